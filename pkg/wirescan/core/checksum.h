@@ -1,0 +1,147 @@
+/* CRC-32 (IEEE 802.3, as zlib's) and CRC-32C (Castagnoli, RFC 3720 appendix B.4), both bit-reflected.
+ *
+ * One algorithm serves both: carry-less multiplication folds the input, 64 or 256 bytes a step, into
+ * 16 bytes that have the same remainder (V. Gopal et al., "Fast CRC Computation for Generic Polynomials
+ * Using PCLMULQDQ", Intel 2009); tables do the rest, and everything where the hardware has no such
+ * multiplication. All constants are computed from the polynomial when the module is loaded.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
+#define WIRESCAN_X86 1
+#include <immintrin.h>
+#endif
+
+enum { FOLD_128, FOLD_256, FOLD_384, FOLD_512, FOLD_2048, FOLDS };
+static const int FOLD_BITS[FOLDS] = {128, 256, 384, 512, 2048};
+
+typedef struct crc_kind {
+    uint32_t table[8][256];      /* table[k][b]: the remainder of byte b followed by k zero bytes */
+    uint64_t fold[FOLDS][2];     /* multipliers that move 16 bytes ahead by FOLD_BITS */
+} crc_kind;
+
+typedef uint32_t (*crc_update)(const crc_kind*, uint32_t state, const uint8_t*, size_t);
+
+/* x^power mod P, reflected and shifted as the multiplier of a reflected operand has to be. */
+static uint64_t crc_power(uint32_t polynomial, int power) {
+    uint32_t value = 0x80000000u;
+    while (power--)
+        value = (value >> 1) ^ (polynomial & (0u - (value & 1u)));
+    return (uint64_t)value << 1;
+}
+
+static void crc_prepare(crc_kind* crc, uint32_t polynomial) {
+    for (int byte = 0; byte < 256; byte++) {
+        uint32_t value = (uint32_t)byte;
+        for (int bit = 0; bit < 8; bit++)
+            value = (value >> 1) ^ (polynomial & (0u - (value & 1u)));
+        crc->table[0][byte] = value;
+    }
+    for (int byte = 0; byte < 256; byte++)
+        for (int k = 1; k < 8; k++) {
+            uint32_t before = crc->table[k - 1][byte];
+            crc->table[k][byte] = (before >> 8) ^ crc->table[0][before & 0xff];
+        }
+    for (int i = 0; i < FOLDS; i++) {
+        crc->fold[i][0] = crc_power(polynomial, FOLD_BITS[i] + 32);
+        crc->fold[i][1] = crc_power(polynomial, FOLD_BITS[i] - 32);
+    }
+}
+
+static uint32_t crc_portable(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
+    for (; n >= 8; p += 8, n -= 8) {
+        uint32_t low = state ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        state = crc->table[7][low & 0xff] ^ crc->table[6][(low >> 8) & 0xff]
+              ^ crc->table[5][(low >> 16) & 0xff] ^ crc->table[4][low >> 24]
+              ^ crc->table[3][p[4]] ^ crc->table[2][p[5]] ^ crc->table[1][p[6]] ^ crc->table[0][p[7]];
+    }
+    for (; n; p++, n--)
+        state = (state >> 8) ^ crc->table[0][(state ^ *p) & 0xff];
+    return state;
+}
+
+#ifdef WIRESCAN_X86
+
+#define FOLD(crc, i) _mm_loadu_si128((const __m128i*)(crc)->fold[i])
+
+__attribute__((target("pclmul,sse4.1")))
+static inline __m128i crc_ahead(__m128i x, __m128i k) {
+    return _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11));
+}
+
+/* The last steps, from one folded block on: sixteen bytes a step, then the tables. */
+__attribute__((target("pclmul,sse4.1")))
+static uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_t* p, size_t n) {
+    uint8_t block[16];
+    for (; n >= 16; p += 16, n -= 16)
+        x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_128)), _mm_loadu_si128((const __m128i*)p));
+    _mm_storeu_si128((__m128i*)block, x);
+    return crc_portable(crc, crc_portable(crc, 0, block, 16), p, n);
+}
+
+__attribute__((target("pclmul,sse4.1")))
+static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
+    if (n < 16)
+        return crc_portable(crc, state, p, n);
+    __m128i x = _mm_xor_si128(_mm_loadu_si128((const __m128i*)p), _mm_cvtsi32_si128((int)state));
+    if (n < 64)
+        return crc_finish(crc, x, p + 16, n - 16);
+    __m128i y[3], k = FOLD(crc, FOLD_512);
+    for (int i = 0; i < 3; i++)
+        y[i] = _mm_loadu_si128((const __m128i*)(p + 16 * (i + 1)));
+    for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
+        x = _mm_xor_si128(crc_ahead(x, k), _mm_loadu_si128((const __m128i*)p));
+        for (int i = 0; i < 3; i++)
+            y[i] = _mm_xor_si128(crc_ahead(y[i], k), _mm_loadu_si128((const __m128i*)(p + 16 * (i + 1))));
+    }
+    for (int i = 0; i < 3; i++)
+        x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_128)), y[i]);
+    return crc_finish(crc, x, p, n);
+}
+
+#define WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
+
+WIDE static inline __m512i crc_ahead_wide(__m512i z, __m512i k, __m512i next) {
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(z, k, 0x00),
+                                     _mm512_clmulepi64_epi128(z, k, 0x11), next, 0x96);
+}
+
+WIDE static uint32_t crc_vpclmul(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
+    if (n < 256)
+        return crc_pclmul(crc, state, p, n);
+    __m512i z[4], k = _mm512_broadcast_i32x4(FOLD(crc, FOLD_2048));
+    for (int i = 0; i < 4; i++)
+        z[i] = _mm512_loadu_si512(p + 64 * i);
+    z[0] = _mm512_xor_si512(z[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
+    for (p += 256, n -= 256; n >= 256; p += 256, n -= 256)
+        for (int i = 0; i < 4; i++)
+            z[i] = crc_ahead_wide(z[i], k, _mm512_loadu_si512(p + 64 * i));
+    k = _mm512_broadcast_i32x4(FOLD(crc, FOLD_512));
+    for (int i = 1; i < 4; i++)
+        z[i] = crc_ahead_wide(z[i - 1], k, z[i]);
+    for (; n >= 64; p += 64, n -= 64)
+        z[3] = crc_ahead_wide(z[3], k, _mm512_loadu_si512(p));
+    __m128i x = _mm512_extracti32x4_epi32(z[3], 3);
+    x = _mm_xor_si128(x, crc_ahead(_mm512_extracti32x4_epi32(z[3], 0), FOLD(crc, FOLD_384)));
+    x = _mm_xor_si128(x, crc_ahead(_mm512_extracti32x4_epi32(z[3], 1), FOLD(crc, FOLD_256)));
+    x = _mm_xor_si128(x, crc_ahead(_mm512_extracti32x4_epi32(z[3], 2), FOLD(crc, FOLD_128)));
+    return crc_finish(crc, x, p, n);
+}
+#endif
+
+/* The paths that this processor can take, the fastest last. */
+enum { CRC_PORTABLE, CRC_PCLMUL, CRC_VPCLMUL, CRC_PATHS };
+
+static crc_update crc_path(int path) {
+#ifdef WIRESCAN_X86
+    __builtin_cpu_init();
+    if (path == CRC_PCLMUL && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+        return crc_pclmul;
+    if (path == CRC_VPCLMUL && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")
+            && __builtin_cpu_supports("pclmul"))
+        return crc_vpclmul;
+#endif
+    return path == CRC_PORTABLE ? crc_portable : NULL;
+}

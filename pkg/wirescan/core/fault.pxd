@@ -1,0 +1,25 @@
+# Why a frame is bad, or why a scan stopped. One line serves C and Python; errors.py says what each means.
+cpdef enum Fault:
+    OK = 0
+    # Soft: the end of the frame is known. Its row is kept and marked, and the scan goes on.
+    TRUNCATED = 1
+    BAD_MAGIC = 2
+    BAD_VERSION = 3
+    BAD_CHECKSUM = 4
+    BAD_COUNT = 5
+    BAD_VARINT = 6
+    BAD_CODEC = 7
+    BAD_COMPRESSION = 8
+    TOO_LARGE = 9
+    LEFTOVER = 10
+    NESTED = 11
+    BAD_OFFSET = 12
+    BAD_NULL = 13
+    # Ends: the scan stops, and that is no error.
+    SHORT = 128
+    ZEROS = 129
+    FILLER = 130
+    # Hard: where the next frame begins is not known. The scan stops, or looks for the next intact frame.
+    BAD_LENGTH = 160
+    NOT_A_FRAME = 161
+    LIMIT = 162

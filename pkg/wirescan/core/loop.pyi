@@ -1,0 +1,15 @@
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+ANY: Final = -1
+SOME: Final = -2
+FIRST_ROOM: Final[int]
+HEAD: Final[np.dtype[np.void]]
+
+def flat(dtype: np.dtype[Any]) -> np.dtype[np.void]: ...
+def lie_inside(rows: NDArray[np.void], buffers: Sequence[memoryview]) -> bool: ...
+def addresses(buffers: Sequence[Buffer]) -> NDArray[np.uint64]: ...

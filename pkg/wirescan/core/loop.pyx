@@ -1,0 +1,153 @@
+# cython: boundscheck=False, wraparound=False
+"""The Python side of the loop over frames, which loop.pxd holds: buffers in, rows out.
+
+`scan_frames` reads a buffer from its first byte; `open_frames` reads what lies inside the frames of another table.
+Rows grow in C, and the GIL is released.
+"""
+import numpy as np
+
+from libc.string cimport memcmp
+from wirescan.core.rows cimport RowBlock
+
+FIRST_ROOM = 256    # rows; after that the density seen decides
+
+
+def flat(dtype):
+    """The dtype of a C struct as seen through a memoryview, with the columns of its `head` lifted to the top.
+
+    Raises TypeError where the struct has padding: order its fields widest first.
+    """
+    columns = []
+    for name in dtype.names:
+        field = dtype[name]
+        columns += [(n, field[n]) for n in field.names] if name == "head" else [(name, field)]
+    plain = np.dtype(columns)
+    if plain.itemsize != dtype.itemsize:
+        raise TypeError(f"the struct has padding: {dtype.itemsize} bytes for {plain.itemsize} of columns")
+    return plain
+
+
+cdef Head _head
+HEAD = np.asarray(<Head[:1]>&_head).dtype
+
+
+cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uint8_t* end,
+                                int64_t* budget) noexcept nogil:
+    """Where the next intact frame begins, or NULL."""
+    cdef size_t away
+    while at < end:
+        away = intact(at, end, False, budget)
+        if away == 0:
+            away = intact(at, end, True, budget)
+            if away == 0:
+                return at
+        if away >= <size_t>(end - at):
+            break
+        at += away
+    return NULL
+
+
+cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # Each byte equals the one before it, and the first is zero.
+    return at == end or (at[0] == 0 and memcmp(at, at + 1, <size_t>(end - at) - 1) == 0)
+
+
+def lie_inside(rows, buffers):
+    """Whether every row lies in its buffer. Rows may come from anywhere (a join, a pickle, an array of the user's): no
+    pointer is formed from an unchecked one."""
+    sizes = np.array([len(b) for b in buffers], np.int64)
+    return not len(rows) or bool((rows["start"] >= 0).all() and (rows["buffer"] < len(sizes)).all()
+                                 and (rows["start"] <= sizes[rows["buffer"]] - rows["size"]).all())
+
+
+def addresses(buffers):
+    """Uint64 array of shape (n, 2): where each buffer begins and ends in memory, laid out as `Readable`.
+
+    The caller keeps the buffers alive."""
+    arrays = [np.frombuffer(b, np.uint8) for b in buffers]
+    return np.array([(a.ctypes.data, a.ctypes.data + len(a)) for a in arrays], np.uint64).reshape(-1, 2)
+
+
+cdef RowBlock block_for(dtype, size_t room, limits, into):
+    if into is not None and not (isinstance(into, np.ndarray) and into.dtype == dtype and into.ndim == 1
+                                 and into.flags.c_contiguous and into.flags.writeable):
+        raise TypeError(f"into must be a writable contiguous array of one dimension and of dtype {dtype}")
+    return RowBlock(dtype.itemsize, room, limits.rows, into)
+
+
+cdef object lend(RowBlock block, dtype, into, Fault fault):
+    # The rows as a read-only array that keeps their memory alive; with `into`, the part of it that is written.
+    if block.rows.out_of_memory:
+        raise MemoryError(f"no memory for more than {len(block)} rows of {block.rows.stride} bytes")
+    if into is not None:
+        if fault == LIMIT and len(block) == len(into):
+            raise ValueError(f"into has room for {len(into)} rows, and there are more frames")
+        array = into[:len(block)]
+    else:
+        array = np.frombuffer(block, dtype) if len(block) else np.empty(0, dtype)
+    array.flags.writeable = False
+    return array
+
+
+cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limits, into=None):
+    """(rows, bad, fault, offset): a row for each frame of `buffer`, how many of them are bad, why the scan ended, and
+    the offset where. resync: after a fault, go on at the next intact frame. more: bytes may follow, as in a stream: the
+    scan stops before a bad frame (with SHORT, or a hard fault) where they would decide where the next one is.
+
+    Raises TypeError and ValueError for an unfit `into`, MemoryError.
+    """
+    cdef const uint8_t[::1] view = buffer
+    cdef RowBlock block = block_for(dtype, FIRST_ROOM, limits, into)
+    cdef const uint8_t* base = &view[0] if view.shape[0] else NULL
+    if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
+        raise ValueError("into lies in the memory that is read")
+    cdef Top top = Top(Reader(base, base + view.shape[0]), resync, more)
+    cdef Fault fault
+    with nogil:
+        fault = run(&top, &block.rows)
+    return lend(block, dtype, into, fault), block.rows.bad, int(fault), top.r.at - base
+
+
+cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, ReadRun run, VerifyFrame verify, limits,
+                        into=None):
+    """(rows, bad, fault): a row for each frame inside the spans, how many of them are bad, and LIMIT where there were
+    more than limits.rows.
+
+    outer: rows of the table that is opened.
+    buffers: bytes-like objects; `spans.buffer` counts in them.
+    spans: array of dtype HEAD: start, size and buffer of what is to be read, the row of `outer` it belongs to
+        as parent, and a fault where it cannot be opened (then one bad row covers it).
+    counts: int32 array, the children that each span claims; ANY or SOME where it does not say.
+    verify: asked of each row of `outer` that is opened, so these have to lie in their buffers too.
+    Raises ValueError where a span lies outside its buffer or names no row of `outer`, TypeError and ValueError
+    for an unfit `into`, MemoryError.
+    """
+    cdef Py_ssize_t n = len(spans)
+    cdef const char[::1] outer_bytes, span_bytes
+    cdef const int32_t[::1] count_view
+    cdef const uint64_t[:, ::1] buffer_view
+    cdef RowBlock block
+    cdef Opening opening
+    cdef Fault fault = OK
+    if spans.dtype != HEAD or len(counts) != n:
+        raise ValueError("spans and counts must be arrays of equal length, of dtypes HEAD and int32")
+    if not (lie_inside(spans, buffers) and (spans["parent"] >= 0).all() and (spans["parent"] < len(outer)).all()
+            and (verify is NULL or lie_inside(outer, buffers))):
+        raise ValueError("a row points outside its buffer or its table")
+    if into is not None and any(np.may_share_memory(np.frombuffer(b, np.uint8), into) for b in buffers):
+        raise ValueError("into lies in the memory that is read")
+    # No frame is smaller than two bytes, so what the wire claims never asks for more rows than there are bytes.
+    # And what is claimed is only a hint: beyond what bytes of usual frames would give, rows grow as they are found.
+    claimed = int(np.minimum(np.maximum(counts, 1), spans["size"] // 2 + 1).sum())
+    usual = FIRST_ROOM + int(spans["size"].sum(dtype=np.int64)) // 16
+    block = block_for(dtype, min(claimed, usual) + 1, limits, into)
+    if n:
+        buffer_view = addresses(buffers)
+        outer_bytes = np.ascontiguousarray(outer).view(np.int8)
+        span_bytes = np.ascontiguousarray(spans).view(np.int8)
+        count_view = np.ascontiguousarray(counts, np.int32)
+        opening = Opening(<const Head*>&span_bytes[0], &count_view[0], n, &outer_bytes[0], outer.dtype.itemsize,
+                          <const Readable*>&buffer_view[0, 0], run, verify)
+        with nogil:
+            fault = open(&opening, &block.rows)
+    return lend(block, dtype, into, fault), block.rows.bad, int(fault)

@@ -1,0 +1,18 @@
+# Where rows are written. `count` rows of `stride` bytes are; there is room for `room`, and never more than `most`.
+cdef struct Rows:
+    char* at
+    size_t bytes                    # that the memory has, where it is not the caller's
+    size_t stride
+    size_t count
+    size_t room
+    size_t most
+    size_t bad                      # rows with a fault
+    bint fixed                      # the memory is the caller's: it cannot grow
+    bint out_of_memory
+
+# Make room for this many rows; False where that is impossible. Nothing is lost then.
+cdef bint grow_rows(Rows* rows, size_t room) noexcept nogil
+
+cdef class RowBlock:
+    cdef Rows rows
+    cdef object owner               # keeps the caller's memory alive
