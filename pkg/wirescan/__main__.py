@@ -1,0 +1,4 @@
+"""`python -m wirescan`: the command line."""
+from wirescan.cli import main
+
+main(prog_name="wirescan")

@@ -1,0 +1,213 @@
+"""Tables to Arrow. Places become binary columns, as views into the buffers or gathered; imports pyarrow.
+
+    column of the table            in Arrow                               for Spark (types="spark")
+    i1 i2 i4 i8                    int8 int16 int32 int64                 the same
+    u1 u2 u4                       uint8 uint16 uint32                    int16 int32 int64
+    is_...                         bool                                   bool
+    milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
+    <name>_at, <name>_size         <name>: binary_view, or as `binary`    binary
+    a list of pairs (`headers`)    list<struct<key, value>>               the same
+    _file, _start                  string, int64: the file, and the offset in it of the outermost frame
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from wirescan.catalog import Format, format_of
+from wirescan.core.gather import Places
+from wirescan.core.loop import HEAD
+from wirescan.errors import FrameError
+from wirescan.limits import Limits
+from wirescan.pieces import PIECE, iter_tables
+from wirescan.table import FrameTable, places
+
+FILE, START = "_file", "_start"
+BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
+TYPES = ("arrow", "spark")
+WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64()}
+LARGEST = (1 << 31) - 1             # bytes in one binary column of 32-bit offsets
+BATCH_BYTES = PIECE
+
+
+def columns_of(format: str | Format) -> list[str]:
+    """The columns that a format has in Arrow unless others are asked for: its own ones, and `fault`."""
+    format = format_of(format) if isinstance(format, str) else format
+    pairs = places(format.dtype)
+    hidden = {*HEAD.names, *format.lists.values(), *(name + "_at" for name in format.lists),
+              *(name + end for name in pairs for end in ("_at", "_size"))}
+    own = [name for name in format.dtype.names if name not in hidden]
+    return [*own, *pairs, *format.lists, *format.inherited, "fault"]
+
+
+def schema(format: str | Format, columns: Sequence[str] | None = None, *, binary: str = "view",
+           types: str = "arrow") -> pa.Schema:
+    """The Arrow schema of a format, or of some of its columns, in their order.
+
+    columns: names of `columns_of`, of any column of the row or of the frames that enclose it, `_file`, `_start`.
+    binary: "view", "binary" or "large_binary". types: "arrow", or "spark" (which has no unsigned integers, no views).
+    Raises ValueError for an unknown name, or an unknown value of `binary` or `types`.
+    """
+    format = format_of(format) if isinstance(format, str) else format
+    if types not in TYPES:
+        raise ValueError(f"types must be one of {', '.join(TYPES)}, not {types!r}")
+    if binary not in BINARY:
+        raise ValueError(f"binary must be one of {', '.join(BINARY)}, not {binary!r}")
+    if types == "spark":
+        binary = "binary"
+    names = columns_of(format) if columns is None else list(columns)
+    return pa.schema([pa.field(name, _type(format, name, BINARY[binary], types)) for name in names])
+
+
+def to_batch(table: FrameTable, columns: Sequence[str] | None = None, *, binary: str = "view", types: str = "arrow",
+             file: str | None = None, errors: str = "strict") -> pa.RecordBatch:
+    """A table as one record batch. See `schema` for the arguments; `file` is what the column `_file` says.
+
+    errors: what a fault in a list (of headers, say) does: "mark" makes the bad pair null, "skip" leaves it out.
+
+    With "view" nothing of the payload is copied, and the batch keeps the table's buffers alive.
+    Raises ValueError for an unknown name, or for more than 2 GiB in one column of "binary".
+    """
+    wanted = schema(format_in(table), columns, binary=binary, types=types)
+    try:
+        arrays = [_array(table, field, file, errors) for field in wanted]
+    except FrameError as error:
+        error.source = error.source or file
+        raise
+    if not arrays:                      # no column, but as many rows
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(table), pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def schema_of(table: FrameTable) -> pa.Schema:
+    """The schema of `reader`: every column of the rows, with places and lists as such."""
+    return schema(format_in(table), _all_columns(table))
+
+
+def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
+    """A table as a stream of record batches, all columns, payloads as views. It can be read once; ask again."""
+    columns = _all_columns(table)
+    parts = (to_batch(table[i:i + rows], columns) for i in range(0, len(table), rows))
+    return pa.RecordBatchReader.from_batches(schema_of(table), parts)
+
+
+def iter_batches(path: str, start: int = 0, stop: int | None = None, *, format: str,
+                 columns: Sequence[str] | None = None, batch_bytes: int = BATCH_BYTES, errors: str = "strict",
+                 check: bool = True, limits: Limits = Limits(), binary: str = "binary", types: str = "arrow",
+                 tail: bool = False) -> Iterator[pa.RecordBatch]:
+    """The frames of a file between two offsets as record batches of about `batch_bytes`.
+
+    See `pieces.iter_tables` and `schema` for the arguments, and for what is raised."""
+    for table in iter_tables(path, start, stop, format=format, piece=batch_bytes, errors=errors, check=check,
+                             limits=limits, tail=tail):
+        for part in split(table, batch_bytes):
+            yield to_batch(part, columns, binary=binary, types=types, file=path, errors=errors)
+
+
+def split(table: FrameTable, size: int) -> Iterator[FrameTable]:
+    """Parts of a table whose frames are about `size` bytes together."""
+    parts = max(1, int(table["size"].sum(dtype=np.int64)) // size)
+    rows = -(-len(table) // parts) or 1
+    return (table[i:i + rows] for i in range(0, len(table), rows))
+
+
+def format_in(table: FrameTable) -> Format:
+    """The format of a table, or a nameless one for rows that have none."""
+    return table.format or Format("frames", "", table.dtype, read=FrameTable)
+
+
+def _all_columns(table: FrameTable) -> list[str]:
+    return [*(name for name in HEAD.names if name != "fault"), *columns_of(format_in(table))]
+
+
+def _owner(format: Format, name: str) -> Format | None:
+    """The format among this and those that enclose it whose rows have the column."""
+    while name not in format.dtype.names:
+        if format.within is None:
+            return None
+        format = format_of(format.within)
+    return format
+
+
+def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.DataType:
+    spark = types == "spark"
+    if name in (FILE, START):
+        return pa.string() if name == FILE else pa.int64()
+    if name in places(format.dtype):
+        return binary
+    if name in format.lists:
+        pairs = format_of(f"{format.name.split('.')[0]}.{name}")
+        return pa.list_(pa.struct([(part, binary) for part in places(pairs.dtype)]))
+    owner = _owner(format, name)
+    if owner is None:
+        raise ValueError(f"{format.name} has no column {name!r}; it has {', '.join(columns_of(format))}")
+    if name in owner.times:
+        return pa.timestamp("us" if spark else "ms", tz="UTC")
+    if name.startswith("is_"):
+        return pa.bool_()
+    kind = owner.dtype[name].str[1:]
+    return WIDER[kind] if spark and kind in WIDER else pa.from_numpy_dtype(owner.dtype[name])
+
+
+def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) -> pa.Array:
+    name, kind = field.name, field.type
+    if name == FILE:
+        return pa.nulls(len(table), kind) if file is None else pa.repeat(pa.scalar(file, kind), len(table))
+    if name == START:
+        return pa.array(table.positions)
+    if name in table.places:
+        return _binary(table, name, kind)
+    if name in format_in(table).lists:
+        return _list(table, name, kind, errors)
+    rows, parents = table, None
+    while name not in rows.dtype.names:
+        if rows.outer is None:
+            raise ValueError(f"column {name!r} is that of an enclosing frame, and this table was opened from none")
+        parents = rows["parent"] if parents is None else rows["parent"][parents]
+        rows = rows.outer
+    values = rows[name] if parents is None else rows[name][parents]
+    if pa.types.is_timestamp(kind):
+        return _times(values, kind)
+    if pa.types.is_boolean(kind):
+        return pa.array(values != 0)
+    return pa.array(np.ascontiguousarray(values)).cast(kind)
+
+
+def _times(values: np.ndarray, kind: pa.TimestampType) -> pa.Array:
+    absent = values == -1
+    if kind.unit == "us":
+        # What microseconds cannot tell is beyond the year 294,000 and comes from damage: null.
+        absent |= np.abs(values.astype(np.float64)) >= 2**63 / 1000
+        values = np.where(absent, 0, values) * 1000
+    return pa.array(np.ascontiguousarray(values), mask=absent if absent.any() else None).cast(kind)
+
+
+def _binary(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
+    found = Places(table, name)
+    validity = found.validity()
+    bitmap = None if validity is None else pa.py_buffer(validity)
+    if kind == pa.binary_view():
+        views, windows = found.views()
+        parts = [pa.py_buffer(views), *(pa.py_buffer(window) for window in windows)]
+    else:
+        if kind == pa.binary() and found.total > LARGEST:
+            raise ValueError(f"{found.total} bytes in column {name!r}: use large_binary, or smaller batches")
+        parts = [pa.py_buffer(part) for part in found.gathered(kind == pa.large_binary())]
+    return pa.Array.from_buffers(kind, len(table), [bitmap, *parts], null_count=found.nulls)
+
+
+def _list(table: FrameTable, name: str, kind: pa.ListType, errors: str) -> pa.Array:
+    """Pairs in lists: the child table has them in the order of their parents."""
+    offsets = np.zeros(len(table) + 1, np.int32)
+    have = np.flatnonzero((table[table.format.lists[name]] > 0) & ~table.bad)
+    if len(have):
+        child = table.format.children[name](table[have], errors=errors)
+        np.cumsum(np.bincount(have[child["parent"]], minlength=len(table)), out=offsets[1:])
+        parts = [_binary(child, field.name, field.type) for field in kind.value_type]
+        pairs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+    else:
+        pairs = pa.array([], kind.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind)

@@ -1,0 +1,87 @@
+"""Every kind of frame that the package knows, by name."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from wirescan.table import FrameTable
+
+ROOMS = ("kafka",)                      # a room is registered here, by the name of its folder
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """One kind of frame.
+
+    name: room and frame, as in "kafka.records". about: one line. dtype: of the rows.
+    read: source (or the table of `within`) -> FrameTable; takes errors, check and limits.
+    within: the name of the format whose frames hold these; None for an outermost format.
+    children: what lies inside a frame, name -> function of a table.
+    lists: which of them are short lists of pairs, name -> the column that counts them; they become columns of lists.
+    inherited: columns of the enclosing frames that belong to every export.
+    times: columns that are milliseconds since 1970 (-1: none).
+    scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
+        bytes may follow; outermost formats only.
+    cuts: path, bytes -> offsets at which the file can be cut; outermost formats only.
+    files, ignore: which files of a directory are read, and which a glob leaves out (regular expressions).
+    """
+    name: str
+    about: str
+    dtype: np.dtype
+    read: Callable[..., FrameTable]
+    within: str | None = None
+    children: Mapping[str, Callable[[FrameTable], FrameTable]] = field(default_factory=dict)
+    lists: Mapping[str, str] = field(default_factory=dict)
+    inherited: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
+    cuts: Callable[[str, int], list[int]] | None = None
+    files: str | None = None
+    ignore: str | None = None
+
+    @property
+    def outermost(self) -> Format:
+        """The format that has to be scanned first to get at these frames."""
+        return self if self.within is None else _known()[self.within].outermost
+
+    def open(self, source: Any, **options: Any) -> FrameTable:
+        """Frames of this format in a source, through every format that encloses them."""
+        if self.within is not None:
+            source = _known()[self.within].open(source, **options)
+        return self.read(source, **options)
+
+    def inside(self, outer: FrameTable, **options: Any) -> FrameTable:
+        """Frames of this format in a table of the outermost one."""
+        if outer.format is self or self.within is None:
+            return outer
+        return self.read(_known()[self.within].inside(outer, **options), **options)
+
+
+@cache
+def _known() -> dict[str, Format]:
+    return {one.name: one for room in ROOMS for one in import_module(f"wirescan.{room}").FORMATS}
+
+
+def formats() -> dict[str, Format]:
+    """Name -> Format, of all rooms and of those that were registered."""
+    return dict(_known())
+
+
+def register(*more: Format) -> None:
+    """Make formats of another package known by their names. Raises ValueError for a name that is taken."""
+    for one in more:
+        if _known().setdefault(one.name, one) is not one:
+            raise ValueError(f"there is a format {one.name!r} already")
+
+
+def format_of(name: str) -> Format:
+    """The format of that name. Raises ValueError, which lists the names, where there is none."""
+    try:
+        return _known()[name]
+    except KeyError:
+        raise ValueError(f"no format {name!r}; there are {', '.join(_known())}") from None

@@ -1,0 +1,119 @@
+"""What each fault means, and the three ways to meet one."""
+from __future__ import annotations
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.table import FrameTable
+
+HARD = Fault.BAD_LENGTH             # from here on a stop is an error
+MODES = ("strict", "mark", "skip")
+NEAR = 16                           # bytes shown of a bad frame
+
+MEANING = {
+    Fault.OK: "a good frame",
+    Fault.TRUNCATED: "a field runs past the end of its frame",
+    Fault.BAD_MAGIC: "unknown magic byte",
+    Fault.BAD_VERSION: "unsupported version",
+    Fault.BAD_CHECKSUM: "the checksum does not match",
+    Fault.BAD_COUNT: "the count does not match what is there",
+    Fault.BAD_VARINT: "a varint is too long",
+    Fault.BAD_CODEC: "unknown compression codec",
+    Fault.BAD_COMPRESSION: "the compressed payload cannot be inflated",
+    Fault.TOO_LARGE: "the inflated payload is above a limit",
+    Fault.LEFTOVER: "bytes are left after the last field of the frame",
+    Fault.NESTED: "a compressed frame lies inside a compressed frame",
+    Fault.BAD_OFFSET: "the offset of the wrapper is below that of its last message",
+    Fault.BAD_NULL: "a field is null that must not be",
+    Fault.SHORT: "the buffer ends inside a frame",
+    Fault.ZEROS: "only zeros follow",
+    Fault.FILLER: "an overflow filler follows, as brokers pad an answer",
+    Fault.BAD_LENGTH: "impossible length",
+    Fault.NOT_A_FRAME: "not the beginning of any known frame",
+    Fault.LIMIT: "more frames than the limit on rows allows",
+}
+
+
+class FrameError(ValueError):
+    """Bytes that are not what their format says: the one exception that bad input raises.
+
+    fault: a `Fault`. offset: in bytes from the beginning of the file, stream or buffer: of the bad frame, or, where
+    that lies in an inflated payload (`inflated`), of the frame on the wire that holds it. row: the number of the bad
+    frame among the rows. near: its first bytes. source: the path of the file, or None.
+    """
+    def __init__(self, fault: int, offset: int, row: int, near: bytes | memoryview, source: str | None = None,
+                 inflated: bool = False):
+        super().__init__(fault, offset, row, bytes(near[:NEAR]), source, inflated)
+        self.fault, self.offset, self.row, self.inflated = fault, offset, row, inflated
+        if fault in MEANING:                    # rows of anybody's make may hold any number
+            self.fault = Fault(fault)
+        self.near, self.source = self.args[3], source
+
+    def __str__(self) -> str:
+        where = f"{'in the inflated payload of the frame ' if self.inflated else ''}at byte {self.offset}"
+        where += f" of {self.source}" if self.source else ""
+        near = self.near.hex(" ") or "no bytes"
+        meaning = MEANING.get(self.fault, "unknown fault")
+        return f"{meaning} ({_name(self.fault)}) {where}, row {self.row}: {near}"
+
+
+def _name(fault: int) -> str:
+    return Fault(fault).name if fault in MEANING else str(int(fault))
+
+
+def check_mode(errors: str) -> None:
+    """Raise ValueError unless `errors` is one of MODES."""
+    if errors not in MODES:
+        raise ValueError(f"errors must be one of {', '.join(MODES)}, not {errors!r}")
+
+
+def source_of(view: memoryview) -> str | None:
+    """The path of the file that a buffer is mapped from, if it is."""
+    return getattr(view.obj, "path", None)
+
+
+def apply(table: FrameTable, errors: str, bad: int) -> FrameTable:
+    """The only place where the modes differ: raise FrameError at the first fault, or keep all rows, or the good ones.
+
+    bad: how many rows have a fault; the loop counted them, so that no good row is looked at again.
+
+    `strict` meets faults in the order of the wire: bad rows, and then a scan that stopped before the end.
+    """
+    if errors == "mark":
+        return table
+    if errors == "skip":
+        return table.where(~table.bad) if bad else table
+    if bad:
+        raise error_of(table, int(table.bad.argmax()))
+    for stop in table.stops:
+        if stop.fault >= HARD:
+            view = table.buffers[stop.buffer]
+            row = int(np.count_nonzero(table["buffer"] <= stop.buffer))
+            origin = table.origins[stop.buffer] if table.origins else 0
+            raise FrameError(stop.fault, origin + stop.offset, row, view[stop.offset:stop.offset + NEAR],
+                             source_of(view))
+    return table
+
+
+def error_of(table: FrameTable, i: int) -> FrameError:
+    """The error that row i of a table stands for."""
+    row = table.rows[i]
+    view, start = table.buffers[row["buffer"]], int(row["start"])
+    near = view[start:start + min(NEAR, int(row["size"]))]
+    top, at = table, i
+    while top.outer is not None:
+        at, top = int(top["parent"][at]), top.outer
+    # What was scanned is among the buffers of the outermost table; all others were inflated.
+    buffer = next((number for number, one in enumerate(top.buffers) if one is view), None)
+    inflated = buffer is None
+    if inflated:
+        buffer, start = int(top["buffer"][at]), int(top["start"][at])
+    origin = top.origins[buffer] if top.origins else 0
+    return FrameError(int(row["fault"]), origin + start, i, near, source_of(top.buffers[buffer]), inflated)
+
+
+def limited(table: FrameTable, fault: int) -> FrameTable:
+    """`table`, as a nested scan left it; raises FrameError where the limit on rows ended that scan."""
+    if fault:
+        raise FrameError(fault, 0, len(table), b"")
+    return table

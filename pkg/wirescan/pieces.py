@@ -1,0 +1,84 @@
+"""Files and streams in pieces: tables of whole frames, in memory that does not grow with what is read."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from wirescan.catalog import Format, format_of
+from wirescan.core.fault import Fault
+from wirescan.errors import FrameError
+from wirescan.limits import Limits
+from wirescan.source import read_range, size_of
+from wirescan.stream import Stream
+from wirescan.table import FrameTable
+
+PIECE = 8 << 20                 # bytes read at a time
+INFLATED = 128 << 20            # bytes that the frames opened together may inflate to, unless it is one frame
+
+
+def iter_tables(path: str, start: int = 0, stop: int | None = None, *, format: str, piece: int = PIECE,
+                errors: str = "strict", check: bool = True, limits: Limits = Limits(),
+                tail: bool = False) -> Iterator[FrameTable]:
+    """The frames of a file between two offsets, in tables of about `piece` bytes of it; some may have no row.
+
+    start and stop lie on frame boundaries (`partition.plan`): a frame that `stop` cuts, before the end of the file, is
+    damage, unless `tail` says that it was the end when that was looked up. The file is read, not mapped: it may shrink meanwhile.
+    Raises FrameError with the file and the offset in it, EOFError where the file ends before `stop`, OSError.
+    """
+    one, end = format_of(format), size_of(path)
+    stop = end if stop is None else stop
+    options = {"errors": errors, "check": check, "limits": limits}
+    parts = chunks(path, start, stop, piece)
+    for table in outermost(parts, one, source=path, offset=start, tail=tail or stop >= end, **options):
+        yield from opened(table, one, source=path, **options)
+
+
+def chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
+    """The bytes of a file between two offsets, `piece` at a time. Raises EOFError where the file ends before `stop`."""
+    for at in range(start, stop, piece):
+        data = read_range(path, at, min(at + piece, stop))
+        if len(data) < min(at + piece, stop) - at:
+            raise EOFError(f"{path} ends at {at + len(data)}, before {stop}: it was cut while it was read")
+        yield data
+
+
+def outermost(chunks: Iterable[Any], format: Format, *, errors: str = "strict", check: bool = True,
+              limits: Limits = Limits(), source: str | None = None, offset: int = 0,
+              tail: bool = True) -> Iterator[FrameTable]:
+    """The outermost frames around a format, in the chunks of a stream; the last table says why it stopped, and may be
+    empty. The arguments are those of `Stream` and of its `close`."""
+    stream = Stream(format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset)
+    for chunk in chunks:
+        table = stream.feed(chunk)
+        if len(table):
+            yield table
+    yield stream.close(tail=tail)
+
+
+def opened(table: FrameTable, format: Format, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
+           source: str | None = None) -> Iterator[FrameTable]:
+    """The frames of a format inside outermost ones, so many of these at a time that what is held inflated is bounded.
+
+    Raises FrameError as `errors` says; `source` is the file that it names.
+    """
+    together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
+    first, count = 0, max(len(table), 1)
+    while first < len(table):
+        part = table[first:first + count]
+        alone = len(part) == 1
+        try:
+            # What is skipped is skipped at the end, so that it is seen here.
+            inner = format.inside(part, errors="mark" if errors == "skip" else errors, check=check,
+                                  limits=limits if alone else together)
+            too_large = bool((inner["fault"] == Fault.TOO_LARGE).any())
+        except FrameError as error:
+            too_large = error.fault == Fault.TOO_LARGE
+            if alone or not too_large:
+                error.source = error.source or source
+                raise
+        if too_large and not alone:
+            count = len(part) // 2              # too large together, perhaps not apart
+            continue
+        yield inner.where(~inner.bad) if errors == "skip" else inner
+        first += len(part)
