@@ -1,0 +1,153 @@
+"""Kafka record data: what brokers store in log segments, and what Produce and Fetch carry.
+
+`scan` gives batches, `records` what is in them, `headers` what is in those. kafka/scan.pyx draws the wire.
+"""
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from wirescan.catalog import Format
+from wirescan.codecs import Arena, CodecError
+from wirescan.core.loop import SOME, lie_inside
+from wirescan.errors import apply, check_mode, limited
+from wirescan.kafka.encode import Record, encode_batch, encode_message_set
+from wirescan.kafka.log import FILES, IGNORE, cuts, open_log
+from wirescan.kafka.scan import BATCH, HEADER, RECORD, open_headers, open_records, scan_batches, verify_batches
+from wirescan.limits import Limits
+from wirescan.source import open
+from wirescan.table import FrameTable, Stop, empty, join, spans
+
+__all__ = ["BATCH", "Codec", "FORMATS", "HEADER", "RECORD", "Record", "encode_batch", "encode_message_set", "headers",
+           "open_log", "records", "scan"]
+
+
+class Codec(IntEnum):
+    """The column `codec` of kafka.batches."""
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
+         into: np.ndarray | None = None) -> FrameTable:
+    """The batches in a source, as a table of dtype BATCH (88 bytes a row): kafka.batches.
+
+    source: anything that `wirescan.open` takes; of a directory, its log segments. Magic 0, 1 and 2 may be mixed; an
+    uncompressed message of magic 0 or 1 is a batch of one record, a compressed one (a wrapper) a batch of unknown
+    record_count, -1. Timestamps are milliseconds, -1 where there is none. check: verify CRC-32C (magic 2) and CRC-32.
+    into: a writable array of dtype BATCH to write the rows to, for a source of one buffer.
+
+    A search for the next intact batch, after damage, knows batches by their header and checksum: one that stands
+    verbatim in a value of the damaged batch is found as well.
+    Raises FrameError as `errors` says ("strict", "mark" or "skip"), OSError, TypeError and ValueError for unfit
+    arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka protocol guide 0.8, "Message sets".
+    """
+    check_mode(errors)
+    buffers = open(source, files=FILES, ignore=IGNORE)
+    if into is not None and len(buffers) != 1:
+        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
+    tables = []
+    for buffer in buffers:
+        rows, bad, fault, offset = scan_batches(buffer, check, errors != "strict", limits, into)
+        tables.append(apply(FrameTable((buffer,), rows, (Stop(fault, offset),), BATCHES, checked=check), errors, bad))
+    return join(tables) if tables else empty(BATCHES)
+
+
+def records(batches: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
+            into: np.ndarray | None = None) -> FrameTable:
+    """The records in a table of kafka.batches, as a table of dtype RECORD (64 bytes a row): kafka.records.
+
+    Column `parent` is the record's row in `batches`. Offsets are those of the log, timestamps milliseconds (-1: none),
+    of the broker where the batch says LogAppendTime. Places: key, value. Records of control batches are among them:
+    `batches["is_control"][records["parent"]]`. Compressed payloads are inflated, within `limits`, into new buffers of
+    the table. check: verify CRC-32 of the messages in a wrapper, and the checksums of the batches where `scan` did not:
+    that saves a pass over memory, but a damaged length is not found out (`scan` looks for the next batch then).
+    into: a writable array of dtype RECORD to write the rows to.
+
+    A bad batch is one bad row here, with the batch's fault. Raises as `scan`, and FrameError(LIMIT) beyond limits.rows.
+    """
+    check_mode(errors)
+    _refuse_unless(batches, BATCH, "records are opened from a table of kafka.batches")
+    verify = check and not batches.checked
+    buffers, opened, counts = _payloads(batches, limits, verify)
+    rows, bad, fault = open_records(batches.rows, buffers, opened, counts, check, limits, into, verify)
+    return apply(limited(FrameTable(buffers, rows, (), RECORDS, batches, checked=check), fault), errors, bad)
+
+
+def headers(records: FrameTable, *, errors: str = "strict", check: bool = True,
+            limits: Limits = Limits()) -> FrameTable:
+    """The headers in a table of kafka.records, as a table of dtype HEADER (40 bytes a row): kafka.headers.
+
+    Column `parent` is the header's row in `records`. Places: key, value (which may be null). Duplicate keys stay, in
+    the order of the wire. Raises as `records`; `check` is there for the sake of likeness: headers have no checksum.
+    """
+    check_mode(errors)
+    _refuse_unless(records, RECORD, "headers are opened from a table of kafka.records")
+    opened = spans(records, records["headers_at"])
+    have = (records["header_count"] > 0) | records.bad
+    rows, bad, fault = open_headers(records.rows, records.buffers, opened[have], records["header_count"][have], limits)
+    return apply(limited(FrameTable(records.buffers, rows, (), HEADERS, records), fault), errors, bad)
+
+
+def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:
+    if not isinstance(table, FrameTable) or table.dtype != dtype:
+        raise TypeError(f"{what}, not from {getattr(table, 'name', type(table).__name__)}")
+
+
+CODEC_NAMES = {Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
+
+
+def _payloads(batches: FrameTable, limits: Limits,
+              verify: bool) -> tuple[tuple[memoryview, ...], np.ndarray, np.ndarray]:
+    """Buffers, spans and counts for the records of batches; compressed payloads are inflated into an arena, those of
+    batches with a bad checksum (`verify`) are not."""
+    rows = batches.rows
+    opened = spans(batches)
+    if not lie_inside(rows, batches.buffers):
+        raise ValueError("a row points outside its buffer")
+    counts = np.where(rows["record_count"] < 0, SOME, rows["record_count"]).astype(np.int32)
+    packed = np.flatnonzero((rows["codec"] != 0) & (rows["fault"] == 0)
+                            & ((opened["size"] > 0) | (rows["record_count"] != 0)))
+    if not len(packed):
+        return batches.buffers, opened, counts
+    if verify:
+        opened["fault"][packed] = verify_batches(rows[packed], batches.buffers)
+        packed = packed[opened["fault"][packed] == 0]
+    arena, held = Arena(limits), len(batches.buffers)
+    views, inflated, faults = batches.buffers, [], []
+    part = opened[packed]
+    stop = part["start"] + part["size"]
+    columns = (part["buffer"], part["start"], stop, rows["codec"][packed], rows["magic"][packed])
+    for buffer, start, end, codec, magic in zip(*(column.tolist() for column in columns)):
+        name = "lz4-legacy" if codec == Codec.LZ4 and magic == 0 else CODEC_NAMES.get(codec, str(codec))
+        try:
+            inflated.append(arena.add(name, views[buffer][start:end]))
+            faults.append(0)
+        except CodecError as error:
+            inflated.append((buffer - held, start, end - start))      # the row covers the payload as it lies there
+            faults.append(error.fault)
+    if held + len(arena.buffers) > 1 << 16:
+        raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
+    places = np.array(inflated, np.int64).reshape(-1, 3)
+    part["buffer"], part["start"], part["size"] = places[:, 0] + held, places[:, 1], places[:, 2]
+    part["fault"] = faults
+    opened[packed] = part
+    return batches.buffers + tuple(arena.buffers), opened, counts
+
+
+BATCHES = Format(
+    "kafka.batches", "record batches and message sets of log segments, Produce and Fetch", BATCH, scan,
+    children={"records": records}, times=("base_timestamp", "max_timestamp"), scan=scan_batches, cuts=cuts,
+    files=FILES, ignore=IGNORE)
+RECORDS = Format(
+    "kafka.records", "the records in them, inflated where they are compressed", RECORD, records, within="kafka.batches",
+    children={"headers": headers}, lists={"headers": "header_count"}, inherited=("is_control",),
+    times=("timestamp",))
+HEADERS = Format(
+    "kafka.headers", "the headers of the records", HEADER, headers, within="kafka.records")
+FORMATS = (BATCHES, RECORDS, HEADERS)

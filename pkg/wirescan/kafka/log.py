@@ -1,0 +1,125 @@
+"""A partition directory on disk: its segments in order, their indexes, and where a segment can be cut.
+
+    <base offset, 20 digits>.log         entries one after another, and perhaps zeros behind them
+    <base offset>.index                  (relative offset i4, position i4)*, sparse, big-endian; zeros behind them:
+                                         the last offset of the batch that begins at that position of the .log
+    <base offset>.timeindex              (timestamp i8, relative offset i4)*
+
+Source: Apache Kafka, "Log" of the documentation, and its LogSegment, OffsetIndex, TimeIndex and LocalLog.
+"""
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from wirescan.limits import Limits
+from wirescan.source import expand, read_range, size_of
+
+# Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
+IGNORE = r"\.(deleted|cleaned|swap|index|timeindex|txnindex|snapshot|metadata)$|[.-]checkpoint$|-(delete|future|stray)/"
+FILES = r"^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log$"
+SEGMENT = re.compile(r"(\d{20})\.log$")
+
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+HEADER_SIZE = 27            # bytes of a batch up to its last offset delta
+BLOCK = 1 << 20
+INTERVAL = 4096             # bytes between the entries of an index, unless a broker is told otherwise
+
+
+def open_log(directory: str | os.PathLike[str], **options: Any) -> Any:
+    """The batches of a partition directory, its segments in order, as one table of kafka.batches.
+
+    Files with the suffixes .deleted, .cleaned and .swap are left out. options: as of `kafka.scan`.
+    Raises NotADirectoryError, FileNotFoundError where there is no segment, and as `kafka.scan`.
+    """
+    from wirescan.kafka import scan
+    if not os.path.isdir(directory):
+        raise NotADirectoryError(f"not a directory: {os.fspath(directory)}")
+    return scan(directory, **options)
+
+
+def segments(directory: str | os.PathLike[str]) -> list[str]:
+    """Paths of the log segments in a directory, in the order of their base offsets."""
+    return expand(directory, files=FILES, ignore=IGNORE)
+
+
+def read_index(path: str) -> np.ndarray:
+    """The entries of an offset index: `offset` i8 (of the log, not relative) and `position` i8 in the segment.
+
+    Ends before the zeros of a preallocated file, and before an entry that does not increase.
+    """
+    base = int(os.path.basename(path).split(".")[0])
+    raw = read_range(path, 0, size_of(path))
+    entries = np.frombuffer(raw[:len(raw) // 8 * 8], OFFSET_ENTRY)
+    good = len(entries)
+    falls = np.flatnonzero((np.diff(entries["offset"].astype(np.int64)) <= 0)
+                           | (np.diff(entries["position"].astype(np.int64)) <= 0))
+    if len(falls):
+        good = int(falls[0]) + 1
+    out = np.empty(good, [("offset", np.int64), ("position", np.int64)])
+    out["offset"], out["position"] = base + entries["offset"][:good].astype(np.int64), entries["position"][:good]
+    return out
+
+
+def cuts(path: str, size: int) -> list[int]:
+    """Offsets in a file at which a batch begins, about `size` bytes apart; the first is 0.
+
+    Taken from the `.index` beside a segment where it is there and every entry used is confirmed by the batch that it
+    points to; else by a walk over the headers, which ends where the headers do.
+    """
+    total = size_of(path)
+    if total <= size:
+        return [0]
+    index = path[:-len(".log")] + ".index"
+    if SEGMENT.search(path) and os.path.exists(index):
+        with suppress(OSError, ValueError):     # whatever is wrong with an index, the segment can be walked
+            found = _cuts_by_index(path, read_index(index), size, total)
+            if found is not None:
+                return found
+    return _cuts_by_walk(path, size, total)
+
+
+def _cuts_by_index(path: str, entries: np.ndarray, size: int, total: int) -> list[int] | None:
+    targets = np.arange(size, total, size)
+    places = np.searchsorted(entries["position"], targets)
+    chosen = np.unique(places[places < len(entries)])
+    if not len(chosen) or np.diff(entries["position"][chosen], prepend=0, append=total).max() > 2 * size + INTERVAL:
+        return None                     # there are parts of the segment that the index does not know
+    out = [0]
+    for entry in entries[chosen]:
+        position = int(entry["position"])
+        if _last_offset(bytes(read_range(path, position, position + HEADER_SIZE))) != entry["offset"]:
+            return None
+        out.append(position)
+    return out
+
+
+def _last_offset(header: bytes) -> int | None:
+    if len(header) < HEADER_SIZE or header[16] > 2:
+        return None
+    base = int.from_bytes(header[:8], "big", signed=True)
+    return base + int.from_bytes(header[23:27], "big", signed=True) if header[16] == 2 else base
+
+
+def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
+    from wirescan.kafka.scan import scan_batches
+    out, at, block = [0], 0, BLOCK
+    while at < total:
+        data = read_range(path, at, at + block)
+        rows, _, _, used = scan_batches(data, False, False, Limits(), more=True)
+        if used == 0:
+            if at + len(data) >= total or block >= size + Limits().frame:
+                break                   # no header is found from here on: the rest stays in one piece
+            block *= 4
+            continue
+        block = BLOCK
+        for start in (at + rows["start"]).tolist():
+            if start - out[-1] >= size:
+                out.append(start)
+        at += used
+    return out

@@ -1,0 +1,28 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.limits import Limits
+
+_Rows = NDArray[np.void]
+
+BATCH: Final[np.dtype[np.void]]
+RECORD: Final[np.dtype[np.void]]
+HEADER: Final[np.dtype[np.void]]
+PATHS: Final[tuple[str, ...]]
+
+def verify_batches(batches: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.uint8]: ...
+def scan_batches(
+    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+) -> tuple[_Rows, int, int, int]: ...
+def open_records(
+    batches: _Rows, buffers: Sequence[Buffer], spans: _Rows, counts: NDArray[np.int32], check: bool, limits: Limits,
+    into: _Rows | None = None, verify: bool = False, path: str = ...
+) -> tuple[_Rows, int, int]: ...
+def open_headers(
+    records: _Rows, buffers: Sequence[Buffer], spans: _Rows, counts: NDArray[np.int32], limits: Limits,
+    into: _Rows | None = None
+) -> tuple[_Rows, int, int]: ...

@@ -1,0 +1,132 @@
+# cython: boundscheck=False, wraparound=False
+"""Kafka record data: batches (magic 0, 1 and 2 in any mix), the records in them, and the headers of those.
+
+Every entry:  offset(8) length(4) crc or leader epoch(4) magic(1) ...      all integers big-endian
+
+    magic 0   offset(8) length(4) crc(4) 0 attributes(1)              key(4+) value(4+)
+    magic 1   offset(8) length(4) crc(4) 1 attributes(1) timestamp(8) key(4+) value(4+)
+    magic 2   offset(8) length(4) epoch(4) 2 crc(4) attributes(2) last offset delta(4) base timestamp(8)
+              max timestamp(8) producer id(8) producer epoch(2) base sequence(4) count(4) records
+
+    record    length  attributes(1) timestamp delta  offset delta  key  value  count { header }*   (zig-zag varints)
+    header    key  value
+
+Source: Apache Kafka, "Implementation: Message Format" of its documentation; for magic 0 and 1, "A Guide To The
+Kafka Protocol" (0.8), "Message sets". A compressed magic 0 or 1 message (a wrapper) holds a message set in its value.
+"""
+import numpy as np
+
+from wirescan.core cimport (
+    BAD_LENGTH, Fault, Head, NOT_A_FRAME, Opening, ReadRun, Readable, Reader, Rows, SHORT, Top, VerifyFrame, int64_t,
+    next_intact, open_all, open_frames, scan_frames, scan_top, uint8_t, uint64_t)
+from wirescan.core.loop import addresses, flat, lie_inside
+from wirescan.kafka.batch cimport intact_batch, read_batch, read_batch_checked, verify_batch
+from wirescan.kafka.bmi2 cimport short_records
+from wirescan.kafka.record cimport close_batch, read_header, read_record, read_record_checked
+from wirescan.kafka.short cimport read_short_records
+
+
+cdef size_t portable(Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
+                     const Head* span, bint ahead) noexcept nogil:
+    return read_short_records(r, rows, most, parent, buffer, span, ahead)
+
+# The ways to read records of magic 2, the fastest of this processor last: all give the same rows.
+PATHS = ("plain", "portable", "bmi2") if short_records is not NULL else ("plain", "portable")
+
+cdef ReadRun run_of(path) except? NULL:
+    if path not in PATHS:
+        raise ValueError(f"path must be one of {', '.join(PATHS)} on this processor, not {path!r}")
+    if path == "bmi2":
+        return <ReadRun>short_records
+    return portable if path == "portable" else <ReadRun>NULL
+
+cdef Fault run_batches(Top* top, Rows* rows) noexcept nogil:
+    return scan_top(top, rows, sizeof(Batch), read_batch, intact_batch)
+
+cdef Fault run_batches_checked(Top* top, Rows* rows) noexcept nogil:
+    return scan_top(top, rows, sizeof(Batch), read_batch_checked, intact_batch)
+
+cdef Fault run_records(const Opening* opening, Rows* rows) noexcept nogil:
+    return open_all(opening, rows, sizeof(Record), read_record, close_batch)
+
+cdef Fault run_records_checked(const Opening* opening, Rows* rows) noexcept nogil:
+    return open_all(opening, rows, sizeof(Record), read_record_checked, close_batch)
+
+cdef Fault run_headers(const Opening* opening, Rows* rows) noexcept nogil:
+    return open_all(opening, rows, sizeof(Header), read_header, NULL)
+
+
+cdef Batch _batch
+cdef Record _record
+cdef Header _header
+BATCH = flat(np.asarray(<Batch[:1]>&_batch).dtype)
+RECORD = flat(np.asarray(<Record[:1]>&_record).dtype)
+HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
+
+
+def verify_batches(batches, buffers):
+    """Uint8 array: for each row of dtype BATCH its fault, or BAD_CHECKSUM where its bytes in `buffers` say so."""
+    faults = batches["fault"].copy()
+    cdef uint8_t[::1] out = faults
+    cdef const char[::1] rows
+    cdef const uint64_t[:, ::1] readable
+    cdef const Batch* batch
+    cdef Py_ssize_t i
+    if not lie_inside(batches, buffers):
+        raise ValueError("a row points outside its buffer")
+    if len(batches):
+        readable = addresses(buffers)
+        rows = np.ascontiguousarray(batches).view(np.int8)
+        with nogil:
+            for i in range(out.shape[0]):
+                batch = <const Batch*>&rows[i * sizeof(Batch)]
+                if not out[i]:
+                    out[i] = <uint8_t>verify_batch(batch, <const Readable*>&readable[batch.head.buffer, 0])
+    return faults
+
+
+def scan_batches(buffer, check, resync, limits, into=None, more=False):
+    """(rows of dtype BATCH, bad, fault, offset): see `core.loop.scan_frames`.
+
+    A batch that the buffer cuts is no fault. But where intact batches follow, or where it claims more than limits.frame,
+    it is not cut: BAD_LENGTH. And where its magic byte is there and is none, it is no batch: NOT_A_FRAME.
+    """
+    rows, bad, fault, offset = scan_frames(buffer, BATCH, run_batches_checked if check else run_batches, resync, more, limits, into)
+    if fault == SHORT and not more and not resync:
+        head = bytes(buffer[offset:offset + HEADER_V0])
+        if len(head) > 16 and head[16] > 2:
+            fault = int(NOT_A_FRAME)
+        elif int.from_bytes(head[8:12], "big") > limits.frame or any_intact(buffer, offset + 1):
+            fault = int(BAD_LENGTH)
+    return rows, bad, fault, offset
+
+
+cdef bint any_intact(const uint8_t[::1] buffer, Py_ssize_t start) except? True:
+    """Whether an intact batch begins at `start` or behind it."""
+    cdef int64_t budget = 16 * buffer.shape[0] + (1 << 20)
+    cdef const uint8_t* found = NULL
+    if start < buffer.shape[0]:
+        with nogil:
+            found = next_intact(intact_batch, &buffer[start], &buffer[0] + buffer.shape[0], &budget)
+    return found is not NULL
+
+
+def open_records(batches, buffers, spans, counts, check, limits, into=None, verify=False,
+                 path=PATHS[len(PATHS) - 1]):
+    """(rows of dtype RECORD, bad, fault) of the spans of rows of dtype BATCH: see `core.loop.open_frames`.
+
+    check: verify the checksums of messages in wrappers. verify: those of the batches too. path: one of PATHS, instead
+    of the fastest.
+    """
+    if batches.dtype != BATCH:
+        raise TypeError("records are opened from a table of kafka.batches")
+    return open_frames(batches, buffers, spans, counts, RECORD,
+                       run_records_checked if check else run_records, run_of(path),
+                       verify_batch if verify else <VerifyFrame>NULL, limits, into)
+
+
+def open_headers(records, buffers, spans, counts, limits, into=None):
+    """(rows of dtype HEADER, bad, fault) of the spans of rows of dtype RECORD: see `core.loop.open_frames`."""
+    if records.dtype != RECORD:
+        raise TypeError("headers are opened from a table of kafka.records")
+    return open_frames(records, buffers, spans, counts, HEADER, run_headers, NULL, NULL, limits, into)
