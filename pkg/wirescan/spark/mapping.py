@@ -1,0 +1,130 @@
+"""Frames inside the values of a binary column: a DataFrame of record sets becomes a DataFrame of frames."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, StructType
+
+from wirescan import arrow
+from wirescan.catalog import format_of
+from wirescan.core.fault import Fault
+from wirescan.errors import FrameError, error_of
+from wirescan.limits import Limits
+from wirescan.source import view_of
+from wirescan.spark.reading import Reading, settle
+from wirescan.table import FrameTable, Stop
+
+BATCH_BYTES = 8 << 20       # of values that are read together
+
+
+def map_frames(df: DataFrame, column: str, format: str = "kafka.records", keep: Sequence[str] = (), *,
+               columns: Sequence[str] | None = None, errors: str = "strict", check: bool = True,
+               limits: Limits = Limits()) -> DataFrame:
+    """The frames in the values of a binary column, one row a frame, after the columns `keep` of the row it came from.
+
+    Each value holds whole frames of the outermost format, one after another, such as a record set of Kafka; null and
+    empty values hold none. What follows the last whole frame of a value is left out;
+    a value without any is a fault, NOT_A_FRAME. columns, errors, check, limits:
+    as of `wirescan.spark.read`; offsets in the message of an error count from the beginning of the value.
+
+    Raises ValueError for a column that there is not or that is not binary, or a kept one with the name of another.
+    """
+    reading = Reading(format, columns, errors, check, limits)
+    for name in (column, *keep):
+        if name not in df.columns:
+            raise ValueError(f"the DataFrame has no column {name!r}, only {', '.join(df.columns)}")
+    if not isinstance(df.schema[column].dataType, BinaryType):
+        raise ValueError(f"column {column} is {df.schema[column].dataType.simpleString()}, not binary")
+    names = [*keep, *reading.schema.names]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"two columns would be named {twice.pop()!r}: rename the one to keep")
+    struct = StructType([*(df.schema[name] for name in keep), *reading.struct.fields])
+    chosen = df.select(*(df[_quoted(name)] for name in keep), df[_quoted(column)].alias("value of frames"))
+    return chosen.mapInArrow(_frames(reading, len(keep), column), struct)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _frames(reading: Reading, kept: int, column: str) -> Callable[[Iterator[pa.RecordBatch]],
+                                                                  Iterator[pa.RecordBatch]]:
+    def frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        seen = 0
+        for batch in batches:
+            keep = batch.select(range(kept))
+            where = f"column {column}, row {{}} of partition {TaskContext.get().partitionId()}"
+            for table, values in tables(batch.column(kept), reading, where, seen):
+                out = arrow.to_batch(table, reading.columns, binary="binary", types="spark")
+                taken = keep.take(pa.array(values))
+                yield pa.RecordBatch.from_arrays([*taken.columns, *out.columns],
+                                                 schema=pa.schema([*keep.schema, *out.schema]))
+            seen += len(batch)
+    return frames
+
+
+def tables(values: pa.Array, reading: Reading, where: str = "value {}",
+           first: int = 0) -> Iterator[tuple[FrameTable, np.ndarray]]:
+    """The frames in a binary array, some megabytes of values at a time, and the value (int64) that each is in.
+
+    where, first: how a FrameError names a value, and the number of the first.
+    """
+    offset_type = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    _, offsets, data = values.buffers()
+    offsets = np.frombuffer(offsets, offset_type)[values.offset:values.offset + len(values) + 1].astype(np.int64)
+    filled = np.flatnonzero((np.diff(offsets) > 0) & values.is_valid().to_numpy(zero_copy_only=False))
+    turns = np.flatnonzero(np.diff(offsets[filled] // BATCH_BYTES)) + 1
+    for piece in np.split(filled, turns):
+        if len(piece):
+            table, origin = _table(view_of(data), offsets[piece], offsets[piece + 1], reading)
+            bad = table.bad
+            if reading.errors == "strict" and bad.any():
+                at = int(bad.argmax())
+                raise _in_value(_error(table, at), int(offsets[piece[origin[at]]]),
+                                where.format(first + piece[origin[at]]))
+            good = ~bad if reading.errors == "skip" and bad.any() else slice(None)
+            yield table[good], piece[origin[good]]
+
+
+def _table(data: memoryview, starts: np.ndarray, stops: np.ndarray,
+           reading: Reading) -> tuple[FrameTable, np.ndarray]:
+    """The frames of the pieces of a buffer, bad ones too, as one table over it; and the piece that each is in."""
+    format = format_of(reading.format)
+    found, pieces = [], []
+    for piece, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist())):
+        rows, _, fault, _ = format.outermost.scan(data[start:stop], reading.check, True, reading.limits)
+        rows = rows.copy()
+        if not len(rows) and fault == Fault.SHORT:      # no frame is whole: it is not cut, it is something else
+            rows = np.zeros(1, rows.dtype)
+            rows["size"], rows["parent"], rows["fault"] = stop - start, -1, Fault.NOT_A_FRAME
+        rows["start"] += start
+        found.append(rows)
+        pieces.append(np.full(len(rows), piece))
+    outer = FrameTable((data,), np.concatenate(found), (Stop(0, len(data)),), format.outermost,
+                       checked=reading.check)
+    table = format.inside(outer, errors="mark", check=reading.check, limits=reading.limits)
+    at, frames = np.arange(len(table)), table
+    while frames.outer is not None:
+        at, frames = frames["parent"][at], frames.outer
+    return table, np.concatenate(pieces)[at]
+
+
+def _error(table: FrameTable, i: int) -> FrameError:
+    """The error of row i, or of the outermost of the bad frames that it lies in."""
+    bad, at = table, i
+    while table.outer is not None:
+        i, table = int(table["parent"][i]), table.outer
+        if table["fault"][i]:
+            bad, at = table, i
+    return error_of(bad, at)
+
+
+def _in_value(error: FrameError, start: int, where: str) -> FrameError:
+    """The error, with its offset from the beginning of the value that begins at `start`."""
+    return FrameError(error.fault, error.offset - start, error.row, error.near, where, error.inflated)
