@@ -1,0 +1,71 @@
+"""The command `wirescan`: one file a verb, loaded when it is used.
+
+Data goes to standard output, messages to standard error. Exit codes: 0 good, 1 damage was met, 2 it cannot be
+done (no such file, wrong usage), 130 interrupted, 141 the reader of the output went away.
+"""
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from wirescan import FrameError, __version__
+from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, problem
+from wirescan.cli.output import name_of, say
+
+VERBS = ("formats", "scan", "stat", "verify", "convert")
+
+HELP = """Framed bytes as tables: Kafka log segments and what else `wirescan formats` lists.
+
+\b
+Examples:
+  wirescan stat    /var/lib/kafka/orders-0           what is in it
+  wirescan scan    orders-0/*.log --limit 20         the records, as text
+  wirescan scan    orders-0 --json | jq .key         ... as JSON lines
+  wirescan verify  orders-0                          is anything damaged?
+  wirescan convert orders-0 orders.parquet           to Parquet
+  wirescan convert orders-0 out --engine spark       ... with Spark
+
+A PATH is a file, a directory, a glob, a URL (s3://...) or - for standard input.
+
+Exit codes: 0 good, 1 damage was met, 2 cannot be done, 130 interrupted.
+"""
+
+
+class Verbs(click.Group):
+    """Loads a verb when it is asked for, and gives every error its exit code."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        return getattr(import_module(f"wirescan.cli.{name}"), name)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()
+            return result
+        except KeyboardInterrupt:
+            say("\nwirescan: interrupted")
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # What is left in the buffer has nowhere to go, and Python would complain about it at its exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(CLOSED_PIPE) from None
+        except FrameError as error:
+            raise Damage(name_of(str(error))) from None
+        except (OSError, EOFError, ValueError, MemoryError, ImportError) as error:
+            raise Failure(problem(error)) from None
+
+
+@click.group(cls=Verbs, help=HELP,
+             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", "-V", message="%(prog)s %(version)s", prog_name="wirescan")
+def main() -> None:
+    pass

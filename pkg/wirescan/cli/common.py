@@ -1,0 +1,121 @@
+"""What the verbs share: their arguments, the files that those stand for, and how errors become exit codes."""
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from wirescan.catalog import Format, format_of
+from wirescan.cli.output import counted, name_of, say
+from wirescan.source import expand, size_of
+
+DAMAGE, FAILED, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+
+
+class Failure(click.ClickException):
+    """It cannot be done: one line on standard error, and exit code 2."""
+    exit_code = FAILED
+
+    def show(self, file: Any = None) -> None:
+        say(f"wirescan: {self.message}")
+
+
+class Damage(Failure):
+    """Damage was met, and it was not to be passed over: one line on standard error, and exit code 1."""
+    exit_code = DAMAGE
+
+
+def paths_argument(command: Callable) -> Callable:
+    return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(command)
+
+
+def format_option(default: str) -> Callable:
+    return click.option("--format", "format_name", default=default, show_default=True, metavar="NAME",
+                        callback=lambda context, option, name: _format(name),
+                        help="What the frames are; `wirescan formats` lists the names.")
+
+
+def check_option(command: Callable) -> Callable:
+    return click.option("--check/--no-check", default=True,
+                        help="Verify checksums (the default), or do not.")(command)
+
+
+def errors_option(default: str) -> Callable:
+    return click.option("--errors", type=click.Choice(["strict", "mark", "skip"]), default=default,
+                        show_default=True,
+                        help="Damage: stop there (strict), show it among the rest (mark), "
+                             "or leave it out (skip).")
+
+
+def _format(name: str) -> Format:
+    try:
+        return format_of(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] | None = None) -> list[str]:
+    """The files that arguments stand for, in order; "-" is standard input.
+
+    Among several arguments, such as a shell makes of a `*`, files that a format never reads (indexes) are
+    left out.
+    failed: takes the message about a path that cannot be read; without it, that raises Failure.
+    """
+    outermost, found, ignored = format.outermost, [], 0
+    for path in paths:
+        if path == "-":
+            found.append(path)
+            continue
+        beside = len(paths) > 1 and outermost.ignore and re.search(outermost.ignore, path)
+        if beside and not os.path.isdir(path):
+            ignored += 1
+            continue
+        try:
+            files = expand(path, files=outermost.files, ignore=outermost.ignore)
+            for file in files:
+                size_of(file)
+            found += files
+        except (OSError, ValueError) as error:
+            message = problem(error, path)
+            if failed is None:
+                raise Failure(message) from None
+            failed(message)
+    if ignored:
+        say(f"wirescan: left out {counted(ignored, 'file')} without frames (indexes and the like)")
+    if not found and failed is None:
+        raise Failure(f"none of the files given holds {outermost.name}")
+    if found.count("-") > 1:
+        raise Failure("standard input (-) can be read once only")
+    return found
+
+
+def total_size(files: Iterable[str]) -> int | None:
+    """Bytes in all files together; None where one is standard input."""
+    files = list(files)
+    return None if "-" in files else sum(size_of(path) for path in files)
+
+
+def problem(error: BaseException, path: str | None = None) -> str:
+    """An error of the system in one line for people."""
+    if isinstance(error, OSError) and error.strerror:
+        path = path or (os.fsdecode(error.filename) if error.filename else None)
+        return f"{name_of(path)}: {error.strerror.lower()}" if path else error.strerror.lower()
+    return " ".join(name_of(str(error)).split()) or type(error).__name__
+
+
+def listed(value: str | None, known: Iterable[str]) -> list[str] | None:
+    """A comma-separated option as a list of names, each of them known."""
+    if value is None:
+        return None
+    names, known = [name.strip() for name in value.split(",") if name.strip()], list(known)
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"there is no column {name!r}; there are {', '.join(known)}")
+    if not names:
+        raise click.UsageError("--columns needs a name at least")
+    if len(set(names)) < len(names):
+        raise click.UsageError("--columns names a column twice")
+    return names

@@ -1,0 +1,173 @@
+"""`wirescan convert`: frames to Parquet, in this process or with Spark."""
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirescan.catalog import Format
+from wirescan.cli.common import (
+    DAMAGE, Damage, Failure, check_option, collect, errors_option, format_option, listed,
+    paths_argument, total_size)
+from wirescan.cli.output import bytes_of, counted, dump, name_of, printable, say
+from wirescan.cli.pieces import chunks
+from wirescan.cli.progress import waiting
+from wirescan.cli.rows import columns_of
+from wirescan.source import URL
+
+if TYPE_CHECKING:
+    from wirescan.parquet import Summary
+
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+FRAME_ERROR = re.compile(r"FrameError: (.*)")
+
+
+@click.command(short_help="To Parquet, in this process or with Spark.")
+@paths_argument
+@click.argument("out")
+@format_option("kafka.records")
+@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
+              help="Threads of this process, or a local Spark.")
+@errors_option("strict")
+@check_option
+@click.option("--columns", metavar="A,B", help="These columns, in this order; an unknown one lists them.")
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True)
+@click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
+@click.option("--query/--no-query", default=True,
+              help="Run a first query on the result (the default), or do not.")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+@click.pass_context
+def convert(context: click.Context, paths: tuple[str, ...], out: str, format_name: Format, engine: str,
+            errors: str, check: bool, columns: str | None, compression: str, overwrite: bool, query: bool,
+            as_json: bool) -> None:
+    """Frames to Parquet: OUT becomes a directory of part files, complete or not at all.
+
+    \b
+    Examples:
+      wirescan convert orders-0 orders.parquet
+      wirescan convert orders-0 orders.parquet --engine spark --overwrite
+      wirescan convert broken.log out --errors mark       bad frames stay, as rows
+      wirescan convert *.log out --columns offset,timestamp,key
+
+    Both engines write the same and print the same: what was done, and a first query on the result.
+
+    Exit codes: 0 good, 1 damage was met (not with --errors skip), 2 cannot be done.
+    """
+    names = listed(columns, columns_of(format_name))
+    _refuse(out, overwrite)
+    with _on_disk(collect(paths, format_name)) as files:
+        if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
+            raise Failure(f"{name_of(out)}: the files to read lie in it")
+        options = {"format": format_name.name, "columns": names, "compression": compression, "errors": errors,
+                   "check": check, "overwrite": overwrite}
+        with waiting(f"converting {bytes_of(total_size(files) or 0)} with {engine}"):
+            run = _with_spark if engine == "spark" else _with_threads
+            summary, answer = run(files, out, options, query)
+    _report(out, summary, answer, as_json)
+    if summary.faults:
+        left = "left out" if errors == "skip" else "marked in the column fault"
+        say(f"wirescan: {counted(summary.faults, 'bad frame')}, {left}; `wirescan verify` tells where")
+    context.exit(DAMAGE if summary.faults and errors != "skip" else 0)
+
+
+def _with_threads(files: list[str], out: str, options: dict[str, Any],
+                  query: bool) -> tuple[Summary, dict[str, Any] | None]:
+    from wirescan import arrow, parquet
+    summary = parquet.convert(files, out, **options)
+    if not query or not summary.records:
+        return summary, None
+    from wirescan.cli.query import Query
+    schema = arrow.schema(options["format"], options["columns"], types="spark")
+    return summary, Query(schema).with_arrow(out)
+
+
+def _with_spark(files: list[str], out: str, options: dict[str, Any],
+                query: bool) -> tuple[Summary, dict[str, Any] | None]:
+    warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
+    from wirescan import arrow
+    from wirescan import spark as on_spark
+    try:
+        session = on_spark.session("wirescan convert")
+    except on_spark.JavaNotFound as error:
+        raise Failure(str(error)) from None
+    from pyspark.errors import PySparkException
+    session.sparkContext.setLogLevel("OFF")             # what goes wrong is told here, in one line
+    try:
+        summary = on_spark.to_parquet(session, files, out, **options)
+        if not query or not summary.records:
+            return summary, None
+        from wirescan.cli.query import Query
+        schema = arrow.schema(options["format"], options["columns"], types="spark")
+        return summary, Query(schema).with_spark(session, os.path.abspath(out))
+    except PySparkException as error:
+        found = FRAME_ERROR.findall(str(error))
+        if found:
+            raise Damage(printable(found[-1])) from None
+        raise Failure(problem(error)) from None
+    finally:
+        session.stop()
+
+
+def _report(out: str, summary: Summary, answer: dict[str, Any] | None, as_json: bool) -> None:
+    counts = {"files": summary.files, "frames": summary.frames, "records": summary.records,
+              "bytes": summary.bytes, "faults": summary.faults, "tail": summary.tail, "bytes_written": summary.written,
+              "seconds": round(summary.seconds, 3)}
+    if answer is not None:
+        from wirescan.cli import query
+    if as_json:
+        click.echo(dump({"out": out, **counts, "query": answer and query.as_json(answer)}))
+        return
+    click.echo(f"wrote {name_of(out)}")
+    _table([(name.replace("_", " "), f"{count:,}") for name, count in counts.items()])
+    if answer is not None:
+        click.echo("\nfirst query")
+        _table(query.lines(answer))
+
+
+def _table(lines: Sequence[tuple[str, str]]) -> None:
+    width = max(len(label) for label, _ in lines)
+    for label, text in lines:
+        click.echo(f"  {label:<{width}}  {text}")
+
+
+def _refuse(out: str, overwrite: bool) -> None:
+    """Refuse a directory that has files in it, and to overwrite any that is not an earlier output."""
+    if URL.match(out):
+        raise Failure(f"{name_of(out)}: the Parquet files go to a directory on this machine, not to a URL")
+    if not os.path.isdir(out):
+        if os.path.lexists(out):
+            raise Failure(f"{name_of(out)}: there is a file of that name")
+        return
+    from wirescan.parquet import OURS
+    others = [name for name in os.listdir(out) if not OURS.fullmatch(name)]
+    if os.listdir(out) and not overwrite:
+        raise Failure(f"{name_of(out)}: the directory is not empty; --overwrite replaces an earlier output")
+    if others:
+        other = name_of(min(others))
+        raise Failure(f"{name_of(out)}: will not overwrite a directory that holds {other}")
+
+
+@contextmanager
+def _on_disk(files: list[str]) -> Iterator[list[str]]:
+    """The files, with standard input and pipes in temporary ones: engines read slices, and more than once."""
+    with ExitStack() as stack:
+        yield [_spooled(one, stack) if one == "-" or _is_pipe(one) else one for one in files]
+
+
+def _is_pipe(path: str) -> bool:
+    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
+
+
+def _spooled(path: str, stack: ExitStack) -> str:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wirescan-"))
+    copy = os.path.join(folder, "stdin" if path == "-" else os.path.basename(path))
+    with open(copy, "wb") as file:
+        for piece in chunks(path):
+            file.write(piece)
+    return copy

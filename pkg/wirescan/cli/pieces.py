@@ -1,0 +1,36 @@
+"""The bytes of a file, URL or standard input, a piece at a time."""
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import BinaryIO
+
+from wirescan.pieces import PIECE
+from wirescan.source import URL, read_range, size_of
+
+
+def chunks(path: str, advance: Callable[[int], None] = lambda count: None, size: int = PIECE) -> Iterator[memoryview]:
+    """Pieces of `size` bytes of a file, a URL or standard input ("-"), to its end; `advance` is told the bytes read.
+
+    Bytes are copied, not mapped: a file that shrinks meanwhile ends early, and the process lives. Raises OSError.
+    """
+    if path != "-" and URL.match(path):
+        total = size_of(path)
+        for at in range(0, total, size):
+            data = read_range(path, at, min(at + size, total))
+            advance(len(data))
+            yield data
+        return
+    with nullcontext(sys.stdin.buffer) if path == "-" else builtins.open(path, "rb", buffering=0) as file:
+        while data := _read(file, size, advance):
+            yield data
+
+
+def _read(file: BinaryIO, size: int, advance: Callable[[int], None]) -> memoryview:
+    data, filled = memoryview(bytearray(size)), 0
+    while filled < size and (count := file.readinto(data[filled:])):
+        filled += count
+        advance(count)
+    return data[:filled].toreadonly()

@@ -1,0 +1,127 @@
+"""Rows of a frame table as values for JSON, and as cells for people."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wirescan.catalog import Format, format_of
+from wirescan.cli.output import encode, fault_name, shown, time_of
+from wirescan.core.loop import HEAD
+from wirescan.kafka import Codec
+from wirescan.table import FrameTable, places
+
+FILE, START, FAULT = "_file", "_start", "fault"         # as in wirescan.arrow
+# What people are shown when they name no columns: what fits a line.
+SHORT = {
+    "kafka.batches": ("_start", "size", "base_offset", "last_offset", "record_count", "codec",
+                      "max_timestamp"),
+    "kafka.records": ("offset", "timestamp", "key", "value", "headers"),
+    "kafka.headers": ("_start", "key", "value"),
+}
+
+
+def json_columns(format: Format) -> list[str]:
+    """The columns of JSON, when none are named: those of `wirescan.arrow.columns_of`, after `_file` (the
+    path) and `_start` (where in the file the outermost frame begins)."""
+    pairs = places(format.dtype)
+    hidden = {*HEAD.names, *format.lists.values(), *(name + "_at" for name in format.lists),
+              *(name + end for name in pairs for end in ("_at", "_size"))}
+    own = [name for name in format.dtype.names if name not in hidden]
+    return [FILE, START, *own, *pairs, *format.lists, *format.inherited, FAULT]
+
+
+def columns_of(format: Format) -> list[str]:
+    """Every column that can be asked for: those, and all of the rows and of the frames that enclose them."""
+    names = json_columns(format)
+    outer: Format | None = format
+    while outer is not None:
+        names += [name for name in outer.dtype.names if name not in names]
+        outer = format_of(outer.within) if outer.within else None
+    return names
+
+
+def text_columns(format: Format) -> list[str]:
+    """The columns of text, when none are named."""
+    return list(SHORT.get(format.name, json_columns(format)))
+
+
+class Rows:
+    """The rows of tables of one format as lists of values, in the order of `columns`.
+
+    for_people: times as ISO 8601, codecs by name, bytes as printable text; else for JSON: times as
+    milliseconds (null: none), bytes as `encoding` says.
+    """
+    def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool):
+        self._format, self._columns, self._encoding, self._people = format, columns, encoding, for_people
+
+    def of(self, table: FrameTable, path: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of one table, in the file `path`."""
+        return zip(*(self._column(table, name, path) for name in self._columns))
+
+    def _column(self, table: FrameTable, name: str, path: str) -> Sequence[Any]:
+        if name == FILE:
+            return [path] * len(table)
+        if name == START or name == "start" and table.outer is None:
+            return table.positions.tolist()
+        if name == FAULT:
+            return [fault_name(number) if number else None for number in table[FAULT].tolist()]
+        if name in table.places:
+            return [self._bytes(view) for view in views(table, name)]
+        if name in self._format.lists:
+            return self._list(table, name)
+        rows, times = self._values(table, name)
+        if times:
+            return [None if value == -1 else time_of(value) if self._people else value
+                    for value in rows.tolist()]
+        if name.startswith("is_"):
+            return (rows != 0).tolist()
+        if name == "codec" and self._people:
+            return [codec_name(value) for value in rows.tolist()]
+        return rows.tolist()
+
+    def _values(self, table: FrameTable, name: str) -> tuple[np.ndarray, bool]:
+        """A column of the rows or of the frames that enclose them, and whether it holds times."""
+        at: Any = slice(None)
+        while name not in table.dtype.names:
+            at, table = table["parent"][at], table.outer
+        return table[name][at], name in table.format.times
+
+    def _bytes(self, view: memoryview | None) -> Any:
+        if view is None:
+            return None
+        return shown(view, self._encoding) if self._people else encode(view, self._encoding)
+
+    def _list(self, table: FrameTable, name: str) -> list[Any]:
+        lists: list[Any] = [[] for _ in range(len(table))]
+        have = np.flatnonzero((table[self._format.lists[name]] > 0) & ~table.bad)
+        if len(have):
+            inner = self._format.children[name](table[have], errors="mark")
+            columns = [map(self._bytes, views(inner, place)) for place in inner.places]
+            parents = have[inner["parent"]].tolist()
+            for parent, fault, *values in zip(parents, inner[FAULT].tolist(), *columns):
+                pair = dict(zip(inner.places, values))
+                lists[parent].append({FAULT: fault_name(fault)} if fault else pair)
+        return [_pairs(one) for one in lists] if self._people else lists
+
+
+def views(table: FrameTable, name: str) -> Iterator[memoryview | None]:
+    """The place `name` in every row; None for null and in bad rows."""
+    rows, buffers = table.rows, table.buffers
+    start = rows["start"] + rows[name + "_at"]
+    size = np.where(rows["fault"] != 0, -1, rows[name + "_size"])
+    return (None if length < 0 else buffers[buffer][first:first + length]
+            for buffer, first, length in zip(rows["buffer"].tolist(), start.tolist(), size.tolist()))
+
+
+def codec_name(number: int) -> str:
+    """The name of a Kafka codec; a number that has none as it is."""
+    try:
+        return Codec(number).name.lower()
+    except ValueError:
+        return str(number)
+
+
+def _pairs(pairs: list[dict[str, Any]]) -> str:
+    return " ".join("=".join("null" if value is None else value for value in pair.values()) for pair in pairs)
