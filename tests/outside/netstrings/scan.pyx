@@ -1,0 +1,57 @@
+# cython: boundscheck=False, wraparound=False
+"""A room outside the package: netstrings (D. J. Bernstein, cr.yp.to/proto/netstrings.txt).
+
+    size in decimal digits | ":" | that many bytes | ","
+"""
+import numpy as np
+
+from wirescan.core cimport (
+    BAD_LENGTH, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, TRUNCATED, Top, enter, int32_t, int64_t,
+    scan_frames, scan_top, sized, uint8_t, uint32_t)
+from wirescan.core.loop import flat
+
+cdef struct Netstring:
+    Head     head                       # every row begins with it
+    uint32_t text_at                    # a pair of these names is a place: table.bytes(i, "text")
+    int32_t  text_size
+
+
+cdef inline Fault read_netstring(Reader* r, void* out, const void* parent) noexcept nogil:
+    cdef Netstring* row = <Netstring*>out
+    cdef const uint8_t* start = r.at
+    cdef const uint8_t* p = start
+    cdef int64_t size = 0
+    cdef Reader body
+    cdef Fault fault
+    while p < r.end and p - start < 9 and 48 <= p[0] <= 57:
+        size = 10 * size + p[0] - 48
+        p += 1
+    if p == r.end:
+        return SHORT                    # the buffer ends inside the frame: no error
+    if p == start or p[0] != 58 or (start[0] == 48 and size > 0):
+        return NOT_A_FRAME              # where the next frame begins is not known
+    fault = enter(r, p + 1 - start, size + 1, &body)
+    if fault:
+        return fault
+    row.head.body = <uint32_t>(body.at - start)
+    if (body.end - 1)[0] != 44:
+        return TRUNCATED                # soft: r is after the frame
+    return sized(&body, start, <int32_t>size, &row.text_at, &row.text_size)
+
+
+cdef inline size_t intact_netstring(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
+    cdef Reader r = Reader(at, end)
+    cdef Netstring row                  # does a netstring begin here? If not, perhaps one byte on
+    return 0 if read_netstring(&r, &row, NULL) == OK else 1
+
+
+cdef Fault run(Top* top, Rows* rows) noexcept nogil:
+    return scan_top(top, rows, sizeof(Netstring), read_netstring, intact_netstring)
+
+cdef Netstring _netstring
+NETSTRING = flat(np.asarray(<Netstring[:1]>&_netstring).dtype)
+
+
+def scan_netstrings(buffer, check, resync, limits, into=None, more=False):
+    """(rows of dtype NETSTRING, bad, fault, offset); netstrings have no checksum to check."""
+    return scan_frames(buffer, NETSTRING, run, resync, more, limits, into)

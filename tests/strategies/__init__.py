@@ -1,0 +1,1 @@
+"""Hypothesis strategies, one module per room: good bytes, and ways to damage them."""

@@ -1,0 +1,99 @@
+"""The laws of laws.py, for every room of rooms.py, over bytes that hypothesis makes."""
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import laws
+import wirescan
+from rooms import ROOMS
+from wirescan.errors import MODES
+
+steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 60)), deadline=None, derandomize=True,
+                  database=None, suppress_health_check=list(HealthCheck))
+every_room = pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
+cuts = st.lists(st.integers(0, 1000), max_size=6)
+
+
+def good(room):
+    """Whole frames, and what may follow them."""
+    return st.tuples(room.good, room.tails).map(b"".join)
+
+
+def at_most(cuts, raw):
+    return [cut % (len(raw) + 1) for cut in cuts]
+
+
+def test_every_format_is_in_a_room():
+    assert {name for room in ROOMS.values() for name in room.formats} == set(wirescan.formats())
+
+
+@every_room
+@steady
+@given(st.data(), st.booleans())
+def test_agrees_with_the_reference(room, data, check):
+    laws.agrees_with_the_reference(room, data.draw(room.damaged | good(room)), check)
+
+
+@every_room
+@steady
+@given(st.data(), st.booleans())
+def test_covers_every_byte(room, data, check):
+    laws.covers_every_byte(room, data.draw(room.damaged | good(room)), check)
+
+
+@every_room
+@steady
+@given(st.data(), st.booleans())
+def test_modes_agree(room, data, check):
+    laws.modes_agree(room, data.draw(room.damaged | good(room)), check)
+
+
+@every_room
+@pytest.mark.parametrize("errors", MODES)
+@steady
+@given(st.data(), cuts)
+def test_any_chunking_is_the_whole(room, errors, data, cuts):
+    raw = data.draw(good(room))
+    laws.streams_agree(room, raw, at_most(cuts, raw), errors)
+
+
+@every_room
+@settings(steady, max_examples=10)
+@given(st.data(), st.sampled_from(MODES))
+def test_every_split_and_byte_by_byte(room, data, errors):
+    raw = data.draw(good(room).filter(lambda raw: len(raw) <= 400))
+    laws.streams_agree(room, raw, list(range(1, len(raw))), errors)
+    for cut in range(0, len(raw), max(1, len(raw) // 40)):
+        laws.streams_agree(room, raw, [cut], errors)
+
+
+@every_room
+@steady
+@given(st.data(), cuts, st.booleans())
+def test_damaged_chunks_lose_nothing(room, data, cuts, check):
+    raw = data.draw(room.damaged)
+    laws.streams_lose_nothing(room, raw, at_most(cuts, raw), check)
+
+
+@every_room
+@steady
+@given(st.data(), st.lists(st.booleans(), min_size=1), st.integers(0, 1000))
+def test_parts_keep_their_meaning(room, data, mask, cut):
+    laws.parts_keep_their_meaning(room, data.draw(room.damaged | good(room)), mask, cut)
+
+
+@every_room
+@steady
+@given(st.data())
+def test_writes_read_back(room, data):
+    laws.writes_read_back(room, *data.draw(room.written))
+
+
+@every_room
+@steady
+@given(st.binary(max_size=300), st.booleans())
+def test_noise_ends_well(room, raw, check):
+    laws.ends_well(room, raw, check)
+    laws.covers_every_byte(room, raw, check)

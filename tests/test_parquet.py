@@ -1,0 +1,327 @@
+"""Frames to Parquet: the files hold exactly what the tables hold, all of them or nothing appears."""
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import wirescan
+from wirescan import FrameError, Limits, arrow, parquet
+from wirescan.kafka import Record, encode_batch
+from wirescan.parquet import Output, Summary, convert, counted, write
+from wirescan.partition import Slice, plan
+
+ORDERS = Path(__file__).parent / "corpus" / "kafka" / "orders-0"
+GOOD = encode_batch([Record(i, 1_000 + i, b"k%d" % i, b"v" * i, [("h", b"%d" % i)]) for i in range(10)])
+BAD = GOOD[:-1] + b"\xff"
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in" / f"{0:020}.log"
+    path.parent.mkdir()
+    path.write_bytes(GOOD + BAD + GOOD)
+    return str(path)
+
+
+def parts(out):
+    return sorted(path.name for path in out.iterdir())
+
+
+def check_empty(out, columns=None):
+    """One part file, with the schema and nothing else: what a reader of the directory needs to know its columns."""
+    assert parts(out) == ["_SUCCESS", "part-00000.parquet"]
+    found = pq.read_table(out)
+    assert found.num_rows == 0
+    assert found.schema.remove_metadata() == arrow.schema("kafka.records", columns, types="spark")
+
+
+def test_the_corpus_is_written_exactly(tmp_path):
+    out = tmp_path / "out"
+    columns = [*arrow.columns_of("kafka.records"), "codec", "_start"]
+    done = convert(ORDERS, out, columns=columns, size=300_000)
+    table = wirescan.scan(ORDERS, "kafka.records")
+    wanted = pa.table([arrow.to_batch(table, columns, types="spark").column(n) for n in columns],
+                      schema=arrow.schema("kafka.records", columns, types="spark"))
+    found = pq.read_table(out)
+    assert found.schema.remove_metadata() == wanted.schema and found.combine_chunks().equals(wanted)
+    names = [name for name in parts(out) if name != "_SUCCESS"]
+    assert len(names) > 3 and names == [f"part-{n:05}.parquet" for n in range(len(names))]
+    assert (done.files, done.frames, done.records, done.faults) == (9, 284, 27_708, 0)
+    assert done.bytes == 2_213_570 and done.written == sum((out / name).stat().st_size for name in names)
+    assert done.seconds > 0
+
+
+@pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers"])
+@pytest.mark.parametrize("size", [20_000, 1 << 30])
+def test_every_format(tmp_path, format, size):
+    done = convert(ORDERS, tmp_path / "out", format=format, size=size, workers=2)
+    table = wirescan.scan(ORDERS, format)
+    found = pq.read_table(tmp_path / "out")
+    assert found.num_rows == len(table) == done.records and done.files == 9 and done.frames == 284
+    assert found.schema.names == arrow.columns_of(format)
+    if format == "kafka.records":
+        assert found["offset"].to_pylist() == table["offset"].tolist()
+
+
+def test_columns_and_compression(tmp_path):
+    for compression, stored in (("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("none", "UNCOMPRESSED")):
+        out = tmp_path / compression
+        convert(ORDERS, out, columns=["value", "offset", "_file"], compression=compression)
+        file = pq.ParquetFile(out / "part-00000.parquet")
+        assert file.metadata.row_group(0).column(0).compression == stored
+        assert file.schema_arrow.names == ["value", "offset", "_file"]
+    assert set(pq.read_table(out)["_file"].to_pylist()) == set(map(str, ORDERS.glob("*.log")))
+    with pytest.raises(ValueError, match="no column"):
+        convert(ORDERS, tmp_path / "wrong", columns=["nothing"])
+
+
+def test_modes(source, tmp_path):
+    with pytest.raises(FrameError) as caught:
+        convert(source, tmp_path / "strict")
+    assert (caught.value.source, caught.value.offset) == (source, len(GOOD))
+    done = convert(source, tmp_path / "mark", errors="mark")
+    assert (done.records, done.frames, done.faults) == (21, 2, 1)
+    found = pq.read_table(tmp_path / "mark")
+    assert found["fault"].to_pylist() == [0] * 10 + [4] + [0] * 10 and found["value"][10].as_py() is None
+    done = convert(source, tmp_path / "skip", errors="skip")
+    assert (done.records, done.frames, done.faults) == (20, 2, 1)
+    assert pq.read_table(tmp_path / "skip")["offset"].to_pylist() == list(range(10)) * 2
+    with pytest.raises(ValueError, match="errors must be"):
+        convert(source, tmp_path / "none", errors="ignore")
+
+
+def test_headers_of_bad_records_in_each_mode(tmp_path):
+    raw = bytearray(GOOD)
+    raw[raw.index(b"\x02h\x025")] = 0x7e                                 # the length of a header's key
+    path = tmp_path / "a.log"
+    path.write_bytes(raw)
+    with pytest.raises(FrameError):
+        convert(path, tmp_path / "strict", check=False)
+    convert(path, tmp_path / "mark", check=False, errors="mark")
+    convert(path, tmp_path / "skip", check=False, errors="skip")
+    def lists(name):
+        return pq.read_table(tmp_path / name)["headers"].to_pylist()
+    assert lists("mark")[5] == [{"key": None, "value": None}] and lists("skip")[5] == []
+    assert lists("mark")[4] == lists("skip")[4] == [{"key": b"h", "value": b"4"}]
+    convert(path, tmp_path / "without", columns=["offset"], check=False)
+
+
+@pytest.mark.parametrize("raw", [BAD, BAD + BAD], ids=["one", "two"])
+def test_skip_with_nothing_good(tmp_path, raw):
+    path = tmp_path / "a.log"
+    path.write_bytes(raw)
+    done = convert(path, tmp_path / "out", errors="skip")
+    assert (done.records, done.frames, done.faults, done.tail) == (0, 0, len(raw) // len(BAD), 0)
+    check_empty(tmp_path / "out")
+
+
+def test_empty_input(tmp_path):
+    path = tmp_path / f"{0:020}.log"
+    for raw in (b"", bytes(4096), GOOD[:-1]):
+        path.write_bytes(raw)
+        done = convert(path, tmp_path / "out", overwrite=True)
+        assert (done.records, done.frames, done.faults, done.tail) == (0, 0, 0, len(raw))
+        check_empty(tmp_path / "out")
+    convert(path, tmp_path / "some", columns=["value", "offset"])
+    check_empty(tmp_path / "some", ["value", "offset"])
+    path.write_bytes(encode_batch([]) * 3)
+    assert (convert(path, tmp_path / "none", size=1).frames, pq.read_table(tmp_path / "none").num_rows) == (3, 0)
+    check_empty(tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        convert(tmp_path / "none", tmp_path / "out2")
+    assert not (tmp_path / "out2").exists()
+
+
+def test_nothing_is_overwritten_unasked(source, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    convert(source, out, errors="skip")                                  # an empty directory is fine
+    before = parts(out)
+    with pytest.raises(FileExistsError, match="overwrite"):
+        convert(ORDERS, out)
+    assert parts(out) == before and pq.read_table(out).num_rows == 20
+    convert(ORDERS, out, overwrite=True, size=100_000)
+    assert pq.read_table(out).num_rows == 27_708 and len(parts(out)) > 10
+    convert(source, out, errors="skip", overwrite=True)                  # fewer parts than before: the rest go
+    assert pq.read_table(out).num_rows == 20 and parts(out) == before
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        convert(source, tmp_path / "file", overwrite=True)
+
+
+@pytest.mark.parametrize("other", ["letters.txt", "part-00000.parquet.txt", "table.parquet", ".hidden", "old/"])
+def test_only_an_earlier_output_is_overwritten(source, tmp_path, other):
+    out = tmp_path / "out"
+    convert(source, out, errors="skip")
+    (out / other).mkdir() if other.endswith("/") else (out / other).write_text("mine")
+    before = parts(out)
+    for overwrite in (False, True):
+        with pytest.raises(FileExistsError, match=other.strip("/") if overwrite else "overwrite"):
+            convert(ORDERS, out, overwrite=overwrite)
+        assert parts(out) == before and pq.read_table(out / "part-00000.parquet").num_rows == 20
+
+
+def test_what_spark_leaves_and_what_a_kill_leaves_are_earlier_outputs(source, tmp_path):
+    out = tmp_path / "out"
+    (out / "_temporary-0123").mkdir(parents=True)
+    (out / "_temporary-0123" / "part-00000.parquet").touch()
+    for name in ("_SUCCESS", "._SUCCESS.crc", "part-00000-a1b2.snappy.parquet", ".part-00000-a1b2.snappy.parquet.crc"):
+        (out / name).touch()
+    convert(source, out, errors="skip", overwrite=True)
+    assert parts(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 20
+
+
+def test_nothing_appears_after_a_failure(source, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(FrameError):
+        convert([ORDERS, source], out, size=100_000)
+    assert not out.exists()
+    out.mkdir()
+    with pytest.raises(FrameError):
+        convert([ORDERS, source], out, size=100_000)
+    assert parts(out) == []                                              # the directory was there before
+    convert(ORDERS, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for overwrite in (False, True):
+        with pytest.raises((FrameError, FileExistsError)):
+            convert(source, out, overwrite=overwrite)
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before        # the old files stay
+
+
+def test_output_is_put_in_place_at_once(tmp_path):
+    out = tmp_path / "deep" / "out"
+    with Output(out) as output:
+        done = {output.part(0): 1, output.part(1): 0, output.part(2, "7"): 1, output.part(2, "8"): 1}
+        assert len(done) == 4
+        for number, path in enumerate(done):
+            pq.write_table(pa.table({"a": [number]}), path)
+        assert [name for name in parts(out) if not name.startswith("_")] == []
+        tried = output.part(2, "7")                                      # of a try that did not count
+        output.commit({path: Summary(records=records) for path, records in done.items() if path != tried})
+    assert parts(out) == ["_SUCCESS", "part-00000.parquet", "part-00001.parquet"]        # one had no records
+    assert pq.read_table(out)["a"].to_pylist() == [0, 3]
+    with Output(out, overwrite=True) as output:
+        for number in range(3):
+            pq.write_table(pa.table({"a": [number]})[:0], output.part(number))
+        output.commit({output.part(number): Summary() for number in range(3)})
+    assert parts(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 0
+    with pytest.raises(ZeroDivisionError), Output(tmp_path / "other") as output:
+        pq.write_table(pa.table({"a": [1]}), output.part(0))
+        1 / 0
+    assert not (tmp_path / "other").exists()
+
+
+def test_write_one_group(tmp_path, source):
+    slices = plan(ORDERS, 100_000)[:5]
+    out = str(tmp_path / "one.parquet")
+    done = write(slices, out, format="kafka.records")
+    assert done.bytes == sum(map(len, slices)) and done.files == sum(one.start == 0 for one in slices) < len(
+        slices
+    )
+    assert pq.read_table(out).num_rows == done.records and done.written == os.path.getsize(out)
+    for number, none in enumerate(([Slice(source, 0, 0)], [])):
+        out = tmp_path / f"none-{number}.parquet"
+        done = write(none, str(out), format="kafka.records")
+        assert done.records == done.frames == done.bytes == 0 and done.files == len(none)
+        found = pq.read_table(out)                                       # it is always there, with its columns
+        assert found.num_rows == 0 and found.schema.remove_metadata() == arrow.schema("kafka.records", types="spark")
+
+
+def test_limits_and_checks_are_passed_on(source, tmp_path):
+    assert convert(source, tmp_path / "unchecked", check=False, columns=["offset"], errors="mark").frames == 3
+    with pytest.raises(FrameError, match="LIMIT"):
+        convert(ORDERS, tmp_path / "limited", limits=Limits(rows=10))
+
+
+def test_sums():
+    one = Summary(1, 2, 3, 4, 5, 6, 7, 0.5)
+    assert one + Summary() == one and one + one == Summary(2, 4, 6, 8, 10, 12, 14, 1.0)
+    assert sum([one, one], Summary()).records == 6
+
+
+@pytest.mark.parametrize("size", [1, 300, 1 << 30])
+@pytest.mark.parametrize("tail", [b"", GOOD[:50], GOOD[:9], bytes(3000)], ids=["none", "cut", "header", "zeros"])
+def test_tails_are_reported_in_every_mode(tmp_path, tail, size):
+    path = tmp_path / "a.log"
+    path.write_bytes(GOOD + GOOD + tail)
+    for errors in ("strict", "mark", "skip"):
+        done = convert(path, tmp_path / errors, errors=errors, size=size)
+        assert (done.files, done.frames, done.records, done.faults) == (1, 2, 20, 0)
+        assert (done.bytes, done.tail) == (2 * len(GOOD) + len(tail), len(tail))
+        assert pq.read_table(tmp_path / errors)["offset"].to_pylist() == list(range(10)) * 2
+
+
+def test_a_file_that_grows_after_it_was_planned(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(GOOD + GOOD[:50])
+    slices = plan(path)
+    path.write_bytes(GOOD + GOOD)
+    done = write(slices, str(tmp_path / "out.parquet"), format="kafka.records")
+    assert (done.records, done.faults, done.tail, done.bytes) == (10, 0, 50, len(GOOD) + 50)
+
+
+def test_a_length_that_lies_is_no_tail(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(GOOD + GOOD[:8] + b"\x7f\xff\xff\xff" + GOOD[12:] + GOOD)
+    with pytest.raises(FrameError, match="BAD_LENGTH") as caught:
+        convert(path, tmp_path / "strict")
+    assert (caught.value.source, caught.value.offset) == (str(path), len(GOOD))
+    done = convert(path, tmp_path / "mark", errors="mark")
+    assert (done.frames, done.records, done.faults, done.tail) == (2, 21, 1, 0)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 30])
+@pytest.mark.parametrize("errors", ["mark", "skip"])
+def test_what_is_counted(tmp_path, errors, size):
+    """Every frame once, whatever it holds; every byte is of a frame, or the tail."""
+    path = tmp_path / "a.log"
+    empty = encode_batch([])
+    path.write_bytes(GOOD + empty + BAD + empty + GOOD + b"\xfe" * 100 + GOOD + GOOD[:70])
+    found = list(counted(plan(path, size), format="kafka.records", columns=["offset", "fault"], errors=errors))
+    total = sum((done for done, _ in found), Summary())
+    bad = 2 if errors == "mark" else 0
+    assert (total.files, total.frames, total.records, total.faults) == (1, 5, 30 + bad, 2)
+    assert (total.bytes, total.tail) == (path.stat().st_size, 70)
+    assert total.written == total.seconds == 0
+    for done, batches in found:
+        assert done.records == sum(batch.num_rows for batch in batches)
+        assert all(batch.num_rows and batch.schema.names == ["offset", "fault"] for batch in batches)
+    with pytest.raises(FrameError, match="BAD_CHECKSUM"):
+        list(counted(plan(path, size), format="kafka.records"))
+    with pytest.raises(ValueError, match="errors must be"):
+        list(counted([], format="kafka.records", errors="ignore"))
+
+
+def test_row_groups_are_large(tmp_path, monkeypatch):
+    path = tmp_path / "a.log"
+    path.write_bytes(encode_batch([b"x" * 1000] * 100) * 400)                            # 40 MB
+    convert(path, tmp_path / "one")
+    assert pq.ParquetFile(tmp_path / "one" / "part-00000.parquet").metadata.num_row_groups == 1
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 10_000_000)
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
+    convert(path, tmp_path / "some")
+    told = pq.ParquetFile(tmp_path / "some" / "part-00000.parquet").metadata
+    sizes = [told.row_group(i).num_rows for i in range(told.num_row_groups)]
+    assert sum(sizes) == 40_000 and 3 <= len(sizes) <= 5
+    for one in ("one", "some"):
+        assert pq.read_table(tmp_path / one)["offset"].to_pylist() == list(range(100)) * 400
+
+
+def test_encodings(tmp_path):
+    columns = ["offset", "timestamp", "fault", "codec", "producer_id", "_start", "key", "value", "is_control"]
+    convert(ORDERS, tmp_path / "out", columns=columns)
+    group = pq.ParquetFile(tmp_path / "out" / "part-00000.parquet").metadata.row_group(0)
+    encodings = {name: group.column(i).encodings for i, name in enumerate(columns)}
+    for name in columns[:6]:
+        assert "DELTA_BINARY_PACKED" in encodings[name] and "RLE_DICTIONARY" not in encodings[name], name
+    assert "RLE_DICTIONARY" in encodings["key"]
+    assert "DELTA_BINARY_PACKED" not in encodings["value"] + encodings["is_control"]
+
+
+def test_control_records_are_told(tmp_path):
+    convert(ORDERS, tmp_path / "out")
+    table = wirescan.scan(ORDERS, "kafka.records")
+    found = pq.read_table(tmp_path / "out", columns=["is_control"])["is_control"].to_pylist()
+    assert found == (table.outer["is_control"][table["parent"]] != 0).tolist() and sum(found) == 8

@@ -1,0 +1,375 @@
+"""Slices on batch boundaries: by an index that tells the truth, else by a walk; all bytes, each once."""
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wirescan
+from wirescan import FrameError, arrow, kafka
+from wirescan.kafka import encode_batch, log
+from wirescan.partition import SLICE_BYTES, Slice, groups, plan
+
+ORDERS = Path(__file__).parent / "corpus" / "kafka" / "orders-0"
+LIVE = ORDERS.parent / "live-0"
+SEGMENTS = sorted(str(path) for path in ORDERS.glob("*.log"))
+
+
+def starts_of(path):
+    return set(kafka.scan(path, check=False)["start"].tolist())
+
+
+def segment(folder, raw, base=0):
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{base:020}.log"
+    path.write_bytes(raw)
+    return str(path)
+
+
+def index_of(path, entries):
+    """Write the index of a segment: (relative offset, position) pairs."""
+    Path(path[:-3] + "index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+
+
+def check_cover(slices, paths):
+    """The slices are the files, each once and in order."""
+    wanted = [(path, os.path.getsize(path)) for path in paths if os.path.getsize(path)]
+    at = {}
+    for one in slices:
+        assert one.start == at.get(one.path, 0) and one.stop > one.start and len(one) == one.stop - one.start
+        at[one.path] = one.stop
+    assert list(at.items()) == wanted
+
+
+def offsets_of(slices, errors="strict"):
+    return [
+        offset
+        for one in slices
+        for table in arrow.iter_tables(one.path, one.start, one.stop, format="kafka.records", errors=errors)
+        for offset in table["offset"].tolist()
+    ]
+
+
+# ---------------------------------------------------------------------------- the corpus
+
+@pytest.mark.parametrize("size", [1, 100, 5_000, 16_384, 50_000, 100_000, 258_000, 1 << 20, SLICE_BYTES])
+def test_slices_of_real_segments(size):
+    slices = plan(ORDERS, size)
+    check_cover(slices, SEGMENTS)
+    for path in SEGMENTS:
+        assert {one.start for one in slices if one.path == path} <= starts_of(path)
+    if size in (16_384, SLICE_BYTES):
+        assert offsets_of(slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+
+
+@pytest.mark.parametrize("path", SEGMENTS, ids=os.path.basename)
+def test_index_entries_are_real_batches(path):
+    entries = log.read_index(path[:-3] + "index")
+    table = kafka.scan(path)
+    last = dict(zip(table["start"].tolist(), table["last_offset"].tolist()))
+    assert len(entries) > 10
+    for entry in entries:
+        assert last[int(entry["position"])] == entry["offset"]
+    for size in (40_000, 100_000):                          # for less the index is too coarse
+        assert set(log.cuts(path, size)[1:]) <= set(entries["position"].tolist())
+
+
+def test_a_preallocated_index_ends_before_its_zeros():
+    path = LIVE / "00000000000000000480.index"
+    assert os.path.getsize(path) == 2048
+    entries = log.read_index(str(path))
+    assert 0 < len(entries) < 10 and (entries["offset"] > 480).all() and (entries["position"] > 0).all()
+    slices = plan(LIVE, 4_096)
+    check_cover(slices, sorted(map(str, LIVE.glob("*.log"))))
+    assert offsets_of(slices) == list(range(600))
+
+
+def test_read_index(tmp_path):
+    path = str(tmp_path / f"{10**12:020}.index")
+    def read(data):
+        Path(path).write_bytes(data)
+        return [tuple(entry) for entry in log.read_index(path).tolist()]
+    pair = lambda *numbers: struct.pack(f">{len(numbers)}i", *numbers)
+    assert read(b"") == [] and read(b"\0\0\0") == []
+    assert read(pair(5, 100)) == [(10**12 + 5, 100)]
+    assert read(pair(5, 100, 9, 200) + bytes(80)) == [(10**12 + 5, 100), (10**12 + 9, 200)]
+    assert read(pair(5, 100, 9, 200) + b"\1\2\3") == [(10**12 + 5, 100), (10**12 + 9, 200)]      # cut
+    assert read(pair(5, 100, 4, 200, 9, 300)) == [(10**12 + 5, 100)]
+    assert read(pair(5, 100, 9, 100)) == [(10**12 + 5, 100)]
+
+
+@pytest.mark.parametrize("data", [bytes(8), bytes(2048)])
+def test_an_index_of_nothing_but_zeros_has_no_entries_of_use(tmp_path, data):
+    path = segment(tmp_path, encode_batch([b"x" * 50]) * 40)
+    Path(path[:-3] + "index").write_bytes(data)
+    check_cover(plan(path, 500), [path])
+    assert set(log.cuts(path, 500)) <= starts_of(path) and len(log.cuts(path, 500)) > 3
+
+
+# ---------------------------------------------------------------------------- indexes that lie
+
+RAW = b"".join(
+    encode_batch([b"%04d" % (3 * i + j) * 20 for j in range(3)], base_offset=3 * i) for i in range(40)
+)
+SIZE = len(RAW) // 40
+TRUE = [(3 * i + 2, i * SIZE) for i in range(4, 40, 4)]
+
+
+def test_a_true_index_is_used(tmp_path):
+    path = segment(tmp_path, RAW)
+    index_of(path, TRUE)
+    assert log.cuts(path, 1_000) == [0, *(position for _, position in TRUE)]
+    assert log.cuts(path, 800) == log.cuts(path, 1_000)                  # no finer than the index
+    os.unlink(path[:-3] + "index")
+    assert log.cuts(path, 800) == [i * SIZE for i in range(0, 40, 3)]
+
+
+LIES = {
+    "empty": [],
+    "inside batches": [(offset, position + 5) for offset, position in TRUE],
+    "one inside a batch": [(o, p + (7 if i == 3 else 0)) for i, (o, p) in enumerate(TRUE)],
+    "other offsets": [(offset + 1, position) for offset, position in TRUE],
+    "beyond the file": [(o + 10_000, p + len(RAW)) for o, p in TRUE],
+    "negative": [(o, -p) for o, p in TRUE],
+    "descending": TRUE[::-1],
+    "short": TRUE[:1],
+    "all ones": [(-1, -1)] * 5,
+    "largest": [(2**31 - 1, 2**31 - 1)],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("size", [1, 500, 1_000, 4_000])
+def test_indexes_that_lie(tmp_path, lie, size):
+    path = segment(tmp_path, RAW)
+    index_of(path, LIES[lie])
+    found = log.cuts(path, size)
+    assert found[0] == 0 and set(found) <= {i * SIZE for i in range(40)} and found == sorted(set(found))
+    if lie != "descending":  # its first entry is true, but far away
+        assert len(found) >= len(RAW) // max(size, SIZE) // 4            # the walk stands in
+    assert offsets_of(plan(path, size)) == list(range(120))
+
+
+def test_index_of_another_segment(tmp_path):
+    for source, target in ((SEGMENTS[2], SEGMENTS[3]), (SEGMENTS[3], SEGMENTS[2])):
+        copy = shutil.copy(target, tmp_path / os.path.basename(target))
+        shutil.copy(source[:-3] + "index", str(copy)[:-3] + "index")
+        assert set(log.cuts(str(copy), 20_000)) <= starts_of(target)
+        check_cover(plan(copy, 20_000), [str(copy)])
+        assert offsets_of(plan(copy, 20_000)) == wirescan.scan(target, "kafka.records")["offset"].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=64), st.integers(1, 3_000))
+def test_any_bytes_as_an_index(tmp_path_factory, data, size):
+    path = segment(tmp_path_factory.getbasetemp() / "any", RAW)
+    Path(path[:-3] + "index").write_bytes(data)
+    found = log.cuts(path, size)
+    assert found[0] == 0 and set(found) <= {i * SIZE for i in range(40)}
+
+
+def test_without_an_index(tmp_path):
+    path = segment(tmp_path, RAW)
+    assert log.cuts(path, 1) == [i * SIZE for i in range(40)]
+    assert log.cuts(path, len(RAW)) == [0]
+    other = tmp_path / "capture.bin"                                     # not named as a segment
+    other.write_bytes(RAW)
+    assert log.cuts(str(other), 2 * SIZE) == [i * SIZE for i in range(0, 40, 2)]
+
+
+def test_the_walk_crosses_its_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "BLOCK", 100)                               # smaller than a batch
+    path = segment(tmp_path, RAW)
+    assert log.cuts(path, 1) == [i * SIZE for i in range(40)]
+    large = segment(tmp_path, RAW[:SIZE] + encode_batch([bytes(50_000)]) + RAW[:SIZE], 1)
+    assert len(log.cuts(large, 1)) == 3
+
+
+def test_magic_0_and_1_are_cut_too(tmp_path):
+    for name in ("magic0-none", "magic1-gzip", "magic1-none", "magic0-lz4"):
+        path = str(ORDERS.parent / "fetched" / f"{name}.bin")
+        assert set(log.cuts(path, 3_000)) <= starts_of(path) and len(log.cuts(path, 3_000)) > 3
+
+
+# ---------------------------------------------------------------------------- damage
+
+def rows_of(slices, errors="mark"):
+    """(position, offset or None, fault) of every record row."""
+    out = []
+    for one in slices:
+        for table in arrow.iter_tables(one.path, one.start, one.stop, format="kafka.records", errors=errors,
+                                       tail=one.last):
+            out += list(zip(table.positions.tolist(), table["offset"].tolist(), table["fault"].tolist()))
+    return out
+
+
+@pytest.mark.parametrize("size", [1, 500, 3_000])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_soft_damage_gives_the_same_rows_sliced_or_not(tmp_path, size, indexed):
+    raw = bytearray(RAW)
+    for batch in (0, 7, 8, 20, 39):
+        raw[batch * SIZE + 100] ^= 0xff                                  # checksums
+    path = segment(tmp_path, bytes(raw))
+    if indexed:
+        index_of(path, TRUE)
+    whole = rows_of([Slice(path, 0, len(raw))])
+    assert rows_of(plan(path, size)) == whole
+    assert sum(fault != 0 for _, _, fault in whole) == 5 and len(whole) == 35 * 3 + 5
+
+
+@pytest.mark.parametrize("size", [1, 500, 3_000])
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("at", [0, 3 * SIZE, 17 * SIZE, 39 * SIZE])
+@pytest.mark.parametrize("damage", [b"\xff" * 4, b"\0\0\0\1", b"\x7f\xff\xff\xff", b"\0\0\1\0", b"\0\0\2\0"])
+def test_damaged_lengths_lose_no_intact_batch(tmp_path, size, indexed, at, damage):
+    raw = RAW[:at + 8] + damage + RAW[at + 12:]
+    path = segment(tmp_path, raw)
+    if indexed:
+        index_of(path, TRUE)
+    slices = plan(path, size)
+    check_cover(slices, [path])
+    good = [offset for _, offset, fault in rows_of(slices) if not fault]
+    lost = set(range(120)) - set(good)
+    number = at // SIZE
+    assert lost == {3 * number, 3 * number + 1, 3 * number + 2} and len(good) == len(set(good))
+    skipped = rows_of(slices, "skip")
+    assert [offset for _, offset, _ in skipped] == good and not any(fault for _, _, fault in skipped)
+
+
+@pytest.mark.parametrize("size", [500, 1_000, 3_000, SLICE_BYTES])
+@pytest.mark.parametrize("number", [0, 3, 7, 8, 17, 38])
+@pytest.mark.parametrize("damage", [b"\xff" * 4, b"\x7f\xff\xff\xff", b"\0\0\2\0", b"\0\0\x20\0"])
+def test_damage_is_told_however_the_file_is_cut(tmp_path, size, number, damage):
+    """A frame that runs past the end of its slice is damage, unless that is the end of the file."""
+    at = number * SIZE
+    path = segment(tmp_path, RAW[: at + 8] + damage + RAW[at + 12 :])
+    index_of(path, TRUE)
+    slices = plan(path, size)
+    told = [position for position, _, fault in rows_of(slices) if fault]
+    assert told and told[0] == at
+    with pytest.raises(FrameError) as caught:
+        rows_of(slices, "strict")
+    assert (caught.value.source, caught.value.offset) == (path, at)
+
+
+@pytest.mark.parametrize("size", [1_000, 3_000, SLICE_BYTES])
+def test_a_hole_of_zeros_is_told_however_the_file_is_cut(tmp_path, size):
+    """Zeros at the end of a file were never written; at the end of a slice they are damage."""
+    path = segment(tmp_path, RAW[: 3 * SIZE] + bytes(SIZE) + RAW[4 * SIZE :])
+    index_of(path, TRUE)
+    slices = plan(path, size)
+    assert [(position, fault > 0) for position, _, fault in rows_of(slices) if fault] == [(3 * SIZE, True)]
+    with pytest.raises(FrameError) as caught:
+        rows_of(slices, "strict")
+    assert (caught.value.source, caught.value.offset) == (path, 3 * SIZE)
+
+
+@pytest.mark.parametrize("size", [1, 3_000])
+def test_a_hole_of_zeros_loses_no_intact_batch(tmp_path, size):
+    raw = RAW[:10 * SIZE] + bytes(3 * SIZE) + RAW[13 * SIZE:]
+    path = segment(tmp_path, raw)
+    good = [offset for _, offset, fault in rows_of(plan(path, size)) if not fault]
+    assert good == [n for n in range(120) if not 30 <= n < 39]
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(5_000), RAW[:40], RAW[:SIZE - 1]])
+@pytest.mark.parametrize("size", [1, 1_000])
+def test_tails(tmp_path, tail, size):
+    path = segment(tmp_path, RAW + tail)
+    slices = plan(path, size)
+    check_cover(slices, [path])
+    for errors in ("strict", "mark", "skip"):
+        assert [(offset, fault) for _, offset, fault in rows_of(slices, errors)] == [(n, 0) for n in range(120)]
+
+
+@pytest.mark.parametrize("whole, stop", [(10, 10 * SIZE + 100), (0, 1), (40, 41 * SIZE)])
+def test_a_slice_that_ends_inside_a_batch_before_its_file_does(tmp_path, whole, stop):
+    path = segment(tmp_path, RAW + bytes(SIZE) + RAW)
+    cut = [Slice(path, 0, stop)]
+    with pytest.raises(FrameError, match="BAD_LENGTH") as caught:
+        rows_of(cut, "strict")
+    assert (caught.value.source, caught.value.offset) == (path, whole * SIZE)
+    marked = rows_of(cut)
+    assert [offset for _, offset, fault in marked if not fault] == list(range(3 * whole))
+    assert [position for position, _, fault in marked if fault] == [whole * SIZE]
+    assert rows_of(cut, "skip") == marked[:3 * whole]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, SIZE - 1])
+@pytest.mark.parametrize("size", [1, 1_000, SLICE_BYTES])
+def test_a_file_that_grows_after_it_was_planned(tmp_path, cut, size):
+    """What was there when it was planned is read; the batch that its end cut then is its tail, whole by now or not."""
+    path = segment(tmp_path, RAW[:20 * SIZE + cut])
+    slices = plan(path, size)
+    assert [one.last for one in slices] == [False] * (len(slices) - 1) + [True]
+    Path(path).write_bytes(RAW)
+    for errors in ("strict", "mark", "skip"):
+        assert [(offset, fault) for _, offset, fault in rows_of(slices, errors)] == [(n, 0) for n in range(60)]
+
+
+def test_rubbish_stays_whole(tmp_path):
+    path = segment(tmp_path, b"\xfe" * 10_000)
+    assert plan(path, 100) == [Slice(path, 0, 10_000)]
+
+
+# ---------------------------------------------------------------------------- plan and groups
+
+def test_plan_takes_what_open_takes(tmp_path):
+    for number in range(3):
+        segment(tmp_path / "t-0", RAW, number)
+    paths = sorted(map(str, (tmp_path / "t-0").glob("*.log")))
+    for source in (
+        tmp_path,
+        str(tmp_path / "t-0"),
+        str(tmp_path / "*" / "*.log"),
+        paths,
+        [Path(p) for p in paths],
+    ):
+        check_cover(plan(source, 1_000), paths)
+    assert plan([paths[1], paths[0]]) == [Slice(paths[1], 0, len(RAW)), Slice(paths[0], 0, len(RAW))]
+    url = Path(paths[0]).as_uri()
+    assert [(one.start, one.stop) for one in plan(url, 1_000)] == [
+        (one.start, one.stop) for one in plan(paths[0], 1_000)
+    ]
+    assert (
+        plan(paths[0], 1_000, "kafka.headers")
+        == plan(paths[0], 1_000, "kafka.batches")
+        == plan(paths[0], 1_000)
+    )
+
+
+def test_plan_refuses(tmp_path):
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="at least 1 byte"):
+            plan(ORDERS, size)
+    with pytest.raises(ValueError, match="no format"):
+        plan(ORDERS, 100, "kafka.nothing")
+    with pytest.raises(FileNotFoundError):
+        plan(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        plan(tmp_path / "none.log")
+
+
+def test_empty_files_have_no_slices(tmp_path):
+    path = segment(tmp_path, b"")
+    assert plan(path) == [] and plan([path, SEGMENTS[0]]) == [
+        Slice(SEGMENTS[0], 0, os.path.getsize(SEGMENTS[0]))
+    ]
+
+
+@given(st.lists(st.integers(1, 100), max_size=30), st.integers(1, 150))
+def test_groups(sizes, size):
+    slices = [Slice(f"{i}", 10, 10 + n) for i, n in enumerate(sizes)]
+    found = groups(slices, size)
+    assert sum(found, []) == slices and all(found)
+    for group in found:
+        assert sum(map(len, group)) <= size or len(group) == 1
+    for one, other in zip(found, found[1:]):
+        assert sum(map(len, one)) + len(other[0]) > size
+
+
+def test_groups_of_nothing():
+    assert groups([]) == []
