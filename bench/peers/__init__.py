@@ -1,0 +1,1 @@
+"""Other readers of the same bytes, each used as its own documentation shows."""
