@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 import wirescan
-from wirescan import Fault, FrameError, FrameTable, Stream
+from wirescan import FrameError, FrameTable, Stream
 from wirescan.errors import MODES
 from wirescan.table import join
-
-HARD, SHORT = Fault.BAD_LENGTH, Fault.SHORT
 
 
 @dataclass(frozen=True)
@@ -161,46 +159,24 @@ def modes_agree(room: Room, raw: bytes, check: bool = True) -> None:
 
 
 def strict_raises_at_the_first(raw: bytes, name: str, check: bool, marked: FrameTable) -> None:
-    bad, row, end = first_bad(marked)
+    table, row = first_bad(marked)
     try:
-        table = scan(raw, name, "strict", check)
+        strict = scan(raw, name, "strict", check)
     except FrameError as error:
-        top = tables_of(marked)[0]
-        if end is not None and not top.bad[:end].any() and error.fault >= HARD:
-            assert error.offset == top["start"][end]        # cut, it seems, but intact frames follow: a damaged length
-            return
-        if error.fault >= HARD and not top.bad.any() and error.offset == top.stop.offset:
-            return                              # a tail to mark; strict sees that it cannot be that of a frame
-        assert bad is not None
-        position, inflated = int(bad.positions[row]), bad.outer is not None and int(bad["buffer"][row]) > 0
-        offset = position if inflated else int(bad["start"][row])
-        fault = int(bad["fault"][row])
-        assert error.fault == fault or min(error.fault, fault) >= HARD      # strict looks closer at what has no end
-        assert (error.offset, error.row, error.inflated) == (offset, row, inflated)
-        first = bytes(bad.frame(row)[:16])
+        assert table is not None
+        inflated = table.outer is not None and int(table["buffer"][row]) > 0
+        offset = int(table.positions[row] if inflated else table["start"][row])
+        assert (error.fault, error.offset, error.row, error.inflated) == (table["fault"][row], offset, row, inflated)
+        first = bytes(table.frame(row)[:16])
         shown = min(len(error.near), len(first))
         assert error.near[:shown] == first[:shown]
         return
-    top, stop = tables_of(marked)[0], tables_of(table)[0].stop
-    if bad is not None:         # where frames have no checksum, strict takes for cut what mark finds frames behind
-        assert bad.outer is None and bad["fault"][row] == HARD and stop[:2] == (SHORT, bad["start"][row])
-        return
-    assert meaning(table) == meaning(marked)
+    assert table is None and meaning(strict) == meaning(marked)
 
 
-def first_bad(marked: FrameTable) -> tuple[FrameTable | None, int, int | None]:
-    """(table, row) of the bad row that strict meets first, (None, 0) if there is none; and the outermost row at which
-    it stops: an end where it is not expected is no error."""
-    end, rows = None, None
-    for table in tables_of(marked):
-        rows = np.arange(len(table)) if table.outer is None else rows[table["parent"]]
-        before = table.bad if end is None else table.bad & (rows < end)
-        for row in np.flatnonzero(before).tolist():
-            if table.outer is None and SHORT <= table["fault"][row] < HARD:
-                end = row
-                break
-            return table, row, end
-    return None, 0, end
+def first_bad(marked: FrameTable) -> tuple[FrameTable | None, int]:
+    """(table, row) of the bad row that strict meets first, (None, 0) if there is none: it scans, and then opens."""
+    return next(((table, int(table.bad.argmax())) for table in tables_of(marked) if table.bad.any()), (None, 0))
 
 
 def tables_of(table: FrameTable) -> list[FrameTable]:

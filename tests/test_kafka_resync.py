@@ -9,7 +9,7 @@ import pytest
 import laws
 import wirescan
 from golden import RECORDS, batch, record
-from wirescan import Fault, kafka
+from wirescan import Fault, Limits, kafka
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -174,6 +174,7 @@ def test_places_beyond_2_gib():
     assert laws.meaning(kafka.records(table)) == laws.meaning(wirescan.scan(data, "kafka.records"))
     struct.pack_into(">qi", big, 0, 1, 2**31 - 1)           # a batch of 2 GiB, as large as a length can say
     big[16] = 2
-    table = kafka.scan(memoryview(big)[:(1 << 31) + 11], errors="mark", check=False)
+    huge = memoryview(big)[:(1 << 31) + 11]
+    table = kafka.scan(huge, errors="mark", check=False, limits=Limits(frame=len(huge)))
     assert table["size"].tolist() == [2**31 + 11] and not table.tail
     assert kafka.records(table, errors="mark", check=False)["size"].tolist() == [2**31 + 11 - 61]

@@ -338,6 +338,11 @@ def test_a_frame_above_the_limit():
         )
         good = [table["size"][i] for table in tables for i in range(len(table)) if not table.bad[i]]
         assert good[0] == len(BATCHES[0]) and good[-1] == len(BATCHES[1])
+        whole = wirescan.scan(BATCHES[0] + big + BATCHES[1], "kafka.batches", limits=limits, errors=errors)
+        assert whole["size"][~whole.bad].tolist() == good
+    with pytest.raises(FrameError) as of_whole:
+        wirescan.scan(BATCHES[0] + big, "kafka.batches", limits=limits)
+    assert (of_whole.value.fault, of_whole.value.offset) == (Fault.BAD_LENGTH, len(BATCHES[0]))
     tables, _ = run(pieces(big, 700), "kafka.batches", limits=Limits(frame=len(big)))
     assert [len(table) for table in tables if len(table)] == [1]
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, fields
 
 __all__ = ["Limits"]
 
-_LARGEST = 2**31 - 1  # sizes and parents are i4 in the rows of a table
+# `size` of a row is u4; `parent`, and the `_size` of a place, are i4.
+_LARGEST = {"frame": 2**32 - 1, "inflated": 2**31 - 1, "rows": 2**31 - 1}
 
 
 @dataclass(frozen=True)
 class Limits:
     """Upper bounds, each inclusive. Every call that allocates takes one of these; the defaults are safe.
 
-    frame           bytes that a stream holds of one frame until it is whole (Kafka: `socket.request.max.bytes`); a
-                    file that ends inside a frame of more than that is damaged; 1 .. 2**31-1
+    frame           bytes in one frame on the wire, and so what a stream holds of one (Kafka:
+                    `socket.request.max.bytes`): a longer one is a fault, BAD_LENGTH; 1 .. 2**32-1
     inflated        bytes that the payload of one frame may inflate to; 1 .. 2**31-1
     inflated_total  bytes that the payloads of one call may inflate to, all together; 1 or more
     ratio           inflated bytes per compressed byte; payloads that inflate to 1 MiB or less are never
@@ -29,12 +30,12 @@ class Limits:
     inflated: int = 64 << 20
     inflated_total: int = 4 << 30
     ratio: int = 2000
-    rows: int = _LARGEST
+    rows: int = _LARGEST["rows"]
 
     def __post_init__(self) -> None:
         for field in fields(self):
             limit = operator.index(getattr(self, field.name))
-            largest = _LARGEST if field.name in ("frame", "inflated", "rows") else None
+            largest = _LARGEST.get(field.name)
             if limit < 1 or (largest is not None and limit > largest):
                 raise ValueError(f"limit {field.name}={limit} is not in 1 .. {largest or 'any'}")
             object.__setattr__(self, field.name, limit)

@@ -108,22 +108,15 @@ class Stream:
 
     def _ready(self) -> bool:
         """Whether the held bytes are worth reading: a whole frame, a fault, or enough to search through."""
-        full = len(self._held) > self._limits.frame
         if self._lost:
-            return full or len(self._held) >= 2 * self._searched
+            return len(self._held) > min(self._limits.frame, 2 * self._searched)
         rows, _, fault, _ = self._outermost.scan(self._held, False, False, self._limits, more=True)
-        if len(rows) or fault not in (Fault.SHORT, Fault.FILLER):
-            return True
-        if full and self._errors == "strict":
-            raise FrameError(Fault.BAD_LENGTH, self._offset, 0, self._held, self._source)
-        return full
+        return len(rows) > 0 or fault not in (Fault.SHORT, Fault.FILLER)
 
     def _read(self, view: memoryview) -> tuple[FrameTable, int]:
         """The frames in view, and how many bytes of it are done with."""
         full = len(view) > self._limits.frame and bool(self._held)
         rows, bad, fault, used = self._scan(view, more=not full)
-        if full and not used:                               # nothing here is intact
-            rows, bad, fault, used = self._no_rows(len(view)), 1, Fault.BAD_LENGTH, len(view)
         self._lost = fault >= HARD
         self._searched = len(view) - used
         if self._lost and self._errors != "strict":

@@ -1,7 +1,7 @@
 """A long run of random damage to Kafka bytes: the kernels and the reference say the same, and every law holds.
 
 WIRESCAN_FUZZ_SECONDS (60) and WIRESCAN_FUZZ_SEED (by the clock) steer it; the seed is printed. What it finds goes to
-tests/corpus/kafka-hostile, which the default tests read.
+build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read.
 """
 import hashlib
 import os
@@ -18,7 +18,7 @@ from rooms import ROOMS
 from strategies.kafka import mend
 
 pytestmark = pytest.mark.fuzz
-FOUND = Path(__file__).parents[1] / "corpus" / "kafka-hostile"
+FOUND = Path(__file__).parents[2] / "build" / "fuzz"
 ROOM = ROOMS["kafka"]
 SMALL = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x80" * 11, bytes(16))
 
@@ -76,7 +76,7 @@ def test_random_damage():
         try:
             laws.all_of_them(ROOM, raw, cuts, check)
         except Exception:
-            FOUND.mkdir(exist_ok=True)
+            FOUND.mkdir(parents=True, exist_ok=True)
             (FOUND / f"{hashlib.sha256(raw).hexdigest()[:12]}.bin").write_bytes(raw)
             raise
         count += 1

@@ -44,13 +44,14 @@ def expect(raw, check, resync):
     rows, at = [], 0
     while at < len(raw):
         row, fault = first(raw, at)
-        found = next((i for i in range(at + 1, len(raw)) if intact(raw, i)), None) if resync else None
+        found = next((i for i in range(at + 1, len(raw)) if intact(raw, i)), None)
         if row is None:
-            if found is None and (fault == SHORT or not resync):
+            if fault == SHORT and found is not None:
+                fault = BAD_LENGTH              # intact ones follow, so it was not cut
+            if fault == SHORT or not resync:
                 return {"netstrings": [(row, raw) for row in rows]}, fault, at
-            fault = max(fault, BAD_LENGTH)
             row = HEAD | dict(start=at, size=(len(raw) if found is None else found) - at, fault=fault)
-        elif row["fault"] and found and at + row["size"] < len(raw) and not intact(raw, at + row["size"]):
+        elif row["fault"] and resync and found and at + row["size"] < len(raw) and not intact(raw, at + row["size"]):
             row["size"] = found - at
         rows.append(row)
         at += row["size"]

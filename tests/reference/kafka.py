@@ -22,7 +22,6 @@ from reference.window import Bad, Window, signed
 OK, TRUNCATED, BAD_MAGIC, BAD_CHECKSUM, BAD_COUNT, BAD_CODEC = 0, 1, 2, 4, 5, 7
 LEFTOVER, NESTED, BAD_OFFSET, BAD_NULL = 10, 11, 12, 13
 SHORT, ZEROS, FILLER, BAD_LENGTH, NOT_A_FRAME = 128, 129, 130, 160, 161
-LARGEST = 100 << 20     # bytes that one entry may claim, where the data ends inside it
 
 HEAD = dict(start=0, size=0, body=0, parent=-1, buffer=0, kind=0, fault=0)
 BATCH = HEAD | dict(
@@ -55,19 +54,17 @@ def batches(data, check=True):
         if length < 14:
             return rows, BAD_LENGTH, at
         if 12 + length > left:
-            return rows, FILLER if offset == -1 else cut(data, at, SHORT), at
+            return rows, cut(data, at, FILLER if offset == -1 else SHORT), at
         rows.append(batch(bytes(data[at:at + 12 + length]), at, check))
         at += 12 + length
     return rows, OK, at
 
 
 def cut(data, at, fault):
-    """A cut entry is no fault, unless it is none, or claims more than any has, or intact ones follow it."""
+    """A cut entry is no fault, unless its magic byte is there and is none, or intact ones follow it."""
     from reference.kafka_resync import next_intact
-    if len(data) - at > 16 and data[at + 16] > 2:
+    if fault == SHORT and len(data) - at > 16 and data[at + 16] > 2:
         return NOT_A_FRAME
-    if len(data) - at >= 12 and int.from_bytes(data[at + 8:at + 12], "big") > LARGEST:
-        return BAD_LENGTH
     return fault if next_intact(data, at + 1) is None else BAD_LENGTH
 
 

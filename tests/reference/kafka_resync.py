@@ -20,7 +20,6 @@ def batches(data, check=True):
             end = next_intact(data, at + 1)
             if end is None and fault < BAD_LENGTH:
                 return rows, fault, at
-            fault = max(fault, BAD_LENGTH)      # intact ones follow, so it was not cut
             end = len(data) if end is None else end
             rows.append(BATCH | dict(start=at, size=end - at, fault=fault))
         else:
@@ -40,8 +39,6 @@ def first(data, at, check):
         return rows[0] | dict(start=at), fault, stop
     rows, fault, stop = kafka.batches(data[at:], check)
     assert not rows and fault >= SHORT
-    if fault >= BAD_LENGTH and (len(data) - at < 12 or 12 + length > len(data) - at and length >= 14):
-        fault = SHORT                           # what follows is looked at here
     return None, fault, stop
 
 

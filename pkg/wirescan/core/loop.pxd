@@ -62,6 +62,7 @@ cdef struct Top:
     Reader r                # left where the scan stopped
     bint resync             # after a fault, go on at the next intact frame
     bint more               # bytes may follow: what they could decide stays open
+    size_t longest          # bytes that a frame may have
 
 # Frames to open: `spans` many, each a Head (place, parent, fault) and the number of children that it claims.
 cdef struct Opening:
@@ -95,8 +96,8 @@ cdef inline void place(Head* row, const uint8_t* base, const uint8_t* start, con
 cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, IntactFrame intact) noexcept nogil:
     # Fill rows until the bytes end or the scan has to stop.
     #
-    # Where a frame is bad, its length may be what was damaged. So with `resync` the next frame has to look
-    # like one; if it does not, the nearest intact frame is searched for, and the bytes before it are a gap:
+    # Where a frame is bad, its length may be what was damaged: a frame that seems to be cut is bad where intact ones
+    # follow. With `resync` the next frame has to look like one; if it does not, the nearest intact frame is searched for, and the bytes before it are a gap:
     # one bad row. A row spans less than 4 GiB; a longer gap is several. Where `more` may follow and would decide
     # where the next frame is, the scan stops before the bad frame.
     cdef Reader r = top.r
@@ -104,7 +105,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
     cdef const uint8_t* start
     cdef const uint8_t* found
     cdef int64_t budget = 16 * <int64_t>(r.end - r.at) + (1 << 20)
-    cdef bint search = top.resync           # until a search finds nothing: then nothing intact lies ahead
+    cdef bint search = True                 # until a search finds nothing: then nothing intact lies ahead
     cdef Head* row
     cdef Fault fault = OK
     while r.at < r.end:
@@ -120,23 +121,31 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
         fault = read(&r, row, NULL)
         if fault < SHORT and r.at == start:
             fault = NOT_A_FRAME                 # every turn consumes a byte
+        if fault == SHORT and <size_t>(r.end - start) > top.longest:
+            fault = BAD_LENGTH
+        if fault < SHORT and <size_t>(r.at - start) > top.longest:
+            fault = BAD_LENGTH
         if fault >= SHORT:
             r.at = start
-            if fault == ZEROS and not all_zero(start, r.end):
+            if fault == ZEROS:
+                if all_zero(start, r.end):
+                    break
                 fault = BAD_LENGTH
             found = NULL
-            if search and (fault >= BAD_LENGTH or not top.more):
+            if search and (top.resync if fault >= BAD_LENGTH else not top.more):
                 found = next_intact(intact, start + 1, r.end, &budget)
-            if found is NULL:
-                search = False
-                if fault < BAD_LENGTH or not top.resync or top.more:
+                search = found is not NULL
+            if fault < BAD_LENGTH:              # cut, unless intact frames follow
+                if found is NULL:
                     break
-                found = r.end
-            if fault < BAD_LENGTH:              # it seemed to be cut, and intact frames follow
                 fault = BAD_LENGTH
+            if not top.resync or (found is NULL and top.more):
+                break
+            if found is NULL:
+                found = r.end
             memset(row, 0, stride)              # whatever the kernel wrote, it was not a frame
             r.at = found if found - start < <int64_t>1 << 32 else start + (<int64_t>1 << 32) - 1
-        elif fault and search:
+        elif fault and search and top.resync:
             if top.more and r.end - r.at < LOOK:
                 r.at = start
                 fault = SHORT

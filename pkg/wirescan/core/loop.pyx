@@ -92,7 +92,9 @@ cdef object lend(RowBlock block, dtype, into, Fault fault):
 cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limits, into=None):
     """(rows, bad, fault, offset): a row for each frame of `buffer`, how many of them are bad, why the scan ended, and
     the offset where. resync: after a fault, go on at the next intact frame. more: bytes may follow, as in a stream: the
-    scan stops before a bad frame (with SHORT, or a hard fault) where they would decide where the next one is.
+    scan stops before a bad frame (with SHORT, or a hard fault) where they would decide where the next one is. A frame
+    that the end cuts stops it with SHORT, but with BAD_LENGTH where intact frames follow, or it has more than
+    limits.frame bytes already.
 
     Raises TypeError and ValueError for an unfit `into`, MemoryError.
     """
@@ -101,7 +103,7 @@ cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limit
     cdef const uint8_t* base = &view[0] if view.shape[0] else NULL
     if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
         raise ValueError("into lies in the memory that is read")
-    cdef Top top = Top(Reader(base, base + view.shape[0]), resync, more)
+    cdef Top top = Top(Reader(base, base + view.shape[0]), resync, more, limits.frame)
     cdef Fault fault
     with nogil:
         fault = run(&top, &block.rows)

@@ -1,11 +1,11 @@
 # Batches: record batches of magic 2, and messages of magic 0 and 1, which are batches of their own. scan.pyx draws them.
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER, OK, Readable, Reader,
+    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER, NOT_A_FRAME, OK, Readable, Reader,
     SHORT, TRUNCATED, ZEROS, be16, be32, be64, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized,
     take, uint8_t, uint32_t, uint64_t)
 from wirescan.kafka.scan cimport (
     Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC, LOG_APPEND_TIME, LOG_OVERHEAD,
-    SMALLEST_LENGTH, TRANSACTIONAL)
+    MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
 
 
 cdef inline bint good_checksum(const uint8_t* p, size_t size, uint8_t magic) noexcept nogil:
@@ -91,9 +91,11 @@ cdef inline Fault batch_at(Reader* r, Batch* row, bint check) noexcept nogil:
     if length < SMALLEST_LENGTH:
         return ZEROS if length == 0 and be64(p) == 0 else BAD_LENGTH
     fault = enter(r, LOG_OVERHEAD, length, &body)
+    if fault == SHORT and <int64_t>be64(p) == -1:
+        return FILLER
     if fault:
-        return FILLER if fault == SHORT and <int64_t>be64(p) == -1 else fault
-    row.head.kind = row.magic = p[16]
+        return NOT_A_FRAME if left(r) > MAGIC_AT and p[MAGIC_AT] > 2 else fault
+    row.head.kind = row.magic = p[MAGIC_AT]
     if row.magic == 2:
         return read_batch_v2(p, <size_t>(r.at - p), row, check)
     return read_message(p, <size_t>(r.at - p), row, check) if row.magic < 2 else BAD_MAGIC

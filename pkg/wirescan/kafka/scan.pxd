@@ -3,6 +3,7 @@ from wirescan.core cimport Head, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 cdef enum:
     LOG_OVERHEAD = 12           # offset and length, which the length does not count
+    MAGIC_AT = 16               # in every magic
     SMALLEST_LENGTH = 14        # what Kafka takes for the least that a message can have
     HEADER_V0 = 18              # up to the key's length
     HEADER_V1 = 26

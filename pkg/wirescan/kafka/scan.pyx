@@ -17,8 +17,8 @@ Kafka Protocol" (0.8), "Message sets". A compressed magic 0 or 1 message (a wrap
 import numpy as np
 
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, Head, NOT_A_FRAME, Opening, ReadRun, Readable, Reader, Rows, SHORT, Top, VerifyFrame, int64_t,
-    next_intact, open_all, open_frames, scan_frames, scan_top, uint8_t, uint64_t)
+    Fault, Head, Opening, ReadRun, Readable, Reader, Rows, Top, VerifyFrame, open_all, open_frames, scan_frames, scan_top,
+    uint8_t, uint64_t)
 from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.batch cimport intact_batch, read_batch, read_batch_checked, verify_batch
 from wirescan.kafka.bmi2 cimport short_records
@@ -86,29 +86,8 @@ def verify_batches(batches, buffers):
 
 
 def scan_batches(buffer, check, resync, limits, into=None, more=False):
-    """(rows of dtype BATCH, bad, fault, offset): see `core.loop.scan_frames`.
-
-    A batch that the buffer cuts is no fault. But where intact batches follow, or where it claims more than limits.frame,
-    it is not cut: BAD_LENGTH. And where its magic byte is there and is none, it is no batch: NOT_A_FRAME.
-    """
-    rows, bad, fault, offset = scan_frames(buffer, BATCH, run_batches_checked if check else run_batches, resync, more, limits, into)
-    if fault == SHORT and not more and not resync:
-        head = bytes(buffer[offset:offset + HEADER_V0])
-        if len(head) > 16 and head[16] > 2:
-            fault = int(NOT_A_FRAME)
-        elif int.from_bytes(head[8:12], "big") > limits.frame or any_intact(buffer, offset + 1):
-            fault = int(BAD_LENGTH)
-    return rows, bad, fault, offset
-
-
-cdef bint any_intact(const uint8_t[::1] buffer, Py_ssize_t start) except? True:
-    """Whether an intact batch begins at `start` or behind it."""
-    cdef int64_t budget = 16 * buffer.shape[0] + (1 << 20)
-    cdef const uint8_t* found = NULL
-    if start < buffer.shape[0]:
-        with nogil:
-            found = next_intact(intact_batch, &buffer[start], &buffer[0] + buffer.shape[0], &budget)
-    return found is not NULL
+    """(rows of dtype BATCH, bad, fault, offset): see `core.loop.scan_frames`."""
+    return scan_frames(buffer, BATCH, run_batches_checked if check else run_batches, resync, more, limits, into)
 
 
 def open_records(batches, buffers, spans, counts, check, limits, into=None, verify=False,
