@@ -4,8 +4,8 @@ from wirescan.core.fault cimport (
     BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION,
     FILLER, Fault, LEFTOVER, LIMIT, NESTED, NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
-    Reader, be16, be32, be64, enter, foreseen_length, le16, le32, le64, left, prefetch, short_half, short_halves,
-    sized, take, varint32, varint64, zigzag32, zigzag64)
+    Reader, Shape, be16, be32, be64, beside, enter, half, le16, le32, le64, learn, left, lies, prefetch, put, sized,
+    take, unknown, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
     Head, Opening, ReadRun, Readable, Top, VerifyFrame, next_intact, open_all, open_frames, scan_frames, scan_top)

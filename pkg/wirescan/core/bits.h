@@ -1,99 +1,103 @@
 /* Whole words: zig-zag varints out of them, and pairs of columns into them.
  *
  * A varint is base-128 groups, low group first; the top bit of a byte says that more follow. Zig-zag puts the sign into
- * the lowest bit, so what is wanted is mostly the other bits, its half. Where the length of a varint is foreseen,
- * because neighbouring frames are alike, branches are best: what follows need not wait for it. Elsewhere BMI2 picks
- * the groups without a branch. Both agree wherever both accept: what is longer than a word, or than four bytes where
- * 32 bits are due, is not accepted, and `used` becomes more than 8 then.
+ * the lowest bit; the other bits are its half. Neighbouring frames are mostly alike: so how the varints of one lie is
+ * learnt once, and each next one is only asked whether it is the same. Then its halves are picked without a branch, with
+ * BMI2 in an instruction each.
  */
 #include <stddef.h>
 #include <stdint.h>
-
-/* A length, by branches: half of the varint at the low end of a word. A negative one is not accepted. */
-static inline uint64_t foreseen_length(uint64_t word, size_t* used) {
-    uint64_t two = ((word >> 1) & 0x3f) | ((word >> 2) & 0x1fc0);
-    *used = word & 1 ? 64 : 2;
-    if ((word & 0x8080) == 0x80)
-        return two;
-    *used -= 1;
-    if (!(word & 0x80))
-        return two & 0x3f;
-    *used += word & 0x800000 ? 64 : 2;
-    return two | ((word >> 3) & 0xfe000);
-}
-
+#include <string.h>
 #if defined(__BMI2__) && defined(__x86_64__)
 #include <immintrin.h>
-
-#define GROUPS 0x7f7f7f7f7f7f7f7full
-#define HALVES (GROUPS ^ 1)
-
-/* The varint at the low end of a word: its half, and whether it is negative. */
-static inline uint64_t short_half(uint64_t word, int* negative, size_t* used) {
-    uint64_t stop = _tzcnt_u64(~word & ~GROUPS);
-    *used = stop < 32 ? (stop + 1) >> 3 : 64;
-    *negative = word & 1;
-    return _pext_u64(_bzhi_u64(word, (unsigned)stop), HALVES);
-}
-
-/* Three in a word, behind its first byte: two numbers, and the half of the third. The last two are of 32 bits. */
-static inline uint64_t short_halves(uint64_t word, int64_t* a, int64_t* b, int* negative, size_t* used) {
-    uint64_t stops = ~word & ~GROUPS & ~0xffull, first, second, third, rest;
-    first = _tzcnt_u64(stops);
-    stops = _blsr_u64(stops);
-    second = _tzcnt_u64(stops);
-    third = _tzcnt_u64(_blsr_u64(stops));
-    *a = (int64_t)(_pext_u64(_bzhi_u64(word, (unsigned)first), HALVES << 8) ^ (0 - (word >> 8 & 1)));
-    rest = _bzhi_u64(word, (unsigned)second) >> ((first + 1) & 63);
-    *b = (int64_t)(_pext_u64(rest, HALVES) ^ (0 - (rest & 1)));
-    rest = _bzhi_u64(word, (unsigned)third) >> ((second + 1) & 63);
-    *negative = rest & 1;
-    /* A stop bit is the last of its byte; without a third one `third` is 64, and `used` becomes 9. A distance of 32 bits
-     * or more is a varint that is not short. */
-    *used = ((second - first) | (third - second)) < 32 ? (third + 8) >> 3 : 64;
-    return _pext_u64(rest, HALVES);
-}
-
-#else
-
-static inline uint64_t next_varint(uint64_t word, size_t* used) {
-    word >>= 8 * (*used & 7);
-    if (!(word & 0x80)) {
-        *used += 1;
-        return word & 0x7f;
-    }
-    if (!(word & 0x8000)) {
-        *used += 2;
-        return (word & 0x7f) | ((word >> 1) & 0x3f80);
-    }
-    *used += word & 0x800000 ? 64 : 3;
-    return (word & 0x7f) | ((word >> 1) & 0x3f80) | ((word >> 2) & 0x1fc000);
-}
-
-static inline int64_t next_number(uint64_t word, size_t* used) {
-    uint64_t varint = next_varint(word, used);
-    return (int64_t)((varint >> 1) ^ (0 - (varint & 1)));
-}
-
-static inline uint64_t short_half(uint64_t word, int* negative, size_t* used) {
-    uint64_t varint;
-    *used = 0;
-    varint = next_varint(word, used);
-    *negative = varint & 1;
-    return varint >> 1;
-}
-
-static inline uint64_t short_halves(uint64_t word, int64_t* a, int64_t* b, int* negative, size_t* used) {
-    uint64_t varint;
-    *used = 1;
-    *a = next_number(word, used);
-    *b = next_number(word, used);
-    varint = next_varint(word, used);
-    *negative = varint & 1;
-    return varint >> 1;
-}
-
 #endif
+#if defined(__GNUC__)               /* out of the way of the loops, whose shapes stay in registers */
+#define RARE __attribute__((noinline, cold, unused))
+#else
+#define RARE
+#endif
+
+/* At most three varints, one after another in a word; each of at most four bytes, so of 28 bits. */
+typedef struct {
+    uint64_t asked, answer;     /* the bits that end a varint or are its sign, and what they are here */
+    uint64_t half[3];           /* the bits of each half */
+    uint64_t sign[3];           /* all ones where it is negative */
+    unsigned shift[3];          /* where it begins */
+    size_t used;                /* bytes, up to the end of the last one */
+} Shape;
+
+/* Nothing is learnt yet: no word lies so. */
+static inline Shape unknown(void) {
+    Shape shape = {0};
+    shape.answer = 1;
+    return shape;
+}
+
+/* How `count` varints lie in a word from byte `at` on; unknown, with nothing used, where they are longer. */
+static RARE Shape learn(uint64_t word, unsigned at, unsigned count) {
+    Shape shape = {0};
+    for (unsigned i = 0; i < count; i++) {
+        unsigned last = at;
+        while (last < 8 && word >> (8 * last) & 0x80)
+            last++;
+        if (last > 7 || last - at > 3)
+            return unknown();
+        shape.shift[i] = 8 * at;
+        shape.sign[i] = 0 - (word >> shape.shift[i] & 1);
+        shape.asked |= 1ull << shape.shift[i];
+        for (; at <= last; at++) {
+            shape.asked |= 0x80ull << (8 * at);
+            shape.half[i] |= 0x7full << (8 * at);
+        }
+        shape.half[i] ^= 1ull << shape.shift[i];
+    }
+    shape.answer = word & shape.asked;
+    shape.used = at;
+    return shape;
+}
+
+/* Whether the varints in a word lie so. */
+static inline int lies(uint64_t word, const Shape* shape) {
+    return (word & shape->asked) == shape->answer;
+}
+
+/* The half of varint i in a word of a known shape. */
+static inline uint64_t half(uint64_t word, const Shape* shape, int i) {
+#if defined(__BMI2__) && defined(__x86_64__)
+    return _pext_u64(word, shape->half[i]);
+#else
+    word = (word & shape->half[i]) >> shape->shift[i];
+    return (word >> 1 & 0x3f) | (word >> 2 & 0x1fc0) | (word >> 3 & 0xfe000) | (word >> 4 & 0x7f00000);
+#endif
+}
+
+/* Two columns of 32 bits, as the word that they are in a row. */
+static inline uint64_t beside(uint32_t first, uint32_t second) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return (uint64_t)first << 32 | second;
+#else
+    return first | (uint64_t)second << 32;
+#endif
+}
+
+/* Write a word of a row. `past`: past the caches, which saves reading the line that is written over. */
+static inline void put(char* at, uint64_t word, int past) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (past) {
+        __builtin_ia32_movnti64((long long*)at, (long long)word);
+        return;
+    }
+#endif
+    (void)past;
+    memcpy(at, &word, sizeof word);
+}
+
+/* Other threads see what was written past the caches. */
+static inline void settle(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_ia32_sfence();
+#endif
+}
 
 /* These bytes will be read soon. A prefetch does not fault, so the address may lie behind the buffer. */
 static inline void prefetch(const uint8_t* address) {

@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
-from wirescan.core.reader cimport Reader
+from wirescan.core.reader cimport Reader, prefetch
 from wirescan.core.rows cimport Rows, grow_rows
 
 # The columns that every frame table begins with.
@@ -43,9 +43,9 @@ cdef struct Readable:
 # Optional, for speed: read frames of the commonest kind and write their rows whole, Head and all, at most `most`
 # of them, the children of `span`; `buffer` is all that can be read around them. Return how many; leave r at the first
 # frame that is of another kind or looks bad: ReadFrame decides on it. `ahead`: it is worth the while to prefetch the
-# next span, since its bytes are needed at once, to be verified.
+# next span, since its bytes are needed at once, to be verified. `past`: write the rows past the caches.
 ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
-                           const Head* span, bint ahead) noexcept nogil
+                           const Head* span, bint ahead, bint past) noexcept nogil
 
 # Optional: is the parent itself good? Asked once, when it is opened, of the row and the buffer that it lies in.
 ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexcept nogil
@@ -74,6 +74,7 @@ cdef struct Opening:
     const Readable* buffers
     ReadRun run             # or NULL
     VerifyFrame verify      # or NULL
+    bint past               # there will be more rows than the caches hold
 
 ctypedef Fault (*RunTop)(Top* top, Rows* rows) noexcept nogil
 ctypedef Fault (*RunOpening)(const Opening* opening, Rows* rows) noexcept nogil
@@ -93,6 +94,20 @@ cdef inline void place(Head* row, const uint8_t* base, const uint8_t* start, con
     row.parent, row.buffer, row.fault = parent, buffer, fault
 
 
+cdef inline int64_t foresee(const uint8_t* next, int64_t usual, int64_t size) noexcept nogil:
+    # Prefetch a frame to come, by the usual size of a frame; return that, brought up to date. Where large frames begin
+    # no processor foresees. They are mostly alike, so two behind the next one begins within a line or two of this place.
+    cdef const uint8_t* there
+    usual += (size - usual) >> 3
+    if usual > 2048:
+        there = next + 2 * usual
+        prefetch(there - 128)
+        prefetch(there - 64)
+        prefetch(there)
+        prefetch(there + 64)
+    return usual
+
+
 cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, IntactFrame intact) noexcept nogil:
     # Fill rows until the bytes end or the scan has to stop.
     #
@@ -107,6 +122,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
     cdef int64_t budget = 16 * <int64_t>(r.end - r.at) + (1 << 20)
     cdef bint search = True                 # until a search finds nothing: then nothing intact lies ahead
     cdef Head* row
+    cdef int64_t usual = 0
     cdef Fault fault = OK
     while r.at < r.end:
         start = r.at
@@ -162,6 +178,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                     r.at = found
                     row.body = min(row.body, <uint32_t>(found - start))
         place(row, base, start, r.at, -1, 0, <uint8_t>fault)
+        usual = foresee(r.at, usual, row.size)
         rows.count += 1
         rows.bad += fault != OK
         fault = OK
@@ -197,7 +214,7 @@ cdef inline Fault open_all(const Opening* opening, Rows* rows, size_t stride, Re
             if opening.run is not NULL and not refused and owed > 0:
                 count = opening.run(&r, rows.at + rows.count * stride,
                                     min(rows.room - rows.count, <size_t>owed), parent, buffer, span,
-                                    opening.verify is not NULL)
+                                    opening.verify is not NULL, opening.past)
                 rows.count += count
                 owed -= <int64_t>count
             start = r.at

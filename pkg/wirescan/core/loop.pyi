@@ -8,6 +8,7 @@ from typing_extensions import Buffer
 ANY: Final = -1
 SOME: Final = -2
 FIRST_ROOM: Final[int]
+PAST: int
 HEAD: Final[np.dtype[np.void]]
 
 def flat(dtype: np.dtype[Any]) -> np.dtype[np.void]: ...

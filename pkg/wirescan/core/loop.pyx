@@ -7,9 +7,11 @@ Rows grow in C, and the GIL is released.
 import numpy as np
 
 from libc.string cimport memcmp
+from wirescan.core.reader cimport settle
 from wirescan.core.rows cimport RowBlock
 
 FIRST_ROOM = 256    # rows; after that the density seen decides
+PAST = 32 << 20     # bytes of rows; of more, caches keep nothing until somebody looks at them
 
 
 def flat(dtype):
@@ -149,7 +151,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, R
         span_bytes = np.ascontiguousarray(spans).view(np.int8)
         count_view = np.ascontiguousarray(counts, np.int32)
         opening = Opening(<const Head*>&span_bytes[0], &count_view[0], n, &outer_bytes[0], outer.dtype.itemsize,
-                          <const Readable*>&buffer_view[0, 0], run, verify)
+                          <const Readable*>&buffer_view[0, 0], run, verify,
+                          claimed * dtype.itemsize >= PAST)
         with nogil:
             fault = open(&opening, &block.rows)
+            settle()
     return lend(block, dtype, into, fault), block.rows.bad, int(fault)

@@ -3,12 +3,20 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from wirescan.core.fault cimport BAD_LENGTH, BAD_VARINT, Fault, OK, SHORT, TRUNCATED
 
 cdef extern from "bits.h":
-    # Zig-zag varints in a word: a length at its low end, by branches; one there, and three of them behind the first
-    # byte, without. Of the last one its half is returned, and whether it is negative; `used` is the bytes read, or more
-    # than 8 where one is not that short.
-    uint64_t foreseen_length(uint64_t word, size_t* used) noexcept nogil
-    uint64_t short_half(uint64_t word, bint* negative, size_t* used) noexcept nogil
-    uint64_t short_halves(uint64_t word, int64_t* a, int64_t* b, bint* negative, size_t* used) noexcept nogil
+    # Short zig-zag varints, one after another in a word that begins `at` bytes before them: how they lie is learnt
+    # (`used` is 0 where they are longer), and asked of each next word. Of each there is its half, and its sign as 0 or
+    # all ones.
+    ctypedef struct Shape:
+        uint64_t sign[3]
+        size_t used
+    Shape unknown() noexcept nogil
+    Shape learn(uint64_t word, unsigned int at, unsigned int count) noexcept nogil
+    bint lies(uint64_t word, const Shape* shape) noexcept nogil
+    uint64_t half(uint64_t word, const Shape* shape, int i) noexcept nogil
+    # A row, word by word; past the caches, or not.
+    uint64_t beside(uint32_t first, uint32_t second) noexcept nogil
+    void put(char* at, uint64_t word, bint past) noexcept nogil
+    void settle() noexcept nogil
     # Bytes there will be read soon; the address may lie behind the buffer.
     void prefetch(const uint8_t* address) noexcept nogil
 

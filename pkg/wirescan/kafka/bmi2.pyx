@@ -16,8 +16,11 @@ from wirescan.kafka.short cimport read_short_records
 
 
 cdef size_t compiled(Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
-                     const Head* span, bint ahead) noexcept nogil:
-    return read_short_records(r, rows, most, parent, buffer, span, ahead)
+                     const Head* span, bint ahead, bint past) noexcept nogil:
+    # Two loops, neither with the branches of the other.
+    if past:
+        return read_short_records(r, rows, most, parent, buffer, span, ahead, True)
+    return read_short_records(r, rows, most, parent, buffer, span, ahead, False)
 
 if WIRESCAN_BMI2:
     short_records = <void*><ReadRun>compiled

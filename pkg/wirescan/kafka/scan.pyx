@@ -27,8 +27,11 @@ from wirescan.kafka.short cimport read_short_records
 
 
 cdef size_t portable(Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
-                     const Head* span, bint ahead) noexcept nogil:
-    return read_short_records(r, rows, most, parent, buffer, span, ahead)
+                     const Head* span, bint ahead, bint past) noexcept nogil:
+    # Two loops, neither with the branches of the other.
+    if past:
+        return read_short_records(r, rows, most, parent, buffer, span, ahead, True)
+    return read_short_records(r, rows, most, parent, buffer, span, ahead, False)
 
 # The ways to read records of magic 2, the fastest of this processor last: all give the same rows.
 PATHS = ("plain", "portable", "bmi2") if short_records is not NULL else ("plain", "portable")
