@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from crc32c import crc32c
 
 import wirescan
 from wirescan import Fault, kafka
@@ -82,6 +83,28 @@ def damaged(segment: Path) -> Path:
     data[sum(map(len, log()[:2])) + 100] ^= 1
     segment.write_bytes(data)
     return segment
+
+
+@pytest.fixture
+def broken(segment: Path) -> Path:
+    """The same with a header that claims too much, in the first record of the third batch; the checksum is right."""
+    data, third = bytearray(segment.read_bytes()), sum(map(len, log()[:2]))
+    data[third:third + len(log()[2])] = batch_with_a_broken_header(20)
+    segment.write_bytes(data)
+    return segment
+
+
+def batch_with_a_broken_header(first: int) -> bytes:
+    data = bytearray(batch(first))
+    data[data.index(b"trace") - 1] = 0x7e                           # the size of its key: 63
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+def tail_told(segment: Path) -> str:
+    """What is told of `log()` in a file that cuts its last batch."""
+    start = sum(map(len, log()[:9]))
+    return f"tail: {segment.stat().st_size - start} bytes, cut frame at byte {start:,} of {segment}"
 
 
 # --- help and catalogue -------------------------------------------------------------------------------------
@@ -238,6 +261,40 @@ def test_damage_is_marked_skipped_or_the_end(damaged):
     assert run("scan", damaged, "--json", "--errors", "strict", "--limit", 20).exit_code == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--arrow",), ("--columns", "offset")])
+def test_a_broken_header_is_damage_whether_it_is_shown_or_not(broken, options):
+    marked = run("scan", broken, *options)
+    assert marked.exit_code == 1 and "1 bad frame: TRUNCATED" in marked.stderr
+    skipped = run("scan", broken, *options, "--errors", "skip")
+    assert skipped.exit_code == 0 and "1 bad frame (left out): TRUNCATED" in skipped.stderr
+    strict = run("scan", broken, *options, "--errors", "strict")
+    start = sum(map(len, log()[:2]))
+    assert strict.exit_code == 1 and f"(TRUNCATED) at byte {start} of {broken}, row 20: 7e 74" in strict.stderr
+    for errors in ("mark", "skip", "strict"):
+        before = run("scan", broken, *options, "--errors", errors, "--limit", 20)
+        assert before.exit_code == 0 and (errors == "skip" or before.stderr == "")
+    assert run("scan", broken, *options, "--format", "kafka.batches").exit_code == (2 if "--columns" in options else 0)
+
+
+def test_a_broken_header_is_marked_or_left_out_where_headers_are_shown(broken):
+    def shown(errors):
+        return lines(run("scan", broken, "--json", "--errors", errors))[20]["headers"]
+    assert shown("mark") == [{"fault": "TRUNCATED"}] and shown("skip") == []
+    assert len(lines(run("scan", broken, "--json", "--errors", "strict"))) == 20
+
+    def in_arrow(errors):
+        stream = run("scan", broken, "--arrow", "--errors", errors).stdout_bytes
+        return pa.ipc.open_stream(stream).read_all()["headers"][20].as_py()
+    assert in_arrow("mark") == [{"key": None, "value": None}] and in_arrow("skip") == []
+
+
+def test_json_and_arrow_exclude_each_other(segment, tmp_path):
+    result = run("scan", segment, "--json", "--arrow")
+    assert result.exit_code == 2 and "exclude each other" in result.stderr and result.stdout == ""
+    assert run("scan", segment, "--json", "-o", tmp_path / "out.arrow", "--limit", 1).exit_code == 0
+    assert (tmp_path / "out.arrow").read_bytes().startswith(b"{")
+
+
 def test_without_checks_a_flipped_bit_passes(damaged):
     assert len(lines(run("scan", damaged, "--json", "--no-check", "--format", "kafka.batches"))) == 10
 
@@ -246,7 +303,7 @@ def test_a_cut_tail_is_told(segment):
     segment.write_bytes(segment.read_bytes()[:-5])
     result = run("scan", segment, "--json")
     assert result.exit_code == 0 and len(lines(result)) == 90
-    assert "ends inside a frame" in result.stderr
+    assert result.stderr == f"wirescan: {tail_told(segment)}\n"
 
 
 def test_standard_input(segment):
@@ -317,6 +374,13 @@ def test_stat_tells_damage_by_its_exit_code(damaged):
     assert result.exit_code == 1 and "BAD_CHECKSUM: 1" in result.stdout
 
 
+def test_stat_deep_tells_damage_in_headers(broken):
+    result = run("stat", broken, "--deep", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["total"]["faults"]["TRUNCATED"]["frames"] == 1
+    assert run("stat", broken).exit_code == 0                       # which opens no records
+
+
 # --- verify -------------------------------------------------------------------------------------------------
 
 
@@ -370,7 +434,6 @@ def test_verify_opens_what_is_inside(tmp_path):
     path = tmp_path / "x.log"
     inner = bytearray(batch(10))
     inner[62 + 20] ^= 0x40                                          # in a record, with the checksum mended
-    from crc32c import crc32c
     inner[17:21] = crc32c(bytes(inner[21:])).to_bytes(4, "big")
     inner[57:61] = (11).to_bytes(4, "big")                          # a record too few
     inner[17:21] = crc32c(bytes(inner[21:])).to_bytes(4, "big")
@@ -385,11 +448,16 @@ def test_verify_tells_damage_in_inflated_bytes(tmp_path):
     path = tmp_path / "x.log"
     packed = bytearray(batch(0, codec="gzip"))
     packed[57:61] = (12).to_bytes(4, "big")
-    from crc32c import crc32c
     packed[17:21] = crc32c(bytes(packed[21:])).to_bytes(4, "big")
     path.write_bytes(packed)
     damage, = findings(path)
     assert damage["fault"] == "BAD_COUNT" and damage["offset"] == 0 and damage["inflated_offset"] > 500
+
+
+def test_verify_tells_damage_in_headers(broken):
+    damage, = findings(broken)
+    assert (damage["fault"], damage["inside"]) == ("TRUNCATED", "kafka.headers")
+    assert run("verify", broken).exit_code == 1
 
 
 def test_verify_tells_offsets_out_of_order(tmp_path):
@@ -480,7 +548,7 @@ def test_convert_of_a_cut_tail(segment, tmp_path):
     for errors in ("strict", "mark", "skip"):
         result = run("convert", segment, tmp_path / errors, "--errors", errors, "--json")
         told = json.loads(result.stdout)
-        assert result.exit_code == 0 and result.stderr == ""
+        assert result.exit_code == 0 and result.stderr == f"wirescan: {tail_told(segment)}\n"
         assert (told["records"], told["frames"], told["faults"], told["tail"]) == (90, 9, 0, len(log()[9]) - 5)
     text = run("convert", segment, tmp_path / "text").stdout
     assert ["tail", str(len(log()[9]) - 5)] in [line.split() for line in text.splitlines()]
@@ -518,6 +586,71 @@ def test_engines_agree(segment, damaged, tmp_path):
     assert strict.exit_code == 1 and "BAD_CHECKSUM" in strict.stderr and "Traceback" not in strict.stderr
 
 
+def test_what_fails_in_spark_is_one_line(segment, tmp_path, monkeypatch):
+    from unittest import mock
+
+    from pyspark.errors import PySparkException
+
+    from wirescan import spark
+    monkeypatch.setattr(spark, "session", mock.MagicMock())
+    monkeypatch.setattr(spark, "to_parquet", mock.Mock(side_effect=PySparkException("no\nroom")))
+    result = run("convert", segment, tmp_path / "out", "--engine", "spark")
+    assert result.exit_code == 2 and result.stderr == "wirescan: no room\n"
+
+
+# --- tails --------------------------------------------------------------------------------------------------
+
+
+def on_all_verbs(path: Path, out: Path) -> dict[str, Result]:
+    return {verb: run(verb, path, *([out / path.name, "--errors", "mark"] if verb == "convert" else []))
+            for verb in ("scan", "stat", "verify", "convert")}
+
+
+def test_a_cut_tail_is_told_by_every_verb_and_damage_to_verify_alone(segment, tmp_path):
+    segment.write_bytes(segment.read_bytes()[:-5])
+    done = on_all_verbs(segment, tmp_path)
+    assert {verb: result.exit_code for verb, result in done.items()} == {
+        "scan": 0, "stat": 0, "verify": 1, "convert": 0}
+    for verb in ("scan", "stat", "convert"):
+        assert done[verb].stderr == f"wirescan: {tail_told(segment)}\n"
+    start = sum(map(len, log()[:9]))
+    assert f"byte {start:,}, {segment.stat().st_size - start:,} bytes: SHORT" in done["verify"].stdout
+
+
+@pytest.mark.parametrize("data", [batch(0)[:40], b"hi", b"\xff" * 8 + (1 << 20).to_bytes(4, "big") + bytes(300)],
+                         ids=["header", "two bytes", "filler"])
+def test_nothing_but_a_tail_is_damage(tmp_path, data):
+    path = tmp_path / "x.log"
+    path.write_bytes(data)
+    for verb, result in on_all_verbs(path, tmp_path / "out").items():
+        assert result.exit_code == 1, verb
+        if verb != "verify":
+            assert f"tail: {len(data)} bytes, " in result.stderr and "no frame before it" in result.stderr
+    good = tmp_path / "good.log"                                    # another file's frames are no excuse
+    good.write_bytes(batch(0))
+    assert run("scan", good, path).exit_code == run("stat", good, path).exit_code == 1
+    assert run("convert", good, path, tmp_path / "both").exit_code == 1
+
+
+@pytest.mark.parametrize("data", [b"", bytes(500), batch(0) + bytes(500)], ids=["empty", "zeros", "behind"])
+def test_zeros_are_no_damage(tmp_path, data):
+    path = tmp_path / "x.log"
+    path.write_bytes(data)
+    for verb, result in on_all_verbs(path, tmp_path / "out").items():
+        assert result.exit_code == 0 and result.stderr == "", verb
+
+
+def test_what_is_no_frame_at_all_is_told_plainly(tmp_path):
+    path = tmp_path / "passwd"
+    path.write_bytes(b"root:x:0:0:root:/root:/bin/bash\n" * 20)
+    for verb, result in on_all_verbs(path, tmp_path / "out").items():
+        assert result.exit_code == 1, verb
+        if verb != "convert":
+            assert "NOT_A_FRAME" in result.stdout
+    strict = run("convert", path, tmp_path / "strict")
+    assert strict.exit_code == 1 and "not the beginning of any known frame" in strict.stderr
+
+
 # --- the outer world ----------------------------------------------------------------------------------------
 
 
@@ -549,6 +682,34 @@ def test_globs_and_what_a_shell_makes_of_them(segment):
     assert run("scan", *segment.parent.glob("*.index"), segment.parent / "partition.metadata").exit_code == 2
 
 
+def test_what_is_left_out_among_several_files_is_not_decided_by_their_directory(segment, tmp_path):
+    folder = tmp_path / "x-delete"
+    folder.mkdir()
+    for number in (0, 10):
+        (folder / f"{number:020}.log").write_bytes(batch(number))
+    result = run("verify", *sorted(folder.iterdir()))
+    assert result.exit_code == 0 and result.stderr == "" and "2 files" in result.stdout
+    assert "2 files" in run("verify", folder / "*.log").stdout
+    moved = segment.parent.with_name("orders-0.ab-delete")          # as a shell makes of */*.log
+    moved.mkdir()
+    (moved / SEGMENT).write_bytes(batch(0))
+    assert "left out 1 file " in run("verify", segment, moved / SEGMENT).stderr
+
+
+def test_file_urls(segment):
+    for url in (segment.parent.as_uri(), segment.as_uri(), segment.parent.as_uri() + "/*.log"):
+        assert "1 file, 10 frames" in run("verify", url).stdout
+
+
+def test_what_cannot_be_written_is_named(segment, tmp_path):
+    (tmp_path / "file").touch()
+    out = tmp_path / "none" / "out.jsonl"
+    assert run("scan", segment, "-o", out).stderr == f"wirescan: {out}: no such file or directory\n"
+    for out in (tmp_path / "file" / "out", tmp_path / "file" / "deep" / "out"):
+        result = run("convert", segment, out)
+        assert result.exit_code == 2 and result.stderr == f"wirescan: {out}: not a directory\n"
+
+
 def test_a_closed_pipe_is_quiet(tmp_path):
     path = tmp_path / "x.log"
     path.write_bytes(b"".join(batch(1000 * i, 1000) for i in range(20)))
@@ -574,6 +735,57 @@ def test_a_full_disk_is_told(segment, verb):
         process = start(verb, segment, "--json", stdout=full)
         assert process.wait(20) == 2
     assert process.stderr.read() == b"wirescan: no space left on device\n"
+
+
+def in_shell(redirected: str, *arguments: object) -> tuple[int, bytes, bytes]:
+    """Exit code, output and messages of the command, started by a shell with some redirections."""
+    done = subprocess.run(["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-m", "wirescan",
+                           *map(str, arguments)], capture_output=True, env=environment(), timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("scan", "{}"), ("scan", "{}", "--arrow"), ("stat", "{}"), ("verify", "{}"),
+                                       ("formats",), ("--help",), ("--version",), ("scan", "--help")])
+def test_output_that_cannot_be_written_is_one_line(segment, arguments):
+    arguments = [argument.format(segment) for argument in arguments]
+    assert in_shell("<&- >&-", *arguments) == (2, b"", b"wirescan: bad file descriptor\n")
+    assert in_shell(">/dev/full", *arguments) == (2, b"", b"wirescan: no space left on device\n")
+    assert in_shell("<&- >&- 2>&-", *arguments)[0] == 2
+
+
+def test_closed_and_full_streams_that_are_not_needed_do_no_harm(segment, tmp_path):
+    for redirected in ("<&-", "2>&-", "<&- 2>&-", "2>/dev/full"):
+        code, out, messages = in_shell(redirected, "scan", segment, "--json")
+        assert (code, out.count(b"\n"), messages) == (0, 100, b"")
+        assert in_shell(redirected, "scan", tmp_path / "none.log")[:2] == (2, b"")
+        assert in_shell(redirected, "scan", "--nothing")[:2] == (2, b"")
+    out = tmp_path / "out.jsonl"                                    # is not given the number of a closed stream
+    assert in_shell("<&- >&- 2>&-", "scan", segment, "-o", out)[0] == 0
+    assert out.read_bytes().count(b"\n") == 100
+
+
+@pytest.mark.parametrize("verb", ["scan", "stat", "verify"])
+def test_standard_input_that_is_closed_is_told(verb):
+    code, out, messages = in_shell("<&-", verb, "-")
+    assert code == 2 and messages.count(b"\n") == 1 and b"bad file descriptor" in messages
+
+
+@pytest.mark.parametrize("module, error, code, told", [
+    ("wirescan.cli", KeyboardInterrupt, 130, "interrupted"),
+    ("wirescan.cli.scan", KeyboardInterrupt, 130, "interrupted"),
+    ("click", ModuleNotFoundError("no click"), 2, "no click; the command needs wirescan[cli]")])
+@pytest.mark.parametrize("argument", ["--help", "scan"])
+def test_what_ends_an_import_is_told(module, error, code, told, argument):
+    wanted = error if isinstance(error, type) else f"{type(error).__name__}('{error}')"
+    script = ("import runpy, sys\n"
+              "class Finder:\n"
+              "    def find_spec(self, name, path, target=None):\n"
+              f"        if name == {module!r}: raise {getattr(wanted, '__name__', wanted)}\n"
+              "sys.meta_path.insert(0, Finder())\n"
+              f"sys.argv = ['wirescan', {argument!r}]\n"
+              "runpy.run_module('wirescan', run_name='__main__')")
+    done = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (code, f"wirescan: {told}") and done.stdout == ""
 
 
 def on_terminal(*arguments: object, columns: int = 80, **more: str) -> tuple[int, bytes]:

@@ -2,6 +2,7 @@
 import struct
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -129,15 +130,23 @@ def test_wrapper_offsets():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: encode_batch(["text"]), "not a record"),
-    (lambda: encode_batch([Record(key="text")]), "key must be bytes"),
     (lambda: encode_batch([{"vaule": b""}]), "no field 'vaule'"),
     (lambda: encode_batch([tuple(range(6))]), "has more"),
     (lambda: encode_batch([Record(headers=[(None, b"")])]), "must not be None"),
     (lambda: encode_batch([Record(0), Record(2**31)]), "offset - base_offset"),
     (lambda: encode_batch([Record(2**63)]), "offset must be"),
-    (lambda: encode_batch([Record(timestamp=1.5)]), "timestamp must be"),
     (lambda: encode_batch([b""], codec="brotli"), "codec must be one of"),
+    (lambda: encode_batch([], codec="brotli"), "codec must be one of"),
+    (lambda: encode_batch([b""], codec="gzip", level=10), "codec gzip has levels from 0 to 9"),
+    (lambda: encode_batch([b""], codec="zstd", level=2**70), "level must be from"),
+    (lambda: encode_batch([b""], codec="snappy", level=1), "has no levels"),
+    (lambda: encode_batch([b""], level=1), "codec none has no levels"),
+    (lambda: encode_message_set([b""], level=1), "codec none has no levels"),
+    (lambda: encode_message_set([b""], codec="lz4", level=1), "codec lz4 has no levels"),
+    (lambda: encode_batch([b""], base_offset=2**63), "base_offset must be"),
+    (lambda: encode_batch([b""], delete_horizon=2**63), "delete_horizon must be"),
+    (lambda: encode_message_set([b""], codec="gzip", wrapper_offset=-2**63 - 1), "wrapper_offset must be"),
+    (lambda: encode_message_set([b""], codec="gzip", wrapper_timestamp=2**63), "wrapper_timestamp must be"),
     (lambda: encode_batch([b""], timestamp_type="log"), "timestamp_type"),
     (lambda: encode_batch([b""], producer_epoch=2**15), "producer_epoch"),
     (lambda: encode_message_set([b""], magic=2), "magic must be 0 or 1"),
@@ -152,6 +161,39 @@ def test_wrapper_offsets():
 def test_bad_arguments(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+NUMBERS = ("base_offset", "last_offset", "base_timestamp", "max_timestamp", "leader_epoch", "producer_id",
+           "producer_epoch", "base_sequence", "delete_horizon", "level")
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: encode_batch(["text"]), "not a record"),
+    (lambda: encode_batch([Record(key="text")]), "key must be bytes"),
+    (lambda: encode_batch([Record(offset=0.0)]), "offset must be an integer, not 0.0"),
+    (lambda: encode_batch([Record(timestamp=1.5)]), "timestamp must be an integer"),
+    *((lambda name=name: encode_batch([b""], codec="zstd", **{name: 0.0}), f"^{name} must be") for name in NUMBERS),
+    *((lambda name=name: encode_message_set([b""], codec="gzip", **{name: np.float64(1)}), f"^{name} must be")
+      for name in ("magic", "base_offset", "wrapper_offset", "wrapper_timestamp", "level")),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_arguments_of_another_type(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+def test_integers_of_numpy():
+    kinds = {"int64": np.int64, "uint64": np.uint64, "int32": np.int32, "uint8": np.uint8}
+    plain = [Record(7, 100, b"k", b"v"), Record(200, 90, None, b"w"), Record(None, 5)]
+    for kind in kinds.values():
+        rows = [row._replace(offset=None if row.offset is None else kind(row.offset), timestamp=kind(row.timestamp))
+                for row in plain]
+        given = {name: kind(number) for number, name in enumerate(NUMBERS)}
+        assert encode_batch(rows) == encode_batch(plain)
+        assert encode_batch(rows, codec="zstd", **given) == encode_batch(
+            plain, codec="zstd", **{name: int(number) for name, number in given.items()})
+        assert encode_message_set(rows, magic=kind(1), base_offset=kind(3), codec="gzip", level=kind(5),
+                                  wrapper_offset=kind(9), wrapper_timestamp=kind(8)) == encode_message_set(
+            plain, magic=1, base_offset=3, codec="gzip", level=5, wrapper_offset=9, wrapper_timestamp=8)
 
 
 # ------------------------------------------------------------------------------------------------- peers

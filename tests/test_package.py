@@ -1,5 +1,6 @@
 """The package as a whole: what it imports, which way, what is documented, and what the stubs say."""
 import ast
+import dataclasses
 import enum
 import importlib
 import inspect
@@ -226,6 +227,20 @@ def test_the_catalogue():
         assert set(one.times) <= set(one.dtype.names)
     with pytest.raises(ValueError, match="kafka.records"):
         catalog.format_of("kafka.record")
+
+
+def test_arguments_of_another_type():
+    for limits in (None, 3, {"rows": 3}, wirescan.Limits):
+        for source in (b"", [], [b""]):
+            with pytest.raises(TypeError, match="limits must be a wirescan.Limits, not"):
+                wirescan.scan(source, "kafka.records", limits=limits)
+    before = wirescan.formats()
+    for wrong in (None, "kafka.records", wirescan.Format):
+        with pytest.raises(TypeError, match="register takes Formats, not"):
+            wirescan.register(wrong)
+    with pytest.raises(ValueError, match="already"):
+        wirescan.register(dataclasses.replace(before["kafka.records"]))
+    assert wirescan.formats() == before
 
 
 # ---------------------------------------------------------------------------- types

@@ -99,8 +99,8 @@ def test_headers_of_bad_records_in_each_mode(tmp_path):
     path.write_bytes(raw)
     with pytest.raises(FrameError):
         convert(path, tmp_path / "strict", check=False)
-    convert(path, tmp_path / "mark", check=False, errors="mark")
-    convert(path, tmp_path / "skip", check=False, errors="skip")
+    assert convert(path, tmp_path / "mark", check=False, errors="mark").faults == 1
+    assert convert(path, tmp_path / "skip", check=False, errors="skip").faults == 1
     def lists(name):
         return pq.read_table(tmp_path / name)["headers"].to_pylist()
     assert lists("mark")[5] == [{"key": None, "value": None}] and lists("skip")[5] == []
@@ -115,6 +115,18 @@ def test_skip_with_nothing_good(tmp_path, raw):
     done = convert(path, tmp_path / "out", errors="skip")
     assert (done.records, done.frames, done.faults, done.tail) == (0, 0, len(raw) // len(BAD), 0)
     check_empty(tmp_path / "out")
+    assert done.written == os.path.getsize(tmp_path / "out" / "part-00000.parquet")
+
+
+def test_what_is_written_is_what_is_kept(tmp_path):
+    """Of many part files without records one is kept, and none where another has records."""
+    path, one = tmp_path / "a.log", encode_batch([])
+    for raw in (one * 5, one * 2 + GOOD + one * 2):
+        path.write_bytes(raw)
+        done = convert(path, tmp_path / "out", size=1, overwrite=True)
+        assert parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+        assert done.written == os.path.getsize(tmp_path / "out" / "part-00000.parquet") > 0
+        assert (done.frames, done.bytes) == (5, len(raw))
 
 
 def test_empty_input(tmp_path):
@@ -199,7 +211,9 @@ def test_output_is_put_in_place_at_once(tmp_path):
             pq.write_table(pa.table({"a": [number]}), path)
         assert [name for name in parts(out) if not name.startswith("_")] == []
         tried = output.part(2, "7")                                      # of a try that did not count
-        output.commit({path: Summary(records=records) for path, records in done.items() if path != tried})
+        total = output.commit({path: Summary(records=records, written=10 + number)
+                               for number, (path, records) in enumerate(done.items()) if path != tried})
+        assert (total.records, total.written) == (2, 10 + 13)
     assert parts(out) == ["_SUCCESS", "part-00000.parquet", "part-00001.parquet"]        # one had no records
     assert pq.read_table(out)["a"].to_pylist() == [0, 3]
     with Output(out, overwrite=True) as output:
@@ -225,6 +239,7 @@ def test_write_one_group(tmp_path, source):
         out = tmp_path / f"none-{number}.parquet"
         done = write(none, str(out), format="kafka.records")
         assert done.records == done.frames == done.bytes == 0 and done.files == len(none)
+        assert done.written == out.stat().st_size
         found = pq.read_table(out)                                       # it is always there, with its columns
         assert found.num_rows == 0 and found.schema.remove_metadata() == arrow.schema("kafka.records", types="spark")
 

@@ -181,11 +181,34 @@ def test_without_an_index(tmp_path):
 
 
 def test_the_walk_crosses_its_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(log, "BLOCK", 100)                               # smaller than a batch
     path = segment(tmp_path, RAW)
-    assert log.cuts(path, 1) == [i * SIZE for i in range(40)]
     large = segment(tmp_path, RAW[:SIZE] + encode_batch([bytes(50_000)]) + RAW[:SIZE], 1)
-    assert len(log.cuts(large, 1)) == 3
+    for step in (17, 18, 100, SIZE, SIZE + 16, SIZE + 17, 4096):
+        monkeypatch.setattr(log, "PAGE", step)                           # of files
+        monkeypatch.setattr(log, "BLOCK", step)                          # of objects
+        for place in (path, Path(path).as_uri()):
+            assert log.cuts(place, 1) == [i * SIZE for i in range(40)]
+        assert len(log.cuts(large, 1)) == len(log.cuts(Path(large).as_uri(), 1)) == 3
+
+
+def test_the_walk_reads_headers_and_not_what_is_between(tmp_path, monkeypatch):
+    read, pread, read_range = [], os.pread, log.read_range
+    monkeypatch.setattr(log.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
+    monkeypatch.setattr(log, "read_range", lambda *args: read.append(read_range(*args)) or read[-1])
+    path = segment(tmp_path, encode_batch([bytes(100_000)]) * 40)
+    size = os.path.getsize(path) // 40
+    assert log.cuts(path, 10 * size) == [0, 10 * size, 20 * size, 30 * size]
+    assert sum(map(len, read)) <= 40 * log.PAGE + 3 * size               # and each batch at which it cuts
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_walk_over_messages(tmp_path, magic):
+    one = kafka.encode_message_set([kafka.Record()], magic=magic)        # as small as a message gets
+    assert len(one) == log.SMALLEST[magic]
+    path = segment(tmp_path, one * 500)
+    assert log.cuts(path, 1) == list(range(0, 500 * len(one), len(one)))
+    path = segment(tmp_path, one * 100 + one[:8] + (9).to_bytes(4, "big") + one[12:] + one * 100)
+    assert log.cuts(path, 1) == list(range(0, 100 * len(one), len(one)))  # the rest is one slice
 
 
 def test_magic_0_and_1_are_cut_too(tmp_path):
@@ -237,6 +260,21 @@ def test_damaged_lengths_lose_no_intact_batch(tmp_path, size, indexed, at, damag
     assert lost == {3 * number, 3 * number + 1, 3 * number + 2} and len(good) == len(set(good))
     skipped = rows_of(slices, "skip")
     assert [offset for _, offset, _ in skipped] == good and not any(fault for _, _, fault in skipped)
+
+
+@pytest.mark.parametrize("size", [1, 500, 3_000])
+def test_the_walk_is_not_led_astray(tmp_path, size):
+    """A damaged length leads into an intact batch, to what looks like headers there: a cut would lose the batch."""
+    like = b"\x80" + bytes(7) + struct.pack(">i", 100 - 12) + b"\0\0\0\0\2" + bytes(100 - 17)
+    trap = encode_batch([like * 40], base_offset=120)
+    inside = trap.index(like)
+    before = RAW[:10 * SIZE]
+    damaged = before[:-SIZE] + before[-SIZE:-SIZE + 8] + (SIZE + inside - 12).to_bytes(4, "big") + before[-SIZE + 12:]
+    path = segment(tmp_path, damaged + trap + RAW[10 * SIZE:])
+    slices = plan(path, size)
+    check_cover(slices, [path])
+    good = [offset for _, offset, fault in rows_of(slices) if not fault]
+    assert good == [*range(27), 120, *range(30, 120)]
 
 
 @pytest.mark.parametrize("size", [500, 1_000, 3_000, SLICE_BYTES])

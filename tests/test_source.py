@@ -261,7 +261,7 @@ def test_urls(tmp_path):
     path = tmp_path / "one.bin"
     path.write_bytes(RAW)
     url = path.as_uri()
-    assert url.startswith("file:///") and expand(url) == [url]
+    assert url.startswith("file:///") and expand(url) == [str(path)]
     assert wirescan.open(url)[0] == RAW and size_of(url) == len(RAW)
     assert read_range(url, 3, 10) == RAW[3:10]
     assert len(kafka.records(kafka.scan(url))) == 5
@@ -269,6 +269,20 @@ def test_urls(tmp_path):
     assert wirescan.open((tmp_path / "empty").as_uri())[0] == b""
     with pytest.raises(FileNotFoundError):
         wirescan.open((tmp_path / "none.bin").as_uri())
+
+
+def test_file_urls_are_the_paths_in_them(partition, tmp_path):
+    assert kafka.scan(partition.as_uri())["base_offset"].tolist() == [0, 5, 10]
+    assert kafka.scan(partition.as_uri() + "/0*5.log")["base_offset"].tolist() == [5]
+    assert kafka.scan(tmp_path.as_uri() + "/*")["base_offset"].tolist() == [0, 5, 10]
+    assert expand(f"FILE://localhost{partition}") == expand(partition)
+    for odd in ("a b.log", "a%20b.log", "a[b]?#.log", os.fsdecode(b"\xff\xfe.log")):
+        path = tmp_path / odd
+        path.write_bytes(RAW)
+        assert expand(path.as_uri()) == [str(path)] and wirescan.open(path.as_uri())[0] == RAW
+    assert expand("file://elsewhere/a.log") == ["file://elsewhere/a.log"]
+    with pytest.raises(FileNotFoundError):
+        wirescan.open((tmp_path / "none").as_uri() + "/*.log")
 
 
 # ---------------------------------------------------------------------------- globs and directories
@@ -311,6 +325,20 @@ def test_globs_leave_out_what_is_not_a_segment(partition):
     for other in ("notes.log", "readme.txt"):
         (partition / other).unlink()
     assert kafka.scan(str(partition / "*"))["base_offset"].tolist() == [0, 5, 10]
+
+
+def test_what_is_left_out_is_not_decided_by_a_directory_that_was_named(partition, monkeypatch):
+    moved = partition.parent / "topic-0.aa11-delete"
+    shutil.copytree(partition, moved / "topic-1")
+    for pattern in ("0*.log", "*.log", "/*.log", "**/0*.log"):
+        assert 0 in kafka.scan(f"{moved}/{pattern}")["base_offset"].tolist()
+    assert kafka.scan(f"{moved}/topic-1/0*.log")["base_offset"].tolist() == [0, 5, 10]
+    assert kafka.scan(f"{moved}/*")["base_offset"].tolist() == [0, 0, 5, 10]
+    assert kafka.scan(moved)["base_offset"].tolist() == [0, 0, 5, 10]
+    monkeypatch.chdir(moved)
+    assert kafka.scan("0*.log")["base_offset"].tolist() == [0]
+    assert kafka.scan(f"../{moved.name}/0*.log")["base_offset"].tolist() == [0]
+    assert kafka.scan("../*/0*.log")["base_offset"].tolist() == [0, 5, 10]
 
 
 def test_a_file_named_by_its_path_is_always_read(partition):

@@ -214,6 +214,14 @@ def test_close_without_a_tail(left, size):
         assert len(closed(errors, RAW)[-1]) == 0
 
 
+@pytest.mark.parametrize("limits", [None, 3, {"rows": 3}, Limits])
+def test_arguments_of_another_type(limits):
+    with pytest.raises(TypeError, match="limits must be a wirescan.Limits"):
+        wirescan.stream("kafka.records", limits=limits)
+    with pytest.raises(TypeError, match="Format, not of 'kafka.records'"):
+        Stream("kafka.records")
+
+
 def test_chunk_after_close_and_second_close():
     stream = wirescan.stream("kafka.batches")
     stream.feed(RAW)

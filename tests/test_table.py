@@ -13,6 +13,7 @@ from wirescan import Fault, FrameError, FrameTable, Limits, join, kafka
 from wirescan.core.loop import HEAD
 from wirescan.errors import HARD, MEANING, MODES, error_of
 from wirescan.kafka import Record, encode_batch, encode_message_set
+from wirescan.pieces import iter_tables
 from wirescan.table import Row, Stop, empty, places, spans
 
 ROWS = [
@@ -221,6 +222,37 @@ def test_spans(records):
     assert at_headers["size"][1] == 0 and (at_headers["size"] <= found["size"]).all()
 
 
+def forged(table, **columns):
+    rows = table.rows.copy()
+    for name, (row, value) in columns.items():
+        rows[name][row] = value
+    return dataclasses.replace(table, rows=rows)
+
+
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_places_outside_their_frame_are_refused(records, name):
+    size = int(records["size"][4])
+    for at, length in ((2**32 - 1, 1), (size - 4, 5), (size + 1, 0), (0, 2**31 - 1), (0, size + 1)):
+        table = forged(records, **{f"{name}_at": (4, at), f"{name}_size": (4, length)})
+        for call in (lambda: table.bytes(4, name), lambda: getattr(table[4], name), lambda: list(table[4])):
+            with pytest.raises(ValueError, match=f"row 4 of kafka.records: {name} points outside its frame"):
+                call()
+        assert table.bytes(3, name) == records.bytes(3, name)
+    whole = forged(records, **{f"{name}_at": (4, 0), f"{name}_size": (4, size)})
+    assert whole.bytes(4, name) == records.frame(4)
+
+
+@pytest.mark.parametrize("name, value", [
+    ("start", -1), ("start", len(RAW)), ("start", 2**62), ("size", 2**32 - 1), ("buffer", 1), ("buffer", 65_535)])
+def test_frames_outside_their_buffer_are_refused(records, name, value):
+    table = forged(records, **{name: (-1, value)})
+    for call in (table.frame, table.payload, lambda i: table.bytes(i, "value")):
+        with pytest.raises(ValueError, match="row -1 of kafka.records: start and size point outside its buffer"):
+            call(-1)
+    with pytest.raises(ValueError, match="row 0 of kafka.records: body points outside its frame"):
+        forged(records, body=(0, int(records["size"][0]) + 1)).payload(0)
+
+
 # ---------------------------------------------------------------------------- join
 
 def test_join_shifts_buffers_and_parents():
@@ -272,6 +304,12 @@ def test_join_refuses_more_buffers_than_a_row_can_name(batches, more):
     full = FrameTable(batches.buffers * 65_536, batches.rows, (), batches.format)
     with pytest.raises(ValueError, match="65,536 buffers"):
         join([full, FrameTable(batches.buffers * more, batches.rows, (), batches.format)])
+
+
+def test_join_refuses_what_is_no_table(records):
+    for wrong in (b"..", [None], records, [records, 3]):
+        with pytest.raises(TypeError, match="join takes a list of FrameTables"):
+            join(wrong)
 
 
 def test_join_without_outer(records):
@@ -495,6 +533,26 @@ def test_offset_of_an_error_inside(codec):
     assert ("in the inflated payload of the frame at byte" in str(error)) == (codec == "gzip")
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_bad_headers_of_a_row_are_met_as_its_table_was(codec):
+    raw = FIRST + with_bad_header(codec) + SECOND
+    def read(errors):
+        return kafka.records(kafka.scan(raw, errors=errors), errors=errors)
+    with pytest.raises(FrameError) as caught:
+        list(read("strict")[4].headers)
+    assert caught.value.fault == Fault.BAD_NULL and caught.value.__notes__ == [
+        "among the headers of row 4 of kafka.records"]
+    marked, skipped = read("mark"), read("skip")
+    for table in (marked, marked[3:], join([marked, kafka.records(kafka.scan(RAW))]),
+                  pickle.loads(pickle.dumps(marked)), next(batch for batch in marked.outer[1:]).records):
+        row = next(row for row in table if row.header_count == 1 and row.value == b"w")
+        assert [tuple(pair) for pair in row.headers] == [(None, None)]
+    assert list(skipped[4].headers) == [] and (marked.errors, skipped.errors) == ("mark", "skip")
+    assert [bytes(key) for key, _ in marked[0].headers] == [b"a", b"b", b"a"]
+    fed = wirescan.stream("kafka.records", errors="mark").feed(raw)
+    assert [tuple(pair) for pair in fed[4].headers] == [(None, None)]
+
+
 def test_error_in_a_joined_table_names_its_own_file(tmp_path):
     """Buffers of a joined table lie as its parts had them, arenas in between."""
     first, second = tmp_path / "a.log", tmp_path / "b.log"
@@ -537,7 +595,9 @@ def test_checksums_that_scan_left_are_verified_when_opened(codec):
 def test_limit_on_rows():
     with pytest.raises(FrameError) as caught:
         kafka.records(kafka.scan(RAW), limits=Limits(rows=22))
-    assert caught.value.fault == Fault.LIMIT
+    error, last = caught.value, kafka.records(kafka.scan(RAW))[21]
+    assert (error.fault, error.row, error.offset) == (Fault.LIMIT, 22, last.start + last.size)
+    assert error.near == RAW[error.offset:error.offset + 16]
     assert len(kafka.records(kafka.scan(RAW), limits=Limits(rows=23))) == 23
     for errors in ("strict", "mark"):
         if errors == "strict":
@@ -545,3 +605,16 @@ def test_limit_on_rows():
                 kafka.scan(RAW, limits=Limits(rows=1))
         else:
             assert kafka.scan(RAW, errors=errors, limits=Limits(rows=1)).stop.fault == Fault.LIMIT
+
+
+def test_the_limit_on_rows_says_where(tmp_path):
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(FIRST + encode_batch([b"x" * 500] * 20, codec="gzip"))
+    for rows, offset, inflated in ((2, None, False), (3, len(FIRST), False), (10, len(FIRST), True)):
+        for call in (lambda limits: kafka.records(kafka.scan(path), limits=limits),
+                     lambda limits: list(iter_tables(str(path), format="kafka.records", limits=limits))):
+            with pytest.raises(FrameError) as caught:
+                call(Limits(rows=rows))
+            error = caught.value
+            assert (error.fault, error.row, error.source, error.inflated) == (Fault.LIMIT, rows, str(path), inflated)
+            assert error.offset == offset or offset is None and 61 < error.offset < len(FIRST)

@@ -6,7 +6,7 @@ from typing import Any
 
 from wirescan.catalog import Format, format_of, formats, register
 from wirescan.core.fault import Fault
-from wirescan.errors import FrameError
+from wirescan.errors import FrameError, check_mode
 from wirescan.limits import Limits
 from wirescan.source import open
 from wirescan.stream import Stream
@@ -24,7 +24,10 @@ def scan(source: Any, format: str, *, errors: str = "strict", check: bool = True
     source: anything that `wirescan.open` takes. format: a name of `wirescan.formats()`, such as "kafka.records".
     errors: "strict" raises FrameError at the first fault; "mark" keeps bad frames as rows with their fault and goes
     on at the next intact frame; "skip" keeps the good frames only. check: verify checksums.
+
+    Raises FrameError, OSError, TypeError and ValueError for unfit arguments.
     """
+    check_mode(errors, limits)
     return format_of(format).open(source, errors=errors, check=check, limits=limits)
 
 

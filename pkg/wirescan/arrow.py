@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wirescan.catalog import Format, format_of
+from wirescan.catalog import FILE, START, Format, format_of
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
 from wirescan.errors import FrameError
@@ -25,7 +25,6 @@ from wirescan.limits import Limits
 from wirescan.pieces import PIECE, iter_tables
 from wirescan.table import FrameTable, places
 
-FILE, START = "_file", "_start"
 BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
 TYPES = ("arrow", "spark")
 WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64()}
@@ -35,12 +34,7 @@ BATCH_BYTES = PIECE
 
 def columns_of(format: str | Format) -> list[str]:
     """The columns that a format has in Arrow unless others are asked for: its own ones, and `fault`."""
-    format = format_of(format) if isinstance(format, str) else format
-    pairs = places(format.dtype)
-    hidden = {*HEAD.names, *format.lists.values(), *(name + "_at" for name in format.lists),
-              *(name + end for name in pairs for end in ("_at", "_size"))}
-    own = [name for name in format.dtype.names if name not in hidden]
-    return [*own, *pairs, *format.lists, *format.inherited, "fault"]
+    return (format_of(format) if isinstance(format, str) else format).columns
 
 
 def schema(format: str | Format, columns: Sequence[str] | None = None, *, binary: str = "view",
@@ -58,7 +52,7 @@ def schema(format: str | Format, columns: Sequence[str] | None = None, *, binary
         raise ValueError(f"binary must be one of {', '.join(BINARY)}, not {binary!r}")
     if types == "spark":
         binary = "binary"
-    names = columns_of(format) if columns is None else list(columns)
+    names = format.columns if columns is None else list(columns)
     return pa.schema([pa.field(name, _type(format, name, BINARY[binary], types)) for name in names])
 
 
@@ -120,7 +114,7 @@ def format_in(table: FrameTable) -> Format:
 
 
 def _all_columns(table: FrameTable) -> list[str]:
-    return [*(name for name in HEAD.names if name != "fault"), *columns_of(format_in(table))]
+    return [*(name for name in HEAD.names if name != "fault"), *format_in(table).columns]
 
 
 def _owner(format: Format, name: str) -> Format | None:
@@ -143,7 +137,7 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
         return pa.list_(pa.struct([(part, binary) for part in places(pairs.dtype)]))
     owner = _owner(format, name)
     if owner is None:
-        raise ValueError(f"{format.name} has no column {name!r}; it has {', '.join(columns_of(format))}")
+        raise ValueError(f"{format.name} has no column {name!r}; it has {', '.join(format.columns)}")
     if name in owner.times:
         return pa.timestamp("us" if spark else "ms", tz="UTC")
     if name.startswith("is_"):

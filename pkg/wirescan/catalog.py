@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.table import FrameTable
+from wirescan.core.loop import HEAD
+from wirescan.table import FrameTable, places
 
+FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
 ROOMS = ("kafka",)                      # a room is registered here, by the name of its folder
 
 
@@ -21,7 +23,7 @@ class Format:
     name: room and frame, as in "kafka.records". about: one line. dtype: of the rows.
     read: source (or the table of `within`) -> FrameTable; takes errors, check and limits.
     within: the name of the format whose frames hold these; None for an outermost format.
-    children: what lies inside a frame, name -> function of a table.
+    children: what lies inside a frame, name -> function of a table, which takes `errors`.
     lists: which of them are short lists of pairs, name -> the column that counts them; they become columns of lists.
     inherited: columns of the enclosing frames that belong to every export.
     times: columns that are milliseconds since 1970 (-1: none).
@@ -35,7 +37,7 @@ class Format:
     dtype: np.dtype
     read: Callable[..., FrameTable]
     within: str | None = None
-    children: Mapping[str, Callable[[FrameTable], FrameTable]] = field(default_factory=dict)
+    children: Mapping[str, Callable[..., FrameTable]] = field(default_factory=dict)
     lists: Mapping[str, str] = field(default_factory=dict)
     inherited: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
@@ -48,6 +50,15 @@ class Format:
     def outermost(self) -> Format:
         """The format that has to be scanned first to get at these frames."""
         return self if self.within is None else _known()[self.within].outermost
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of an export, where none are named: its own ones, and `fault`."""
+        pairs = places(self.dtype)
+        hidden = {*HEAD.names, *self.lists.values(), *(name + "_at" for name in self.lists),
+                  *(name + end for name in pairs for end in ("_at", "_size"))}
+        own = [name for name in self.dtype.names or () if name not in hidden]
+        return [*own, *pairs, *self.lists, *self.inherited, "fault"]
 
     def open(self, source: Any, **options: Any) -> FrameTable:
         """Frames of this format in a source, through every format that encloses them."""
@@ -73,8 +84,12 @@ def formats() -> dict[str, Format]:
 
 
 def register(*more: Format) -> None:
-    """Make formats of another package known by their names. Raises ValueError for a name that is taken."""
+    """Make formats of another package known by their names.
+
+    Raises TypeError for anything but a Format, ValueError for a name that is taken."""
     for one in more:
+        if not isinstance(one, Format):
+            raise TypeError(f"register takes Formats, not {type(one).__name__}")
         if _known().setdefault(one.name, one) is not one:
             raise ValueError(f"there is a format {one.name!r} already")
 

@@ -12,16 +12,16 @@
                   clients put a wrong one into magic 0 (KAFKA-3160), and Kafka's own reader never looks at it
     "zstd"        RFC 8878: one or more frames, skippable ones too, with or without a content size; windows up
                   to 128 MiB
-    "zlib"        RFC 1950: one stream; its Adler-32 is verified
 
-The work is done by cramjam (the library beneath python-snappy) and by zlib; here it is bounded, and every
-error of theirs becomes a CodecError. Nothing is allocated from a size that a payload claims.
+The work is done by cramjam (the library beneath python-snappy); here it is bounded, and every error of its
+own becomes a CodecError. Nothing is allocated from a size that a payload claims.
 """
 
 from __future__ import annotations
 
+import operator
 import struct
-import zlib
+from typing import SupportsIndex
 
 import cramjam
 import snappy
@@ -117,28 +117,13 @@ def _turn(value: int, bits: int) -> int:
     return value << bits & 0xFFFFFFFF | value >> 32 - bits
 
 
-def _inflate_zlib(payload, out) -> int:
-    # Not cramjam's: that one passes over whatever follows the stream.
-    stream = zlib.decompressobj()
-    data = stream.decompress(payload, len(out) + 1)
-    size = len(data)
-    if size > len(out):
-        raise NoRoom(f"the payload inflates to more than {len(out)} bytes")
-    if not stream.eof or stream.unused_data:
-        raise CodecError(Fault.BAD_COMPRESSION, "the zlib stream does not end where the payload ends")
-    memoryview(out)[:size] = data
-    return size
-
-
 _INFLATE = {
     "gzip": cramjam.gzip.decompress_into,
     "snappy": _inflate_snappy,
     "lz4": cramjam.lz4.decompress_into,
     "lz4-legacy": _inflate_lz4_legacy,
     "zstd": cramjam.zstd.decompress_into,
-    "zlib": _inflate_zlib,
 }
-_LIBRARY_ERRORS = (cramjam.DecompressionError, zlib.error)
 _NO_ROOM = ("failed to write whole buffer", "is smaller than required")  # Rust's WriteZero, and snap's own
 
 
@@ -153,7 +138,7 @@ def decompress_into(codec: str, payload: memoryview, out) -> int:
         raise CodecError(Fault.BAD_CODEC, f"unknown codec {codec!r}")
     try:
         return inflate(payload, out)
-    except _LIBRARY_ERRORS as error:
+    except cramjam.DecompressionError as error:
         message = str(error)
     # Raised here, so that no chained traceback keeps `out` alive.
     if any(text in message for text in _NO_ROOM):
@@ -244,11 +229,10 @@ def _compress_xerial(data, level) -> bytes:
 def _compress_lz4(header: bytes):
     # Independent blocks, which Kafka's own reader insists on; cramjam's frames have linked ones.
     def compress_lz4(data, level) -> bytes:
-        options = {} if level is None else {"mode": "high_compression", "compression": level}
         out = bytearray(LZ4_MAGIC + header)
         for at in range(0, len(data), 64 << 10):
             block = bytes(data[at : at + (64 << 10)])
-            smaller = bytes(cramjam.lz4.compress_block(block, store_size=False, **options))
+            smaller = bytes(cramjam.lz4.compress_block(block, store_size=False))     # takes a level, and ignores it
             if len(smaller) < len(block):
                 out += struct.pack("<I", len(smaller)) + smaller
             else:  # the highest bit says: stored as it is
@@ -265,16 +249,21 @@ _COMPRESS = {
     "lz4": _compress_lz4(b"\x60\x40\x82"),  # version 1, independent blocks of at most 64 KiB, header checksum
     "lz4-legacy": _compress_lz4(b"\x60\x40\x1a"),  # the same with the checksum of KAFKA-3160
     "zstd": lambda data, level: bytes(cramjam.zstd.compress(data, level)),
-    "zlib": lambda data, level: zlib.compress(data, -1 if level is None else level),
 }
+_LEVELS = {"gzip": range(10), "zstd": range(-131_072, 23)}     # what the library would clamp is refused
 
 
-def compress(codec: str, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Compress `data` as Kafka's own clients do; `level` is the codec's own (snappy has none and takes any).
+def compress(codec: str, data: bytes | memoryview, level: SupportsIndex | None = None) -> bytes:
+    """Compress `data` as Kafka's own clients do. level: gzip 0 .. 9, zstd -131072 .. 22; others have none.
 
     Codecs: those of `decompress_into`, and "snappy-xerial", which is inflated as "snappy". Raises ValueError
-    for a codec that is not known.
+    for a codec that is not known and a level that it does not have, TypeError for one that is not an integer.
     """
     if codec not in _COMPRESS:
         raise ValueError(f"unknown codec {codec!r}; known are {', '.join(_COMPRESS)}")
+    if level is not None:
+        level, levels = operator.index(level), _LEVELS.get(codec, range(0))
+        if level not in levels:
+            known = f"levels from {levels[0]} to {levels[-1]}" if levels else "no levels"
+            raise ValueError(f"codec {codec} has {known}, and not level {level}")
     return _COMPRESS[codec](data, level)

@@ -1,15 +1,21 @@
 """What each fault means, and the three ways to meet one."""
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.limits import Limits
 from wirescan.table import FrameTable
 
 HARD = Fault.BAD_LENGTH             # from here on a stop is an error
 MODES = ("strict", "mark", "skip")
 NEAR = 16                           # bytes shown of a bad frame
 
+# The enumeration is shared: some of these faults (BAD_VERSION) are those of other protocols, in packages of others too.
 MEANING = {
     Fault.OK: "a good frame",
     Fault.TRUNCATED: "a field runs past the end of its frame",
@@ -61,10 +67,12 @@ def _name(fault: int) -> str:
     return Fault(fault).name if fault in MEANING else str(int(fault))
 
 
-def check_mode(errors: str) -> None:
-    """Raise ValueError unless `errors` is one of MODES."""
+def check_mode(errors: str, limits: Any = Limits()) -> None:
+    """Raise ValueError unless `errors` is one of MODES, TypeError unless `limits` are Limits."""
     if errors not in MODES:
         raise ValueError(f"errors must be one of {', '.join(MODES)}, not {errors!r}")
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits must be a wirescan.Limits, not {limits!r}")
 
 
 def source_of(view: memoryview) -> str | None:
@@ -79,10 +87,9 @@ def apply(table: FrameTable, errors: str, bad: int) -> FrameTable:
 
     `strict` meets faults in the order of the wire: bad rows, and then a scan that stopped before the end.
     """
-    if errors == "mark":
-        return table
-    if errors == "skip":
-        return table.where(~table.bad) if bad else table
+    if errors != "strict":
+        table = replace(table, errors=errors)
+        return table.where(~table.bad) if bad and errors == "skip" else table
     if bad:
         raise error_of(table, int(table.bad.argmax()))
     for stop in table.stops:
@@ -95,11 +102,14 @@ def apply(table: FrameTable, errors: str, bad: int) -> FrameTable:
     return table
 
 
-def error_of(table: FrameTable, i: int) -> FrameError:
-    """The error that row i of a table stands for."""
+def error_of(table: FrameTable, i: int, ended: int = 0) -> FrameError:
+    """The error that row i of a table stands for; or of the fault that `ended` the scan behind that row."""
     row = table.rows[i]
-    view, start = table.buffers[row["buffer"]], int(row["start"])
-    near = view[start:start + min(NEAR, int(row["size"]))]
+    view, start, size, fault = table.buffers[row["buffer"]], int(row["start"]), int(row["size"]), int(row["fault"])
+    number = i
+    if ended:
+        start, size, fault, number = start + size, NEAR, ended, i + 1
+    near = view[start:start + min(NEAR, size)]
     top, at = table, i
     while top.outer is not None:
         at, top = int(top["parent"][at]), top.outer
@@ -109,11 +119,28 @@ def error_of(table: FrameTable, i: int) -> FrameError:
     if inflated:
         buffer, start = int(top["buffer"][at]), int(top["start"][at])
     origin = top.origins[buffer] if top.origins else 0
-    return FrameError(int(row["fault"]), origin + start, i, near, source_of(top.buffers[buffer]), inflated)
+    return FrameError(fault, origin + start, number, near, source_of(top.buffers[buffer]), inflated)
 
 
 def limited(table: FrameTable, fault: int) -> FrameTable:
-    """`table`, as a nested scan left it; raises FrameError where the limit on rows ended that scan."""
+    """`table`, as a nested scan left it; raises FrameError, whose `row` is the number of rows so far, where the limit
+    on them ended that scan."""
     if fault:
-        raise FrameError(fault, 0, len(table), b"")
+        raise error_of(table, len(table) - 1, fault)
     return table
+
+
+def pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
+    """What the list `name` holds in the good rows, opened; and an i8 array, the row that each pair belongs to."""
+    have = np.flatnonzero((table[table.format.lists[name]] > 0) & ~table.bad)
+    inner = table.format.children[name](table[have], errors="mark")
+    return inner, have[inner["parent"]]
+
+
+def damage(table: FrameTable, columns: Collection[str] | None = None) -> list[tuple[FrameTable, np.ndarray]]:
+    """The bad frames of a table, and those in the lists of its rows (all of them, or those among `columns`): tables
+    that have rows; and with each an i8 array, the rows that the frames are or belong to."""
+    lists = () if table.format is None else table.format.lists
+    found = [(table, np.arange(len(table)))]
+    found += [pairs(table, name) for name in lists if columns is None or name in columns]
+    return [(frames.where(frames.bad), rows[frames.bad]) for frames, rows in found if frames.bad.any()]

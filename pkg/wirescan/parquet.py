@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wirescan import arrow
-from wirescan.errors import check_mode
+from wirescan.errors import check_mode, damage
 from wirescan.limits import Limits
 from wirescan.partition import SLICE_BYTES, Slice, groups, plan
 from wirescan.pieces import iter_tables
@@ -54,9 +54,9 @@ def counted(slices: Sequence[Slice], *, format: str, columns: Sequence[str] | No
     """The frames of some slices, in record batches of Spark's types; with each table of them, what is to be counted.
 
     A file counts in the slice that has its first byte. Bad frames raise FrameError ("strict"), become rows with their
-    fault ("mark"), or are left out and counted ("skip").
+    fault ("mark"), or are left out and counted ("skip"); those in lists too, where these are among `columns`.
     """
-    check_mode(errors)
+    check_mode(errors, limits)
     for one in slices:
         covered = 0
         # Skipping is done here, so that what is left out is counted.
@@ -66,7 +66,8 @@ def counted(slices: Sequence[Slice], *, format: str, columns: Sequence[str] | No
             while top.outer is not None:
                 top = top.outer
             covered += int(top["size"].sum(dtype=np.int64))
-            faults = int(np.count_nonzero(bad))
+            found = [] if errors == "strict" else damage(table, columns)        # which raises instead
+            faults = sum(len(frames) for frames, _ in found)
             if errors == "skip" and faults:
                 table = table.where(~bad)
             done = Summary(frames=int(np.count_nonzero(~top.bad)), records=len(table), faults=faults)
@@ -78,7 +79,9 @@ def counted(slices: Sequence[Slice], *, format: str, columns: Sequence[str] | No
 def write(slices: Sequence[Slice], out: str, *, format: str, columns: Sequence[str] | None = None,
           compression: str = COMPRESSION, errors: str = "strict", check: bool = True,
           limits: Limits = Limits()) -> Summary:
-    """Write the frames of some slices to one Parquet file, and sum up what was done. Raises as `counted`."""
+    """Write the frames of some slices to one Parquet file, and sum up what was done. Raises as `counted`.
+
+    The file is there without records too; `Output.commit` decides whether it is kept."""
     begun, total = time.perf_counter(), Summary()
     wanted = arrow.schema(format, columns, types="spark")
     numbers = [f.name for f in wanted if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)]
@@ -95,8 +98,7 @@ def write(slices: Sequence[Slice], out: str, *, format: str, columns: Sequence[s
                 held = []
         if held:
             writer.write_table(pa.Table.from_batches(held))
-    written = os.path.getsize(out) if total.records else 0              # a file without records is not kept
-    return total + Summary(written=written, seconds=time.perf_counter() - begun)
+    return total + Summary(written=os.path.getsize(out), seconds=time.perf_counter() - begun)
 
 
 def convert(sources: Any, out: str | os.PathLike[str], *, format: str = "kafka.records",
@@ -117,8 +119,8 @@ def convert(sources: Any, out: str | os.PathLike[str], *, format: str = "kafka.r
             done = list(pool.map(lambda slices, name: write(slices, name, format=format, columns=columns, errors=errors,
                                                             compression=compression, check=check, limits=limits),
                                  work, names))
-        output.commit(dict(zip(names, done)))
-    return replace(sum(done, Summary()), seconds=time.perf_counter() - begun)
+        total = output.commit(dict(zip(names, done)))
+    return replace(total, seconds=time.perf_counter() - begun)
 
 
 # What a conversion leaves behind, by either engine.
@@ -154,14 +156,17 @@ class Output:
         """The path to write part file `number` to; one for each attempt."""
         return str(self._partial / f"part-{number:05}{attempt and '-' + attempt}.parquet")
 
-    def commit(self, parts: Mapping[str, Summary]) -> None:
-        """Put the part files that have records in place of whatever the directory had; if none has, one without."""
+    def commit(self, parts: Mapping[str, Summary]) -> Summary:
+        """Put the part files that have records in place of whatever the directory had; if none has, one without.
+
+        Returns the sum of all parts, with the bytes written of those that were put there."""
         full = [part for part, done in parts.items() if done.records] or list(parts)[:1]
         for old in self._old:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         for number, part in enumerate(full):
             os.replace(part, self.path / f"part-{number:05}.parquet")
         (self.path / "_SUCCESS").touch()
+        return replace(sum(parts.values(), Summary()), written=sum(parts[part].written for part in full))
 
     def __exit__(self, *error: object) -> None:
         shutil.rmtree(self._partial, ignore_errors=True)

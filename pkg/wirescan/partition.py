@@ -15,7 +15,8 @@ SLICE_BYTES = 64 << 20
 class Slice:
     """The bytes of a file from `start` to `stop`; both are frame boundaries, or the file's ends.
 
-    last: the file ended at `stop` when it was planned, so a frame that is cut there is a tail; it may have grown since."""
+    last: the file ended at `stop` when it was planned, so a frame that is cut there is a tail; it may have grown since.
+    """
     path: str
     start: int
     stop: int

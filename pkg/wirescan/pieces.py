@@ -23,7 +23,8 @@ def iter_tables(path: str, start: int = 0, stop: int | None = None, *, format: s
     """The frames of a file between two offsets, in tables of about `piece` bytes of it; some may have no row.
 
     start and stop lie on frame boundaries (`partition.plan`): a frame that `stop` cuts, before the end of the file, is
-    damage, unless `tail` says that it was the end when that was looked up. The file is read, not mapped: it may shrink meanwhile.
+    damage, unless `tail` says that it was the end when that was looked up. The file is read, not mapped: it may
+    shrink meanwhile.
     Raises FrameError with the file and the offset in it, EOFError where the file ends before `stop`, OSError.
     """
     one, end = format_of(format), size_of(path)

@@ -14,11 +14,13 @@ import re
 import stat
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
 GLOB = re.compile(r"[*?\[]")
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
 
 
 class MappedFile(mmap.mmap):
@@ -35,7 +37,7 @@ class MappedFile(mmap.mmap):
         self.path = path
         return self
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return MappedFile, (self.path, len(self))
 
 
@@ -44,8 +46,9 @@ def open(source: Any, *, files: str | None = None, ignore: str | None = None) ->
 
     source: a path or URL, a glob, a directory (walked to its depths, in order of names), a binary file object (read
     to its end), a bytes-like object (bytes, memoryview, mmap, numpy array, pyarrow.Buffer), or a list of these.
-    files, ignore: regular expressions: a directory gives the files whose path `files` finds; globs leave out those
-    that `ignore` finds, and take directories in that they meet.
+    files, ignore: regular expressions: a directory gives the files whose path in it `files` finds; globs leave out
+    those whose path, from the "/" before the glob's first pattern on, `ignore` finds, and take directories in that they
+    meet. A URL of the scheme file is the path in it, percent-decoded.
 
     Raises FileNotFoundError where nothing matches, OSError of the file system, TypeError for any other object or for
     one that is not contiguous.
@@ -77,15 +80,18 @@ def view_of(data: Any) -> memoryview:
 def expand(source: str | os.PathLike[str], *, files: str | None = None, ignore: str | None = None) -> list[str]:
     """The paths that a path, glob, directory or URL stands for, in order. See `open`."""
     path = os.fspath(source)
-    if URL.match(path):
+    if local := LOCAL.match(path):
+        path = os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end():])))
+    elif URL.match(path):
         return [path]
     if os.path.isdir(path):
         found = _in_directory(path, files)
-    elif GLOB.search(path) and not os.path.exists(path):
+    elif (magic := GLOB.search(path)) and not os.path.exists(path):
         found = []
+        fixed = os.path.dirname(path[:magic.start()]) or "."        # was named, not found
         for name in sorted(glob.glob(path, recursive=True)):
             is_directory = os.path.isdir(name)
-            if ignore and re.search(ignore, name + "/" * is_directory):
+            if ignore and re.search(ignore, "/" + os.path.relpath(name, fixed) + "/" * is_directory):
                 continue
             if not is_directory:
                 found.append(name)
@@ -105,7 +111,7 @@ def size_of(path: str) -> int:
         info = file_system.get_file_info(name)
         if info.size is None:
             raise FileNotFoundError(f"no such object: {path}")
-        return info.size
+        return int(info.size)
     return os.stat(path).st_size
 
 

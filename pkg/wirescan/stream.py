@@ -30,7 +30,9 @@ class Stream:
     """
     def __init__(self, format: Format, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
                  source: str | None = None, offset: int = 0):
-        check_mode(errors)
+        check_mode(errors, limits)
+        if not isinstance(format, Format):
+            raise TypeError(f"a Stream is one of a Format, not of {format!r}: wirescan.stream takes a name")
         self._format, self._errors, self._check, self._limits = format, errors, check, limits
         self._outermost = format.outermost
         self._held = bytearray()        # what is not in a table yet
@@ -85,8 +87,8 @@ class Stream:
     def close(self, *, tail: bool = True) -> FrameTable:
         """The end of the stream: what is held is all that there is.
 
-        A frame that was cut is no error, but the tail of the table returned, whose `stop` says SHORT. Without `tail`, as
-        for a part of a file whose end is known to be that of a frame, what is left over is a fault, BAD_LENGTH.
+        A frame that was cut is no error, but the tail of the table returned, whose `stop` says SHORT. Without `tail`,
+        as for a part of a file whose end is known to be that of a frame, what is left over is a fault, BAD_LENGTH.
         """
         self._closed = True
         held = len(self._held) or self._zeros

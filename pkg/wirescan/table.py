@@ -23,7 +23,8 @@ class Stop(NamedTuple):
 
 class Row:
     """One row of a table, read when asked: `row.size`, `row.key` (a memoryview, or None for null), and the frames
-    inside it by the name of their format (`record.headers`). Unpacks to its places: `for key, value in ...`."""
+    inside it by the name of their format (`record.headers`), in the mode that the table was read in: under "mark" a bad
+    header is a pair of None, under "strict" FrameError. Unpacks to its places: `for key, value in ...`."""
     __slots__ = ("_index", "_table")
 
     def __init__(self, table: FrameTable, index: int):
@@ -43,7 +44,11 @@ class Row:
         if table.format is not None and name in table.format.children:
             if table.rows["fault"][self._index]:
                 return iter(())                 # a bad frame is not opened
-            return iter(table.format.children[name](table[self._index:self._index + 1]))
+            try:
+                return iter(table.format.children[name](table[self._index:self._index + 1], errors=table.errors))
+            except ValueError as error:
+                error.add_note(f"among the {name} of row {self._index} of {table.name}")
+                raise
         raise AttributeError(f"a row of {table.name} has no {name!r}")
 
     def __iter__(self) -> Iterator[memoryview | None]:
@@ -68,6 +73,7 @@ class FrameTable:
     outer: the table that was opened; the column `parent` holds row numbers of it.
     checked: the checksums of the frames were verified, or they have none.
     origins: where the first byte of each buffer lies in its file or stream; empty: all at 0.
+    errors: the mode in which the rows were read, and in which what lies inside them is: "strict", "mark" or "skip".
     """
     buffers: tuple[memoryview, ...]
     rows: np.ndarray
@@ -76,6 +82,7 @@ class FrameTable:
     outer: FrameTable | None = field(default=None, repr=False)
     origins: tuple[int, ...] = ()
     checked: bool = False
+    errors: str = "strict"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -143,32 +150,43 @@ class FrameTable:
         return table["start"][rows] + origins[table["buffer"][rows]]
 
     def frame(self, i: int) -> memoryview:
-        """The whole frame of row i."""
+        """The whole frame of row i. Raises ValueError where the row, which may be of anybody's make, points outside
+        its buffer."""
         row = self.rows[i]
-        start = int(row["start"])
-        return self.buffers[row["buffer"]][start:start + int(row["size"])]
+        start, size, number = int(row["start"]), int(row["size"]), int(row["buffer"])
+        if not 0 <= number < len(self.buffers) or not 0 <= start <= len(self.buffers[number]) - size:
+            raise ValueError(f"row {i} of {self.name}: start and size point outside its buffer")
+        return self.buffers[number][start:start + size]
 
     def payload(self, i: int) -> memoryview:
-        """What follows the header in the frame of row i."""
-        return self.frame(i)[int(self.rows["body"][i]):]
+        """What follows the header in the frame of row i. Raises ValueError as `frame`, and for a body outside it."""
+        body = int(self.rows["body"][i])
+        return self._part(i, "body", body, max(int(self.rows["size"][i]) - body, 0))
 
     def bytes(self, i: int, name: str) -> memoryview | None:
-        """The place `name` in row i; None for null. Raises KeyError for a name that is not among `places`."""
+        """The place `name` in row i; None for null, and in a bad row. Raises KeyError for a name that is not among
+        `places`, ValueError as `frame`, and for a place outside its frame."""
         if name not in self.places:
             raise KeyError(f"{self.name} has no place {name!r}, only {', '.join(self.places) or 'none'}")
         row = self.rows[i]
         size = int(row[name + "_size"])
         if size < 0 or row["fault"]:
             return None
-        start = int(row["start"]) + int(row[name + "_at"])
-        return self.buffers[row["buffer"]][start:start + size]
+        return self._part(i, name, int(row[name + "_at"]), size)
+
+    def _part(self, i: int, name: str, at: int, size: int) -> memoryview:
+        frame = self.frame(i)
+        if not 0 <= at <= len(frame) - size:
+            raise ValueError(f"row {i} of {self.name}: {name} points outside its frame")
+        return frame[at:at + size]
 
     def __reduce__(self) -> tuple:
         # A mapped file travels as its path and range (source.MappedFile), a buffer of `outer` as its number there.
         name = None if self.format is None else self.format.name
         shared = {} if self.outer is None else {id(view): n for n, view in enumerate(self.outer.buffers)}
         buffers = [shared[id(view)] if id(view) in shared else _portable(view) for view in self.buffers]
-        return _restore, (buffers, self.rows.copy(), self.stops, name, self.outer, self.origins, self.checked)
+        return _restore, (buffers, self.rows.copy(), self.stops, name, self.outer, self.origins, self.checked,
+                          self.errors)
 
     def __arrow_c_schema__(self) -> object:
         from wirescan import arrow
@@ -214,9 +232,13 @@ def places(dtype: np.dtype) -> tuple[str, ...]:
 def join(tables: Sequence[FrameTable]) -> FrameTable:
     """One table over all the buffers of tables of one format; only the rows are copied.
 
-    Raises ValueError for no table, tables of unlike dtypes, or more than 65,536 buffers in all.
+    Raises TypeError for anything but tables, ValueError for none, tables of unlike dtypes, or more than 65,536 buffers
+    in all.
     """
     tables = list(tables)
+    for table in tables:
+        if not isinstance(table, FrameTable):
+            raise TypeError(f"join takes a list of FrameTables, and in this one is {type(table).__name__}")
     if not tables:
         raise ValueError("join needs at least one table")
     if len(tables) == 1:
@@ -244,7 +266,8 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
         at += len(table)
     return FrameTable(tuple(buffers), _frozen(rows), tuple(stops), tables[0].format,
                       join(outers) if len(outers) == len(tables) else None, tuple(origins),
-                      all(table.checked for table in tables))
+                      all(table.checked for table in tables),
+                      min(table.errors for table in tables))        # "mark" if any was marked, else "skip" if any
 
 
 def empty(format: Any) -> FrameTable:
@@ -278,12 +301,11 @@ def _portable(view: memoryview) -> Any:
 
 
 def _restore(buffers: list, rows: np.ndarray, stops: tuple, name: str | None, outer: FrameTable | None,
-             origins: tuple, checked: bool) -> FrameTable:
+             origins: tuple, checked: bool, errors: str) -> FrameTable:
     from wirescan.catalog import formats
     format = None if name is None else formats()[name]
     views = (outer.buffers[b] if isinstance(b, int) else memoryview(b).cast("B") for b in buffers)
-    return FrameTable(tuple(views), _frozen(rows), stops, format, outer, origins,
-                      checked)
+    return FrameTable(tuple(views), _frozen(rows), stops, format, outer, origins, checked, errors)
 
 
 def _shown(value: Any) -> str:

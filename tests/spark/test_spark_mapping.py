@@ -1,11 +1,14 @@
 """map_frames(): record sets in a binary column, of each row apart."""
+import pyarrow as pa
 import pytest
 from conftest import batch, expected
 from pyspark.errors import PythonException
 
 import wirescan
-from wirescan import kafka
+from wirescan import FrameError, Limits, kafka, pieces
 from wirescan.spark import map_frames
+from wirescan.spark.mapping import tables
+from wirescan.spark.reading import Reading
 
 pytestmark = pytest.mark.spark
 
@@ -74,6 +77,46 @@ def test_bad_values_in_each_mode(spark):
     with pytest.raises(PythonException) as caught:
         map_frames(frame, "value").collect()
     assert f"at byte {len(good)} of column value, row 1 of partition 0" in str(caught.value)
+
+
+@pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers"])
+@pytest.mark.parametrize("errors", ["mark", "skip"])
+def test_what_is_held_inflated_is_bounded(monkeypatch, format, errors):
+    """Values are opened in parts; their frames stay the same, and so does the value that each is in."""
+    bad = bytearray(batch(50))
+    bad[-1] ^= 1
+    sets = [batch(10 * i, 10, ("zstd", "none", "gzip")[i % 3]) * (i % 4) for i in range(60)]
+    sets[20:20] = [None, bytes(bad) + batch(60), b"\xff" * 90]
+    values, reading = pa.array(sets, pa.binary())[1:], Reading(format, errors=errors)
+    def found():
+        return [(table["fault"].tolist(), at.tolist(), sum(map(len, table.buffers[1:])))
+                for table, at in tables(values, reading)]
+    def flat(parts):
+        return [pair for faults, at, _ in parts for pair in zip(faults, at)]
+    whole = found()
+    filled = {at for at, one in enumerate(sets[1:]) if one}
+    assert len(whole) == 1 and {at for _, at in flat(whole)} >= filled - {20, 21}
+    inner = format != "kafka.batches"
+    largest = max(size for *_, size in whole) // 5
+    monkeypatch.setattr(pieces, "INFLATED", max(largest, 1))
+    parts = found()
+    assert (len(parts) > 4) == inner and all(size <= max(largest, 1) for *_, size in parts)
+    assert flat(parts) == flat(whole)
+
+
+def test_errors_name_the_value_wherever_it_is_opened(monkeypatch):
+    """Also those of a limit, and in a part that is not the first."""
+    bad = bytearray(batch(20, codec="gzip"))
+    bad[-1] ^= 1
+    values = pa.array([batch(0, 30, "zstd")] * 9 + [None, batch(0, 2) + bad], pa.binary())
+    for inflated in (pieces.INFLATED, 1_000):
+        monkeypatch.setattr(pieces, "INFLATED", inflated)
+        with pytest.raises(FrameError, match="BAD_CHECKSUM") as caught:
+            list(tables(values, Reading("kafka.records"), "{}", 100))
+        assert (caught.value.source, caught.value.offset) == ("110", len(batch(0, 2)))
+        with pytest.raises(FrameError, match="LIMIT") as caught:
+            list(tables(pa.array([b"", batch(0, 2), batch(0, 30)]), Reading("kafka.records", limits=Limits(rows=10))))
+        assert caught.value.source == "value 2" and 61 < caught.value.offset < len(batch(0, 30))
 
 
 def test_what_does_not_fit(sets):

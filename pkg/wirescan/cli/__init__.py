@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -35,8 +37,59 @@ Exit codes: 0 good, 1 damage was met, 2 cannot be done, 130 interrupted.
 """
 
 
+@contextmanager
+def answered() -> Iterator[None]:
+    """Gives every error its line and its exit code, before click sees it, which lets some through as tracebacks."""
+    try:
+        try:
+            yield
+            sys.stdout.flush()
+        except BrokenPipeError:
+            drop_output()
+            raise click.exceptions.Exit(CLOSED_PIPE) from None
+        except FrameError as error:
+            raise Damage(name_of(str(error))) from None
+        except (OSError, EOFError, ValueError, MemoryError, ImportError) as error:
+            raise Failure(problem(error)) from None
+    except KeyboardInterrupt:
+        say("\nwirescan: interrupted")
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except click.ClickException as error:
+        drop_output()
+        with suppress(OSError):                 # standard error may be full
+            error.show()
+        raise click.exceptions.Exit(error.exit_code) from None
+
+
+def drop_output() -> None:
+    """Where what is left in the buffer has nowhere to go, drop it: Python would complain about it at its exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fill_streams() -> None:
+    """Open what the caller closed of the standard streams, so that no file takes its number: to read from or to write
+    to it is an error, as it would be without; messages are lost."""
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), "r")
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")
+
+
 class Verbs(click.Group):
-    """Loads a verb when it is asked for, and gives every error its exit code."""
+    """Loads a verb when it is asked for, and answers every error."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        fill_streams()
+        return super().main(*arguments, **options)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with answered():                        # --help and --version print here
+            return super().make_context(*arguments, **options)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(VERBS)
@@ -44,24 +97,12 @@ class Verbs(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        return getattr(import_module(f"wirescan.cli.{name}"), name)
+        verb: click.Command = getattr(import_module(f"wirescan.cli.{name}"), name)
+        return verb
 
     def invoke(self, context: click.Context) -> Any:
-        try:
-            result = super().invoke(context)
-            sys.stdout.flush()
-            return result
-        except KeyboardInterrupt:
-            say("\nwirescan: interrupted")
-            raise click.exceptions.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            # What is left in the buffer has nowhere to go, and Python would complain about it at its exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(CLOSED_PIPE) from None
-        except FrameError as error:
-            raise Damage(name_of(str(error))) from None
-        except (OSError, EOFError, ValueError, MemoryError, ImportError) as error:
-            raise Failure(problem(error)) from None
+        with answered():
+            return super().invoke(context)
 
 
 @click.group(cls=Verbs, help=HELP,

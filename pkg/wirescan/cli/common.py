@@ -10,9 +10,13 @@ import click
 
 from wirescan.catalog import Format, format_of
 from wirescan.cli.output import counted, name_of, say
+from wirescan.core.fault import Fault
 from wirescan.source import expand, size_of
+from wirescan.table import FrameTable
 
 DAMAGE, FAILED, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+ENDS = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}     # tails that are told
+Command = Callable[..., Any]
 
 
 class Failure(click.ClickException):
@@ -28,22 +32,27 @@ class Damage(Failure):
     exit_code = DAMAGE
 
 
-def paths_argument(command: Callable) -> Callable:
+def paths_argument(command: Command) -> Command:
     return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(command)
 
 
-def format_option(default: str) -> Callable:
+def format_option(default: str) -> Callable[[Command], Command]:
     return click.option("--format", "format_name", default=default, show_default=True, metavar="NAME",
                         callback=lambda context, option, name: _format(name),
                         help="What the frames are; `wirescan formats` lists the names.")
 
 
-def check_option(command: Callable) -> Callable:
+def check_option(command: Command) -> Command:
     return click.option("--check/--no-check", default=True,
                         help="Verify checksums (the default), or do not.")(command)
 
 
-def errors_option(default: str) -> Callable:
+def columns_option(command: Command) -> Command:
+    return click.option("--columns", metavar="A,B",
+                        help="These columns, in this order; an unknown one lists them.")(command)
+
+
+def errors_option(default: str) -> Callable[[Command], Command]:
     return click.option("--errors", type=click.Choice(["strict", "mark", "skip"]), default=default,
                         show_default=True,
                         help="Damage: stop there (strict), show it among the rest (mark), "
@@ -64,12 +73,14 @@ def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] 
     left out.
     failed: takes the message about a path that cannot be read; without it, that raises Failure.
     """
-    outermost, found, ignored = format.outermost, [], 0
+    outermost, ignored = format.outermost, 0
+    found: list[str] = []
+    shared = len(os.path.commonprefix(paths).rpartition("/")[0])       # of every path: named, not found by a shell
     for path in paths:
         if path == "-":
             found.append(path)
             continue
-        beside = len(paths) > 1 and outermost.ignore and re.search(outermost.ignore, path)
+        beside = len(paths) > 1 and outermost.ignore and re.search(outermost.ignore, path[shared:])
         if beside and not os.path.isdir(path):
             ignored += 1
             continue
@@ -98,12 +109,26 @@ def total_size(files: Iterable[str]) -> int | None:
     return None if "-" in files else sum(size_of(path) for path in files)
 
 
+def tail_of(last: FrameTable, path: str) -> tuple[str, bool]:
+    """How a file ends, in one line ("": with a whole frame, or in zeros), and whether that is damage: a cut frame is
+    what a broker leaves at the end of the newest segment when it dies, but not where no frame comes before it.
+
+    last: the last table of the file's outermost frames.
+    """
+    end = ENDS.get(Fault(last.stop.fault))
+    if end is None:
+        return "", False
+    at = last.origins[0] + last.stop.offset
+    alone = ", with no frame before it" if at == 0 else ""
+    return f"tail: {counted(len(last.tail), 'byte')}, {end} at byte {at:,} of {name_of(path)}{alone}", at == 0
+
+
 def problem(error: BaseException, path: str | None = None) -> str:
     """An error of the system in one line for people."""
     if isinstance(error, OSError) and error.strerror:
         path = path or (os.fsdecode(error.filename) if error.filename else None)
         return f"{name_of(path)}: {error.strerror.lower()}" if path else error.strerror.lower()
-    return " ".join(name_of(str(error)).split()) or type(error).__name__
+    return name_of(" ".join(str(error).split())) or type(error).__name__
 
 
 def listed(value: str | None, known: Iterable[str]) -> list[str] | None:

@@ -13,16 +13,20 @@ import click
 
 from wirescan.catalog import Format
 from wirescan.cli.common import (
-    DAMAGE, Damage, Failure, check_option, collect, errors_option, format_option, listed,
-    paths_argument, total_size)
+    DAMAGE, Damage, Failure, check_option, collect, columns_option, errors_option, format_option, listed,
+    paths_argument, problem, tail_of, total_size)
 from wirescan.cli.output import bytes_of, counted, dump, name_of, printable, say
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import waiting
 from wirescan.cli.rows import columns_of
-from wirescan.source import URL
+from wirescan.partition import SLICE_BYTES
+from wirescan.pieces import chunks as ranges
+from wirescan.pieces import outermost
+from wirescan.source import URL, size_of
 
 if TYPE_CHECKING:
     from wirescan.parquet import Summary
+    from wirescan.table import FrameTable
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 FRAME_ERROR = re.compile(r"FrameError: (.*)")
@@ -36,7 +40,7 @@ FRAME_ERROR = re.compile(r"FrameError: (.*)")
               help="Threads of this process, or a local Spark.")
 @errors_option("strict")
 @check_option
-@click.option("--columns", metavar="A,B", help="These columns, in this order; an unknown one lists them.")
+@columns_option
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
 @click.option("--query/--no-query", default=True,
@@ -61,19 +65,31 @@ def convert(context: click.Context, paths: tuple[str, ...], out: str, format_nam
     """
     names = listed(columns, columns_of(format_name))
     _refuse(out, overwrite)
-    with _on_disk(collect(paths, format_name)) as files:
+    given = collect(paths, format_name)
+    with _on_disk(given) as files:
         if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
             raise Failure(f"{name_of(out)}: the files to read lie in it")
         options = {"format": format_name.name, "columns": names, "compression": compression, "errors": errors,
                    "check": check, "overwrite": overwrite}
         with waiting(f"converting {bytes_of(total_size(files) or 0)} with {engine}"):
             run = _with_spark if engine == "spark" else _with_threads
-            summary, answer = run(files, out, options, query)
+            try:
+                summary, answer = run(files, out, options, query)
+            except OSError as error:
+                if _is_of(error, out):
+                    raise OSError(error.errno, error.strerror, out) from None
+                raise
+            ends = [tail_of(_last(file, format_name.outermost, check), name) for file, name in zip(files, given)
+                    if summary.tail]
     _report(out, summary, answer, as_json)
     if summary.faults:
         left = "left out" if errors == "skip" else "marked in the column fault"
         say(f"wirescan: {counted(summary.faults, 'bad frame')}, {left}; `wirescan verify` tells where")
-    context.exit(DAMAGE if summary.faults and errors != "skip" else 0)
+    for tail, _ in ends:
+        if tail:
+            say(f"wirescan: {tail}")
+    damage = summary.faults or any(bad for _, bad in ends)
+    context.exit(DAMAGE if damage and errors != "skip" else 0)
 
 
 def _with_threads(files: list[str], out: str, options: dict[str, Any],
@@ -112,6 +128,22 @@ def _with_spark(files: list[str], out: str, options: dict[str, Any],
         raise Failure(problem(error)) from None
     finally:
         session.stop()
+
+
+def _last(path: str, top: Format, check: bool) -> FrameTable:
+    """The last table of the outermost frames in a file: engines count the bytes behind it, but not what they are."""
+    start = top.cuts(path, SLICE_BYTES)[-1] if top.cuts else 0
+    for last in outermost(ranges(path, start, size_of(path)), top, errors="mark", check=check, offset=start):
+        pass
+    return last
+
+
+def _is_of(error: OSError, out: str) -> bool:
+    """Whether an error is about `out`: about a directory above it, or a file in it whose name nobody gave."""
+    if not isinstance(error.filename, str):
+        return False
+    ends = [os.path.abspath(error.filename), os.path.abspath(out)]
+    return os.path.commonpath(ends) in ends
 
 
 def _report(out: str, summary: Summary, answer: dict[str, Any] | None, as_json: bool) -> None:

@@ -1,11 +1,14 @@
 """`wirescan formats`: the catalogue."""
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from wirescan.catalog import Format
 from wirescan.catalog import formats as catalogue
 from wirescan.cli.output import dump
+from wirescan.cli.rows import names_of
 from wirescan.table import places
 
 
@@ -28,11 +31,11 @@ def formats(as_json: bool) -> None:
     for one in known:
         inside = f"; inside {one.within}" if one.within else ""
         click.echo(f"{one.name:<{width}}  {one.about}")
-        click.echo(f"{'':<{width}}  {len(one.dtype.names)} columns, {one.dtype.itemsize} bytes a row{inside}")
+        click.echo(f"{'':<{width}}  {len(names_of(one.dtype))} columns, {one.dtype.itemsize} bytes a row{inside}")
 
 
-def _described(one: Format) -> dict:
-    columns = {name: one.dtype[name].str.lstrip("<|") for name in one.dtype.names}
+def _described(one: Format) -> dict[str, Any]:
+    columns = {name: one.dtype[name].str.lstrip("<|") for name in names_of(one.dtype)}
     return {"name": one.name, "about": one.about, "within": one.within, "bytes_per_row": one.dtype.itemsize,
             "columns": columns, "places": list(places(one.dtype)), "children": list(one.children),
             "times": list(one.times)}

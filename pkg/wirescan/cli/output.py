@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any, BinaryIO
 
 import click
@@ -48,7 +48,7 @@ def name_of(path: str) -> str:
 def shown(data: Any, encoding: str = "utf8") -> str:
     """Bytes as text for people."""
     if encoding != "utf8":
-        return encode(data, encoding)
+        return str(encode(data, encoding))
     return printable(bytes(data).decode("utf-8", "surrogateescape"))
 
 
@@ -69,7 +69,7 @@ def encode(data: Any, encoding: str) -> Any:
 
 def time_of(milliseconds: int) -> str:
     """Milliseconds since 1970 as UTC in ISO 8601."""
-    return np.datetime_as_string(np.datetime64(milliseconds, "ms"), timezone="UTC")
+    return str(np.datetime_as_string(np.datetime64(milliseconds, "ms"), timezone="UTC"))
 
 
 def bytes_of(count: float) -> str:
@@ -108,8 +108,9 @@ def colour(text: str, error: bool = False, **style: Any) -> str:
 
 
 def say(message: str) -> None:
-    """A message to the user, on standard error."""
-    click.echo(message, err=True)
+    """A message to the user, on standard error, if that takes any: exit codes tell the same."""
+    with suppress(OSError):
+        click.echo(message, err=True)
 
 
 @contextmanager
@@ -118,31 +119,41 @@ def opened_output(path: str | None, binary: bool = False) -> Iterator[BinaryIO]:
 
     What is there and is no regular file, such as a device or a named pipe, is written to as it is, and never
     replaced.
-    binary: refuse a terminal.
+    binary: refuse a terminal. Raises OSError, which names the path and not the file that is not complete yet.
     """
     if path is None or path == "-":
         _refuse_terminal(sys.stdout, binary)
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = os.path.realpath(path)
+    named, path = path, os.path.realpath(path)
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
             _refuse_terminal(file, binary)
             yield file
         return
-    handle, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix="." + os.path.basename(path) + ".")
+    with _naming(named):
+        handle, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix="." + os.path.basename(path) + ".")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        os.chmod(made, 0o666 & ~_umask())
-        os.replace(made, path)
+        with _naming(named):
+            os.chmod(made, 0o666 & ~_umask())
+            os.replace(made, path)
     except BaseException:
         os.unlink(made)
         raise
 
 
-def _refuse_terminal(stream: IO, binary: bool) -> None:
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def _refuse_terminal(stream: IO[Any], binary: bool) -> None:
     if binary and stream.isatty():
         raise click.UsageError("binary output does not go to a terminal; use -o FILE, or a pipe")
 

@@ -5,21 +5,21 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import BinaryIO
+from typing import Any
 
 from wirescan.pieces import PIECE
-from wirescan.source import URL, read_range, size_of
+from wirescan.pieces import chunks as ranges
+from wirescan.source import URL, size_of
 
 
 def chunks(path: str, advance: Callable[[int], None] = lambda count: None, size: int = PIECE) -> Iterator[memoryview]:
     """Pieces of `size` bytes of a file, a URL or standard input ("-"), to its end; `advance` is told the bytes read.
 
-    Bytes are copied, not mapped: a file that shrinks meanwhile ends early, and the process lives. Raises OSError.
+    Bytes are copied, not mapped: a file that shrinks meanwhile ends early, and the process lives. Raises OSError, and
+    EOFError for an object that shrinks.
     """
-    if path != "-" and URL.match(path):
-        total = size_of(path)
-        for at in range(0, total, size):
-            data = read_range(path, at, min(at + size, total))
+    if URL.match(path):
+        for data in ranges(path, 0, size_of(path), size):
             advance(len(data))
             yield data
         return
@@ -28,7 +28,7 @@ def chunks(path: str, advance: Callable[[int], None] = lambda count: None, size:
             yield data
 
 
-def _read(file: BinaryIO, size: int, advance: Callable[[int], None]) -> memoryview:
+def _read(file: Any, size: int, advance: Callable[[int], None]) -> memoryview:
     data, filled = memoryview(bytearray(size)), 0
     while filled < size and (count := file.readinto(data[filled:])):
         filled += count

@@ -54,7 +54,7 @@ class Query:
         frames = ds.dataset(path, format="parquet")
         good = pc.field(FAULT) == 0 if self._faults else pc.scalar(True)
 
-        def run(names: list[str], aggregates: list[tuple], keys: list[str], only: pc.Expression) -> pa.Table:
+        def run(names: list[str], aggregates: list[tuple[Any, ...]], keys: list[str], only: pc.Expression) -> pa.Table:
             steps = [("scan",
                       acero.ScanNodeOptions(frames, columns=[*names, *([FAULT] if self._faults else [])])),
                      ("filter", acero.FilterNodeOptions(only)),

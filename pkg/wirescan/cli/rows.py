@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.catalog import Format, format_of
+from wirescan.catalog import FILE, START, Format, format_of
 from wirescan.cli.output import encode, fault_name, shown, time_of
-from wirescan.core.loop import HEAD
+from wirescan.errors import pairs
 from wirescan.kafka import Codec
-from wirescan.table import FrameTable, places
+from wirescan.table import FrameTable
 
-FILE, START, FAULT = "_file", "_start", "fault"         # as in wirescan.arrow
+FAULT = "fault"
 # What people are shown when they name no columns: what fits a line.
 SHORT = {
     "kafka.batches": ("_start", "size", "base_offset", "last_offset", "record_count", "codec",
@@ -22,14 +22,14 @@ SHORT = {
 }
 
 
+def names_of(dtype: np.dtype) -> tuple[str, ...]:
+    """The columns of rows, in their order."""
+    return dtype.names or ()
+
+
 def json_columns(format: Format) -> list[str]:
-    """The columns of JSON, when none are named: those of `wirescan.arrow.columns_of`, after `_file` (the
-    path) and `_start` (where in the file the outermost frame begins)."""
-    pairs = places(format.dtype)
-    hidden = {*HEAD.names, *format.lists.values(), *(name + "_at" for name in format.lists),
-              *(name + end for name in pairs for end in ("_at", "_size"))}
-    own = [name for name in format.dtype.names if name not in hidden]
-    return [FILE, START, *own, *pairs, *format.lists, *format.inherited, FAULT]
+    """The columns of JSON, when none are named."""
+    return [FILE, START, *format.columns]
 
 
 def columns_of(format: Format) -> list[str]:
@@ -37,7 +37,7 @@ def columns_of(format: Format) -> list[str]:
     names = json_columns(format)
     outer: Format | None = format
     while outer is not None:
-        names += [name for name in outer.dtype.names if name not in names]
+        names += [name for name in names_of(outer.dtype) if name not in names]
         outer = format_of(outer.within) if outer.within else None
     return names
 
@@ -51,10 +51,11 @@ class Rows:
     """The rows of tables of one format as lists of values, in the order of `columns`.
 
     for_people: times as ISO 8601, codecs by name, bytes as printable text; else for JSON: times as
-    milliseconds (null: none), bytes as `encoding` says.
+    milliseconds (null: none), bytes as `encoding` says. errors: "skip" leaves out what is bad in a list.
     """
-    def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool):
+    def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool, errors: str):
         self._format, self._columns, self._encoding, self._people = format, columns, encoding, for_people
+        self._errors = errors
 
     def of(self, table: FrameTable, path: str) -> Iterator[tuple[Any, ...]]:
         """The rows of one table, in the file `path`."""
@@ -84,8 +85,8 @@ class Rows:
     def _values(self, table: FrameTable, name: str) -> tuple[np.ndarray, bool]:
         """A column of the rows or of the frames that enclose them, and whether it holds times."""
         at: Any = slice(None)
-        while name not in table.dtype.names:
-            at, table = table["parent"][at], table.outer
+        while name not in names_of(table.dtype):
+            at, table = table["parent"][at], outer_of(table)
         return table[name][at], name in table.format.times
 
     def _bytes(self, view: memoryview | None) -> Any:
@@ -95,15 +96,20 @@ class Rows:
 
     def _list(self, table: FrameTable, name: str) -> list[Any]:
         lists: list[Any] = [[] for _ in range(len(table))]
-        have = np.flatnonzero((table[self._format.lists[name]] > 0) & ~table.bad)
-        if len(have):
-            inner = self._format.children[name](table[have], errors="mark")
-            columns = [map(self._bytes, views(inner, place)) for place in inner.places]
-            parents = have[inner["parent"]].tolist()
-            for parent, fault, *values in zip(parents, inner[FAULT].tolist(), *columns):
-                pair = dict(zip(inner.places, values))
-                lists[parent].append({FAULT: fault_name(fault)} if fault else pair)
-        return [_pairs(one) for one in lists] if self._people else lists
+        inner, rows = pairs(table, name)
+        columns = [map(self._bytes, views(inner, place)) for place in inner.places]
+        for row, fault, *values in zip(rows.tolist(), inner[FAULT].tolist(), *columns):
+            if not fault:
+                lists[row].append(dict(zip(inner.places, values)))
+            elif self._errors != "skip":
+                lists[row].append({FAULT: fault_name(fault)})
+        return [_text(one) for one in lists] if self._people else lists
+
+
+def outer_of(table: FrameTable) -> FrameTable:
+    """The table that a table was opened from."""
+    assert table.outer is not None
+    return table.outer
 
 
 def views(table: FrameTable, name: str) -> Iterator[memoryview | None]:
@@ -123,5 +129,5 @@ def codec_name(number: int) -> str:
         return str(number)
 
 
-def _pairs(pairs: list[dict[str, Any]]) -> str:
+def _text(pairs: list[dict[str, Any]]) -> str:
     return " ".join("=".join("null" if value is None else value for value in pair.values()) for pair in pairs)

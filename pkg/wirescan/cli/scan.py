@@ -11,16 +11,17 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from wirescan.catalog import Format
+from wirescan.catalog import START, Format
 from wirescan.cli.common import (
-    DAMAGE, check_option, collect, errors_option, format_option, listed, paths_argument, total_size)
+    DAMAGE, check_option, collect, columns_option, errors_option, format_option, listed, paths_argument, tail_of,
+    total_size)
 from wirescan.cli.output import (
     ENCODINGS, bytes_of, colour, counted, dump, fault_name, name_of, opened_output, say)
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import Progress
-from wirescan.cli.rows import START, Rows, columns_of, json_columns, text_columns
+from wirescan.cli.rows import Rows, columns_of, json_columns, names_of, text_columns
 from wirescan.core.fault import Fault
-from wirescan.errors import MEANING, FrameError
+from wirescan.errors import MEANING, FrameError, damage
 from wirescan.pieces import opened, outermost
 from wirescan.table import FrameTable
 
@@ -36,15 +37,16 @@ JSON_SUFFIXES, ARROW_SUFFIXES = (".json", ".jsonl", ".ndjson"), (".arrow", ".arr
 @errors_option("mark")
 @check_option
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N frames.")
-@click.option("--columns", metavar="A,B", help="These columns, in this order; an unknown one lists them.")
-@click.option("--json", "kind", flag_value="json", help="JSON lines, one a frame.")
-@click.option("--arrow", "kind", flag_value="arrow", help="An Arrow IPC stream.")
+@columns_option
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, one a frame.")
+@click.option("--arrow", "as_arrow", is_flag=True, help="An Arrow IPC stream.")
 @click.option("--encoding", type=click.Choice(ENCODINGS), default="utf8", show_default=True,
               help="Bytes in text and JSON.")
 @click.option("-o", "--output", metavar="FILE", help="Write to a file; .jsonl and .arrow say what.")
 @click.pass_context
 def scan(context: click.Context, paths: tuple[str, ...], format_name: Format, errors: str, check: bool,
-         limit: int | None, columns: str | None, kind: str | None, encoding: str, output: str | None) -> None:
+         limit: int | None, columns: str | None, as_json: bool, as_arrow: bool, encoding: str,
+         output: str | None) -> None:
     """The frames, one by one: text for people, --json or --arrow for programs.
 
     \b
@@ -66,7 +68,9 @@ def scan(context: click.Context, paths: tuple[str, ...], format_name: Format, er
 
     Exit codes: 0 good, 1 damage was met (not with --errors skip), 2 cannot be done.
     """
-    kind = kind or _kind_of(output)
+    if as_json and as_arrow:
+        raise click.UsageError("--json and --arrow exclude each other")
+    kind = "json" if as_json else "arrow" if as_arrow else _kind_of(output)
     files = collect(paths, format_name)
     quiet = kind == "text" and output is None and sys.stdout.isatty()
     progress = Progress(total_size(files), "scanning", quiet)
@@ -74,27 +78,29 @@ def scan(context: click.Context, paths: tuple[str, ...], format_name: Format, er
         names = listed(columns, columns_of(format_name))
         tables = Tables(files, format_name, errors, check, limit, bar)
         if kind == "arrow":
-            _write_arrow(out, tables, format_name, names)
+            _write_arrow(out, tables, format_name, names, errors)
         elif kind == "json":
             names = names or json_columns(format_name)
-            _write_json(out, tables, Rows(format_name, names, encoding, for_people=False), names)
+            _write_json(out, tables, Rows(format_name, names, encoding, False, errors), names)
         else:
             names = names or text_columns(format_name)
-            _write_text(out, tables, Rows(format_name, names, encoding, for_people=True), names)
+            _write_text(out, tables, Rows(format_name, names, encoding, True, errors), names)
     tables.tell()
-    context.exit(DAMAGE if tables.faults and errors != "skip" else 0)
+    context.exit(DAMAGE if tables.damage and errors != "skip" else 0)
 
 
 class Tables:
     """The tables of frames in files, piece by piece: (table, path).
 
-    Bad frames come as `errors` says; `faults` counts them, `tell` says so. Ends after `limit` frames.
+    Bad frames come as `errors` says; `damage` tells whether there was any, `tell` says so. What is bad in the lists of
+    a row (its headers) counts, also where they are not shown. Ends after `limit` frames.
     """
     def __init__(self, files: list[str], format: Format, errors: str, check: bool, limit: int | None,
                  progress: Progress):
         self._files, self._format, self._errors, self._check = files, format, errors, check
         self._left, self._progress, self._seen = limit, progress, 0
-        self.faults: Counter[int] = Counter()
+        self.damage = False
+        self._faults: Counter[int] = Counter()
         self._tails: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
@@ -106,46 +112,44 @@ class Tables:
                     yield from self._allowed(table, path)
                     if self._left == 0:
                         return
-            stop = piece.stop
-            if stop.fault not in (Fault.OK, Fault.ZEROS):
-                at = piece.origins[0] + stop.offset
-                left = counted(len(piece.tail), "byte")
-                why = MEANING[Fault(stop.fault)]
-                self._tails.append(f"{name_of(path)}: {why}: {left} from byte {at:,} on")
+            tail, bad = tail_of(piece, path)
+            self._tails += [tail] if tail else []
+            self.damage |= bad
 
     def tell(self) -> None:
         """Say on standard error what was bad, and where a file ends in the middle of a frame."""
         for tail in self._tails:
             say(f"wirescan: {tail}")
-        for number, count in sorted(self.faults.items()):
+        for number, count in sorted(self._faults.items()):
             left = " (left out)" if self._errors == "skip" else ""
             bad = counted(count, "bad frame")
             say(f"wirescan: {bad}{left}: {fault_name(number)}, {MEANING[Fault(number)]}")
 
     def _allowed(self, table: FrameTable, path: str) -> Iterator[tuple[FrameTable, str]]:
-        bad = table.bad
-        first = int(bad.argmax()) if bad.any() else None
-        if self._errors == "skip" and first is not None:
-            self._count(table)
-            table, first = table.where(~bad), None
-        if self._errors == "strict" and first is not None and (self._left is None or first < self._left):
+        if self._errors != "skip":
+            table = table[:self._left]
+        found = damage(table)
+        if found and self._errors == "strict":
+            bad, rows = min(found, key=lambda one: int(one[1][0]))
+            first = int(rows[0])
             if first:
                 yield table[:first], path
-            raise self._error(table, first, path)
+            raise self._error(bad, self._seen + first, path)
+        for bad, _ in found:
+            self.damage = True
+            self._faults.update(bad["fault"].tolist())
+        if self._errors == "skip":
+            table = table.where(~table.bad)[:self._left]
         if self._left is not None:
-            table = table[:self._left]
             self._left -= len(table)
-        if self._errors == "mark":
-            self._count(table)
         self._seen += len(table)
         if len(table):
             yield table, path
 
-    def _count(self, table: FrameTable) -> None:
-        self.faults.update(table["fault"][table.bad].tolist())
-
-    def _error(self, table: FrameTable, i: int, path: str) -> FrameError:
-        fault, at, row = int(table["fault"][i]), int(table[i:i + 1].positions[0]), self._seen + i
+    @staticmethod
+    def _error(table: FrameTable, row: int, path: str) -> FrameError:
+        """The error that the first row of a table stands for, which is or belongs to the row that is number `row`."""
+        fault, at, i = int(table["fault"][0]), int(table[:1].positions[0]), 0
         while table.outer is not None and table.outer["fault"][table["parent"][i]]:
             table, i = table.outer, int(table["parent"][i])         # the frame around it is what is bad
         return FrameError(fault, at, row, table.frame(i), "(standard input)" if path == "-" else path)
@@ -176,8 +180,8 @@ def _write_text(out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], rows: R
         for part in _chunks(table):
             cells = [[_cell(value) for value in values] for values in rows.of(part, path)]
             bad = np.flatnonzero(part.bad).tolist()
-            right = [bool(np.issubdtype(part.dtype.fields.get(name, ("O",))[0], np.integer)) or name == START
-                     for name in names]
+            numbers = {name for name in names_of(part.dtype) if np.issubdtype(part.dtype[name], np.integer)} | {START}
+            right = [name in numbers for name in names]
             if not widths:
                 widths = [min(max(map(len, column)), WIDEST) for column in zip(names, *cells[:SAMPLE])]
                 out.write((colour(_line(names, widths, right, width), bold=True) + "\n").encode())
@@ -202,12 +206,12 @@ def _line(cells: list[str], widths: list[int], right: list[bool], width: int | N
 
 
 def _write_arrow(out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], format: Format,
-                 columns: list[str] | None) -> None:
+                 columns: list[str] | None, errors: str) -> None:
     import pyarrow as pa
 
     from wirescan import arrow
-    options = {"columns": columns, "binary": "binary"}
-    with pa.ipc.new_stream(pa.PythonFile(out, "w"), arrow.schema(format, **options)) as writer:
+    errors = "skip" if errors == "skip" else "mark"     # strict was met before
+    with pa.ipc.new_stream(pa.PythonFile(out, "w"), arrow.schema(format, columns, binary="binary")) as writer:
         for table, path in tables:
             for part in arrow.split(table, arrow.BATCH_BYTES):
-                writer.write_batch(arrow.to_batch(part, file=path, errors="mark", **options))
+                writer.write_batch(arrow.to_batch(part, columns, binary="binary", file=path, errors=errors))

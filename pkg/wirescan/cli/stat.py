@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from wirescan.catalog import Format, formats
-from wirescan.cli.common import DAMAGE, check_option, collect, format_option, paths_argument, total_size
-from wirescan.cli.output import bytes_of, colour, counted, dump, name_of, number_of
+from wirescan.cli.common import DAMAGE, check_option, collect, format_option, paths_argument, tail_of, total_size
+from wirescan.cli.output import bytes_of, colour, counted, dump, name_of, number_of, say
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import Progress
 from wirescan.cli.tally import Tally, count
@@ -44,7 +44,7 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
     files = collect(paths, format_name)
     top = format_name.outermost
     inner = next((one for one in formats().values() if deep and one.within == top.name), None)
-    whole, each = Tally(), []
+    whole, each, ends = Tally(), [], []
     with Progress(total_size(files), "counting") as progress:
         for path in files:
             here = Tally()
@@ -55,6 +55,7 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
                 count([here, whole], piece, groups)
             for tally in (here, whole):
                 tally.end(piece.origins[0] + len(piece.buffers[0]), piece.stop.fault, len(piece.tail))
+            ends.append(tail_of(piece, path))
             each.append({"file": path, **here.summary()})
             if not as_json and not total:
                 _show(name_of(path), here.summary())
@@ -62,7 +63,10 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
         click.echo(dump({"files": [] if total else each, "total": whole.summary()}))
     elif total or len(files) > 1:
         _show(f"total of {counted(len(files), 'file')}", whole.summary())
-    context.exit(DAMAGE if whole.faults else 0)
+    for tail, _ in ends:
+        if tail:
+            say(f"wirescan: {tail}")
+    context.exit(DAMAGE if whole.faults or any(bad for _, bad in ends) else 0)
 
 
 def _show(title: str, found: dict[str, Any]) -> None:

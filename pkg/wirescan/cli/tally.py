@@ -12,9 +12,10 @@ import numpy as np
 
 from wirescan.cli.offsets import Offsets, first_offsets, learn
 from wirescan.cli.output import fault_name, time_of
-from wirescan.cli.rows import codec_name
+from wirescan.cli.rows import codec_name, names_of, outer_of
 from wirescan.core.fault import Fault
 from wirescan.kafka.encode import APPEND, DELETE_HORIZON, TIMESTAMP_TYPES
+from wirescan.errors import damage
 from wirescan.table import FrameTable
 
 OTHER_TIME = DELETE_HORIZON | TIMESTAMP_TYPES[APPEND]
@@ -67,14 +68,12 @@ class Tally:
 
     def frames(self, table: FrameTable) -> None:
         """Count the frames of a piece."""
-        good = table.where(~table.bad) if table.bad.any() else table
-        for number, size in zip(table["fault"][table.bad].tolist(), table["size"][table.bad].tolist()):
-            self.faults[number] += 1
-            self._fault_bytes[number] += size
+        good = self._good(table)
+        self._bad(table.where(table.bad))
         self._count["frames"] += len(good)
         self._count["frame_bytes"] += int(good["size"].sum(dtype=np.int64))
         self._sizes.add(good["size"])
-        self._has |= set(table.dtype.names)
+        self._has |= set(names_of(table.dtype))
         self._time(good)
         if "record_count" in self._has:
             known = good["record_count"][good["record_count"] >= 0]
@@ -101,11 +100,9 @@ class Tally:
     def records(self, table: FrameTable) -> None:
         """Count the records of some frames."""
         self._deep = True
-        inside = table.bad & (table.outer["fault"][table["parent"]] == 0)
-        for number, size in zip(table["fault"][inside].tolist(), table["size"][inside].tolist()):
-            self.faults[number] += 1
-            self._fault_bytes[number] += size
-        good = table.where(~table.bad) if table.bad.any() else table
+        for bad, _ in damage(table):
+            self._bad(bad.where(outer_of(bad)["fault"][bad["parent"]] == 0))        # else the frame around it is bad
+        good = self._good(table)
         self._count["records"] += len(good)
         self._time(good)
         for name, sizes in (("key", self._keys), ("value", self._values)):
@@ -113,7 +110,7 @@ class Tally:
             self._count["null_" + name] += int((size < 0).sum())
             sizes.add(size[size >= 0])
         self._count["headers"] += int(good["header_count"].sum(dtype=np.int64))
-        codec = table.outer["codec"][good["parent"]]
+        codec = outer_of(table)["codec"][good["parent"]]
         for number in np.unique(codec).tolist():
             counter = self._by_codec.setdefault(number, Counter())
             counter["records"] += int((codec == number).sum())
@@ -128,7 +125,7 @@ class Tally:
 
     def summary(self) -> dict[str, Any]:
         """Everything counted, as JSON holds it. Times are milliseconds since 1970."""
-        count, out = self._count, {}
+        count, out = self._count, dict[str, Any]()
         out |= {"files": count["files"], "bytes": count["bytes"], "frames": count["frames"],
                 "frame_bytes": count["frame_bytes"], "frame_size": self._sizes.summary()}
         records = None
@@ -160,6 +157,15 @@ class Tally:
         out["tail"] = dict(self._tails)
         return out
 
+    @staticmethod
+    def _good(table: FrameTable) -> FrameTable:
+        return table.where(~table.bad) if table.bad.any() else table
+
+    def _bad(self, bad: FrameTable) -> None:
+        for number, size in zip(bad["fault"].tolist(), bad["size"].tolist()):
+            self.faults[number] += 1
+            self._fault_bytes[number] += size
+
     def _time(self, good: FrameTable) -> None:
         if not good.format.times:
             return
@@ -170,7 +176,7 @@ class Tally:
 
     @staticmethod
     def _is_time(good: FrameTable, name: str) -> np.ndarray:
-        there = good[name] != -1
+        there: np.ndarray = good[name] != -1
         if name == "base_timestamp":            # of magic 2 it may be a delete horizon, or no record's time
             there &= (good["magic"] != 2) | (good["attributes"] & OTHER_TIME == 0)
         return there
@@ -187,14 +193,14 @@ class Tally:
 
 def count(tallies: list[Tally], table: FrameTable, opened: Any) -> None:
     """Count a piece, and the records that `opened` yields from it, in several tallies."""
-    ordered = "base_offset" in table.dtype.names
+    ordered = "base_offset" in names_of(table.dtype)
     first, at = first_offsets(table) if ordered else np.empty(0), 0
     for records in opened:
         for tally in tallies:
             tally.records(records)
         if ordered:
             learn(first, records, at)
-        at += len(records.outer)
+        at += len(outer_of(records))
     for tally in tallies:
         tally.frames(table)
         if ordered:

@@ -13,6 +13,7 @@ from wirescan.cli.offsets import Offsets, first_offsets, learn
 from wirescan.cli.output import colour, counted, dump, fault_name, name_of, say
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import Progress
+from wirescan.cli.rows import names_of, outer_of
 from wirescan.core.fault import Fault
 from wirescan.errors import MEANING, NEAR
 from wirescan.pieces import opened, outermost
@@ -46,6 +47,10 @@ def verify(context: click.Context, paths: tuple[str, ...], format_name: Format, 
     missing offsets (compaction and aborted producers leave such gaps) and a tail of zeros (a preallocated
     segment).
 
+    A cut tail is a frame that the end of the file cuts. At the end of the newest segment that is normal: a
+    broker that was stopped there cuts it off. So every command tells of it, and to this one alone it is
+    damage. A file that holds nothing but such a tail is damage to all of them.
+
     Exit codes: 0 clean, 1 damage found, 2 a file cannot be read.
     """
     failed = False
@@ -63,7 +68,7 @@ def verify(context: click.Context, paths: tuple[str, ...], format_name: Format, 
                 report.file(path, progress)
             except BrokenPipeError:
                 raise
-            except OSError as error:
+            except (OSError, EOFError) as error:
                 fail(problem(error, path))
     if files:
         report.end()
@@ -120,7 +125,7 @@ class Report:
         self._count["frames"] += int(np.count_nonzero(~table.bad))
         for i in np.flatnonzero(table.bad).tolist():
             self._fault(int(starts[i]), int(table["size"][i]), int(table["fault"][i]), table.frame(i))
-        ordered = "last_offset" in table.dtype.names
+        ordered = "last_offset" in names_of(table.dtype)
         first = first_offsets(table) if ordered else np.empty(0)
         for format in self._within(self._outermost):
             at = 0
@@ -129,7 +134,7 @@ class Report:
                 self._inside(inner)
                 if ordered:
                     learn(first, inner, at)
-                at += len(inner.outer)
+                at += len(outer_of(inner))
         if ordered:
             self._order(table, first)
 
@@ -139,7 +144,7 @@ class Report:
     def _inside(self, inner: FrameTable) -> None:
         """Tell the bad rows, unless the frame around them is what is bad, and open the good ones in turn."""
         bad = np.flatnonzero(inner.bad)
-        bad = bad[inner.outer["fault"][inner["parent"][bad]] == 0]
+        bad = bad[outer_of(inner)["fault"][inner["parent"][bad]] == 0]
         if len(bad):
             for i, at, inflated in zip(bad.tolist(), inner.positions[bad].tolist(), _inflated(inner, bad)):
                 self._fault(at, int(inner["size"][i]), int(inner["fault"][i]), inner.frame(i), inner.name,
@@ -173,7 +178,7 @@ class Report:
         if stop.fault == Fault.ZEROS:
             self._found("info", at, left, fault_name(stop.fault), MEANING[Fault.ZEROS], b"")
         elif stop.fault:
-            kind = "info" if stop.fault == Fault.FILLER else "damage"
+            kind = "info" if stop.fault == Fault.FILLER and at else "damage"
             self._found(kind, at, left, fault_name(stop.fault), MEANING[Fault(stop.fault)],
                         table.tail)
 
@@ -200,12 +205,12 @@ class Report:
 def _inflated(inner: FrameTable, rows: np.ndarray) -> list[int | None]:
     """Where rows begin in the inflated payload of their outermost frame; None where nothing is inflated."""
     records, at = inner, rows
-    while records.outer.outer is not None:
-        records, at = records.outer, records["parent"][at]
+    while outer_of(records).outer is not None:
+        records, at = outer_of(records), records["parent"][at]
     parents = np.ascontiguousarray(records["parent"])
     firsts = np.searchsorted(parents, parents[at])
     places = (inner["start"][rows] - records["start"][firsts]).tolist()
-    inflated = (records["buffer"][at] >= len(records.outer.buffers)).tolist()
+    inflated = (records["buffer"][at] >= len(outer_of(records).buffers)).tolist()
     return [place if one else None for place, one in zip(places, inflated)]
 
 

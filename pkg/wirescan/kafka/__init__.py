@@ -47,7 +47,7 @@ def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Lim
     Raises FrameError as `errors` says ("strict", "mark" or "skip"), OSError, TypeError and ValueError for unfit
     arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka protocol guide 0.8, "Message sets".
     """
-    check_mode(errors)
+    check_mode(errors, limits)
     buffers = open(source, files=FILES, ignore=IGNORE)
     if into is not None and len(buffers) != 1:
         raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
@@ -71,7 +71,7 @@ def records(batches: FrameTable, *, errors: str = "strict", check: bool = True, 
 
     A bad batch is one bad row here, with the batch's fault. Raises as `scan`, and FrameError(LIMIT) beyond limits.rows.
     """
-    check_mode(errors)
+    check_mode(errors, limits)
     _refuse_unless(batches, BATCH, "records are opened from a table of kafka.batches")
     verify = check and not batches.checked
     buffers, opened, counts = _payloads(batches, limits, verify)
@@ -86,7 +86,7 @@ def headers(records: FrameTable, *, errors: str = "strict", check: bool = True,
     Column `parent` is the header's row in `records`. Places: key, value (which may be null). Duplicate keys stay, in
     the order of the wire. Raises as `records`; `check` is there for the sake of likeness: headers have no checksum.
     """
-    check_mode(errors)
+    check_mode(errors, limits)
     _refuse_unless(records, RECORD, "headers are opened from a table of kafka.records")
     opened = spans(records, records["headers_at"])
     have = (records["header_count"] > 0) | records.bad

@@ -12,10 +12,11 @@ Everything is big-endian. The format's source: Apache Kafka, "Implementation, Me
 """
 from __future__ import annotations
 
+import operator
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from crc32c import crc32c
 
@@ -38,24 +39,34 @@ CODECS = {
 class Record(NamedTuple):
     """One record to write. `None` is null, `b""` is empty.
 
-    offset     its place in the log; None: one after the record before it
-    timestamp  milliseconds since 1970; None: it has none (-1)
+    offset     its place in the log, an integer (numpy's too); None: one after the record before it
+    timestamp  milliseconds since 1970, an integer; None: it has none (-1)
     headers    pairs (key, value) in order, or a mapping; a key is bytes or str, a value bytes or None
     """
 
-    offset: int | None = None
-    timestamp: int | None = None
+    offset: SupportsIndex | None = None
+    timestamp: SupportsIndex | None = None
     key: Any = None
     value: Any = None
     headers: Any = ()
 
 
+class _Row(NamedTuple):
+    """A record with its offset and timestamp filled in."""
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Any
+
+
 def encode_batch(
-    records: Iterable[Any], *, base_offset: int | None = None, last_offset: int | None = None,
-    codec: str = "none", level: int | None = None, timestamp_type: str = CREATE,
-    base_timestamp: int | None = None, max_timestamp: int | None = None, leader_epoch: int = -1,
-    producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False,
-    control: bool = False, delete_horizon: int | None = None,
+    records: Iterable[Any], *, base_offset: SupportsIndex | None = None, last_offset: SupportsIndex | None = None,
+    codec: str = "none", level: SupportsIndex | None = None, timestamp_type: str = CREATE,
+    base_timestamp: SupportsIndex | None = None, max_timestamp: SupportsIndex | None = None,
+    leader_epoch: SupportsIndex = -1, producer_id: SupportsIndex = -1, producer_epoch: SupportsIndex = -1,
+    base_sequence: SupportsIndex = -1, transactional: bool = False, control: bool = False,
+    delete_horizon: SupportsIndex | None = None,
 ) -> bytes:
     """One record batch of magic 2.
 
@@ -63,57 +74,53 @@ def encode_batch(
     the rows of `kafka.records`), or plain bytes, which are values. Offsets may have gaps.
     base_offset, last_offset: by default those of the records, or 0; a compacted batch keeps a higher last.
     codec: none, gzip, snappy (in Java's framing), snappy-raw (as librdkafka writes it), lz4 or zstd.
-    level: the codec's own.
+    level: gzip 0 .. 9, zstd -131072 .. 22; the others have none.
     timestamp_type: "create", or "append": readers then take max_timestamp for every record.
     base_timestamp, max_timestamp: milliseconds; by default the first record's and the highest.
     delete_horizon: milliseconds; it stands in the place of the base timestamp.
     Without records the batch is the empty one that a compacted log keeps, and is not compressed.
 
-    Raises ValueError for an argument that the format cannot hold.
+    Raises TypeError for an argument of another type, ValueError for one that the format cannot hold.
     """
     rows = _numbered(records, base_offset)
-    first, last = (rows[0].offset, rows[-1].offset) if rows else (base_offset or 0, base_offset or 0)
-    base_offset = first if base_offset is None else base_offset
-    last_offset = last if last_offset is None else last_offset
-    if base_timestamp is None:
-        base_timestamp = rows[0].timestamp if rows else NO_TIMESTAMP
-    if max_timestamp is None:
-        max_timestamp = max((row.timestamp for row in rows), default=NO_TIMESTAMP)
+    first = _or(base_offset, rows[0].offset if rows else 0, "base_offset")
+    last = _or(last_offset, rows[-1].offset if rows else first, "last_offset")
+    base = _or(base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp")
+    latest = _or(max_timestamp, max((row.timestamp for row in rows), default=NO_TIMESTAMP), "max_timestamp")
     attributes = _timestamp_bit(timestamp_type)
     attributes |= TRANSACTIONAL * bool(transactional) | CONTROL * bool(control)
     if delete_horizon is not None:
-        attributes, base_timestamp = attributes | DELETE_HORIZON, delete_horizon
-    _fit(base_timestamp, I64, "base_timestamp")
-    body = b"".join(_record(row, base_offset, base_timestamp) for row in rows)
-    number, payload = _compressed(codec, level, body) if rows else (0, b"")
+        attributes, base = attributes | DELETE_HORIZON, _fit(delete_horizon, I64, "delete_horizon")
+    number, payload = _compressed(codec, level, b"".join(_record(row, first, base) for row in rows))
+    if not rows:
+        number, payload = 0, b""
     covered = struct.pack(
-        ">hiqqqhii", attributes | number, _fit(last_offset - base_offset, I32, "last_offset - base_offset"),
-        base_timestamp, _fit(max_timestamp, I64, "max_timestamp"), _fit(producer_id, I64, "producer_id"),
-        _fit(producer_epoch, I16, "producer_epoch"), _fit(base_sequence, I32, "base_sequence"), len(rows),
+        ">hiqqqhii", attributes | number, _fit(last - first, I32, "last_offset - base_offset"), base, latest,
+        _fit(producer_id, I64, "producer_id"), _fit(producer_epoch, I16, "producer_epoch"),
+        _fit(base_sequence, I32, "base_sequence"), len(rows),
     ) + payload
     length = _fit(9 + len(covered), I32, "the batch's length")
-    return struct.pack(
-        ">qiibI", _fit(base_offset, I64, "base_offset"), length, _fit(leader_epoch, I32, "leader_epoch"), 2,
-        crc32c(covered),
-    ) + covered
+    epoch = _fit(leader_epoch, I32, "leader_epoch")
+    return struct.pack(">qiibI", first, length, epoch, 2, crc32c(covered)) + covered
 
 
 def encode_message_set(
-    records: Iterable[Any], *, magic: int = 1, base_offset: int | None = None, codec: str = "none",
-    level: int | None = None, timestamp_type: str = CREATE, wrapper_offset: int | None = None,
-    wrapper_timestamp: int | None = None,
+    records: Iterable[Any], *, magic: SupportsIndex = 1, base_offset: SupportsIndex | None = None,
+    codec: str = "none", level: SupportsIndex | None = None, timestamp_type: str = CREATE,
+    wrapper_offset: SupportsIndex | None = None, wrapper_timestamp: SupportsIndex | None = None,
 ) -> bytes:
     """A message set of magic 0 or 1: messages in a row or, with a codec, inside one wrapper message.
 
     records: as for `encode_batch`, without headers, and without timestamps in magic 0.
     codec: none, gzip, snappy (in Java's framing), snappy-raw, lz4, or lz4-legacy: magic 0 with the wrong
     header checksum that Kafka 0.8 and 0.9 wrote. Inside a wrapper the offsets of magic 0 are absolute, those
-    of magic 1 relative to the first.
+    of magic 1 relative to the first. level: as for `encode_batch`.
     wrapper_offset: by default the last record's; a producer writes 0 and sends offsets from 0.
     wrapper_timestamp: by default the highest; readers take it for every record of an "append" set.
 
-    Raises ValueError for an argument that the format cannot hold.
+    Raises TypeError for an argument of another type, ValueError for one that the format cannot hold.
     """
+    magic = _fit(magic, I64, "magic")
     if magic not in (0, 1):
         raise ValueError(f"magic must be 0 or 1, not {magic!r}; encode_batch writes magic 2")
     if codec == "zstd":
@@ -130,7 +137,8 @@ def encode_message_set(
         if magic == 0 and row.timestamp != NO_TIMESTAMP:
             raise ValueError("a message of magic 0 cannot hold a timestamp")
     if codec == "none":
-        return b"".join(_message(magic, bit, row.offset, row.timestamp, row.key, row.value) for row in rows)
+        plain = b"".join(_message(magic, bit, row.offset, row.timestamp, row.key, row.value) for row in rows)
+        return _compressed(codec, level, plain)[1]
     if not rows:
         raise ValueError("a compressed message set needs at least one record")
     base = rows[0].offset if magic == 1 else 0
@@ -139,21 +147,19 @@ def encode_message_set(
     inner = b"".join(
         _message(magic, bit, row.offset - base, row.timestamp, row.key, row.value) for row in rows)
     number, payload = _compressed(codec, level, inner)
-    offset = rows[-1].offset if wrapper_offset is None else wrapper_offset
-    timestamp = max(row.timestamp for row in rows) if wrapper_timestamp is None else wrapper_timestamp
+    offset = _or(wrapper_offset, rows[-1].offset, "wrapper_offset")
+    timestamp = _or(wrapper_timestamp, max(row.timestamp for row in rows), "wrapper_timestamp")
     return _message(magic, bit | number, offset, timestamp, None, payload)
 
 
-def _numbered(records: Iterable[Any], base_offset: int | None) -> list[Record]:
+def _numbered(records: Iterable[Any], base_offset: SupportsIndex | None) -> list[_Row]:
     """The records with every offset and timestamp filled in."""
-    rows, offset = [], base_offset or 0
+    rows, following = [], _or(base_offset, 0, "base_offset")
     for item in records:
         row = _as_record(item)
-        offset = offset if row.offset is None else row.offset
-        timestamp = NO_TIMESTAMP if row.timestamp is None else row.timestamp
-        _fit(offset, I64, "offset")
-        rows.append(row._replace(offset=offset, timestamp=_fit(timestamp, I64, "timestamp")))
-        offset += 1
+        offset = _fit(following if row.offset is None else row.offset, I64, "offset")
+        rows.append(_Row(offset, _or(row.timestamp, NO_TIMESTAMP, "timestamp"), row.key, row.value, row.headers))
+        following = offset + 1
     return rows
 
 
@@ -170,11 +176,11 @@ def _as_record(item: Any) -> Record:
             raise ValueError(f"a record has no field {unknown.pop()!r}, only {', '.join(Record._fields)}")
         return Record(**item)
     if not hasattr(item, "value"):
-        raise ValueError(f"not a record: {item!r}")
+        raise TypeError(f"not a record: {item!r}")
     return Record(**{name: getattr(item, name) for name in Record._fields if hasattr(item, name)})
 
 
-def _record(row: Record, base_offset: int, base_timestamp: int) -> bytes:
+def _record(row: _Row, base_offset: int, base_timestamp: int) -> bytes:
     delta = _fit(row.offset - base_offset, I32, "offset - base_offset")
     pairs = _pairs(row.headers)
     # a timestamp's delta wraps at 64 bits, as Java's does: the reader's sum wraps back
@@ -219,25 +225,33 @@ def _varint(number: int) -> bytes:
 
 def _bytes(value: Any, name: str) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise ValueError(f"{name} must be bytes or None, not {type(value).__name__}")
+        raise TypeError(f"{name} must be bytes or None, not {type(value).__name__}")
     return bytes(value)
 
 
 def _sized(value: Any, name: str) -> bytes:
-    return b"\1" if value is None else _varint(len(value := _bytes(value, name))) + value
+    return b"\1" if value is None else _varint(len(data := _bytes(value, name))) + data
 
 
 def _sized32(value: Any, name: str) -> bytes:
     if value is None:
         return b"\xff\xff\xff\xff"
-    value = _bytes(value, name)
-    return struct.pack(">i", len(value)) + value
+    data = _bytes(value, name)
+    return struct.pack(">i", len(data)) + data
 
 
-def _fit(number: int, bound: int, name: str) -> int:
-    if not isinstance(number, int) or not -bound <= number < bound:
-        raise ValueError(f"{name} must be a whole number from -{bound} to {bound - 1}, not {number!r}")
+def _fit(given: SupportsIndex, bound: int, name: str) -> int:
+    try:
+        number = operator.index(given)      # an int of Python, whose sums do not wrap
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {given!r}") from None
+    if not -bound <= number < bound:
+        raise ValueError(f"{name} must be from -{bound} to {bound - 1}, not {number}")
     return number
+
+
+def _or(given: SupportsIndex | None, default: int, name: str) -> int:
+    return default if given is None else _fit(given, I64, name)
 
 
 def _timestamp_bit(timestamp_type: str) -> int:
@@ -246,9 +260,13 @@ def _timestamp_bit(timestamp_type: str) -> int:
     return TIMESTAMP_TYPES[timestamp_type]
 
 
-def _compressed(codec: str, level: int | None, data: bytes) -> tuple[int, bytes]:
+def _compressed(codec: str, level: SupportsIndex | None, data: bytes) -> tuple[int, bytes]:
     """The codec's number on the wire, and the data in it."""
     if codec not in CODECS:
         raise ValueError(f"codec must be one of {', '.join(CODECS)}, not {codec!r}")
     number, framing = CODECS[codec]
+    if level is not None:
+        level = _fit(level, I64, "level")
+        if not framing:
+            raise ValueError(f"codec none has no levels, and not level {level}")
     return number, compress(framing, data, level) if framing else data

@@ -3,21 +3,23 @@
     <base offset, 20 digits>.log         entries one after another, and perhaps zeros behind them
     <base offset>.index                  (relative offset i4, position i4)*, sparse, big-endian; zeros behind them:
                                          the last offset of the batch that begins at that position of the .log
-    <base offset>.timeindex              (timestamp i8, relative offset i4)*
 
-Source: Apache Kafka, "Log" of the documentation, and its LogSegment, OffsetIndex, TimeIndex and LocalLog.
+Source: Apache Kafka, "Log" of the documentation, and its LogSegment, OffsetIndex and LocalLog.
 """
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
+from wirescan.kafka.scan import scan_batches
 from wirescan.limits import Limits
-from wirescan.source import expand, read_range, size_of
+from wirescan.source import URL, read_range, size_of
 
 # Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
 IGNORE = r"\.(deleted|cleaned|swap|index|timeindex|txnindex|snapshot|metadata)$|[.-]checkpoint$|-(delete|future|stray)/"
@@ -25,9 +27,12 @@ FILES = r"^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log$"
 SEGMENT = re.compile(r"(\d{20})\.log$")
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 HEADER_SIZE = 27            # bytes of a batch up to its last offset delta
-BLOCK = 1 << 20
+LENGTH = struct.Struct(">8xi4xb")       # how many bytes follow the length, and the magic: so every batch begins
+LOG_OVERHEAD = 12           # bytes of a batch up to where its length counts from
+SMALLEST = (26, 34, 61)     # bytes of a batch of magic 0, 1 and 2 that holds nothing
+PAGE = 4096                 # bytes that a walk reads of a file at a time: a header, or those of several small batches
+BLOCK = 1 << 20             # ... of an object in a store
 INTERVAL = 4096             # bytes between the entries of an index, unless a broker is told otherwise
 
 
@@ -41,11 +46,6 @@ def open_log(directory: str | os.PathLike[str], **options: Any) -> Any:
     if not os.path.isdir(directory):
         raise NotADirectoryError(f"not a directory: {os.fspath(directory)}")
     return scan(directory, **options)
-
-
-def segments(directory: str | os.PathLike[str]) -> list[str]:
-    """Paths of the log segments in a directory, in the order of their base offsets."""
-    return expand(directory, files=FILES, ignore=IGNORE)
 
 
 def read_index(path: str) -> np.ndarray:
@@ -70,7 +70,8 @@ def cuts(path: str, size: int) -> list[int]:
     """Offsets in a file at which a batch begins, about `size` bytes apart; the first is 0.
 
     Taken from the `.index` beside a segment where it is there and every entry used is confirmed by the batch that it
-    points to; else by a walk over the headers, which ends where the headers do.
+    points to; else by a walk from header to header, which ends at the first that cannot be one: who reads the slice
+    tells what is wrong there.
     """
     total = size_of(path)
     if total <= size:
@@ -107,19 +108,34 @@ def _last_offset(header: bytes) -> int | None:
 
 
 def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
-    from wirescan.kafka.scan import scan_batches
-    out, at, block = [0], 0, BLOCK
-    while at < total:
-        data = read_range(path, at, at + block)
-        rows, _, _, used = scan_batches(data, False, False, Limits(), more=True)
-        if used == 0:
-            if at + len(data) >= total or block >= size + Limits().frame:
-                break                   # no header is found from here on: the rest stays in one piece
-            block *= 4
-            continue
-        block = BLOCK
-        for start in (at + rows["start"]).tolist():
-            if start - out[-1] >= size:
-                out.append(start)
-        at += used
+    out, at = [0], 0
+    with _reader(path) as read:
+        while at + LENGTH.size <= total:
+            page, first = read(at), at
+            while at - first + LENGTH.size <= len(page):
+                length, magic = LENGTH.unpack_from(page, at - first)
+                stop = at + LOG_OVERHEAD + length
+                if not 0 <= magic <= 2 or stop > total or not SMALLEST[magic] <= stop - at <= Limits().frame:
+                    return out
+                if at - out[-1] >= size and _is_intact(read_range(path, at, stop)):
+                    out.append(at)
+                at = stop
+            if at == first:
+                break                   # the file is shorter by now
     return out
+
+
+def _is_intact(batch: memoryview) -> bool:
+    # After a damaged length the walk may be inside a batch, at what looks like a header; a cut there would lose it.
+    _, bad, _, used = scan_batches(batch, True, False, Limits())
+    return bool(used == len(batch) and not bad)
+
+
+@contextmanager
+def _reader(path: str) -> Iterator[Callable[[int], bytes | memoryview]]:
+    """A function that gives some bytes from an offset on. The file is opened once; it is not mapped: it may shrink."""
+    if URL.match(path):
+        yield lambda at: read_range(path, at, at + BLOCK)
+        return
+    with open(path, "rb", buffering=0) as file:
+        yield lambda at: os.pread(file.fileno(), PAGE, at)

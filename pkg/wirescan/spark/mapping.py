@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StructType
 
 from wirescan import arrow
-from wirescan.catalog import format_of
+from wirescan.catalog import Format, format_of
 from wirescan.core.fault import Fault
 from wirescan.errors import FrameError, error_of
 from wirescan.limits import Limits
+from wirescan.pieces import opened
 from wirescan.source import view_of
 from wirescan.spark.reading import Reading, settle
 from wirescan.table import FrameTable, Stop
@@ -27,9 +28,9 @@ def map_frames(df: DataFrame, column: str, format: str = "kafka.records", keep: 
     """The frames in the values of a binary column, one row a frame, after the columns `keep` of the row it came from.
 
     Each value holds whole frames of the outermost format, one after another, such as a record set of Kafka; null and
-    empty values hold none. What follows the last whole frame of a value is left out;
-    a value without any is a fault, NOT_A_FRAME. columns, errors, check, limits:
-    as of `wirescan.spark.read`; offsets in the message of an error count from the beginning of the value.
+    empty values hold none. What follows the last whole frame of a value is left out; a value without any is a fault,
+    NOT_A_FRAME. columns, errors, check, limits: as of `wirescan.spark.read`; offsets in the message of an error count
+    from the beginning of the value.
 
     Raises ValueError for a column that there is not or that is not binary, or a kept one with the name of another.
     """
@@ -73,32 +74,42 @@ def tables(values: pa.Array, reading: Reading, where: str = "value {}",
            first: int = 0) -> Iterator[tuple[FrameTable, np.ndarray]]:
     """The frames in a binary array, some megabytes of values at a time, and the value (int64) that each is in.
 
+    So many are opened together that what they inflate to is bounded (`pieces.opened`).
     where, first: how a FrameError names a value, and the number of the first.
     """
+    format = format_of(reading.format)
     offset_type = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offsets, data = values.buffers()
     offsets = np.frombuffer(offsets, offset_type)[values.offset:values.offset + len(values) + 1].astype(np.int64)
     filled = np.flatnonzero((np.diff(offsets) > 0) & values.is_valid().to_numpy(zero_copy_only=False))
     turns = np.flatnonzero(np.diff(offsets[filled] // BATCH_BYTES)) + 1
     for piece in np.split(filled, turns):
-        if len(piece):
-            table, origin = _table(view_of(data), offsets[piece], offsets[piece + 1], reading)
-            bad = table.bad
-            if reading.errors == "strict" and bad.any():
-                at = int(bad.argmax())
-                raise _in_value(_error(table, at), int(offsets[piece[origin[at]]]),
-                                where.format(first + piece[origin[at]]))
-            good = ~bad if reading.errors == "skip" and bad.any() else slice(None)
-            yield table[good], piece[origin[good]]
+        if not len(piece):
+            continue
+        outer, origins = _outermost(view_of(data), offsets[piece], offsets[piece + 1], reading, format.outermost)
+        try:
+            for table in opened(outer, format, errors="mark", check=reading.check, limits=reading.limits):
+                rows, frames = np.arange(len(table)), table
+                while frames.outer is not None:
+                    rows, frames = frames["parent"][rows], frames.outer
+                found = piece[origins[rows]]
+                origins = origins[len(frames):]         # the next table is of the frames that follow
+                bad = table.bad
+                if reading.errors == "strict" and bad.any():
+                    raise _error(table, int(bad.argmax()))
+                good = ~bad if reading.errors == "skip" and bad.any() else slice(None)
+                yield table[good], found[good]
+        except FrameError as error:
+            value = piece[np.searchsorted(offsets[piece], error.offset, "right") - 1]
+            raise _in_value(error, int(offsets[value]), where.format(first + value)) from None
 
 
-def _table(data: memoryview, starts: np.ndarray, stops: np.ndarray,
-           reading: Reading) -> tuple[FrameTable, np.ndarray]:
-    """The frames of the pieces of a buffer, bad ones too, as one table over it; and the piece that each is in."""
-    format = format_of(reading.format)
+def _outermost(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading: Reading,
+               format: Format) -> tuple[FrameTable, np.ndarray]:
+    """The outermost frames of the pieces of a buffer, bad ones too, as one table; and the piece that each is in."""
     found, pieces = [], []
     for piece, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist())):
-        rows, _, fault, _ = format.outermost.scan(data[start:stop], reading.check, True, reading.limits)
+        rows, _, fault, _ = format.scan(data[start:stop], reading.check, True, reading.limits)
         rows = rows.copy()
         if not len(rows) and fault == Fault.SHORT:      # no frame is whole: it is not cut, it is something else
             rows = np.zeros(1, rows.dtype)
@@ -106,13 +117,8 @@ def _table(data: memoryview, starts: np.ndarray, stops: np.ndarray,
         rows["start"] += start
         found.append(rows)
         pieces.append(np.full(len(rows), piece))
-    outer = FrameTable((data,), np.concatenate(found), (Stop(0, len(data)),), format.outermost,
-                       checked=reading.check)
-    table = format.inside(outer, errors="mark", check=reading.check, limits=reading.limits)
-    at, frames = np.arange(len(table)), table
-    while frames.outer is not None:
-        at, frames = frames["parent"][at], frames.outer
-    return table, np.concatenate(pieces)[at]
+    outer = FrameTable((data,), np.concatenate(found), (Stop(0, len(data)),), format, checked=reading.check)
+    return outer, np.concatenate(pieces)
 
 
 def _error(table: FrameTable, i: int) -> FrameError:

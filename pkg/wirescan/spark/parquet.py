@@ -65,8 +65,7 @@ def _by_tasks(spark: SparkSession, reading: Reading, tasks: list[list[Slice]], o
 
         rows = [row.asDict() for row in over(spark, tasks, written, struct_of(DONE)).collect()]
         done = {row.pop("part"): Summary(**row) for row in rows}
-        output.commit(done)
-    return sum(done.values(), Summary())
+        return output.commit(done)
 
 
 def _by_spark(spark: SparkSession, reading: Reading, tasks: list[list[Slice]], out: str, compression: str,

@@ -36,7 +36,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         format_of(self.format)
-        check_mode(self.errors)
+        check_mode(self.errors, self.limits)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
         self.schema
