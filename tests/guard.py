@@ -43,7 +43,8 @@ def main():
     from wirescan.core import checksum
     from wirescan.kafka.encode import encode_batch
     from wirescan.kafka.scan import PATHS, open_headers, open_records, scan_batches
-    from wirescan.table import FrameTable, Stop, spans
+    from wirescan.core.loop import spans
+    from wirescan.table import FrameTable, Stop
 
     limits, chance = Limits(), random.Random(int(sys.argv[1]))
     inner = [encode_batch(RECORDS * n)[61:] for n in (1, 3)]
@@ -62,9 +63,9 @@ def main():
             plain = batches[batches["codec"] == 0]
             counts = plain["record_count"].astype(np.int32)
             for path in PATHS:
-                records, *_ = open_records(plain.rows, plain.buffers, spans(plain), counts, check, limits, path=path)
+                records, *_ = open_records(plain.rows, plain.buffers, spans(plain.rows), counts, check, limits, path=path)
             have = records["header_count"] > 0
-            opened = spans(FrameTable((view,), records), records["headers_at"])
+            opened = spans(records, records["headers_at"])
             open_headers(records, (view,), opened[have], records["header_count"][have], limits)
         scans += 1
 
@@ -84,7 +85,7 @@ def main():
         for cut in range(len(raw) + 1):
             for payload in (raw[:cut], raw[:cut] + b"\xff", raw[:cut] + b"\x80" * 12, raw[:cut] + b"\0\2"):
                 view = guarded.at_the_end(payload)
-                span = spans(FrameTable((view,), claim), claim["body"] * 0)
+                span = spans(claim, claim["body"] * 0)
                 span["start"], span["size"] = 0, len(payload)
                 for count in (0, 1, 3, 10**6):
                     for path in PATHS:

@@ -16,7 +16,7 @@ from test_laws import steady
 from wirescan import Limits, kafka
 from wirescan.kafka.encode import Record, encode_batch
 from wirescan.kafka.scan import PATHS, open_records
-from wirescan.table import spans
+from wirescan.core.loop import HEAD, spans
 
 
 def by_every_path(raw, check=True):
@@ -24,7 +24,7 @@ def by_every_path(raw, check=True):
     batches = kafka.scan(raw, errors="mark", check=check)
     batches = batches[batches["codec"] == 0]
     counts = batches["record_count"].astype(np.int32)
-    read = [open_records(batches.rows, batches.buffers, spans(batches), counts, check, Limits(), path=path)
+    read = [open_records(batches.rows, batches.buffers, spans(batches.rows), counts, check, Limits(), path=path)
             for path in PATHS]
     for (rows, bad, fault), path in zip(read, PATHS):
         assert rows.tobytes() == read[0][0].tobytes(), path
@@ -35,7 +35,7 @@ def by_every_path(raw, check=True):
 def test_the_fast_paths_are_there():
     assert PATHS[:2] == ("plain", "portable")
     with pytest.raises(ValueError, match="portable"):
-        open_records(np.empty(0, kafka.BATCH), (), np.empty(0, wirescan.table.HEAD), np.empty(0, np.int32), True,
+        open_records(np.empty(0, kafka.BATCH), (), np.empty(0, HEAD), np.empty(0, np.int32), True,
                      Limits(), path="fast")
 
 

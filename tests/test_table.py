@@ -14,7 +14,8 @@ from wirescan.core.loop import HEAD
 from wirescan.errors import HARD, MEANING, MODES, error_of
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.pieces import iter_tables
-from wirescan.table import Row, Stop, empty, places, spans
+from wirescan.core.loop import spans
+from wirescan.table import Row, Stop, empty, places
 
 ROWS = [
     Record(7, 1_000, b"key", b"value" * 10, [("a", b"1"), ("b", None), ("a", b"")]),
@@ -215,10 +216,10 @@ def test_rows_given_by_the_caller():
 
 
 def test_spans(records):
-    found = spans(records)
+    found = spans(records.rows)
     assert found.dtype == HEAD and found["parent"].tolist() == list(range(23))
     assert (found["start"] + found["size"] == records["start"] + records["size"]).all()
-    at_headers = spans(records, records["headers_at"])
+    at_headers = spans(records.rows, records["headers_at"])
     assert at_headers["size"][1] == 0 and (at_headers["size"] <= found["size"]).all()
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.core.loop import HEAD
 
 SHOWN = 10          # rows in a repr
 
@@ -273,18 +272,6 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
 def empty(format: Any) -> FrameTable:
     """A table of no frames of a format."""
     return FrameTable((), _frozen(np.empty(0, format.dtype)), (), format, checked=True)
-
-
-def spans(outer: FrameTable, at: np.ndarray | None = None) -> np.ndarray:
-    """Array of dtype HEAD, one span a row of `outer`: the bytes from `body` (or from `at`) to the frame's end."""
-    rows = outer.rows
-    at = rows["body"] if at is None else at
-    out = np.zeros(len(rows), HEAD)
-    out["start"] = rows["start"] + at
-    out["size"] = np.maximum(rows["size"].astype(np.int64) - at, 0)
-    out["parent"] = np.arange(len(rows), dtype=np.int32)
-    out["buffer"], out["fault"] = rows["buffer"], rows["fault"]
-    return out
 
 
 def _is_place(dtype: np.dtype, name: str) -> bool:

@@ -54,12 +54,53 @@ cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return at == end or (at[0] == 0 and memcmp(at, at + 1, <size_t>(end - at) - 1) == 0)
 
 
+cdef const char[::1] bytes_of(rows):
+    # Rows as bytes, each beginning with a Head: there may be millions of them, so they are not looked at in numpy.
+    if rows.dtype.itemsize < sizeof(Head) or [rows.dtype.fields.get(name) for name in HEAD.names] != [
+            HEAD.fields[name] for name in HEAD.names]:
+        raise TypeError(f"rows must begin with the columns {', '.join(HEAD.names)}")
+    return np.ascontiguousarray(rows).view(np.int8)
+
+
 def lie_inside(rows, buffers):
     """Whether every row lies in its buffer. Rows may come from anywhere (a join, a pickle, an array of the user's): no
     pointer is formed from an unchecked one."""
-    sizes = np.array([len(b) for b in buffers], np.int64)
-    return not len(rows) or bool((rows["start"] >= 0).all() and (rows["buffer"] < len(sizes)).all()
-                                 and (rows["start"] <= sizes[rows["buffer"]] - rows["size"]).all())
+    cdef const char[::1] view
+    cdef const int64_t[::1] sizes = np.array([len(b) for b in buffers], np.int64)
+    cdef const Head* row
+    cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
+    cdef bint good = True
+    if n == 0:
+        return True
+    view = bytes_of(rows)
+    with nogil:
+        for i in range(n):
+            row = <const Head*>&view[i * stride]
+            good &= (row.buffer < sizes.shape[0] and row.start >= 0
+                     and row.start <= sizes[row.buffer] - <int64_t>row.size)
+    return bool(good)
+
+
+def spans(rows, at=None):
+    """Array of dtype HEAD, one span a row: the bytes from `body` (or from `at`, an array) to the frame's end. The row's
+    number is its parent."""
+    cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
+    cdef const char[::1] view
+    cdef const uint32_t[::1] given = None if at is None else np.ascontiguousarray(at, np.uint32)
+    cdef const Head* row
+    cdef Head[::1] out
+    cdef uint32_t body
+    array = np.empty(n, HEAD)
+    if n == 0:
+        return array
+    view, out = bytes_of(rows), array
+    with nogil:
+        for i in range(n):
+            row = <const Head*>&view[i * stride]
+            body = row.body if given is None else given[i]
+            out[i] = Head(row.start + body, row.size - body if row.size > body else 0, 0, <int32_t>i, row.buffer, 0,
+                          row.fault)
+    return array
 
 
 def addresses(buffers):
@@ -126,31 +167,36 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, R
     Raises ValueError where a span lies outside its buffer or names no row of `outer`, TypeError and ValueError
     for an unfit `into`, MemoryError.
     """
-    cdef Py_ssize_t n = len(spans)
+    cdef Py_ssize_t n = len(spans), parents = len(outer)
     cdef const char[::1] outer_bytes, span_bytes
+    cdef const Head* span
     cdef const int32_t[::1] count_view
     cdef const uint64_t[:, ::1] buffer_view
     cdef RowBlock block
     cdef Opening opening
     cdef Fault fault = OK
+    cdef int64_t claimed = 0, usual = FIRST_ROOM
+    cdef bint named = True
+    cdef Py_ssize_t i
     if spans.dtype != HEAD or len(counts) != n:
         raise ValueError("spans and counts must be arrays of equal length, of dtypes HEAD and int32")
-    if not (lie_inside(spans, buffers) and (spans["parent"] >= 0).all() and (spans["parent"] < len(outer)).all()
-            and (verify is NULL or lie_inside(outer, buffers))):
+    count_view, span_bytes = np.ascontiguousarray(counts, np.int32), np.ascontiguousarray(spans).view(np.int8)
+    span = <const Head*>&span_bytes[0] if n else NULL
+    # No frame is smaller than two bytes, so what the wire claims never asks for more rows than there are bytes.
+    # And what is claimed is only a hint: beyond what bytes of usual frames would give, rows grow as they are found.
+    for i in range(n):
+        named &= 0 <= span[i].parent < parents
+        claimed += min(max(count_view[i], 1), <int64_t>(span[i].size // 2) + 1)
+        usual += span[i].size // 16
+    if not (named and lie_inside(spans, buffers) and (verify is NULL or lie_inside(outer, buffers))):
         raise ValueError("a row points outside its buffer or its table")
     if into is not None and any(np.may_share_memory(np.frombuffer(b, np.uint8), into) for b in buffers):
         raise ValueError("into lies in the memory that is read")
-    # No frame is smaller than two bytes, so what the wire claims never asks for more rows than there are bytes.
-    # And what is claimed is only a hint: beyond what bytes of usual frames would give, rows grow as they are found.
-    claimed = int(np.minimum(np.maximum(counts, 1), spans["size"] // 2 + 1).sum())
-    usual = FIRST_ROOM + int(spans["size"].sum(dtype=np.int64)) // 16
     block = block_for(dtype, min(claimed, usual) + 1, limits, into)
     if n:
         buffer_view = addresses(buffers)
         outer_bytes = np.ascontiguousarray(outer).view(np.int8)
-        span_bytes = np.ascontiguousarray(spans).view(np.int8)
-        count_view = np.ascontiguousarray(counts, np.int32)
-        opening = Opening(<const Head*>&span_bytes[0], &count_view[0], n, &outer_bytes[0], outer.dtype.itemsize,
+        opening = Opening(span, &count_view[0], n, &outer_bytes[0], outer.dtype.itemsize,
                           <const Readable*>&buffer_view[0, 0], run, verify,
                           claimed * dtype.itemsize >= PAST)
         with nogil:

@@ -11,14 +11,14 @@ import numpy as np
 
 from wirescan.catalog import Format
 from wirescan.codecs import Arena, CodecError
-from wirescan.core.loop import SOME, lie_inside
+from wirescan.core.loop import lie_inside, spans
 from wirescan.errors import apply, check_mode, limited
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 from wirescan.kafka.log import FILES, IGNORE, cuts, open_log
-from wirescan.kafka.scan import BATCH, HEADER, RECORD, open_headers, open_records, scan_batches, verify_batches
+from wirescan.kafka.scan import BATCH, HEADER, RECORD, claims, open_headers, open_records, scan_batches, verify_batches
 from wirescan.limits import Limits
 from wirescan.source import open
-from wirescan.table import FrameTable, Stop, empty, join, spans
+from wirescan.table import FrameTable, Stop, empty, join
 
 __all__ = ["BATCH", "Codec", "FORMATS", "HEADER", "RECORD", "Record", "encode_batch", "encode_message_set", "headers",
            "open_log", "records", "scan"]
@@ -88,7 +88,7 @@ def headers(records: FrameTable, *, errors: str = "strict", check: bool = True,
     """
     check_mode(errors, limits)
     _refuse_unless(records, RECORD, "headers are opened from a table of kafka.records")
-    opened = spans(records, records["headers_at"])
+    opened = spans(records.rows, records["headers_at"])
     have = (records["header_count"] > 0) | records.bad
     rows, bad, fault = open_headers(records.rows, records.buffers, opened[have], records["header_count"][have], limits)
     return apply(limited(FrameTable(records.buffers, rows, (), HEADERS, records), fault), errors, bad)
@@ -107,12 +107,10 @@ def _payloads(batches: FrameTable, limits: Limits,
     """Buffers, spans and counts for the records of batches; compressed payloads are inflated into an arena, those of
     batches with a bad checksum (`verify`) are not."""
     rows = batches.rows
-    opened = spans(batches)
+    opened = spans(rows)
     if not lie_inside(rows, batches.buffers):
         raise ValueError("a row points outside its buffer")
-    counts = np.where(rows["record_count"] < 0, SOME, rows["record_count"]).astype(np.int32)
-    packed = np.flatnonzero((rows["codec"] != 0) & (rows["fault"] == 0)
-                            & ((opened["size"] > 0) | (rows["record_count"] != 0)))
+    counts, packed = claims(rows)
     if not len(packed):
         return batches.buffers, opened, counts
     if verify:

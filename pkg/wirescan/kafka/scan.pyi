@@ -14,6 +14,7 @@ RECORD: Final[np.dtype[np.void]]
 HEADER: Final[np.dtype[np.void]]
 PATHS: Final[tuple[str, ...]]
 
+def claims(batches: _Rows) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 def verify_batches(batches: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.uint8]: ...
 def scan_batches(
     buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False

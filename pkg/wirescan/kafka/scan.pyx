@@ -17,8 +17,8 @@ Kafka Protocol" (0.8), "Message sets". A compressed magic 0 or 1 message (a wrap
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, Head, Opening, ReadRun, Readable, Reader, Rows, Top, VerifyFrame, open_all, open_frames, scan_frames, scan_top,
-    uint8_t, uint64_t)
+    Fault, Head, Opening, ReadRun, Readable, Reader, Rows, SOME, Top, VerifyFrame, int32_t, int64_t, open_all, open_frames,
+    scan_frames, scan_top, uint8_t, uint64_t)
 from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.batch cimport intact_batch, read_batch, read_batch_checked, verify_batch
 from wirescan.kafka.bmi2 cimport short_records
@@ -65,6 +65,28 @@ cdef Header _header
 BATCH = flat(np.asarray(<Batch[:1]>&_batch).dtype)
 RECORD = flat(np.asarray(<Record[:1]>&_record).dtype)
 HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
+
+
+def claims(batches):
+    """(counts, packed) for rows of dtype BATCH: int32 array, how many records each claims (SOME: it does not say); i8
+    array, the rows whose payload has to be inflated."""
+    cdef Py_ssize_t i, n = len(batches), found = 0
+    cdef const char[::1] rows
+    cdef const Batch* batch
+    counts, packed = np.empty(n, np.int32), np.empty(n, np.int64)
+    cdef int32_t[::1] count = counts
+    cdef int64_t[::1] number = packed
+    if n:
+        rows = np.ascontiguousarray(batches).view(np.int8)
+        with nogil:
+            for i in range(n):
+                batch = <const Batch*>&rows[i * sizeof(Batch)]
+                count[i] = batch.record_count if batch.record_count >= 0 else SOME
+                if batch.codec and not batch.head.fault and (
+                        batch.head.size > batch.head.body or batch.record_count):
+                    number[found] = i
+                    found += 1
+    return counts, packed[:found]
 
 
 def verify_batches(batches, buffers):
