@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -23,6 +23,7 @@ QUICK = {"size": 4 * MIB, "rounds": 2}
 AIOKAFKA_SLICE, KAFKA_PYTHON_SLICE = 64 * MIB, 8 * MIB
 PACKAGES = ["numpy", "cramjam", "aiokafka", "kafka-python"]
 CODECS = ["lz4", "zstd", "gzip", "snappy"]
+BESIDE_PEERS = ["lz4", "zstd"]
 INFLATE = {                     # the codec alone, from the payload as it lies in a batch
     "lz4": cramjam.lz4.decompress_into,
     "zstd": cramjam.zstd.decompress_into,
@@ -140,12 +141,18 @@ def batches_only(report: Report, plain: Segment, rounds: int) -> None:
         Contender("batches", timed(lambda: kafka.scan(plain.bytes, check=False)), count, size),
         Contender("batches into warm rows", timed(lambda: kafka.scan(plain.bytes, check=False, into=into)),
                   count, size),
+    ], rounds)
+    through = interleave([
         Contender("batches, checksums", timed(lambda: kafka.scan(plain.bytes)), count, size),
+        Contender("cold", timed(lambda: kafka.scan(plain.bytes, check=False), rehearse=False), count, size),
     ], rounds)
     report.at_most("batches only, warm", 100, times.quartiles("batches"), " ns")
     seen = memory.measured(plain.work.path)
     report.at_most("peak memory of a scan of a mapped file, of its rows", 1.1, (seen["peak"] / seen["rows"],))
     report.say("### Batches only", "", timings(times, unit="batch"), "",
+               f"With checksums {number(through.median('batches, checksums'))} ns per batch; without, but right after "
+               f"those, which leave none of the headers in the processor's caches, {number(through.median('cold'))} ns.",
+               "",
                f"A mapped file of {os.path.getsize(plain.work.path) / MIB:.0f} MiB, batches and records: rows of "
                f"{seen['rows'] / MIB:.0f} MiB, memory at its highest {seen['peak'] / MIB:.0f} MiB above the start.")
 
@@ -183,8 +190,8 @@ def beside_wirescan(times: Times) -> dict[str, str]:
 
 
 def compressed(report: Report, plain: Segment, size: int, rounds: int) -> None:
-    """Against the codec alone and the same records uncompressed."""
-    rows = []
+    """Against the codec alone and the same records uncompressed; for some codecs beside the peers too."""
+    rows, beside = [], []
     for codec in CODECS:
         segment = Segment(2, codec, size)
         payloads = [bytes(segment.batches.payload(i)) for i in range(len(segment.batches))]
@@ -200,12 +207,14 @@ def compressed(report: Report, plain: Segment, size: int, rounds: int) -> None:
         rows.append([codec, f"{segment.work.plain / len(segment.bytes):.1f}", number(times.median("codec")),
                      number(times.median("uncompressed")), number(times.median("records")), number(ratio[0]),
                      number(times.median("batches and records, checksums")), number(times.rate("records"))])
+        if codec in BESIDE_PEERS:
+            beside += ["", f"### Magic 2, {codec}, beside peers", "", beside_peers(segment, max(2, rounds // 2))]
     report.say("### Magic 2, compressed", "",
                "The codec alone: a loop of cramjam's `decompress_into` over the same payloads, one after another "
                "into warm memory. The ratio is of records to the codec alone and the uncompressed records "
                "together. Nanoseconds per record.", "",
                table(["", "compressed", "codec alone", "uncompressed records", "records", "ratio",
-                      "batches and records, checksums", "GB/s of records"], rows))
+                      "batches and records, checksums", "GB/s of records"], rows), *beside)
 
 
 def inflate(decompress_into: Callable[[bytes, memoryview], int], payloads: list[bytes], out: memoryview) -> None:
@@ -218,7 +227,12 @@ def legacy(report: Report, size: int, rounds: int) -> None:
     """Magic 1: every message with a checksum of its own, alone or in wrappers."""
     for codec, title in (("none", "uncompressed messages"), ("lz4", "lz4 wrappers")):
         segment = Segment(1, codec, size)
-        with closing(segment.iterate()) as peer:
-            copy = [segment.contender(COPY, segment.bytes.copy)] if codec == "none" else []
-            times = interleave([*copy, *readers(segment, peer)], rounds)
-        report.say(f"### Magic 1, {title}", "", timings(times, beside_wirescan(times)))
+        copy = [segment.contender(COPY, segment.bytes.copy)] if codec == "none" else []
+        report.say(f"### Magic 1, {title}", "", beside_peers(segment, rounds, copy))
+
+
+def beside_peers(segment: Segment, rounds: int, copy: Sequence[Contender] = ()) -> str:
+    """A table of wirescan and its peers, and of what else is given."""
+    with closing(segment.iterate()) as peer:
+        times = interleave([*copy, *readers(segment, peer)], rounds)
+    return timings(times, beside_wirescan(times))

@@ -63,7 +63,8 @@ def main():
             plain = batches[batches["codec"] == 0]
             counts = plain["record_count"].astype(np.int32)
             for path in PATHS:
-                records, *_ = open_records(plain.rows, plain.buffers, spans(plain.rows), counts, check, limits, path=path)
+                records, *_ = open_records(
+                    plain.rows, plain.buffers, spans(plain.rows), counts, check, limits, path=path)
             have = records["header_count"] > 0
             opened = spans(records, records["headers_at"])
             open_headers(records, (view,), opened[have], records["header_count"][have], limits)

@@ -46,7 +46,7 @@ def test_paths_agree_on_any_bytes(data, check):
 
 
 def test_paths_agree_on_every_length_of_varints():
-    """Lengths, timestamps and offsets of one byte to as many as there can be, in any order, near the batch's end too."""
+    """Lengths, timestamps and offsets of one byte to the most there can be, in any order, near the batch's end too."""
     chance = random.Random(1)
     sizes = [-1, 0, 1, 62, 63, 64, 65, 8190, 8191, 8192, 8193, 1 << 20]
     deltas = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, 1 << 27, 2**31 - 1, -2**31]
@@ -150,7 +150,8 @@ def test_varints_that_fill_a_word_or_more():
     for timestamp in (2**6, 2**13, 2**20, 2**27, 2**34, 2**41, 2**48, 2**62):
         for offset in (1, 2**6, 2**13, 2**20, 2**27):
             for size in (1, 2**6, 2**13):
-                rows = [Record(0, 0, b"", b""), Record(offset, timestamp, bytes(range(1, 256)) * (size // 255 + 1), b"v"),
+                key = bytes(range(1, 256)) * (size // 255 + 1)
+                rows = [Record(0, 0, b"", b""), Record(offset, timestamp, key, b"v"),
                         Record(offset + 1, 0, b"k", bytes(100))]
                 table = kafka.scan(encode_batch(rows) + encode_batch(rows))
                 said = [(row.offset, row.timestamp, bytes(row.key), bytes(row.value)) for row in kafka.records(table)]

@@ -149,7 +149,7 @@ def test_batches_inside_a_payload_are_payload():
 
 
 def test_batches_behind_a_gap_of_more_than_4_gib():
-    """A row spans less than 4 GiB, so the gap is several. Nearly all of the memory is never written, and so not taken."""
+    """A row spans less than 4 GiB, so the gap is several. Nearly all of the memory is never written, so not taken."""
     first, last = encode_batch(RECORDS), encode_batch([Record(99, 1, None, b"far")])
     far = (9 << 29) + 12345
     data = np.zeros(far + len(last), np.uint8)

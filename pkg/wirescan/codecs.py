@@ -38,6 +38,7 @@ LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 _RATIO_FREE = 1 << 20  # bytes; below this nothing is refused for its ratio
 _FIRST_ROOM = 256 << 10  # bytes in the first buffer of an arena, when nothing better is known
+_LARGEST_ROOM = 256 << 20  # few buffers, of a size that is kept for the next arena
 _GROWTH = 8  # a payload that did not fit is given so many times the room
 
 
@@ -159,7 +160,7 @@ class Arena:
         self._limits = limits
         self._left = limits.inflated_total
         self._full: list[memoryview] = []
-        self._room = memoryview(Block(max(0, min(expect, limits.inflated, self._left))))
+        self._room = memoryview(Block(max(0, min(expect, _LARGEST_ROOM, self._left))))
         self._used = 0
 
     def add(self, codec: str, payload: memoryview) -> tuple[int, int, int]:
@@ -169,13 +170,8 @@ class Arena:
         `decompress_into` does. The arena is then as it was.
         """
         start = self._used
-        most = self._limits.ratio * len(payload)
-        if most < _RATIO_FREE:
-            most = _RATIO_FREE
-        if most > self._limits.inflated:
-            most = self._limits.inflated
-        if most > self._left:
-            most = self._left
+        limits = self._limits
+        most = min(max(limits.ratio * len(payload), _RATIO_FREE), limits.inflated, self._left)
         try:
             size = decompress_into(codec, payload, self._room[start : start + most])
         except CodecError as error:
@@ -191,9 +187,9 @@ class Arena:
         return len(self._full), start, size
 
     def _inflate_in_a_new_buffer(self, codec: str, payload: memoryview, most: int) -> int:
-        room = max(_FIRST_ROOM, 2 * len(self._room), _GROWTH * len(payload))
+        room = max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), min(_GROWTH * len(payload), most))
+        room = min(room, self._left)
         while True:
-            room = min(room, self._limits.inflated)
             buffer = memoryview(Block(room))
             try:
                 size = decompress_into(codec, payload, buffer[:most])
@@ -203,7 +199,7 @@ class Arena:
             buffer = None  # neither this name nor a traceback keeps the room of a failed attempt
             if room >= most:
                 raise refused
-            room *= _GROWTH
+            room = min(_GROWTH * room, most)
         if self._used:
             self._full.append(self._room[: self._used].toreadonly())
         self._room = buffer

@@ -95,8 +95,8 @@ cdef inline void place(Head* row, const uint8_t* base, const uint8_t* start, con
 
 
 cdef inline int64_t foresee(const uint8_t* next, int64_t usual, int64_t size) noexcept nogil:
-    # Prefetch a frame to come, by the usual size of a frame; return that, brought up to date. Where large frames begin
-    # no processor foresees. They are mostly alike, so two behind the next one begins within a line or two of this place.
+    # Prefetch a frame to come, by the usual size of a frame; return that, brought up to date. No processor foresees
+    # where large frames begin. They are mostly alike: two frames behind the next begins near the place asked for here.
     cdef const uint8_t* there
     usual += (size - usual) >> 3
     if usual > 2048:
@@ -112,9 +112,9 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
     # Fill rows until the bytes end or the scan has to stop.
     #
     # Where a frame is bad, its length may be what was damaged: a frame that seems to be cut is bad where intact ones
-    # follow. With `resync` the next frame has to look like one; if it does not, the nearest intact frame is searched for, and the bytes before it are a gap:
-    # one bad row. A row spans less than 4 GiB; a longer gap is several. Where `more` may follow and would decide
-    # where the next frame is, the scan stops before the bad frame.
+    # follow. With `resync` the next frame has to look like one; if it does not, the nearest intact frame is searched
+    # for, and the bytes before it are a gap: one bad row. A row spans less than 4 GiB; a longer gap is several. Where
+    # `more` may follow and would decide where the next frame is, the scan stops before the bad frame.
     cdef Reader r = top.r
     cdef const uint8_t* base = r.at
     cdef const uint8_t* start

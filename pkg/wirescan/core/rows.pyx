@@ -12,7 +12,7 @@ cdef extern from *:
     #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_FREE) && !defined(__SANITIZE_ADDRESS__)
     /* A fresh row costs more in page faults than in parsing. So large blocks lie on huge pages, and the last ones that
      * were freed are kept for the next scan, on loan from the system: under pressure it takes the pages back
-     * (MADV_FREE). A kept block begins with its size; where that was taken back it reads as 0, and the block is let go. */
+     * (MADV_FREE). A kept block begins with its size; where that was taken back it reads 0, and the block is let go. */
     enum { HUGE_PAGE = 1 << 21, LARGE = 2 * HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 4 };
     static void* wirescan_kept[SLOTS];
 
@@ -41,8 +41,14 @@ cdef extern from *:
         block = wirescan_take(bytes);
         if (block)
             return block;
-        if (*bytes > SIZE_MAX - HUGE_PAGE || posix_memalign(&block, HUGE_PAGE, *bytes))
+        if (*bytes > SIZE_MAX - HUGE_PAGE)
             return NULL;
+        if (posix_memalign(&block, HUGE_PAGE, *bytes)) {
+            for (int i = 0; i < SLOTS; i++)           /* no room: what is kept for nothing goes first */
+                free(__atomic_exchange_n(&wirescan_kept[i], NULL, __ATOMIC_ACQ_REL));
+            if (posix_memalign(&block, HUGE_PAGE, *bytes))
+                return NULL;
+        }
         madvise(block, *bytes, MADV_HUGEPAGE);        /* advice: a refusal changes nothing */
         return block;
     }
@@ -121,7 +127,7 @@ cdef class RowBlock:
 
 
 cdef class Block:
-    """Block(size): that many writable bytes, not zeroed; large ones may have been used before. Read only what was written."""
+    """Block(size): that many writable bytes, not zeroed: perhaps used before. Read only what was written."""
     cdef char* at
     cdef size_t bytes
     cdef Py_ssize_t size

@@ -99,7 +99,9 @@ def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:
         raise TypeError(f"{what}, not from {getattr(table, 'name', type(table).__name__)}")
 
 
-CODEC_NAMES = {Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
+CODECS = ({1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"},
+          {1: "gzip", 2: "snappy", 3: "lz4-legacy"})            # [magic == 0]
+USUAL_RATIO = 5                 # of what payloads inflate to, to what they are: a first guess
 
 
 def _payloads(batches: FrameTable, limits: Limits,
@@ -116,15 +118,14 @@ def _payloads(batches: FrameTable, limits: Limits,
     if verify:
         opened["fault"][packed] = verify_batches(rows[packed], batches.buffers)
         packed = packed[opened["fault"][packed] == 0]
-    arena, held = Arena(limits), len(batches.buffers)
-    views, inflated, faults = batches.buffers, [], []
     part = opened[packed]
+    arena, held = Arena(limits, USUAL_RATIO * int(part["size"].sum(dtype=np.int64))), len(batches.buffers)
+    views, inflated, faults = batches.buffers, [], []
     stop = part["start"] + part["size"]
     columns = (part["buffer"], part["start"], stop, rows["codec"][packed], rows["magic"][packed])
     for buffer, start, end, codec, magic in zip(*(column.tolist() for column in columns)):
-        name = "lz4-legacy" if codec == Codec.LZ4 and magic == 0 else CODEC_NAMES.get(codec, str(codec))
         try:
-            inflated.append(arena.add(name, views[buffer][start:end]))
+            inflated.append(arena.add(CODECS[magic == 0].get(codec, str(codec)), views[buffer][start:end]))
             faults.append(0)
         except CodecError as error:
             inflated.append((buffer - held, start, end - start))      # the row covers the payload as it lies there

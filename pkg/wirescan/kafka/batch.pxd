@@ -1,11 +1,11 @@
-# Batches: record batches of magic 2, and messages of magic 0 and 1, which are batches of their own. scan.pyx draws them.
+# Batches: record batches of magic 2; messages of magic 0 and 1, which are batches of their own. scan.pyx draws them.
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER, NOT_A_FRAME, OK, Readable, Reader,
-    SHORT, TRUNCATED, ZEROS, be16, be32, be64, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized,
-    take, uint8_t, uint32_t, uint64_t)
+    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER, NOT_A_FRAME, OK,
+    Readable, Reader, SHORT, TRUNCATED, ZEROS, be16, be32, be64, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t,
+    le64, left, sized, take, uint8_t, uint32_t, uint64_t)
 from wirescan.kafka.scan cimport (
-    Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC, LOG_APPEND_TIME, LOG_OVERHEAD,
-    MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
+    Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC, LOG_APPEND_TIME,
+    LOG_OVERHEAD, MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
 
 
 cdef inline bint good_checksum(const uint8_t* p, size_t size, uint8_t magic) noexcept nogil:

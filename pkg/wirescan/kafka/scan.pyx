@@ -17,8 +17,8 @@ Kafka Protocol" (0.8), "Message sets". A compressed magic 0 or 1 message (a wrap
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, Head, Opening, ReadRun, Readable, Reader, Rows, SOME, Top, VerifyFrame, int32_t, int64_t, open_all, open_frames,
-    scan_frames, scan_top, uint8_t, uint64_t)
+    Fault, Head, Opening, ReadRun, Readable, Reader, Rows, SOME, Top, VerifyFrame, int32_t, int64_t, open_all,
+    open_frames, scan_frames, scan_top, uint8_t, uint64_t)
 from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.batch cimport intact_batch, read_batch, read_batch_checked, verify_batch
 from wirescan.kafka.bmi2 cimport short_records
