@@ -28,6 +28,7 @@ from wirescan.table import FrameTable, places
 BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
 TYPES = ("arrow", "spark")
 WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64()}
+LATEST = (2**63 - 1) // 1000        # milliseconds that are still microseconds in 64 bits
 LARGEST = (1 << 31) - 1             # bytes in one binary column of 32-bit offsets
 BATCH_BYTES = PIECE
 
@@ -171,12 +172,13 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) ->
 
 
 def _times(values: np.ndarray, kind: pa.TimestampType) -> pa.Array:
+    values = np.ascontiguousarray(values)
     absent = values == -1
     if kind.unit == "us":
         # What microseconds cannot tell is beyond the year 294,000 and comes from damage: null.
-        absent |= np.abs(values.astype(np.float64)) >= 2**63 / 1000
-        values = np.where(absent, 0, values) * 1000
-    return pa.array(np.ascontiguousarray(values), mask=absent if absent.any() else None).cast(kind)
+        absent |= (values > LATEST) | (values < -LATEST)
+        values = values * 1000                  # wraps where it is null
+    return pa.array(values, mask=absent if absent.any() else None).cast(kind)
 
 
 def _binary(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:

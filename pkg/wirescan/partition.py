@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from wirescan.catalog import format_of
 from wirescan.source import expand, size_of
 
-SLICE_BYTES = 64 << 20
+SLICE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ def plan(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], siz
     slices = []
     for source in [sources] if isinstance(sources, (str, os.PathLike)) else sources:
         for path in expand(source, files=top.files, ignore=top.ignore):
-            starts = top.cuts(path, size)
             end = size_of(path)
+            parts = -(-end // size) or 1
+            starts = top.cuts(path, -(-end // parts))       # even, so that no task is left to run alone
             slices += [Slice(path, start, stop, stop == end) for start, stop in zip(starts, [*starts[1:], end])
                        if start < stop]
     return slices

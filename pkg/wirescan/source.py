@@ -18,6 +18,8 @@ from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
+from wirescan.core.rows import Block
+
 GLOB = re.compile(r"[*?\[]")
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
@@ -121,13 +123,13 @@ def read_range(path: str, start: int, stop: int) -> memoryview:
         file_system, name = _file_system(path)
         with file_system.open_input_file(name) as file:
             return memoryview(file.read_at(stop - start, start))
-    data = np.empty(max(stop - start, 0), np.uint8)
+    data = memoryview(Block(max(stop - start, 0)))
     filled = 0
     with builtins.open(path, "rb", buffering=0) as file:
         file.seek(start)
-        while filled < len(data) and (count := file.readinto(memoryview(data)[filled:])):
+        while filled < len(data) and (count := file.readinto(data[filled:])):
             filled += count
-    return memoryview(data)[:filled].toreadonly()
+    return data[:filled].toreadonly()
 
 
 def _in_directory(directory: str, files: str | None) -> list[str]:

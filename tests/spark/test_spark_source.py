@@ -6,6 +6,7 @@ from conftest import collected, expected
 from pyspark.errors import PySparkException
 
 import wirescan
+from wirescan.partition import SLICE_BYTES
 from wirescan.spark import read
 from wirescan.spark.source import size_of
 
@@ -106,7 +107,7 @@ def test_bad_bytes_in_each_mode(spark, damaged):
 
 
 def test_sizes():
-    assert [size_of(text) for text in (None, "5", "2k", "64M", "1gb")] == [64 << 20, 5, 2048, 64 << 20, 1 << 30]
+    assert [size_of(text) for text in (None, "5", "2k", "64M", "1gb")] == [SLICE_BYTES, 5, 2048, 64 << 20, 1 << 30]
     for text in ("", "0", "-1", "1.5m", "5 miles"):
         with pytest.raises(ValueError, match="bytesPerPartition"):
             size_of(text)

@@ -16,3 +16,9 @@ cdef bint grow_rows(Rows* rows, size_t room) noexcept nogil
 cdef class RowBlock:
     cdef Rows rows
     cdef object owner               # keeps the caller's memory alive
+
+cdef class Block:
+    cdef char* at
+    cdef size_t bytes
+    cdef Py_ssize_t size
+    cdef object __weakref__

@@ -13,7 +13,7 @@ cdef extern from *:
     /* A fresh row costs more in page faults than in parsing. So large blocks lie on huge pages, and the last ones that
      * were freed are kept for the next scan, on loan from the system: under pressure it takes the pages back
      * (MADV_FREE). A kept block begins with its size; where that was taken back it reads 0, and the block is let go. */
-    enum { HUGE_PAGE = 1 << 21, LARGE = 2 * HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 4 };
+    enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 8 };
     static void* wirescan_kept[SLOTS];
 
     static void* wirescan_take(size_t* bytes) {
@@ -128,11 +128,6 @@ cdef class RowBlock:
 
 cdef class Block:
     """Block(size): that many writable bytes, not zeroed: perhaps used before. Read only what was written."""
-    cdef char* at
-    cdef size_t bytes
-    cdef Py_ssize_t size
-    cdef object __weakref__
-
     def __cinit__(self, Py_ssize_t size):
         self.size, self.bytes = size, <size_t>max(size, 0)
         self.at = <char*>wirescan_rows_alloc(&self.bytes)

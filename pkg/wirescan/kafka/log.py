@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ HEADER_SIZE = 27            # bytes of a batch up to its last offset delta
 LENGTH = struct.Struct(">8xi4xb")       # how many bytes follow the length, and the magic: so every batch begins
 LOG_OVERHEAD = 12           # bytes of a batch up to where its length counts from
 SMALLEST = (26, 34, 61)     # bytes of a batch of magic 0, 1 and 2 that holds nothing
-PAGE = 4096                 # bytes that a walk reads of a file at a time: a header, or those of several small batches
+PAGE = 512                  # bytes that a walk reads of a file at a time: a header, or those of several small batches
 BLOCK = 1 << 20             # ... of an object in a store
 INTERVAL = 4096             # bytes between the entries of an index, unless a broker is told otherwise
 
@@ -108,14 +109,15 @@ def _last_offset(header: bytes) -> int | None:
 
 
 def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
-    out, at = [0], 0
+    out, at, unpack, largest = [0], 0, LENGTH.unpack_from, Limits().frame
     with _reader(path) as read:
         while at + LENGTH.size <= total:
             page, first = read(at), at
-            while at - first + LENGTH.size <= len(page):
-                length, magic = LENGTH.unpack_from(page, at - first)
+            last = first + len(page) - LENGTH.size
+            while at <= last:
+                length, magic = unpack(page, at - first)
                 stop = at + LOG_OVERHEAD + length
-                if not 0 <= magic <= 2 or stop > total or not SMALLEST[magic] <= stop - at <= Limits().frame:
+                if not 0 <= magic <= 2 or stop > total or not SMALLEST[magic] <= stop - at <= largest:
                     return out
                 if at - out[-1] >= size and _is_intact(read_range(path, at, stop)):
                     out.append(at)
@@ -138,4 +140,4 @@ def _reader(path: str) -> Iterator[Callable[[int], bytes | memoryview]]:
         yield lambda at: read_range(path, at, at + BLOCK)
         return
     with open(path, "rb", buffering=0) as file:
-        yield lambda at: os.pread(file.fileno(), PAGE, at)
+        yield partial(os.pread, file.fileno(), PAGE)

@@ -18,6 +18,8 @@ from wirescan.limits import Limits
 from wirescan.partition import Slice, groups, plan
 from wirescan.source import URL
 
+BATCH_BYTES = 4 << 20       # of files in a record batch: what the JVM handles best
+
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -56,8 +58,8 @@ class Reading:
         settle()
         for one in slices:
             yield from arrow.iter_batches(one.path, one.start, one.stop, format=self.format, columns=self.columns,
-                                          errors=self.errors, check=self.check, limits=self.limits, types="spark",
-                                          tail=one.last)
+                                          batch_bytes=BATCH_BYTES, errors=self.errors, check=self.check,
+                                          limits=self.limits, types="spark", tail=one.last)
 
     def plan(self, paths: Paths, size: int) -> list[list[Slice]]:
         """What the tasks read: for each about `size` bytes, in one slice or in several small files."""

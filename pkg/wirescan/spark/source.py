@@ -5,7 +5,7 @@
     columns             names, separated by commas              the default columns of the format
     errors              strict, mark or skip                    strict
     check               whether checksums are verified          true
-    bytesPerPartition   bytes of a file in one task             64m; as a number, or with k, m or g
+    bytesPerPartition   bytes of a file in one task             128m; as a number, or with k, m or g
 
 A schema given with `.schema(...)` chooses and orders the columns: Spark tells a Python source of no other pruning.
 """
