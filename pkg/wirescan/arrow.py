@@ -152,7 +152,7 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) ->
     if name == FILE:
         return pa.nulls(len(table), kind) if file is None else pa.repeat(pa.scalar(file, kind), len(table))
     if name == START:
-        return pa.array(table.positions)
+        return _numbers(table.positions, kind)
     if name in table.places:
         return _binary(table, name, kind)
     if name in format_in(table).lists:
@@ -167,8 +167,19 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) ->
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
     if pa.types.is_boolean(kind):
-        return pa.array(values != 0)
-    return pa.array(np.ascontiguousarray(values)).cast(kind)
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(_bits(values != 0))])
+    return _numbers(values, kind)
+
+
+def _numbers(values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None) -> pa.Array:
+    """Numbers of the width of `kind`, or narrower. Not by `pa.array`, which imports pandas where there is one."""
+    values = np.ascontiguousarray(values, np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype())
+    bitmap = None if absent is None or not absent.any() else pa.py_buffer(_bits(~absent))
+    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])
+
+
+def _bits(flags: np.ndarray) -> np.ndarray:
+    return np.packbits(flags, bitorder="little")
 
 
 def _times(values: np.ndarray, kind: pa.TimestampType) -> pa.Array:
@@ -178,7 +189,7 @@ def _times(values: np.ndarray, kind: pa.TimestampType) -> pa.Array:
         # What microseconds cannot tell is beyond the year 294,000 and comes from damage: null.
         absent |= (values > LATEST) | (values < -LATEST)
         values = values * 1000                  # wraps where it is null
-    return pa.array(values, mask=absent if absent.any() else None).cast(kind)
+    return _numbers(values, kind, absent)
 
 
 def _binary(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
@@ -206,4 +217,4 @@ def _list(table: FrameTable, name: str, kind: pa.ListType, errors: str) -> pa.Ar
         pairs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
     else:
         pairs = pa.array([], kind.value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind)
+    return pa.ListArray.from_arrays(_numbers(offsets, pa.int32()), pairs, type=kind)

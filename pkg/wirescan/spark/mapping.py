@@ -56,7 +56,6 @@ def _quoted(name: str) -> str:
 def _frames(reading: Reading, kept: int, column: str) -> Callable[[Iterator[pa.RecordBatch]],
                                                                   Iterator[pa.RecordBatch]]:
     def frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
         seen = 0
         for batch in batches:
             keep = batch.select(range(kept))
@@ -64,6 +63,7 @@ def _frames(reading: Reading, kept: int, column: str) -> Callable[[Iterator[pa.R
             for table, values in tables(batch.column(kept), reading, where, seen):
                 out = arrow.to_batch(table, reading.columns, binary="binary", types="spark")
                 taken = keep.take(pa.array(values))
+                settle()
                 yield pa.RecordBatch.from_arrays([*taken.columns, *out.columns],
                                                  schema=pa.schema([*keep.schema, *out.schema]))
             seen += len(batch)

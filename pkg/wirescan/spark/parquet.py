@@ -19,7 +19,7 @@ from wirescan.partition import SLICE_BYTES, Slice
 from wirescan.pieces import iter_tables
 from wirescan.source import URL
 from wirescan.spark.read import over
-from wirescan.spark.reading import Paths, Reading, settle, struct_of
+from wirescan.spark.reading import Paths, Reading, struct_of
 
 WRITERS = ("task", "spark")
 COUNTS = ("files", "frames", "records", "bytes", "faults", "tail", "written")
@@ -56,7 +56,6 @@ def _by_tasks(spark: SparkSession, reading: Reading, tasks: list[list[Slice]], o
         raise ValueError(f"the tasks write to a file system, not to {out}: give writer='spark'")
     with Output(os.path.abspath(out), overwrite) as output:
         def written(slices: list[Slice]) -> Iterator[pa.RecordBatch]:
-            settle()
             task = TaskContext.get()
             part = output.part(task.partitionId(), f"{task.taskAttemptId()}")
             summary = write(slices, part, format=reading.format, columns=reading.columns, compression=compression,
@@ -84,7 +83,6 @@ def _by_spark(spark: SparkSession, reading: Reading, tasks: list[list[Slice]], o
 
 def _counted(reading: Reading, slices: Sequence[Slice], count: Callable[[Summary], None]) -> Iterator[pa.RecordBatch]:
     """The batches of some slices; `count` is told what is in each table."""
-    settle()
     for done, batches in counted(slices, format=reading.format, columns=reading.columns, errors=reading.errors,
                                  check=reading.check, limits=reading.limits):
         count(done)

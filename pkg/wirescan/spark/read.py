@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from wirescan.limits import Limits
 from wirescan.partition import SLICE_BYTES, Slice
-from wirescan.spark.reading import Paths, Reading
+from wirescan.spark.reading import Paths, Reading, settle
 
 
 def read(spark: SparkSession, paths: Paths, format: str = "kafka.records", columns: Sequence[str] | None = None,
@@ -32,7 +32,9 @@ def over(spark: SparkSession, tasks: list[list[Slice]], call: Callable[[list[Sli
          struct: StructType) -> DataFrame:
     """What `call` makes of the slices of each task, as a DataFrame with one partition a task."""
     def called(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from call(tasks[number])
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                for batch in call(tasks[number]):
+                    settle()
+                    yield batch
     return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(called, struct)

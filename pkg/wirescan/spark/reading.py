@@ -55,7 +55,6 @@ class Reading:
 
     def batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         """The frames of some slices, in batches of some megabytes. Raises FrameError as `errors` says."""
-        settle()
         for one in slices:
             yield from arrow.iter_batches(one.path, one.start, one.stop, format=self.format, columns=self.columns,
                                           batch_bytes=BATCH_BYTES, errors=self.errors, check=self.check,
@@ -68,9 +67,9 @@ class Reading:
 
 @cache
 def settle() -> None:
-    """Once in each worker: let the garbage collector pass over all that is loaded by now.
+    """Once in each worker, with its first batch: let the garbage collector pass over all that is loaded by now.
 
-    Spark has every worker collect after every task, and a worker with pyarrow and pandas in it spends 30 ms on that.
+    Spark has every worker collect after every task, and one with pyarrow in it spends 20 ms on that.
     """
     gc.freeze()
 

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from wirescan.partition import SLICE_BYTES
-from wirescan.spark.reading import Reading, arrow_of
+from wirescan.spark.reading import Reading, arrow_of, settle
 
 OPTIONS = ("path", "paths", "format", "columns", "errors", "check", "bytesPerPartition")
 SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
@@ -56,6 +56,7 @@ class WirescanReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, with its slices."""
+        settle()                    # this worker plans the next query too
         return [InputPartition(slices) for slices in self._reading.plan(self._paths, self._size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -63,6 +64,7 @@ class WirescanReader(DataSourceReader):
         if partition.value is None:             # what Spark makes of an empty plan
             return
         for batch in self._reading.batches(partition.value):
+            settle()
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)      # NOT NULL columns
 
 
