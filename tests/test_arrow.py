@@ -189,6 +189,16 @@ def test_values_and_nulls(binary):
     assert some.column(0).to_pylist() == [b"v", LONG, LONG]
 
 
+@pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
+def test_byte_strings_of_every_size(binary):
+    """The copies of short ones are of whole words, whose ends overlap."""
+    pattern = np.random.default_rng(7).bytes(400)
+    rows = [Record(size, 0, pattern[size:size + size % 40], pattern[:size]) for size in range(300)]
+    batch = batch_of(table_of(encode_batch(rows)), ["key", "value"], binary=binary)
+    assert batch["key"].to_pylist() == [row.key for row in rows]
+    assert batch["value"].to_pylist() == [row.value for row in rows]
+
+
 def test_columns_of_enclosing_frames():
     table = kafka.headers(
         table_of(RAW, encode_batch([Record(9, 1, headers=[("z", b"")])], codec="zstd", control=True))
@@ -207,6 +217,8 @@ def test_file_and_start():
     batch = batch_of(table, ["_start", "_file"], file="a.log")
     assert batch.column("_start").to_pylist() == [0] * 5 + [len(RAW)] * 5
     assert batch.column("_file").to_pylist() == ["a.log"] * 10
+    unreadable = os.fsdecode(b"a\xff.log")
+    assert batch_of(table, ["_file"], file=unreadable).column(0).unique().to_pylist() == ["a?.log"]
 
 
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])

@@ -63,6 +63,19 @@ def test_import_is_light(capsys):
         print(f" [import wirescan: {min(whole):.3f} s, {min(own):.3f} s after numpy]", end="")
 
 
+def test_batches_need_no_pandas():
+    """A worker of Spark would spend its first third of a second on that."""
+    segment = str(ROOT.parents[1] / "tests" / "corpus" / "kafka" / "orders-0" / "00000000000000001480.log")
+    for types in ("arrow", "spark"):
+        program = (
+            "import sys; from wirescan import arrow;"
+            "names = ['_file', '_start', *arrow.columns_of('kafka.records')];"
+            f"got = arrow.iter_batches({segment!r}, format='kafka.records', columns=names, types={types!r});"
+            "print(sum(map(len, got)) > 0, 'pandas' in sys.modules)"
+        )
+        assert child(program).split() == ["True", "False"]
+
+
 def test_working_without_pyarrow():
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('pyarrow', 'pyspark', 'click')));import wirescan;"

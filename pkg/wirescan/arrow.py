@@ -150,7 +150,7 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
 def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) -> pa.Array:
     name, kind = field.name, field.type
     if name == FILE:
-        return pa.nulls(len(table), kind) if file is None else pa.repeat(pa.scalar(file, kind), len(table))
+        return pa.nulls(len(table), kind) if file is None else _repeated(file, len(table))
     if name == START:
         return _numbers(table.positions, kind)
     if name in table.places:
@@ -171,8 +171,15 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) ->
     return _numbers(values, kind)
 
 
+def _repeated(text: str, count: int) -> pa.Array:
+    raw = text.encode(errors="replace")         # a file's name may be no text
+    one = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, len(raw)], np.int32)),
+                                                 pa.py_buffer(raw)])
+    return pa.repeat(one[0], count)
+
+
 def _numbers(values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None) -> pa.Array:
-    """Numbers of the width of `kind`, or narrower. Not by `pa.array`, which imports pandas where there is one."""
+    """Numbers of the width of `kind`, or narrower. (`pa.array` and `pa.scalar` import pandas where there is one.)"""
     values = np.ascontiguousarray(values, np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype())
     bitmap = None if absent is None or not absent.any() else pa.py_buffer(_bits(~absent))
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])
@@ -216,5 +223,5 @@ def _list(table: FrameTable, name: str, kind: pa.ListType, errors: str) -> pa.Ar
         parts = [_binary(child, field.name, field.type) for field in kind.value_type]
         pairs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
     else:
-        pairs = pa.array([], kind.value_type)
+        pairs = pa.nulls(0, kind.value_type)
     return pa.ListArray.from_arrays(_numbers(offsets, pa.int32()), pairs, type=kind)

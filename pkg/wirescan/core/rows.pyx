@@ -13,7 +13,7 @@ cdef extern from *:
     /* A fresh row costs more in page faults than in parsing. So large blocks lie on huge pages, and the last ones that
      * were freed are kept for the next scan, on loan from the system: under pressure it takes the pages back
      * (MADV_FREE). A kept block begins with its size; where that was taken back it reads 0, and the block is let go. */
-    enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 8 };
+    enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 4 };
     static void* wirescan_kept[SLOTS];
 
     static void* wirescan_take(size_t* bytes) {
