@@ -218,7 +218,7 @@ def test_file_and_start():
     assert batch.column("_start").to_pylist() == [0] * 5 + [len(RAW)] * 5
     assert batch.column("_file").to_pylist() == ["a.log"] * 10
     unreadable = os.fsdecode(b"a\xff.log")
-    assert batch_of(table, ["_file"], file=unreadable).column(0).unique().to_pylist() == ["a?.log"]
+    assert batch_of(table, ["_file"], file=unreadable).column(0).unique().to_pylist() == [r"a\udcff.log"]
 
 
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
@@ -465,6 +465,26 @@ def test_pyarrow_takes_a_table():
     assert pa.schema(table) == whole.schema
     for _ in range(2):                                        # the table can be read again
         assert pa.RecordBatchReader.from_stream(table).read_all() == whole
+
+
+def test_what_was_marked_is_exported_as_marked():
+    """One bad header is no reason to give nothing."""
+    raw = with_bad_header(1)
+    table = table_of(raw, errors="mark")
+    exported = pa.table(table)
+    assert exported.num_rows == len(table) and exported["headers"].to_pylist() == batch_of(
+        table, ["headers"], errors="mark").column(0).to_pylist()
+    with pytest.raises(ValueError):
+        arrow.reader(table, rows=0)
+
+
+def test_nothing_shares_the_memory_of_rows():
+    """A row alone is contiguous for numpy, and the memory may be the caller's, to be used again."""
+    into = np.empty(2, kafka.BATCH)
+    batch = arrow.to_batch(kafka.scan(encode_batch([Record(5, 1_000)]), into=into), ["base_offset", "max_timestamp"])
+    before = batch.to_pylist()
+    kafka.scan(encode_batch([Record(777, 2_000)]), into=into)
+    assert batch.to_pylist() == before
 
 
 def test_the_stream_is_in_parts():

@@ -233,6 +233,14 @@ def test_output_file_appears_when_complete(segment, damaged, tmp_path):
     assert len([json.loads(line) for line in out.read_text().splitlines()]) == 90
 
 
+def test_an_input_is_not_replaced_by_its_own_listing(segment):
+    before = segment.read_bytes()
+    for same in (segment, segment.parent / ".." / segment.parent.name / segment.name):
+        result = run("scan", segment, "-o", same)
+        assert result.exit_code == 2 and "would be replaced while it is read" in result.stderr
+    assert segment.read_bytes() == before
+
+
 def test_output_to_what_is_no_regular_file_leaves_it_there(segment, tmp_path):
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
     os.mkfifo(pipe)

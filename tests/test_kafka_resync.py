@@ -178,3 +178,49 @@ def test_places_beyond_2_gib():
     table = kafka.scan(huge, errors="mark", check=False, limits=Limits(frame=len(huge)))
     assert table["size"].tolist() == [2**31 + 11] and not table.tail
     assert kafka.records(table, errors="mark", check=False)["size"].tolist() == [2**31 + 11 - 61]
+
+
+def spans_of(tables):
+    return [(at, size, fault) for table in tables for at, size, fault in zip(
+        table.positions.tolist(), table["size"].tolist(), table["fault"].tolist())]
+
+
+def test_headers_that_claim_everything_hide_nothing():
+    """Each looks like that of a batch to the end of the file, and is verified at the cost of the whole of it."""
+    good = [encode_batch([Record(i, 1, None, bytes(3000))], base_offset=i) for i in range(300)]
+    rest = b"".join(good)
+    fakes = b""
+    for _ in range(100):
+        claim = 61 + len(fakes) + len(rest)
+        fakes = struct.pack(">qiibIhiqqqhii", 1, claim - 12, 0, 2, 0xDEADBEEF, 0, 0, 1, 1, -1, -1, -1, 1) + fakes
+    check_recovery([(b"\xff" * 20 + fakes, False), *((one, True) for one in good)])
+
+
+@pytest.mark.parametrize("unusual", [
+    encode_batch([Record(5, 1, b"k", b"v")] * 3), encode_batch([Record(-5, 1, b"k", b"v")]),
+    encode_batch([Record(5, 1, b"k", b"v")], leader_epoch=-2)],
+    ids=["more records than offsets", "a negative offset", "an unknown epoch"])
+def test_unusual_batches_behind_a_bad_one(unusual):
+    """No search would take them for batches, but the length of the bad one leads to them and their checksum is right."""
+    bad = bytearray(encode_batch([Record(0, 1, b"k", b"v")]))
+    bad[-2] ^= 1
+    last = encode_batch([Record(9, 1, None, None)])
+    check_recovery([(bytes(bad), False), (unusual, True), (last, True)])
+    for size in (1, 50, 100, 1000):
+        stream, raw = wirescan.stream("kafka.batches", errors="mark"), bytes(bad) + unusual + last
+        tables = [stream.feed(raw[at:at + size]) for at in range(0, len(raw), size)]
+        assert spans_of([*tables, stream.close()]) == spans_of([kafka.scan(raw, errors="mark")])
+
+
+@pytest.mark.parametrize("size", [1, 100, 240])
+def test_what_only_later_bytes_tell_is_waited_for(size):
+    """A damaged length ends inside a good batch, at what may be a message whose key has not arrived yet."""
+    fake = struct.pack(">qiIbbi", 0, 288, 0, 0, 0, 200)
+    good = encode_batch([Record(1, 1, b"k", fake + b"x" * 260)], base_offset=1)
+    bad = bytearray(encode_batch([Record(0, 1, b"k", b"v")]))
+    struct.pack_into(">i", bad, 8, len(bad) - 12 + good.index(fake))
+    raw = bytes(bad) + good + encode_batch([Record(2, 1, b"k", b"v")], base_offset=2)
+    stream = wirescan.stream("kafka.batches", errors="mark")
+    tables = [stream.feed(raw[at:at + size]) for at in range(0, len(raw), size)]
+    whole = spans_of([kafka.scan(raw, errors="mark")])
+    assert spans_of([*tables, stream.close()]) == whole and [fault for *_, fault in whole] == [4, 0, 0]

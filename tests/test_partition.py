@@ -93,12 +93,28 @@ def test_read_index(tmp_path):
         Path(path).write_bytes(data)
         return [tuple(entry) for entry in log.read_index(path).tolist()]
     pair = lambda *numbers: struct.pack(f">{len(numbers)}i", *numbers)
-    assert read(b"") == [] and read(b"\0\0\0") == []
+    assert read(b"") == [] and read(b"\0\0\0") == [] and read(bytes(80)) == []
     assert read(pair(5, 100)) == [(10**12 + 5, 100)]
     assert read(pair(5, 100, 9, 200) + bytes(80)) == [(10**12 + 5, 100), (10**12 + 9, 200)]
     assert read(pair(5, 100, 9, 200) + b"\1\2\3") == [(10**12 + 5, 100), (10**12 + 9, 200)]      # cut
     assert read(pair(5, 100, 4, 200, 9, 300)) == [(10**12 + 5, 100)]
     assert read(pair(5, 100, 9, 100)) == [(10**12 + 5, 100)]
+
+
+def test_an_index_that_cannot_be_one_is_left_alone(tmp_path):
+    """A pipe, terabytes of nothing, and a name beyond all offsets."""
+    path = segment(tmp_path, encode_batch([b"x" * 50]) * 40)
+    want = log.cuts(path, 500)
+    os.mkfifo(path[:-3] + "index")
+    assert log.cuts(path, 500) == want
+    os.remove(path[:-3] + "index")
+    with open(path[:-3] + "index", "wb") as file:
+        file.truncate(1 << 42)
+    assert log.cuts(path, 500) == want
+    far = str(tmp_path / f"{10**20 - 1}.log")
+    os.rename(path, far)
+    Path(far[:-3] + "index").write_bytes(struct.pack(">2i", 5, 500))
+    assert log.cuts(far, 500) == want
 
 
 @pytest.mark.parametrize("data", [bytes(8), bytes(2048)])

@@ -90,3 +90,11 @@ def test_frames_that_inflate_to_more_than_fits_are_opened_apart(monkeypatch, err
     tables = list(pieces.opened(kafka.scan(data), format_of("kafka.records"), errors=errors))
     assert sum(map(len, tables)) == 80 and not any(table.bad.any() for table in tables)
     assert len(tables) > 3 and Fault.TOO_LARGE not in np.concatenate([table["fault"] for table in tables])
+
+
+def test_no_part_of_a_file_is_refused(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(bytes(100))
+    for start, stop, piece in ((0, 50, 0), (0, 50, -1), (60, 50, 10), (0, -5, 10), (101, None, 10)):
+        with pytest.raises(ValueError, match="no part of a file"):
+            list(pieces.iter_tables(str(path), start, stop, piece=piece, format="kafka.batches"))

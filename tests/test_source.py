@@ -304,6 +304,12 @@ def test_globs(tmp_path):
     assert len(wirescan.open(os.path.join(tmp_path, "*"), ignore=r"\.txt$|/deep/$")) == 2
     with pytest.raises(FileNotFoundError):
         wirescan.open(tmp_path, files="nothing")
+    assert found("deep**") == ["deep/c.log", "deep/er/d.log"] == found("**/deep")      # a directory that is met
+    (tmp_path / "again").symlink_to(tmp_path / "deep")
+    assert sorted(found("**/*.log")) == ["a.log", "b.log", "deep/c.log", "deep/er/d.log"]          # each once
+    (tmp_path / "li\nes").mkdir()
+    (tmp_path / "li\nes" / f"{7:020}.log").write_bytes(encode_batch([b"here"]))
+    assert len(kafka.scan(tmp_path / "li*")) == len(kafka.scan(tmp_path / "li\nes")) == 1
 
 
 def test_partition_directory(partition):

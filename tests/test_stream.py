@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import wirescan
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.catalog import format_of
+from wirescan.errors import MODES
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.stream import Stream
 from wirescan.table import join
@@ -428,3 +429,24 @@ def test_inflated_limits_hold_for_each_chunk():
     assert caught.value.fault == Fault.TOO_LARGE
     tables, _ = run([raw, BATCHES[0]], limits=limits, errors="mark")
     assert [table["fault"].tolist() for table in tables[:2]] == [[Fault.TOO_LARGE], [0] * 40]
+
+
+def test_a_stream_ends_where_it_raised():
+    bad = BATCHES[0][:-1] + bytes([BATCHES[0][-1] ^ 1])
+    stream = Stream(format_of("kafka.records"), source="a capture")
+    seen = []
+    for turn in (lambda: stream.feed(BATCHES[1] + bad + BATCHES[2]), lambda: stream.feed(BATCHES[3]), stream.close):
+        with pytest.raises(FrameError) as caught:
+            turn()
+        seen.append(str(caught.value))
+    assert len(set(seen)) == 1 and caught.value.offset == len(BATCHES[1]) and caught.value.source == "a capture"
+
+
+@pytest.mark.parametrize("errors", MODES)
+def test_more_rows_than_allowed_end_it_in_every_mode(errors):
+    one = encode_batch([b"x"])
+    stream = wirescan.stream("kafka.batches", errors=errors, limits=Limits(rows=10))
+    assert len(stream.feed(one * 10)) == 10
+    with pytest.raises(FrameError) as caught:
+        stream.feed(one * 11)
+    assert (caught.value.fault, caught.value.offset, caught.value.row) == (Fault.LIMIT, 20 * len(one), 10)

@@ -58,22 +58,23 @@ def schema(format: str | Format, columns: Sequence[str] | None = None, *, binary
 
 
 def to_batch(table: FrameTable, columns: Sequence[str] | None = None, *, binary: str = "view", types: str = "arrow",
-             file: str | None = None, errors: str = "strict") -> pa.RecordBatch:
+             file: str | None = None, errors: str | None = None, limits: Limits = Limits()) -> pa.RecordBatch:
     """A table as one record batch. See `schema` for the arguments; `file` is what the column `_file` says.
 
-    errors: what a fault in a list (of headers, say) does: "mark" makes the bad pair null, "skip" leaves it out.
+    errors: what a fault in a list (of headers, say) does: "mark" makes the bad pair null, "skip" leaves it out; None:
+    as in `table.errors`. limits: for the lists. In a bad row bytes are null; numbers are what was read, or zero.
 
     With "view" nothing of the payload is copied, and the batch keeps the table's buffers alive.
     Raises ValueError for an unknown name, or for more than 2 GiB in one column of "binary".
     """
     wanted = schema(format_in(table), columns, binary=binary, types=types)
     try:
-        arrays = [_array(table, field, file, errors) for field in wanted]
+        arrays = [_array(table, field, file, errors or table.errors, limits) for field in wanted]
     except FrameError as error:
         error.source = error.source or file
         raise
     if not arrays:                      # no column, but as many rows
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(table), pa.struct([])))
+        return pa.RecordBatch.from_struct_array(pa.nulls(len(table), pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
@@ -83,7 +84,12 @@ def schema_of(table: FrameTable) -> pa.Schema:
 
 
 def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
-    """A table as a stream of record batches, all columns, payloads as views. It can be read once; ask again."""
+    """A table as a stream of record batches, all columns, payloads as views. It can be read once; ask again.
+
+    rows: in one batch, at most. Raises ValueError for less than one.
+    """
+    if rows < 1:
+        raise ValueError(f"a batch has at least 1 row, not {rows}")
     columns = _all_columns(table)
     parts = (to_batch(table[i:i + rows], columns) for i in range(0, len(table), rows))
     return pa.RecordBatchReader.from_batches(schema_of(table), parts)
@@ -99,7 +105,7 @@ def iter_batches(path: str, start: int = 0, stop: int | None = None, *, format: 
     for table in iter_tables(path, start, stop, format=format, piece=batch_bytes, errors=errors, check=check,
                              limits=limits, tail=tail):
         for part in split(table, batch_bytes):
-            yield to_batch(part, columns, binary=binary, types=types, file=path, errors=errors)
+            yield to_batch(part, columns, binary=binary, types=types, file=path, errors=errors, limits=limits)
 
 
 def split(table: FrameTable, size: int) -> Iterator[FrameTable]:
@@ -147,7 +153,7 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
     return WIDER[kind] if spark and kind in WIDER else pa.from_numpy_dtype(owner.dtype[name])
 
 
-def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) -> pa.Array:
+def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, limits: Limits) -> pa.Array:
     name, kind = field.name, field.type
     if name == FILE:
         return pa.nulls(len(table), kind) if file is None else _repeated(file, len(table))
@@ -156,7 +162,7 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) ->
     if name in table.places:
         return _binary(table, name, kind)
     if name in format_in(table).lists:
-        return _list(table, name, kind, errors)
+        return _list(table, name, kind, errors, limits)
     rows, parents = table, None
     while name not in rows.dtype.names:
         if rows.outer is None:
@@ -172,15 +178,17 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str) ->
 
 
 def _repeated(text: str, count: int) -> pa.Array:
-    raw = text.encode(errors="replace")         # a file's name may be no text
+    raw = text.encode(errors="backslashreplace")        # a file's name may be no text
     one = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, len(raw)], np.int32)),
                                                  pa.py_buffer(raw)])
     return pa.repeat(one[0], count)
 
 
 def _numbers(values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None) -> pa.Array:
-    """Numbers of the width of `kind`, or narrower. (`pa.array` and `pa.scalar` import pandas where there is one.)"""
-    values = np.ascontiguousarray(values, np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype())
+    """A copy of numbers of the width of `kind`, or narrower. (`pa.array` imports pandas where there is one.)"""
+    if not pa.types.is_primitive(kind):
+        return pa.array(values)
+    values = np.array(values, np.int64 if pa.types.is_timestamp(kind) else kind.to_pandas_dtype())
     bitmap = None if absent is None or not absent.any() else pa.py_buffer(_bits(~absent))
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])
 
@@ -213,12 +221,12 @@ def _binary(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(table), [bitmap, *parts], null_count=found.nulls)
 
 
-def _list(table: FrameTable, name: str, kind: pa.ListType, errors: str) -> pa.Array:
+def _list(table: FrameTable, name: str, kind: pa.ListType, errors: str, limits: Limits) -> pa.Array:
     """Pairs in lists: the child table has them in the order of their parents."""
     offsets = np.zeros(len(table) + 1, np.int32)
     have = np.flatnonzero((table[table.format.lists[name]] > 0) & ~table.bad)
     if len(have):
-        child = table.format.children[name](table[have], errors=errors)
+        child = table.format.children[name](table[have], errors=errors, limits=limits)
         np.cumsum(np.bincount(have[child["parent"]], minlength=len(table)), out=offsets[1:])
         parts = [_binary(child, field.name, field.type) for field in kind.value_type]
         pairs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))

@@ -125,6 +125,7 @@ _INFLATE = {
     "lz4-legacy": _inflate_lz4_legacy,
     "zstd": cramjam.zstd.decompress_into,
 }
+_NO_MEMORY = "not enough memory"         # of zstd, whose window may be large
 _NO_ROOM = ("failed to write whole buffer", "is smaller than required")  # Rust's WriteZero, and snap's own
 
 
@@ -133,6 +134,7 @@ def decompress_into(codec: str, payload: memoryview, out) -> int:
 
     Raises NoRoom if `out` is too small, CodecError(BAD_COMPRESSION) for a payload that is malformed, cut or
     followed by anything, CodecError(BAD_CODEC) for a codec that is not known. `out` is then partly written.
+    MemoryError where the codec finds no memory for itself.
     """
     inflate = _INFLATE.get(codec)
     if inflate is None:
@@ -144,13 +146,15 @@ def decompress_into(codec: str, payload: memoryview, out) -> int:
     # Raised here, so that no chained traceback keeps `out` alive.
     if any(text in message for text in _NO_ROOM):
         raise NoRoom(message)
+    if _NO_MEMORY in message:
+        raise MemoryError(message)
     raise CodecError(Fault.BAD_COMPRESSION, message)
 
 
 class Arena:
     """Inflated payloads, one after another in few large buffers that are never zeroed, moved nor shrunk.
 
-    `expect` is a guess of the bytes to come (no size read from the wire); pages not written cost no memory.
+    `expect` is a guess of the bytes to come (no size read from the wire); pages never written cost no memory.
     A buffer stays valid for as long as a memoryview on it lives. One thread at a time may add.
     """
 

@@ -42,7 +42,8 @@ def plan(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], siz
         for path in expand(source, files=top.files, ignore=top.ignore):
             end = size_of(path)
             parts = -(-end // size) or 1
-            starts = top.cuts(path, -(-end // parts))       # even, so that no task is left to run alone
+            # Even, so that no task is left to run alone.
+            starts = top.cuts(path, -(-end // parts)) if top.cuts else [0]
             slices += [Slice(path, start, stop, stop == end) for start, stop in zip(starts, [*starts[1:], end])
                        if start < stop]
     return slices

@@ -25,10 +25,13 @@ def iter_tables(path: str, start: int = 0, stop: int | None = None, *, format: s
     start and stop lie on frame boundaries (`partition.plan`): a frame that `stop` cuts, before the end of the file, is
     damage, unless `tail` says that it was the end when that was looked up. The file is read, not mapped: it may
     shrink meanwhile.
-    Raises FrameError with the file and the offset in it, EOFError where the file ends before `stop`, OSError.
+    Raises FrameError with the file and the offset in it, EOFError where the file ends before `stop`, OSError,
+    ValueError for a part of less than no bytes.
     """
     one, end = format_of(format), size_of(path)
     stop = end if stop is None else stop
+    if piece < 1 or not 0 <= start <= stop:
+        raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
     options = {"errors": errors, "check": check, "limits": limits}
     parts = chunks(path, start, stop, piece)
     for table in outermost(parts, one, source=path, offset=start, tail=tail or stop >= end, **options):
@@ -81,5 +84,5 @@ def opened(table: FrameTable, format: Format, *, errors: str = "strict", check: 
         if too_large and not alone:
             count = len(part) // 2              # too large together, perhaps not apart
             continue
-        yield inner.where(~inner.bad) if errors == "skip" else inner
+        yield replace(inner.where(~inner.bad), errors=errors) if errors == "skip" else inner
         first += len(part)

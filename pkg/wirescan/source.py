@@ -97,8 +97,12 @@ def expand(source: str | os.PathLike[str], *, files: str | None = None, ignore: 
                 continue
             if not is_directory:
                 found.append(name)
-            elif "**" not in path:              # which meets the files in it by itself
+            elif os.path.basename(path) != "**":        # which meets the files in it by itself
                 found += _in_directory(name, files)
+        once: dict[str, str] = {}           # links may lead to a file twice
+        for name in found:
+            once.setdefault(os.path.realpath(name), name)
+        found = list(once.values())
     else:
         return [path]
     if not found:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class Stream:
     The table that a chunk gives holds the chunk and does not copy it; only a frame that two chunks share is joined
     in memory. Offsets in a `FrameError` count from the stream's first byte, `start` in a row from that of its buffer.
     source and offset tell where the stream comes from, if that is a file: errors and tables name them.
-    No more than limits.frame bytes are held: a frame that is not whole by then is a fault, BAD_LENGTH. After a hard
+    No more than limits.frame bytes are held: a frame that is not whole by then is a fault, BAD_LENGTH. More than
+    limits.rows frames in what is read at once is a FrameError, LIMIT, in every mode. After a hard
     fault, `mark` and `skip` hold what comes until an intact frame is found; a gap that is longer is several rows.
     Zeros to the end of the stream are its tail, and are counted, not held. It is for one thread at a time.
     """
@@ -41,10 +43,11 @@ class Stream:
         self._searched = 0              # held bytes at the last search for it
         self._zeros = 0                 # bytes of a tail of zeros, which are not held
         self._closed = False
+        self._failed: FrameError | None = None
 
     @property
     def offset(self) -> int:
-        """Bytes of the stream that went into tables."""
+        """Where in the stream the first byte that is not in a table yet lies."""
         return self._offset
 
     @property
@@ -53,10 +56,15 @@ class Stream:
         return len(self._held)
 
     def feed(self, chunk: Any) -> FrameTable:
-        """The frames that this chunk completes. Raises FrameError as `errors` says, ValueError after `close`."""
+        """The frames that this chunk completes. Raises FrameError as `errors` says, ValueError after `close`.
+
+        A stream that raised FrameError has ended there: it raises that again.
+        """
         if self._closed:
             raise ValueError("the stream is closed")
-        view = view_of(chunk)
+        return self._named(self._feed, view_of(chunk))
+
+    def _feed(self, view: memoryview) -> FrameTable:
         tables = []
         while len(view):
             if self._zeros:
@@ -91,11 +99,14 @@ class Stream:
         as for a part of a file whose end is known to be that of a frame, what is left over is a fault, BAD_LENGTH.
         """
         self._closed = True
+        return self._named(self._close, tail)
+
+    def _close(self, tail: bool) -> FrameTable:
         held = len(self._held) or self._zeros
         view = view_of(bytes(self._held)) if self._held else _zeros(self._zeros)
         self._held = bytearray()
         if held and self._errors == "strict" and not tail:
-            raise FrameError(Fault.BAD_LENGTH, self._offset, 0, view, self._source)
+            raise FrameError(Fault.BAD_LENGTH, self._offset, 0, view)
         if self._zeros:
             rows, bad, fault, at = self._no_rows(0), 0, Fault.ZEROS, 0
         else:
@@ -106,7 +117,11 @@ class Stream:
         return self._out([self._table(view, rows, Stop(fault, at), bad)])
 
     def _scan(self, view: Any, more: bool) -> tuple:
-        return self._outermost.scan(view, self._check, self._errors != "strict", self._limits, more=more)
+        found = self._outermost.scan(view, self._check, self._errors != "strict", self._limits, more=more)
+        rows, _, fault, at = found
+        if fault == Fault.LIMIT:
+            raise FrameError(fault, self._offset + at, len(rows), view[at:at + NEAR])
+        return found
 
     def _ready(self) -> bool:
         """Whether the held bytes are worth reading: a whole frame, a fault, or enough to search through."""
@@ -137,7 +152,7 @@ class Stream:
         self._zeros, self._held = 0, bytearray(back)
         zeros -= back
         if self._errors == "strict":
-            raise FrameError(Fault.BAD_LENGTH, self._offset, 0, bytes(NEAR), self._source)
+            raise FrameError(Fault.BAD_LENGTH, self._offset, 0, bytes(NEAR))
         self._lost, self._searched = True, 0
         table = self._table(_zeros(zeros), self._no_rows(zeros), Stop(Fault.OK, zeros), 1)
         self._offset += zeros
@@ -154,19 +169,23 @@ class Stream:
     def _table(self, view: memoryview, rows: np.ndarray, stop: Stop, bad: int) -> FrameTable:
         table = FrameTable((view,), rows, (stop,), self._outermost, origins=(self._offset,),
                            checked=self._check)
-        return self._named(apply, table, self._errors, bad)
+        return apply(table, self._errors, bad)
 
-    def _named(self, call: Callable[..., FrameTable], *arguments: Any, **options: Any) -> FrameTable:
+    def _named(self, call: Callable[..., FrameTable], *arguments: Any) -> FrameTable:
+        """What the call returns; a FrameError is given its source, and is the end of the stream."""
+        if self._failed is not None:
+            raise copy(self._failed)
         try:
-            return call(*arguments, **options)
+            return call(*arguments)
         except FrameError as error:
             error.source = error.source or self._source
+            self._failed = copy(error)          # without the frames that its traceback holds
             raise
 
     def _out(self, tables: list[FrameTable]) -> FrameTable:
         options = {"errors": self._errors, "check": self._check, "limits": self._limits}
         outer = join(tables) if tables else empty(self._outermost)
-        return self._named(self._format.inside, outer, **options)
+        return self._format.inside(outer, **options)
 
 
 def _zeros(count: int) -> memoryview:

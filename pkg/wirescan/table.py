@@ -254,7 +254,8 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
         if len(buffers) + len(table.buffers) > 1 << 16:
             raise ValueError("a table holds at most 65,536 buffers; join fewer")
         part = rows[at:at + len(table)]
-        part["buffer"] += len(buffers)
+        if len(part):
+            part["buffer"] += len(buffers)
         if table.outer is not None:
             part["parent"] += parents
             parents += len(table.outer)

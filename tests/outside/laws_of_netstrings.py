@@ -9,6 +9,8 @@ import wirescan
 from laws import Room
 from test_laws import at_most, cuts, steady
 from wirescan.errors import MODES
+from wirescan.parquet import convert
+from wirescan.partition import plan
 
 HEAD = dict(start=0, size=0, body=0, parent=-1, buffer=0, kind=0, fault=0, text_at=0, text_size=0)
 TRUNCATED, SHORT, BAD_LENGTH, NOT_A_FRAME = 1, 128, 160, 161
@@ -77,6 +79,15 @@ def test_it_is_a_format_like_any_other():
     with pytest.raises(wirescan.FrameError) as caught:
         netstrings.scan(b"2:ok,5:hello!")
     assert (caught.value.fault, caught.value.offset, caught.value.row) == (TRUNCATED, 5, 1)
+
+
+def test_it_is_planned_and_converted(tmp_path):
+    """Without cuts of its own, a file is one slice."""
+    path = tmp_path / "names.txt"
+    path.write_bytes(b"5:hello,0:," * 1000)
+    assert [len(one) for one in plan(path, 100, "netstrings")] == [11000]
+    done = convert(path, tmp_path / "out", format="netstrings", size=100)
+    assert (done.frames, done.bytes, done.faults) == (2000, 11000, 0)
 
 
 @steady

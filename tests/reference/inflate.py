@@ -3,6 +3,7 @@
 A payload is one or more members (gzip), frames (lz4, zstd) or one block or stream (snappy), and nothing after
 them. An empty payload is none of these.
 """
+import struct
 import zlib
 
 import lz4.frame
@@ -38,21 +39,35 @@ def inflate(codec, data, magic=2):
 
 
 class Gzip:
-    """zlib's decompressor with the names of lz4's."""
+    """zlib's decompressor with the names of lz4's.
 
-    def __init__(self):
-        self.inner = zlib.decompressobj(31)
-
+    zlib refuses a distance that reaches back before the first byte; the package's codec takes what would lie there for
+    zeros, and leaves it to the member's CRC-32 to tell. That is as good, and so it is here.
+    """
     def decompress(self, data, max_length):
-        return self.inner.decompress(data, max_length)
+        one = zlib.decompressobj(31)
+        try:
+            plain = one.decompress(data, max_length)
+            self.eof, self.unused_data = one.eof, one.unused_data
+        except zlib.error as error:
+            if "too far back" not in str(error):
+                raise
+            raw = zlib.decompressobj(-15, zdict=bytes(1 << 15))
+            plain = raw.decompress(data[gzip_header(data):], max_length)
+            self.eof, self.unused_data = raw.eof, raw.unused_data[8:]
+            if raw.eof and raw.unused_data[:8] != struct.pack("<II", zlib.crc32(plain), len(plain)):
+                raise
+        return plain
 
-    @property
-    def eof(self):
-        return self.inner.eof
 
-    @property
-    def unused_data(self):
-        return self.inner.unused_data
+def gzip_header(data):
+    """How many bytes the header of a gzip member has (RFC 1952, 2.3)."""
+    flags, at = data[3], 10
+    if flags & 4:
+        at += 2 + int.from_bytes(data[at:at + 2], "little")
+    for _ in range((flags >> 3 & 1) + (flags >> 4 & 1)):        # a name and a comment, each up to a zero
+        at = data.index(0, at) + 1
+    return at + (flags & 2)
 
 
 def members(data, most, decompressor):

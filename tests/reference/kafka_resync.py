@@ -1,6 +1,6 @@
 """Kafka batches in damaged bytes: after a fault the scan goes on at the next intact batch.
 
-An intact batch looks like one and its checksum is right. The bytes that were passed over are a row of their own.
+An intact batch looks like one and its checksum is right; where a length leads to it, that is enough. The bytes that were passed over are a row of their own.
 """
 import struct
 import zlib
@@ -24,7 +24,7 @@ def batches(data, check=True):
             rows.append(BATCH | dict(start=at, size=end - at, fault=fault))
         else:
             end = at + found["size"]
-            if found["fault"] and end < len(data) and not plausible(data, end):
+            if found["fault"] and end < len(data) and not (plausible(data, end) or verified(data, end)):
                 end = next_intact(data, at + 1) or end
             rows.append(found | dict(size=end - at, body=min(found["body"], end - at)))
         at = end
@@ -69,6 +69,14 @@ def plausible(data, at, whole=False):
         return header + 8 + key <= size
     value = max(struct.unpack_from(">i", data, at + header + 4 + key)[0], 0)
     return header + 8 + key + value == size
+
+
+def verified(data, at):
+    """Is there a batch here, however unusual its header, whose checksum is right?"""
+    if len(data) - at < 26:
+        return False
+    size, magic = 12 + int.from_bytes(data[at + 8:at + 12], "big", signed=True), data[at + 16]
+    return magic <= 2 and (61 if magic == 2 else 26) <= size <= len(data) - at and right(data, at)
 
 
 def right(data, at):

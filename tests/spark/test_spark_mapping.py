@@ -75,8 +75,8 @@ def test_bad_values_in_each_mode(spark):
     assert [r.id for r in marked][:1] == [1] and {r.id for r in marked} == {1, 2}
     assert marked[0].fault == wirescan.Fault.BAD_CHECKSUM
     with pytest.raises(PythonException) as caught:
-        map_frames(frame, "value").collect()
-    assert f"at byte {len(good)} of column value, row 1 of partition 0" in str(caught.value)
+        map_frames(frame.withColumnRenamed("value", "a {b}"), "a {b}").collect()
+    assert f"at byte {len(good)} of column a {{b}}, row 1 of partition 0" in str(caught.value)
 
 
 @pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers"])
@@ -112,7 +112,7 @@ def test_errors_name_the_value_wherever_it_is_opened(monkeypatch):
     for inflated in (pieces.INFLATED, 1_000):
         monkeypatch.setattr(pieces, "INFLATED", inflated)
         with pytest.raises(FrameError, match="BAD_CHECKSUM") as caught:
-            list(tables(values, Reading("kafka.records"), "{}", 100))
+            list(tables(values, Reading("kafka.records"), 100, str))
         assert (caught.value.source, caught.value.offset) == ("110", len(batch(0, 2)))
         with pytest.raises(FrameError, match="LIMIT") as caught:
             list(tables(pa.array([b"", batch(0, 2), batch(0, 30)]), Reading("kafka.records", limits=Limits(rows=10))))

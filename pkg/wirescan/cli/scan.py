@@ -13,7 +13,7 @@ import numpy as np
 
 from wirescan.catalog import START, Format
 from wirescan.cli.common import (
-    DAMAGE, check_option, collect, columns_option, errors_option, format_option, listed, paths_argument, tail_of,
+    DAMAGE, Failure, check_option, collect, columns_option, errors_option, format_option, listed, paths_argument, tail_of,
     total_size)
 from wirescan.cli.output import (
     ENCODINGS, bytes_of, colour, counted, dump, fault_name, name_of, opened_output, say)
@@ -72,6 +72,9 @@ def scan(context: click.Context, paths: tuple[str, ...], format_name: Format, er
         raise click.UsageError("--json and --arrow exclude each other")
     kind = "json" if as_json else "arrow" if as_arrow else _kind_of(output)
     files = collect(paths, format_name)
+    for file in files:
+        if output and os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
+            raise Failure(f"{name_of(output)}: would be replaced while it is read")
     quiet = kind == "text" and output is None and sys.stdout.isatty()
     progress = Progress(total_size(files), "scanning", quiet)
     with opened_output(output, binary=kind == "arrow") as out, progress as bar:

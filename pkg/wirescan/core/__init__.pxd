@@ -8,5 +8,6 @@ from wirescan.core.reader cimport (
     take, unknown, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
-    Head, Opening, ReadRun, Readable, SOME, Top, VerifyFrame, next_intact, open_all, open_frames, scan_frames, scan_top)
+    Head, Opening, ReadRun, Readable, SOME, Top, UNDECIDED, VerifyFrame, afford, next_intact, open_all, open_frames,
+    scan_frames, scan_top)
 from wirescan.core.rows cimport Rows

@@ -90,7 +90,7 @@ cdef class Places:
         self.nulls, self.total, self.longest = nulls, total, longest
 
     def validity(self):
-        """Bitmap of the rows that are not null, least bit first; None where no row is."""
+        """Bitmap of the rows that are not null, least bit first; None where none is null."""
         if self.nulls == 0:
             return None
         return np.packbits(np.asarray(self.size) >= 0, bitorder="little")

@@ -30,9 +30,9 @@ cpdef enum:
 # anything from SHORT on where the frame's end is not known.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
-# How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes.
-# By its header alone, which may be all that there is of it; or (`deep`) by everything that can be verified: then bytes
-# read are taken from `budget`, and where it is spent there is no frame.
+# How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
+# UNDECIDED: only the bytes behind `end` tell. By whether its header looks usual; or (`deep`) by everything that can be
+# verified, however unusual it looks: then the bytes read are asked of `afford`, and if refused there is no frame.
 ctypedef size_t (*IntactFrame)(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil
 
 # A whole buffer.
@@ -53,9 +53,27 @@ ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexce
 # All children of a parent are read: mend what only the last of them tells. Return how many turned bad.
 ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noexcept nogil
 
-# So many bytes tell whether they look like the header of a frame.
 cdef enum:
-    LOOK = 64
+    LOOK = 64               # so many bytes tell whether they look like the header of a frame
+    PURSES = 65             # of a budget
+
+cdef extern from *:
+    """
+    #define UNDECIDED ((size_t)-1)
+    """
+    const size_t UNDECIDED
+
+
+cdef inline bint afford(int64_t* budget, uint64_t size) noexcept nogil:
+    # Whether so many bytes may still be verified. Sizes of each power of two have a purse of their own, so that a few
+    # headers that claim much leave those that claim little what they need.
+    cdef uint64_t rest = size
+    while rest:
+        rest >>= 1
+        budget += 1
+    budget[0] -= <int64_t>size
+    return budget[0] >= 0
+
 
 # A buffer to scan from its first byte.
 cdef struct Top:
@@ -119,11 +137,15 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
     cdef const uint8_t* base = r.at
     cdef const uint8_t* start
     cdef const uint8_t* found
-    cdef int64_t budget = 16 * <int64_t>(r.end - r.at) + (1 << 20)
+    cdef int64_t budget[PURSES]
+    cdef size_t away
+    cdef int purse
     cdef bint search = True                 # until a search finds nothing: then nothing intact lies ahead
     cdef Head* row
     cdef int64_t usual = 0
     cdef Fault fault = OK
+    for purse in range(PURSES):
+        budget[purse] = 4 * <int64_t>(r.end - r.at) + (1 << 20)
     while r.at < r.end:
         start = r.at
         if rows.count == rows.room:
@@ -149,7 +171,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                 fault = BAD_LENGTH
             found = NULL
             if search and (top.resync if fault >= BAD_LENGTH else not top.more):
-                found = next_intact(intact, start + 1, r.end, &budget)
+                found = next_intact(intact, start + 1, r.end, budget)
                 search = found is not NULL
             if fault < BAD_LENGTH:              # cut, unless intact frames follow
                 if found is NULL:
@@ -166,8 +188,16 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                 r.at = start
                 fault = SHORT
                 break
-            if r.at < r.end and intact(r.at, r.end, False, &budget):
-                found = next_intact(intact, start + 1, r.end, &budget)
+            away = intact(r.at, r.end, False, budget) if r.at < r.end else 0
+            if away == UNDECIDED:
+                away = away if top.more else 0
+            elif away:
+                away = intact(r.at, r.end, True, budget)
+                away = 1 if away == UNDECIDED and not top.more else away
+            if away:
+                found = NULL
+                if away != UNDECIDED:
+                    found = next_intact(intact, start + 1, r.end, budget)
                 if found is NULL and top.more:
                     r.at = start
                     fault = BAD_LENGTH

@@ -39,10 +39,12 @@ cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uin
     cdef size_t away
     while at < end:
         away = intact(at, end, False, budget)
-        if away == 0:
+        if away == 0 or away == UNDECIDED:
             away = intact(at, end, True, budget)
             if away == 0:
                 return at
+            if away == UNDECIDED:
+                away = 1
         if away >= <size_t>(end - at):
             break
         at += away
@@ -98,7 +100,7 @@ def spans(rows, at=None):
         for i in range(n):
             row = <const Head*>&view[i * stride]
             body = row.body if given is None else given[i]
-            out[i] = Head(row.start + body, row.size - body if row.size > body else 0, 0, <int32_t>i, row.buffer, 0,
+            out[i] = Head(<int64_t>(<uint64_t>row.start + body), row.size - body if row.size > body else 0, 0, <int32_t>i, row.buffer, 0,
                           row.fault)
     return array
 

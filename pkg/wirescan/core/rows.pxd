@@ -10,7 +10,8 @@ cdef struct Rows:
     bint fixed                      # the memory is the caller's: it cannot grow
     bint out_of_memory
 
-# Make room for this many rows; False where that is impossible. Nothing is lost then.
+# Make room for this many rows, or as many as may be and there is memory for; False if that is no more than there was.
+# Nothing is lost then.
 cdef bint grow_rows(Rows* rows, size_t room) noexcept nogil
 
 cdef class RowBlock:

@@ -8,11 +8,12 @@ cdef extern from *:
     #include <stdlib.h>
     #if defined(__linux__)
     #include <sys/mman.h>
+    #include <sys/resource.h>
     #endif
     #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_FREE) && !defined(__SANITIZE_ADDRESS__)
     /* A fresh row costs more in page faults than in parsing. So large blocks lie on huge pages, and the last ones that
      * were freed are kept for the next scan, on loan from the system: under pressure it takes the pages back
-     * (MADV_FREE). A kept block begins with its size; where that was taken back it reads 0, and the block is let go. */
+     * (MADV_FREE). A kept block begins with its size. Nothing is kept where address space is rationed. */
     enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 4 };
     static void* wirescan_kept[SLOTS];
 
@@ -22,14 +23,12 @@ cdef extern from *:
             size_t size;
             if (!block)
                 continue;
-            size = *(volatile size_t*)block;
+            size = *(size_t*)block;
             if (size >= *bytes && size / 4 <= *bytes) {
                 *bytes = size;
                 return block;
             }
-            if (size)                                 /* of another size: put it back, or let it go */
-                block = __atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL);
-            free(block);
+            free(__atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL));     /* of another size: back */
         }
         return NULL;
     }
@@ -54,9 +53,11 @@ cdef extern from *:
     }
 
     static void wirescan_rows_free(void* block, size_t bytes) {
-        if (bytes >= LARGE && bytes <= LARGEST_KEPT) {
+        struct rlimit space;
+        if (bytes >= LARGE && bytes <= LARGEST_KEPT
+                && !getrlimit(RLIMIT_AS, &space) && space.rlim_cur == RLIM_INFINITY) {
             madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
-            *(volatile size_t*)block = bytes;         /* a page written since is not taken */
+            *(size_t*)block = bytes;                  /* a page written since is not taken */
             for (int i = 0; i < SLOTS && block; i++)  /* the latest first; the oldest falls out */
                 block = __atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL);
         }
@@ -79,13 +80,18 @@ cdef extern from *:
 
 cdef bint grow_rows(Rows* rows, size_t room) noexcept nogil:
     cdef char* block = NULL
-    cdef size_t bytes
+    cdef size_t bytes, least
     room = min(room, rows.most)
     if rows.fixed or room <= rows.room:
         return room <= rows.room
-    if room <= (<size_t>-1 >> 1) // rows.stride:
-        bytes = room * rows.stride
-        block = <char*>wirescan_rows_alloc(&bytes)
+    while True:
+        if room <= (<size_t>-1 >> 1) // rows.stride:
+            bytes = room * rows.stride
+            block = <char*>wirescan_rows_alloc(&bytes)
+        least = min(rows.count + rows.count // 2 + 64, rows.most)
+        if block is not NULL or room <= least:
+            break
+        room = least                    # what is asked for is an estimate, perhaps a bad one
     if block is NULL:
         rows.out_of_memory = True
         return False
@@ -129,7 +135,9 @@ cdef class RowBlock:
 cdef class Block:
     """Block(size): that many writable bytes, not zeroed: perhaps used before. Read only what was written."""
     def __cinit__(self, Py_ssize_t size):
-        self.size, self.bytes = size, <size_t>max(size, 0)
+        if size < 0:
+            raise ValueError(f"a block of {size} bytes")
+        self.size, self.bytes = size, <size_t>size
         self.at = <char*>wirescan_rows_alloc(&self.bytes)
         if self.at is NULL:
             raise MemoryError(f"no memory for {size} bytes")

@@ -74,7 +74,7 @@ def records(batches: FrameTable, *, errors: str = "strict", check: bool = True, 
     check_mode(errors, limits)
     _refuse_unless(batches, BATCH, "records are opened from a table of kafka.batches")
     verify = check and not batches.checked
-    buffers, opened, counts = _payloads(batches, limits, verify)
+    buffers, opened, counts, verify = _payloads(batches, limits, verify)
     rows, bad, fault = open_records(batches.rows, buffers, opened, counts, check, limits, into, verify)
     return apply(limited(FrameTable(buffers, rows, (), RECORDS, batches, checked=check), fault), errors, bad)
 
@@ -105,18 +105,18 @@ USUAL_RATIO = 5                 # of what payloads inflate to, to what they are:
 
 
 def _payloads(batches: FrameTable, limits: Limits,
-              verify: bool) -> tuple[tuple[memoryview, ...], np.ndarray, np.ndarray]:
-    """Buffers, spans and counts for the records of batches; compressed payloads are inflated into an arena, those of
-    batches with a bad checksum (`verify`) are not."""
+              verify: bool) -> tuple[tuple[memoryview, ...], np.ndarray, np.ndarray, bool]:
+    """Buffers, spans and counts for the records of batches, and whether checksums are still to be verified: here they
+    are if any payload is compressed, since that of a batch with a bad one is not inflated."""
     rows = batches.rows
     opened = spans(rows)
     if not lie_inside(rows, batches.buffers):
         raise ValueError("a row points outside its buffer")
     counts, packed = claims(rows)
     if not len(packed):
-        return batches.buffers, opened, counts
+        return batches.buffers, opened, counts, verify
     if verify:
-        opened["fault"][packed] = verify_batches(rows[packed], batches.buffers)
+        opened["fault"] = verify_batches(rows, batches.buffers)
         packed = packed[opened["fault"][packed] == 0]
     part = opened[packed]
     arena, held = Arena(limits, USUAL_RATIO * int(part["size"].sum(dtype=np.int64))), len(batches.buffers)
@@ -136,7 +136,7 @@ def _payloads(batches: FrameTable, limits: Limits,
     part["buffer"], part["start"], part["size"] = places[:, 0] + held, places[:, 1], places[:, 2]
     part["fault"] = faults
     opened[packed] = part
-    return batches.buffers + tuple(arena.buffers), opened, counts
+    return batches.buffers + tuple(arena.buffers), opened, counts, False
 
 
 BATCHES = Format(

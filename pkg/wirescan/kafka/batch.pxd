@@ -1,8 +1,8 @@
 # Batches: record batches of magic 2; messages of magic 0 and 1, which are batches of their own. scan.pyx draws them.
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER, NOT_A_FRAME, OK,
-    Readable, Reader, SHORT, TRUNCATED, ZEROS, be16, be32, be64, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t,
-    le64, left, sized, take, uint8_t, uint32_t, uint64_t)
+    Readable, Reader, SHORT, TRUNCATED, UNDECIDED, ZEROS, afford, be16, be32, be64, crc32_of, crc32c_of, enter, int16_t,
+    int32_t, int64_t, le64, left, sized, take, uint8_t, uint32_t, uint64_t)
 from wirescan.kafka.scan cimport (
     Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC, LOG_APPEND_TIME,
     LOG_OVERHEAD, MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
@@ -117,12 +117,19 @@ cdef inline Fault verify_batch(const void* parent, const Readable* buffer) noexc
 
 
 cdef inline size_t intact_batch(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
-    # The header alone tells random bytes from a batch with some forty bits; its checksum settles it.
+    # A usual header alone tells random bytes from a batch with some forty bits; its checksum settles it.
     cdef int64_t size, room = end - at
     cdef int64_t key, value, header
     cdef size_t away = 0
     if room < HEADER_V0 + 8:
         return <size_t>room
+    if deep:
+        size = LOG_OVERHEAD + <int64_t><int32_t>be32(at + 8)
+        if at[16] > 2 or size < (HEADER_V2 if at[16] == 2 else HEADER_V0 + 8):
+            return 1
+        if size > room:
+            return UNDECIDED
+        return 0 if afford(budget, <uint64_t>size) and good_checksum(at, <size_t>size, at[16]) else 1
     while away < <size_t>room - HEADER_V0 - 8 and at[16 + away] > 2:
         away += 1                                       # no magic byte there: most of all other bytes end here
     if away:
@@ -132,7 +139,7 @@ cdef inline size_t intact_batch(const uint8_t* at, const uint8_t* end, bint deep
     if at[16] > 2 or at[0] & 0x80:
         return 1
     size = LOG_OVERHEAD + <int64_t><int32_t>be32(at + 8)
-    if size < HEADER_V0 + 8 or (deep and size > room):
+    if size < HEADER_V0 + 8:
         return 1
     if at[16] == 2:
         if (size < HEADER_V2 or room < HEADER_V2 or at[22] & CODEC > LAST_CODEC or at[23] & 0x80
@@ -145,11 +152,9 @@ cdef inline size_t intact_batch(const uint8_t* at, const uint8_t* end, bint deep
         key = max(<int32_t>be32(at + header), 0)
         if header + 8 + key > size:
             return 1
-        if header + 8 + key <= room:
-            value = max(<int32_t>be32(at + header + 4 + key), 0)
-            if header + 8 + key + value != size:
-                return 1
-    if not deep:
-        return 0
-    budget[0] -= size
-    return 0 if budget[0] >= 0 and good_checksum(at, <size_t>size, at[16]) else 1
+        if header + 8 + key > room:
+            return UNDECIDED
+        value = max(<int32_t>be32(at + header + 4 + key), 0)
+        if header + 8 + key + value != size:
+            return 1
+    return 0

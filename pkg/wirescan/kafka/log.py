@@ -24,7 +24,7 @@ from wirescan.source import URL, read_range, size_of
 
 # Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
 IGNORE = r"\.(deleted|cleaned|swap|index|timeindex|txnindex|snapshot|metadata)$|[.-]checkpoint$|-(delete|future|stray)/"
-FILES = r"^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log$"
+FILES = r"(?s)^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"(\d{20})\.log$")
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -49,19 +49,21 @@ def open_log(directory: str | os.PathLike[str], **options: Any) -> Any:
     return scan(directory, **options)
 
 
-def read_index(path: str) -> np.ndarray:
+def read_index(path: str, most: int | None = None) -> np.ndarray:
     """The entries of an offset index: `offset` i8 (of the log, not relative) and `position` i8 in the segment.
 
-    Ends before the zeros of a preallocated file, and before an entry that does not increase.
+    Ends before the zeros of a preallocated file, and before an entry that does not increase. No entry is that of the
+    batch at position 0. most: entries that are read. Raises ValueError for a name that is no offset, OSError.
     """
     base = int(os.path.basename(path).split(".")[0])
-    raw = read_range(path, 0, size_of(path))
+    if not 0 <= base < 1 << 63:
+        raise ValueError(f"no offset of a log: {base}")
+    size = size_of(path)
+    raw = read_range(path, 0, size if most is None else min(size, OFFSET_ENTRY.itemsize * most))
     entries = np.frombuffer(raw[:len(raw) // 8 * 8], OFFSET_ENTRY)
-    good = len(entries)
-    falls = np.flatnonzero((np.diff(entries["offset"].astype(np.int64)) <= 0)
-                           | (np.diff(entries["position"].astype(np.int64)) <= 0))
-    if len(falls):
-        good = int(falls[0]) + 1
+    falls = np.flatnonzero((np.diff(entries["offset"].astype(np.int64), prepend=-1) <= 0)
+                           | (np.diff(entries["position"].astype(np.int64), prepend=0) <= 0))
+    good = int(falls[0]) if len(falls) else len(entries)
     out = np.empty(good, [("offset", np.int64), ("position", np.int64)])
     out["offset"], out["position"] = base + entries["offset"][:good].astype(np.int64), entries["position"][:good]
     return out
@@ -78,9 +80,9 @@ def cuts(path: str, size: int) -> list[int]:
     if total <= size:
         return [0]
     index = path[:-len(".log")] + ".index"
-    if SEGMENT.search(path) and os.path.exists(index):
+    if SEGMENT.search(path) and os.path.isfile(index):
         with suppress(OSError, ValueError):     # whatever is wrong with an index, the segment can be walked
-            found = _cuts_by_index(path, read_index(index), size, total)
+            found = _cuts_by_index(path, read_index(index, total // SMALLEST[0]), size, total)
             if found is not None:
                 return found
     return _cuts_by_walk(path, size, total)

@@ -14,7 +14,7 @@ __all__ = ["JavaNotFound", "map_frames", "read", "register", "session", "to_parq
 
 
 def __getattr__(name: str) -> Any:
-    # Late: a worker is started to plan each query of the data source, and pyarrow.parquet would slow its start.
+    # Late: a worker is started to plan the first query of the data source, and pyarrow.parquet would slow its start.
     if name == "to_parquet":
         from wirescan.spark.parquet import to_parquet
         return to_parquet

@@ -59,8 +59,9 @@ def _frames(reading: Reading, kept: int, column: str) -> Callable[[Iterator[pa.R
         seen = 0
         for batch in batches:
             keep = batch.select(range(kept))
-            where = f"column {column}, row {{}} of partition {TaskContext.get().partitionId()}"
-            for table, values in tables(batch.column(kept), reading, where, seen):
+            partition = TaskContext.get().partitionId()
+            for table, values in tables(batch.column(kept), reading, seen,
+                                        lambda row: f"column {column}, row {row} of partition {partition}"):
                 out = arrow.to_batch(table, reading.columns, binary="binary", types="spark")
                 taken = keep.take(pa.array(values))
                 settle()
@@ -70,18 +71,22 @@ def _frames(reading: Reading, kept: int, column: str) -> Callable[[Iterator[pa.R
     return frames
 
 
-def tables(values: pa.Array, reading: Reading, where: str = "value {}",
-           first: int = 0) -> Iterator[tuple[FrameTable, np.ndarray]]:
+def tables(values: pa.Array, reading: Reading, first: int = 0,
+           where: Callable[[int], str] = "value {}".format) -> Iterator[tuple[FrameTable, np.ndarray]]:
     """The frames in a binary array, some megabytes of values at a time, and the value (int64) that each is in.
 
     So many are opened together that what they inflate to is bounded (`pieces.opened`).
-    where, first: how a FrameError names a value, and the number of the first.
+    first, where: the number of the first value, and how a FrameError names one.
     """
     format = format_of(reading.format)
     offset_type = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    _, offsets, data = values.buffers()
+    validity, offsets, data = values.buffers()
     offsets = np.frombuffer(offsets, offset_type)[values.offset:values.offset + len(values) + 1].astype(np.int64)
-    filled = np.flatnonzero((np.diff(offsets) > 0) & values.is_valid().to_numpy(zero_copy_only=False))
+    there = np.diff(offsets) > 0
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        there &= bits[values.offset:values.offset + len(values)] > 0
+    filled = np.flatnonzero(there)
     turns = np.flatnonzero(np.diff(offsets[filled] // BATCH_BYTES)) + 1
     for piece in np.split(filled, turns):
         if not len(piece):
@@ -101,7 +106,7 @@ def tables(values: pa.Array, reading: Reading, where: str = "value {}",
                 yield table[good], found[good]
         except FrameError as error:
             value = piece[np.searchsorted(offsets[piece], error.offset, "right") - 1]
-            raise _in_value(error, int(offsets[value]), where.format(first + value)) from None
+            raise _in_value(error, int(offsets[value]), where(first + int(value))) from None
 
 
 def _outermost(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading: Reading,

@@ -20,7 +20,8 @@ def read(spark: SparkSession, paths: Paths, format: str = "kafka.records", colum
     paths: files, globs and directories, which every executor can read. format: a name of `wirescan.formats()`.
     columns: names in the wanted order, as of `wirescan.arrow.schema`; each of them costs. errors: "strict": a task
     that meets bad bytes fails, and the message names file and offset; "mark": a bad frame is a row with its number in
-    `fault`; "skip": it is left out. check: verify checksums. bytes_per_partition: bytes of files for one task, about.
+    `fault` (its other numbers may be zero: filter by it); "skip": it is left out. check: verify checksums.
+    bytes_per_partition: bytes of files for one task, about.
 
     Raises ValueError for an unknown format, column or mode, FileNotFoundError, OSError.
     """
