@@ -151,7 +151,8 @@ def batches_only(report: Report, plain: Segment, rounds: int) -> None:
     report.at_most("peak memory of a scan of a mapped file, of its rows", 1.1, (seen["peak"] / seen["rows"],))
     report.say("### Batches only", "", timings(times, unit="batch"), "",
                f"With checksums {number(through.median('batches, checksums'))} ns per batch; without, but right after "
-               f"those, which leave none of the headers in the processor's caches, {number(through.median('cold'))} ns.",
+               "those, which leave none of the headers in the processor's caches, "
+               f"{number(through.median('cold'))} ns.",
                "",
                f"A mapped file of {os.path.getsize(plain.work.path) / MIB:.0f} MiB, batches and records: rows of "
                f"{seen['rows'] / MIB:.0f} MiB, memory at its highest {seen['peak'] / MIB:.0f} MiB above the start.")

@@ -201,7 +201,7 @@ def test_headers_that_claim_everything_hide_nothing():
     encode_batch([Record(5, 1, b"k", b"v")], leader_epoch=-2)],
     ids=["more records than offsets", "a negative offset", "an unknown epoch"])
 def test_unusual_batches_behind_a_bad_one(unusual):
-    """No search would take them for batches, but the length of the bad one leads to them and their checksum is right."""
+    """No search would take them for batches, but a length leads to them, and their checksum is right."""
     bad = bytearray(encode_batch([Record(0, 1, b"k", b"v")]))
     bad[-2] ^= 1
     last = encode_batch([Record(9, 1, None, None)])

@@ -12,7 +12,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -127,12 +127,17 @@ def read_range(path: str, start: int, stop: int) -> memoryview:
         file_system, name = _file_system(path)
         with file_system.open_input_file(name) as file:
             return memoryview(file.read_at(stop - start, start))
-    data = memoryview(Block(max(stop - start, 0)))
-    filled = 0
     with builtins.open(path, "rb", buffering=0) as file:
         file.seek(start)
-        while filled < len(data) and (count := file.readinto(data[filled:])):
-            filled += count
+        return read_some(file, max(stop - start, 0))
+
+
+def read_some(file: Any, size: int, advance: Callable[[int], None] = lambda count: None) -> memoryview:
+    """`size` bytes of a binary file, fewer where it ends; `advance` is told the bytes of each read."""
+    data, filled = memoryview(Block(size)), 0
+    while filled < size and (count := file.readinto(data[filled:])):
+        filled += count
+        advance(count)
     return data[:filled].toreadonly()
 
 

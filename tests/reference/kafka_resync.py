@@ -1,6 +1,7 @@
 """Kafka batches in damaged bytes: after a fault the scan goes on at the next intact batch.
 
-An intact batch looks like one and its checksum is right; where a length leads to it, that is enough. The bytes that were passed over are a row of their own.
+An intact batch looks like one and its checksum is right; where a length leads to it, the checksum is enough. The bytes
+that were passed over are a row of their own.
 """
 import struct
 import zlib

@@ -5,11 +5,10 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any
 
 from wirescan.pieces import PIECE
 from wirescan.pieces import chunks as ranges
-from wirescan.source import URL, size_of
+from wirescan.source import URL, read_some, size_of
 
 
 def chunks(path: str, advance: Callable[[int], None] = lambda count: None, size: int = PIECE) -> Iterator[memoryview]:
@@ -24,13 +23,5 @@ def chunks(path: str, advance: Callable[[int], None] = lambda count: None, size:
             yield data
         return
     with nullcontext(sys.stdin.buffer) if path == "-" else builtins.open(path, "rb", buffering=0) as file:
-        while data := _read(file, size, advance):
+        while data := read_some(file, size, advance):
             yield data
-
-
-def _read(file: Any, size: int, advance: Callable[[int], None]) -> memoryview:
-    data, filled = memoryview(bytearray(size)), 0
-    while filled < size and (count := file.readinto(data[filled:])):
-        filled += count
-        advance(count)
-    return data[:filled].toreadonly()

@@ -13,8 +13,8 @@ import numpy as np
 
 from wirescan.catalog import START, Format
 from wirescan.cli.common import (
-    DAMAGE, Failure, check_option, collect, columns_option, errors_option, format_option, listed, paths_argument, tail_of,
-    total_size)
+    DAMAGE, Failure, check_option, collect, columns_option, errors_option, format_option, listed, paths_argument,
+    tail_of, total_size)
 from wirescan.cli.output import (
     ENCODINGS, bytes_of, colour, counted, dump, fault_name, name_of, opened_output, say)
 from wirescan.cli.pieces import chunks

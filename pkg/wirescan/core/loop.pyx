@@ -100,8 +100,8 @@ def spans(rows, at=None):
         for i in range(n):
             row = <const Head*>&view[i * stride]
             body = row.body if given is None else given[i]
-            out[i] = Head(<int64_t>(<uint64_t>row.start + body), row.size - body if row.size > body else 0, 0, <int32_t>i, row.buffer, 0,
-                          row.fault)
+            out[i] = Head(<int64_t>(<uint64_t>row.start + body), row.size - body if row.size > body else 0, 0,
+                          <int32_t>i, row.buffer, 0, row.fault)
     return array
 
 

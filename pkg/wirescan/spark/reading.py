@@ -69,7 +69,8 @@ class Reading:
 def settle() -> None:
     """Once in each worker, with its first batch: let the garbage collector pass over all that is loaded by now.
 
-    Spark has every worker collect after every task, and one with pyarrow in it spends 20 ms on that.
+    Spark has every worker collect after every task, and one with pyarrow in it spends 20 ms on that. What the first
+    task holds by then is never collected if it becomes garbage in a cycle.
     """
     gc.freeze()
 
