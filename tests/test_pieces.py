@@ -1,6 +1,7 @@
 """Files in pieces: what one scan of the whole finds, in memory that does not grow."""
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 from wirescan import Fault, FrameError, Limits, kafka, pieces
 from wirescan.catalog import format_of
+from wirescan.parquet import convert
+from wirescan.partition import plan
 
 BATCHES = format_of("kafka.batches")
 
@@ -90,6 +93,15 @@ def test_frames_that_inflate_to_more_than_fits_are_opened_apart(monkeypatch, err
     tables = list(pieces.opened(kafka.scan(data), format_of("kafka.records"), errors=errors))
     assert sum(map(len, tables)) == 80 and not any(table.bad.any() for table in tables)
     assert len(tables) > 3 and Fault.TOO_LARGE not in np.concatenate([table["fault"] for table in tables])
+
+
+def test_a_pipe_has_no_parts(tmp_path):
+    """Its size is 0, so that nothing of it would be read, without a word."""
+    os.mkfifo(tmp_path / "pipe.log")
+    for call in (lambda: plan(tmp_path / "pipe.log"), lambda: convert(tmp_path / "pipe.log", tmp_path / "out"),
+                 lambda: list(pieces.iter_tables(str(tmp_path / "pipe.log"), format="kafka.batches"))):
+        with pytest.raises(OSError, match="not a regular file"):
+            call()
 
 
 def test_no_part_of_a_file_is_refused(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wirescan.catalog import format_of
-from wirescan.source import expand, size_of
+from wirescan.source import expand, seekable_size
 
 SLICE_BYTES = 128 << 20
 
@@ -40,7 +40,7 @@ def plan(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], siz
     slices = []
     for source in [sources] if isinstance(sources, (str, os.PathLike)) else sources:
         for path in expand(source, files=top.files, ignore=top.ignore):
-            end = size_of(path)
+            end = seekable_size(path)
             parts = -(-end // size) or 1
             # Even, so that no task is left to run alone.
             starts = top.cuts(path, -(-end // parts)) if top.cuts else [0]

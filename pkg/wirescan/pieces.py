@@ -9,7 +9,7 @@ from wirescan.catalog import Format, format_of
 from wirescan.core.fault import Fault
 from wirescan.errors import FrameError
 from wirescan.limits import Limits
-from wirescan.source import read_range, size_of
+from wirescan.source import read_range, seekable_size
 from wirescan.stream import Stream
 from wirescan.table import FrameTable
 
@@ -28,7 +28,7 @@ def iter_tables(path: str, start: int = 0, stop: int | None = None, *, format: s
     Raises FrameError with the file and the offset in it, EOFError where the file ends before `stop`, OSError,
     ValueError for a part of less than no bytes.
     """
-    one, end = format_of(format), size_of(path)
+    one, end = format_of(format), seekable_size(path)
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")

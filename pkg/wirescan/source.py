@@ -121,6 +121,13 @@ def size_of(path: str) -> int:
     return os.stat(path).st_size
 
 
+def seekable_size(path: str) -> int:
+    """The size of a file or object that can be read in parts. Raises OSError for a pipe or a device, which cannot."""
+    if not URL.match(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.ESPIPE, "not a regular file, so it cannot be read in parts", path)
+    return size_of(path)
+
+
 def read_range(path: str, start: int, stop: int) -> memoryview:
     """A copy of the bytes from start to stop; fewer where the file ends before."""
     if URL.match(path):
