@@ -2,6 +2,7 @@
 import mmap
 import random
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -224,3 +225,20 @@ def test_what_only_later_bytes_tell_is_waited_for(size):
     tables = [stream.feed(raw[at:at + size]) for at in range(0, len(raw), size)]
     whole = spans_of([kafka.scan(raw, errors="mark")])
     assert spans_of([*tables, stream.close()]) == whole and [fault for *_, fault in whole] == [4, 0, 0]
+
+
+@pytest.mark.parametrize("size", [1, 35, 54, 72, 100])
+def test_a_wrapper_that_is_still_to_come_is_waited_for(size):
+    """A message lies in it as it is, since snappy found nothing to compress; it arrives whole before the wrapper does."""
+    inner = encode_message_set([Record(0, 5, None, b"v")], magic=1)
+    block = bytes([len(inner), len(inner) - 1 << 2]) + inner            # one literal
+    body = struct.pack(">bbqii", 1, 2, 5, -1, len(block)) + block
+    wrapper = struct.pack(">qiI", 7, 4 + len(body), zlib.crc32(body)) + body
+    assert [bytes(row.value) for row in kafka.records(kafka.scan(wrapper))] == [b"v"]
+    bad = bytearray(encode_batch([Record(0, 1, b"k", b"v")]))
+    struct.pack_into(">i", bad, 8, len(bad) + 40)
+    raw = bytes(bad) + wrapper + encode_batch([Record(9, 1, None, None)], base_offset=9)
+    stream = wirescan.stream("kafka.batches", errors="mark")
+    tables = [stream.feed(raw[at:at + size]) for at in range(0, len(raw), size)]
+    whole = spans_of([kafka.scan(raw, errors="mark")])
+    assert spans_of([*tables, stream.close()]) == whole and [fault for *_, fault in whole][1:] == [0, 0]

@@ -101,7 +101,7 @@ cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limit
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, ReadRun run, VerifyFrame verify, limits,
                         into=*)
 
-cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uint8_t* end,
+cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uint8_t* end, bint more,
                                 int64_t* budget) noexcept nogil
 cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil
 
@@ -171,7 +171,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                 fault = BAD_LENGTH
             found = NULL
             if search and (top.resync if fault >= BAD_LENGTH else not top.more):
-                found = next_intact(intact, start + 1, r.end, budget)
+                found = next_intact(intact, start + 1, r.end, top.more, budget)
                 search = found is not NULL
             if fault < BAD_LENGTH:              # cut, unless intact frames follow
                 if found is NULL:
@@ -197,7 +197,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
             if away:
                 found = NULL
                 if away != UNDECIDED:
-                    found = next_intact(intact, start + 1, r.end, budget)
+                    found = next_intact(intact, start + 1, r.end, top.more, budget)
                 if found is NULL and top.more:
                     r.at = start
                     fault = BAD_LENGTH

@@ -33,17 +33,21 @@ cdef Head _head
 HEAD = np.asarray(<Head[:1]>&_head).dtype
 
 
-cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uint8_t* end,
+cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uint8_t* end, bint more,
                                 int64_t* budget) noexcept nogil:
-    """Where the next intact frame begins, or NULL."""
+    """Where the next intact frame begins, or NULL; NULL too where it seems to be one of which `more` may follow."""
     cdef size_t away
+    cdef bint usual
     while at < end:
         away = intact(at, end, False, budget)
         if away == 0 or away == UNDECIDED:
+            usual = away == 0
             away = intact(at, end, True, budget)
             if away == 0:
                 return at
             if away == UNDECIDED:
+                if usual and more:
+                    break
                 away = 1
         if away >= <size_t>(end - at):
             break
