@@ -450,3 +450,11 @@ def test_more_rows_than_allowed_end_it_in_every_mode(errors):
     with pytest.raises(FrameError) as caught:
         stream.feed(one * 11)
     assert (caught.value.fault, caught.value.offset, caught.value.row) == (Fault.LIMIT, 20 * len(one), 10)
+
+
+def test_strict_meets_a_bad_frame_before_the_limit_behind_it():
+    one = encode_batch([b"x"])
+    bad = one[:-1] + bytes([one[-1] ^ 1])
+    with pytest.raises(FrameError) as caught:
+        wirescan.stream("kafka.batches", limits=Limits(rows=10)).feed(one + bad + one * 20)
+    assert (caught.value.fault, caught.value.offset, caught.value.row) == (Fault.BAD_CHECKSUM, len(one), 1)

@@ -118,8 +118,8 @@ class Stream:
 
     def _scan(self, view: Any, more: bool) -> tuple:
         found = self._outermost.scan(view, self._check, self._errors != "strict", self._limits, more=more)
-        rows, _, fault, at = found
-        if fault == Fault.LIMIT:
+        rows, bad, fault, at = found
+        if fault == Fault.LIMIT and not (bad and self._errors == "strict"):     # which meets the bad row first
             raise FrameError(fault, self._offset + at, len(rows), view[at:at + NEAR])
         return found
 
