@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import wirescan
-from wirescan import FrameError, FrameTable, Stream
+from wirescan import FrameError, FrameTable
 from wirescan.errors import MODES
 from wirescan.table import join
 

@@ -20,12 +20,10 @@ from click.testing import CliRunner, Result
 from crc32c import crc32c
 
 import wirescan
-from wirescan import Fault, kafka
-from wirescan.catalog import format_of
+from wirescan import kafka
 from wirescan.cli import main, progress
 from wirescan.cli.output import encode, escaped, printable
 from wirescan.kafka import Record, encode_batch, encode_message_set
-from wirescan.limits import Limits
 
 FIRST_TIME = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

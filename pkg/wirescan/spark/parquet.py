@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from wirescan.limits import Limits
 from wirescan.parquet import COMPRESSION, Output, Summary, counted, write
 from wirescan.partition import SLICE_BYTES, Slice
-from wirescan.pieces import iter_tables
 from wirescan.source import URL
 from wirescan.spark.read import over
 from wirescan.spark.reading import Paths, Reading, struct_of
