@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.loop import HEAD
-from wirescan.table import FrameTable, places
+from wirescan.table import RESERVED, FrameTable, places
 
 FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
 ROOMS = ("kafka",)                      # a room is registered here, by the name of its folder
@@ -55,10 +55,10 @@ class Format:
     def columns(self) -> list[str]:
         """The columns of an export, where none are named: its own ones, and `fault`."""
         pairs = places(self.dtype)
-        hidden = {*HEAD.names, *self.lists.values(), *(name + "_at" for name in self.lists),
+        hidden = {*HEAD.names, RESERVED, *self.lists.values(), *(name + "_at" for name in self.lists),
                   *(name + end for name in pairs for end in ("_at", "_size"))}
         own = [name for name in self.dtype.names or () if name not in hidden]
-        return [*own, *pairs, *self.lists, *self.inherited, "fault"]
+        return [*own, *(name for name in pairs if name not in self.children), *self.lists, *self.inherited, "fault"]
 
     def open(self, source: Any, **options: Any) -> FrameTable:
         """Frames of this format in a source, through every format that encloses them."""

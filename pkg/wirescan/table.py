@@ -11,6 +11,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 
 SHOWN = 10          # rows in a repr
+RESERVED = "reserved"       # a column that only fills its row to whole words
 
 
 class Stop(NamedTuple):
@@ -38,16 +39,16 @@ class Row:
         table = self._table
         if name in table.dtype.names:
             return table.rows[name][self._index].item()
-        if name in table.places:
-            return table.bytes(self._index, name)
         if table.format is not None and name in table.format.children:
             if table.rows["fault"][self._index]:
                 return iter(())                 # a bad frame is not opened
             try:
-                return iter(table.format.children[name](table[self._index:self._index + 1], errors=table.errors))
+                return iter(table[self._index:self._index + 1].open(name))
             except ValueError as error:
                 error.add_note(f"among the {name} of row {self._index} of {table.name}")
                 raise
+        if name in table.places:
+            return table.bytes(self._index, name)
         raise AttributeError(f"a row of {table.name} has no {name!r}")
 
     def __iter__(self) -> Iterator[memoryview | None]:
@@ -55,7 +56,7 @@ class Row:
 
     def __repr__(self) -> str:
         table = self._table
-        shown = {name: getattr(self, name) for name in table.dtype.names}
+        shown = {name: getattr(self, name) for name in table.dtype.names if name != RESERVED}
         shown |= {name: table.bytes(self._index, name) for name in table.places}
         return f"<{table.name} " + " ".join(f"{k}={_shown(v)}" for k, v in shown.items()) + ">"
 
@@ -104,6 +105,16 @@ class FrameTable:
             raise TypeError(f"a mask is an array of bool, not of {mask.dtype}")
         return self[mask]
 
+    def open(self, name: str, **options: Any) -> FrameTable:
+        """The frames inside these by the name of their format, as `records` in kafka.batches.
+
+        options: as of the function of that name; `errors` is that of this table unless given. Raises KeyError for a
+        name that is not among the format's children, and as that function."""
+        children = {} if self.format is None else self.format.children
+        if name not in children:
+            raise KeyError(f"{self.name} holds no {name!r}, only {', '.join(children) or 'nothing'}")
+        return children[name](self, **{"errors": self.errors, **options})
+
     @property
     def dtype(self) -> np.dtype:
         return self.rows.dtype
@@ -130,12 +141,14 @@ class FrameTable:
     @property
     def consumed(self) -> int:
         """Bytes that the rows cover, in all scanned buffers."""
+        if self.outer is not None:
+            return int(self.rows["size"].sum(dtype=np.int64))
         return sum(stop.offset for stop in self.stops)
 
     @property
     def tail(self) -> memoryview:
-        """The bytes after the last frame of the last scanned buffer."""
-        if not self.stops:
+        """The bytes after the last frame of the last scanned buffer; empty for frames inside others."""
+        if not self.stops or self.outer is not None:
             return memoryview(b"")
         return self.buffers[self.stop.buffer][self.stop.offset:]
 
@@ -205,7 +218,9 @@ class FrameTable:
         return text
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        names = [n for n in self.dtype.names if not _is_place(self.dtype, n)] + list(self.places)
+        inside = () if self.format is None else self.format.children
+        names = [n for n in self.dtype.names if not _is_place(self.dtype, n) and n != RESERVED]
+        names += [n for n in self.places if n not in inside]
         rows = [[_shown(getattr(row, n)) for n in names] for row in self[:SHOWN]]
         return names, rows
 

@@ -9,5 +9,5 @@ from wirescan.core.reader cimport (
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
     Head, Opening, ReadRun, Readable, SOME, Top, UNDECIDED, VerifyFrame, afford, next_intact, open_all, open_frames,
-    scan_frames, scan_top)
+    scan_frames, scan_spans, scan_top)
 from wirescan.core.rows cimport Rows

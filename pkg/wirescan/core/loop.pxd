@@ -98,6 +98,7 @@ ctypedef Fault (*RunTop)(Top* top, Rows* rows) noexcept nogil
 ctypedef Fault (*RunOpening)(const Opening* opening, Rows* rows) noexcept nogil
 
 cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limits, into=*)
+cdef object scan_spans(buffers, spans, dtype, RunTop run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, ReadRun run, VerifyFrame verify, limits,
                         into=*)
 

@@ -159,6 +159,50 @@ cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limit
     return lend(block, dtype, into, fault), block.rows.bad, int(fault), top.r.at - base
 
 
+cdef object scan_spans(buffers, spans, dtype, RunTop run, bint resync, limits):
+    """(rows, bad, faults, offsets): a row for each frame in the spans, each of them scanned as a buffer of its own; how
+    many rows are bad; why the scan of each span ended (uint8 array), and at which offset of its buffer (int64 array).
+
+    spans: array of dtype HEAD; `parent` is that of the rows. Where a scan ends with LIMIT it is the last; both arrays
+    end there. Raises ValueError where a span lies outside its buffer, MemoryError.
+    """
+    cdef Py_ssize_t i, n = len(spans), done = 0
+    cdef const char[::1] span_bytes = np.ascontiguousarray(spans).view(np.int8)
+    cdef const Head* span
+    cdef const Readable* held
+    cdef const uint64_t[:, ::1] buffer_view
+    cdef RowBlock block = block_for(dtype, FIRST_ROOM, limits, None)
+    cdef Rows* rows = &block.rows
+    cdef Head* row
+    cdef Top top
+    cdef size_t first, longest = limits.frame
+    cdef Fault fault = OK
+    faults, offsets = np.zeros(n, np.uint8), np.zeros(n, np.int64)
+    cdef uint8_t[::1] why = faults
+    cdef int64_t[::1] where = offsets
+    if not lie_inside(spans, buffers):
+        raise ValueError("a span lies outside its buffer")
+    if n:
+        span, buffer_view = <const Head*>&span_bytes[0], addresses(buffers)
+        held = <const Readable*>&buffer_view[0, 0]
+        with nogil:
+            for i in range(n):
+                first = rows.count
+                top = Top(Reader(held[span[i].buffer].at + span[i].start,
+                                 held[span[i].buffer].at + span[i].start + span[i].size), resync, False, longest)
+                fault = run(&top, rows)
+                why[i], where[i] = <uint8_t>fault, top.r.at - held[span[i].buffer].at
+                while first < rows.count:
+                    row = <Head*>(rows.at + first * rows.stride)
+                    row.start += span[i].start
+                    row.parent, row.buffer = span[i].parent, span[i].buffer
+                    first += 1
+                done = i + 1
+                if fault == LIMIT or rows.out_of_memory:
+                    break
+    return lend(block, dtype, None, fault), block.rows.bad, faults[:done], offsets[:done]
+
+
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, ReadRun run, VerifyFrame verify, limits,
                         into=None):
     """(rows, bad, fault): a row for each frame inside the spans, how many of them are bad, and LIMIT where there were

@@ -15,7 +15,10 @@ from wirescan.core.loop import lie_inside, spans
 from wirescan.errors import apply, check_mode, limited
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 from wirescan.kafka.log import FILES, IGNORE, cuts, open_log
-from wirescan.kafka.scan import BATCH, HEADER, RECORD, claims, open_headers, open_records, scan_batches, verify_batches
+from wirescan.kafka.compose import encode_request, encode_response
+from wirescan.kafka.protocol import FORMATS as PROTOCOL
+from wirescan.kafka.protocol import PAIR, REQUEST, RESPONSE, body, pair, requests, responses
+from wirescan.kafka.scan import BATCH, HEADER, RECORD, claims, open_headers, open_records, scan_batches, scan_sets, verify_batches
 from wirescan.limits import Limits
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
@@ -42,12 +45,18 @@ def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Lim
     record_count, -1. Timestamps are milliseconds, -1 where there is none. check: verify CRC-32C (magic 2) and CRC-32.
     into: a writable array of dtype BATCH to write the rows to, for a source of one buffer.
 
+    A table whose rows have a place `records` (the partitions of Fetch responses or Produce requests) is a source too:
+    the record sets are scanned where they lie, and column `parent` is the row there. `stops` has those sets that did
+    not end with a batch: brokers cut them anywhere.
+
     A search for the next intact batch, after damage, knows batches by their header and checksum: one that stands
     verbatim in a value of the damaged batch is found as well.
     Raises FrameError as `errors` says ("strict", "mark" or "skip"), OSError, TypeError and ValueError for unfit
     arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka protocol guide 0.8, "Message sets".
     """
     check_mode(errors, limits)
+    if isinstance(source, FrameTable):
+        return _scan_sets(source, errors, check, limits, into)
     buffers = open(source, files=FILES, ignore=IGNORE)
     if into is not None and len(buffers) != 1:
         raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
@@ -56,6 +65,19 @@ def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Lim
         rows, bad, fault, offset = scan_batches(buffer, check, errors != "strict", limits, into)
         tables.append(apply(FrameTable((buffer,), rows, (Stop(fault, offset),), BATCHES, checked=check), errors, bad))
     return join(tables) if tables else empty(BATCHES)
+
+
+def _scan_sets(outer: FrameTable, errors: str, check: bool, limits: Limits, into: np.ndarray | None) -> FrameTable:
+    if "records" not in outer.places:
+        raise TypeError(f"{outer.name} has no place `records` to scan")
+    if into is not None:
+        raise ValueError("into takes the rows of one buffer, not of record sets in a table")
+    sets = spans(outer.rows, outer["records_at"])
+    sets["size"] = np.maximum(outer["records_size"], 0)
+    sets = sets[(sets["size"] > 0) & ~outer.bad]
+    rows, bad, faults, offsets = scan_sets(outer.buffers, sets, check, errors != "strict", limits)
+    stops = tuple(Stop(int(faults[i]), int(offsets[i]), int(sets["buffer"][i])) for i in np.flatnonzero(faults))
+    return apply(FrameTable(outer.buffers, rows, stops, BATCHES, outer, checked=check), errors, bad)
 
 
 def records(batches: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
@@ -149,4 +171,4 @@ RECORDS = Format(
     times=("timestamp",))
 HEADERS = Format(
     "kafka.headers", "the headers of the records", HEADER, headers, within="kafka.records")
-FORMATS = (BATCHES, RECORDS, HEADERS)
+FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)

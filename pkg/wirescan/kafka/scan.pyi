@@ -19,6 +19,9 @@ def verify_batches(batches: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.
 def scan_batches(
     buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
 ) -> tuple[_Rows, int, int, int]: ...
+def scan_sets(
+    buffers: Sequence[Buffer], spans: _Rows, check: bool, resync: bool, limits: Limits
+) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def open_records(
     batches: _Rows, buffers: Sequence[Buffer], spans: _Rows, counts: NDArray[np.int32], check: bool, limits: Limits,
     into: _Rows | None = None, verify: bool = False, path: str = ...

@@ -18,7 +18,7 @@ import numpy as np
 
 from wirescan.core cimport (
     Fault, Head, Opening, ReadRun, Readable, Reader, Rows, SOME, Top, VerifyFrame, int32_t, int64_t, open_all,
-    open_frames, scan_frames, scan_top, uint8_t, uint64_t)
+    open_frames, scan_frames, scan_spans, scan_top, uint8_t, uint64_t)
 from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.batch cimport intact_batch, read_batch, read_batch_checked, verify_batch
 from wirescan.kafka.bmi2 cimport short_records
@@ -113,6 +113,11 @@ def verify_batches(batches, buffers):
 def scan_batches(buffer, check, resync, limits, into=None, more=False):
     """(rows of dtype BATCH, bad, fault, offset): see `core.loop.scan_frames`."""
     return scan_frames(buffer, BATCH, run_batches_checked if check else run_batches, resync, more, limits, into)
+
+
+def scan_sets(buffers, spans, check, resync, limits):
+    """(rows of dtype BATCH, bad, faults, offsets) of record sets in spans: see `core.loop.scan_spans`."""
+    return scan_spans(buffers, spans, BATCH, run_batches_checked if check else run_batches, resync, limits)
 
 
 def open_records(batches, buffers, spans, counts, check, limits, into=None, verify=False,

@@ -1,0 +1,222 @@
+"""Kafka's protocol: streams of requests and responses, their pairing, and what is in their bodies.
+
+    requests = kafka.requests(captured_from_the_client)
+    responses = kafka.responses(captured_from_the_broker, requests)
+    fetched = kafka.body(responses, "Fetch")                # a row for each Fetch response
+    partitions = fetched.open("responses").open("partitions")
+    kafka.records(kafka.scan(partitions))                   # what was fetched
+
+Formats: kafka.requests, kafka.responses; and for each array of structs in kafka/messages.py one that is named for it, as
+kafka.fetch_response.partitions. kafka/schema.py says how a struct becomes a row.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wirescan.catalog import Format
+from wirescan.core.loop import HEAD
+from wirescan.errors import apply, check_mode, limited
+from wirescan.kafka.message import (
+    REQUEST, RESPONSE, answered, leading_int16, match, name_responses, open_structs, scan_requests, scan_responses)
+from wirescan.kafka.program import programs_of
+from wirescan.kafka.schema import MESSAGE, Level, Message, api_key, message_of
+from wirescan.kafka.scan import RECORD
+from wirescan.limits import Limits
+from wirescan.source import open
+from wirescan.table import FrameTable, Stop, empty, join
+
+PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
+
+
+def requests(source: Any, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()) -> FrameTable:
+    """The requests in a stream, as a table of dtype REQUEST (40 bytes a row): kafka.requests.
+
+    source: anything that `wirescan.open` takes; each buffer of it is a connection. `kind` is the version of the header,
+    0, 1 or 2; the body begins at `body`. A request of an API that is not known has a header of version 1. Place:
+    client_id. Raises FrameError as `errors` says, and as `kafka.scan`; behind an impossible size nothing can be read.
+    The raw tokens that follow SaslHandshake of version 0 are no requests: most are rows with a fault.
+
+    Format: Apache Kafka, "Kafka Protocol Guide", "Request Header v0" to "v2".
+    """
+    return _scan(source, REQUESTS, errors, check, limits)
+
+
+def responses(source: Any, requests: FrameTable | None = None, *, errors: str = "strict", check: bool = True,
+              limits: Limits = Limits()) -> FrameTable:
+    """The responses in a stream, as a table of dtype RESPONSE (40 bytes a row): kafka.responses.
+
+    requests: those of the same connections, a buffer for each as in `source`: only they tell what a response is. Where
+    the request is not known (-1), neither are api_key and api_version (-1). `kind` is the version of the header, 0 or
+    1. api_version is that of the response: an ApiVersions request of a version that the broker does not know is
+    answered in version 0. Raises as `requests`, and ValueError where the connections are not as many.
+    """
+    if requests is None:
+        return _scan(source, RESPONSES, errors, check, limits)
+    _refuse_unless(requests, REQUEST, "responses belong to a table of kafka.requests")
+    table = _scan(source, RESPONSES, "mark", check, limits)
+    rows, bad = name_responses(table.rows, table.buffers, requests.rows, _numbers(requests, table))
+    rows.flags.writeable = False
+    return apply(FrameTable(table.buffers, rows, table.stops, RESPONSES, checked=check), errors, bad)
+
+
+def pair(requests: FrameTable, responses: FrameTable) -> np.ndarray:
+    """Which response answers which request: a structured array of `request` i4 and `response` i4, row numbers.
+
+    In the order of the requests; a request without a response has -1. Those without a request follow, with -1 there.
+    On a connection a broker answers in the order of the requests, and does not answer Produce with acks = 0.
+    Raises TypeError for other tables, ValueError where the connections are not as many.
+    """
+    _refuse_unless(requests, REQUEST, "pair takes a table of kafka.requests first")
+    _refuse_unless(responses, RESPONSE, "pair takes a table of kafka.responses second")
+    numbers = _numbers(requests, responses)
+    lost = np.flatnonzero(numbers < 0)
+    out = np.empty(len(requests) + len(lost), PAIR)
+    out["request"][:len(requests)], out["request"][len(requests):] = np.arange(len(requests)), -1
+    out["response"][:len(requests)], out["response"][len(requests):] = -1, lost
+    known = np.flatnonzero(numbers >= 0)
+    out["response"][numbers[known]] = known
+    return out
+
+
+def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool = True,
+         limits: Limits = Limits()) -> FrameTable:
+    """The bodies of the messages of one API, a row each: of a table of kafka.requests or kafka.responses.
+
+    name: of an API ("Fetch"); or, of a table of kafka.records, of the key or value of an internal topic ("OffsetCommit
+    key", "GroupMetadata value" ...: records of another kind are left out). Column `parent` is the row in `messages`, `kind`
+    the version. Arrays of structs are opened by their names: `table.open("topics")`.
+    A body that cannot be read to its end is a bad row, and so is what lies in it. Raises FrameError as `errors` says,
+    ValueError for a name that the table of messages does not have, TypeError for another table.
+    """
+    side = SIDES.get(getattr(messages, "dtype", None))
+    if side is None and getattr(messages, "dtype", None) == RECORD:
+        name, _, side = name.partition(" ")
+    if not isinstance(messages, FrameTable) or side is None:
+        raise TypeError("body takes a table of kafka.requests, kafka.responses or kafka.records")
+    return BODIES[message_of(name, side)].read(messages, errors=errors, check=check, limits=limits)
+
+
+def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:
+    if not isinstance(table, FrameTable) or table.dtype != dtype:
+        raise TypeError(f"{what}, not {getattr(table, 'name', type(table).__name__)}")
+
+
+def _scan(source: Any, format: Format, errors: str, check: bool, limits: Limits) -> FrameTable:
+    check_mode(errors, limits)
+    tables = []
+    for buffer in open(source):
+        rows, bad, fault, offset = format.scan(buffer, check, errors != "strict", limits)
+        tables.append(apply(FrameTable((buffer,), rows, (Stop(fault, offset),), format, checked=True), errors, bad))
+    return join(tables) if tables else empty(format)
+
+
+def _numbers(requests: FrameTable, responses: FrameTable) -> np.ndarray:
+    """Int64 array: the row of the request that each response answers, or -1."""
+    if len(requests.buffers) != len(responses.buffers):
+        raise ValueError(f"requests of {len(requests.buffers)} connections, and responses of {len(responses.buffers)}")
+    found = np.full(len(responses), -1, np.int64)
+    asks = answered(requests.rows, requests.buffers) & ~requests.bad
+    for connection in range(len(requests.buffers)):
+        asked = np.flatnonzero(asks & (requests["buffer"] == connection))
+        answers = np.flatnonzero((responses["buffer"] == connection) & ~responses.bad)
+        ids = np.ascontiguousarray(requests["correlation_id"][asked])
+        number = match(ids, np.argsort(ids, kind="stable"),
+                       np.ascontiguousarray(responses["correlation_id"][answers]))
+        found[answers[number >= 0]] = asked[number[number >= 0]]
+    return found
+
+
+def _bodies(messages: FrameTable, message: Message, errors: str, check: bool, limits: Limits) -> FrameTable:
+    check_mode(errors, limits)
+    level, rows = message.level, messages.rows
+    place = message.side if messages.dtype == RECORD else None
+    if place is None:
+        _refuse_unless(messages, REQUEST if message.side == "request" else RESPONSE,
+                       f"the bodies of {message.name} lie in kafka.{message.side}s")
+        version = rows["api_version"]
+        chosen = np.flatnonzero(rows["api_key"] == api_key(message.name))
+    else:
+        keys = leading_int16(rows, messages.buffers, "key")
+        chosen = np.flatnonzero(np.isin(keys, MESSAGE[message.name, "key"].versions) & (rows[place + "_size"] >= 0))
+        version = keys if place == "key" else leading_int16(rows, messages.buffers, "value")
+    programs = programs_of(message, level)
+    numbers = np.where((version < 0) | (version > message.versions[-1]), len(programs) - 1, version)
+    contexts = programs[numbers]
+    contexts["is_whole"] = 1
+    spans = np.zeros(len(chosen), HEAD)
+    spans["parent"], spans["buffer"], spans["fault"] = chosen, rows["buffer"][chosen], rows["fault"][chosen]
+    if place is None:
+        contexts["skip"] = rows["body"]
+        spans["start"], spans["size"] = rows["start"][chosen], rows["size"][chosen]
+    else:
+        contexts["skip"] = 2
+        spans["start"] = rows["start"][chosen] + rows[place + "_at"][chosen]
+        spans["size"] = rows[place + "_size"][chosen]
+    return _opened(messages, contexts, spans, np.ones(len(chosen), np.int32), BODIES[message], errors, limits)
+
+
+def _structs(outer: FrameTable, message: Message, level: Level, errors: str, check: bool, limits: Limits) -> FrameTable:
+    check_mode(errors, limits)
+    rows, array = outer.rows, level.name
+    if array + "_count" not in (rows.dtype.names or ()):
+        raise TypeError(f"kafka.{level.path} lies in {LEVELS[level.path].within}, not in {outer.name}")
+    programs = programs_of(message, level)
+    contexts = programs[np.minimum(rows["kind"], len(programs) - 1)]
+    chosen = np.flatnonzero((rows[array + "_count"] > 0) | outer.bad)
+    spans = np.zeros(len(chosen), HEAD)
+    bad = outer.bad[chosen]
+    spans["parent"], spans["buffer"], spans["fault"] = chosen, rows["buffer"][chosen], rows["fault"][chosen]
+    spans["start"] = rows["start"][chosen] + np.where(bad, 0, rows[array + "_at"][chosen])
+    spans["size"] = np.where(bad, rows["size"][chosen], rows[array + "_size"][chosen])
+    return _opened(outer, contexts, spans, rows[array + "_count"][chosen], LEVELS[level.path], errors, limits)
+
+
+def _opened(outer: FrameTable, contexts: np.ndarray, spans: np.ndarray, counts: np.ndarray, format: Format,
+            errors: str, limits: Limits) -> FrameTable:
+    rows, bad, fault = open_structs(contexts, outer.buffers, spans, counts, format.dtype, limits)
+    return apply(limited(FrameTable(outer.buffers, rows, (), format, outer), fault), errors, bad)
+
+
+SIDES = {REQUEST: "request", RESPONSE: "response"}
+LEVELS: dict[str, Format] = {}
+BODIES: dict[Message, Format] = {}
+
+
+def _format(message: Message, level: Level, within: str) -> None:
+    """Registers a level and those in it, the innermost first."""
+    children = {}
+    for inner in level.arrays:
+        _format(message, inner, f"kafka.{level.path}")
+        children[inner.name] = LEVELS[inner.path].read
+    top = level is message.level
+    read: Callable[..., FrameTable] = _Reader(message, None if top else level)
+    about = f"{message.name} {message.side}s" if top else f"{level.name} of {message.name} {message.side}s"
+    LEVELS[level.path] = Format(f"kafka.{level.path}", about, level.dtype, read, within, children)
+    if top:
+        BODIES[message] = LEVELS[level.path]
+
+
+class _Reader:
+    """What reads a level out of the table around it."""
+
+    def __init__(self, message: Message, level: Level | None):
+        self._message, self._level = message, level
+
+    def __call__(self, outer: FrameTable, *, errors: str = "strict", check: bool = True,
+                 limits: Limits = Limits()) -> FrameTable:
+        if self._level is None:
+            return _bodies(outer, self._message, errors, check, limits)
+        return _structs(outer, self._message, self._level, errors, check, limits)
+
+
+REQUESTS = Format("kafka.requests", "requests of the protocol, as a client sends them", REQUEST, requests,
+                  scan=scan_requests)
+RESPONSES = Format("kafka.responses", "responses of the protocol, as a broker sends them", RESPONSE, responses,
+                   scan=scan_responses)
+WITHIN = {"request": "kafka.requests", "response": "kafka.responses", "key": "kafka.records", "value": "kafka.records"}
+for _message in MESSAGE.values():
+    _format(_message, _message.level, WITHIN[_message.side])
+FORMATS = (REQUESTS, RESPONSES, *LEVELS.values())
