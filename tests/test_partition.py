@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
-from wirescan import FrameError, arrow, kafka
+from wirescan import FrameError, arrow, kafka, source
 from wirescan.kafka import encode_batch, log
 from wirescan.partition import SLICE_BYTES, Slice, groups, plan
 
@@ -200,8 +200,8 @@ def test_the_walk_crosses_its_blocks(tmp_path, monkeypatch):
     path = segment(tmp_path, RAW)
     large = segment(tmp_path, RAW[:SIZE] + encode_batch([bytes(50_000)]) + RAW[:SIZE], 1)
     for step in (17, 18, 100, SIZE, SIZE + 16, SIZE + 17, 4096):
-        monkeypatch.setattr(log, "PAGE", step)                           # of files
-        monkeypatch.setattr(log, "BLOCK", step)                          # of objects
+        monkeypatch.setattr(source, "PAGE", step)                           # of files
+        monkeypatch.setattr(source, "BLOCK", step)                          # of objects
         for place in (path, Path(path).as_uri()):
             assert log.cuts(place, 1) == [i * SIZE for i in range(40)]
         assert len(log.cuts(large, 1)) == len(log.cuts(Path(large).as_uri(), 1)) == 3
@@ -209,12 +209,12 @@ def test_the_walk_crosses_its_blocks(tmp_path, monkeypatch):
 
 def test_the_walk_reads_headers_and_not_what_is_between(tmp_path, monkeypatch):
     read, pread, read_range = [], os.pread, log.read_range
-    monkeypatch.setattr(log.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
+    monkeypatch.setattr(source.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
     monkeypatch.setattr(log, "read_range", lambda *args: read.append(read_range(*args)) or read[-1])
     path = segment(tmp_path, encode_batch([bytes(100_000)]) * 40)
     size = os.path.getsize(path) // 40
     assert log.cuts(path, 10 * size) == [0, 10 * size, 20 * size, 30 * size]
-    assert sum(map(len, read)) <= 40 * log.PAGE + 3 * size               # and each batch at which it cuts
+    assert sum(map(len, read)) <= 40 * source.PAGE + 3 * size               # and each batch at which it cuts
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -6,6 +6,7 @@
     is_...                         bool                                   bool
     milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
     <name>_at, <name>_size         <name>: binary_view, or as `binary`    binary
+    a place of numbers             list of them                           the same
     a list of pairs (`headers`)    list<struct<key, value>>               the same
     _file, _start                  string, int64: the file, and the offset in it of the outermost frame
 """
@@ -124,8 +125,8 @@ def _all_columns(table: FrameTable) -> list[str]:
 
 
 def _owner(format: Format, name: str) -> Format | None:
-    """The format among this and those that enclose it whose rows have the column."""
-    while name not in format.dtype.names:
+    """The format among this and those that enclose it whose rows have the column or the place."""
+    while name not in format.dtype.names and name not in places(format.dtype):
         if format.within is None:
             return None
         format = format_of(format.within)
@@ -136,14 +137,16 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
     spark = types == "spark"
     if name in (FILE, START):
         return pa.string() if name == FILE else pa.int64()
-    if name in places(format.dtype):
-        return binary
     if name in format.lists:
         pairs = format_of(f"{format.name.split('.')[0]}.{name}")
         return pa.list_(pa.struct([(part, binary) for part in places(pairs.dtype)]))
     owner = _owner(format, name)
     if owner is None:
         raise ValueError(f"{format.name} has no column {name!r}; it has {', '.join(format.columns)}")
+    if name in owner.numbers:
+        return pa.list_(pa.from_numpy_dtype(np.dtype(owner.numbers[name]).newbyteorder("=")))
+    if name in places(owner.dtype):
+        return binary
     if name in owner.times:
         return pa.timestamp("us" if spark else "ms", tz="UTC")
     if name.startswith("is_"):
@@ -158,16 +161,17 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
         return pa.nulls(len(table), kind) if file is None else _repeated(file, len(table))
     if name == START:
         return _numbers(table.positions, kind)
-    if name in table.places:
-        return _binary(table, name, kind)
     if name in format_in(table).lists:
         return _list(table, name, kind, errors, limits)
     rows, parents = table, None
-    while name not in rows.dtype.names:
+    while name not in rows.dtype.names and name not in rows.places:
         if rows.outer is None:
             raise ValueError(f"column {name!r} is that of an enclosing frame, and this table was opened from none")
         parents = rows["parent"] if parents is None else rows["parent"][parents]
         rows = rows.outer
+    if name in rows.places:
+        return (_number_lists if pa.types.is_list(kind) else _binary)(
+            rows if parents is None else rows[parents], name, kind)
     values = rows[name] if parents is None else rows[name][parents]
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
@@ -218,6 +222,18 @@ def _binary(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
             raise ValueError(f"{found.total} bytes in column {name!r}: use large_binary, or smaller batches")
         parts = [pa.py_buffer(part) for part in found.gathered(kind == pa.large_binary())]
     return pa.Array.from_buffers(kind, len(table), [bitmap, *parts], null_count=found.nulls)
+
+
+def _number_lists(table: FrameTable, name: str, kind: pa.ListType) -> pa.Array:
+    found, dtype = Places(table, name), np.dtype(table.format.numbers[name])
+    if found.total > LARGEST:
+        raise ValueError(f"{found.total} bytes in column {name!r}: use smaller batches")
+    offsets, data = found.gathered(False)
+    validity, values = found.validity(), np.frombuffer(data, dtype)
+    return pa.Array.from_buffers(
+        kind, len(table), [None if validity is None else pa.py_buffer(validity),
+                           pa.py_buffer(offsets // np.int32(dtype.itemsize))], null_count=found.nulls,
+        children=[_numbers(values, kind.value_type)])
 
 
 def _list(table: FrameTable, name: str, kind: pa.ListType, errors: str, limits: Limits) -> pa.Array:

@@ -25,8 +25,9 @@ class Format:
     within: the name of the format whose frames hold these; None for an outermost format.
     children: what lies inside a frame, name -> function of a table, which takes `errors`.
     lists: which of them are short lists of pairs, name -> the column that counts them; they become columns of lists.
-    inherited: columns of the enclosing frames that belong to every export.
+    inherited: columns and places of the enclosing frames that belong to every export.
     times: columns that are milliseconds since 1970 (-1: none).
+    numbers: places that are arrays of numbers, name -> numpy dtype of one as it lies there.
     scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
         bytes may follow; outermost formats only.
     cuts: path, bytes -> offsets at which the file can be cut; outermost formats only.
@@ -41,6 +42,7 @@ class Format:
     lists: Mapping[str, str] = field(default_factory=dict)
     inherited: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
+    numbers: Mapping[str, str] = field(default_factory=dict)
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
     cuts: Callable[[str, int], list[int]] | None = None
     files: str | None = None

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -22,6 +23,8 @@ from wirescan.core.rows import Block
 
 GLOB = re.compile(r"[*?\[]")
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+PAGE = 512              # bytes that a walk reads of a file at a time: a header, or those of several small frames
+BLOCK = 1 << 20         # ... of an object in a store
 LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
 
 
@@ -146,6 +149,17 @@ def read_some(file: Any, size: int, advance: Callable[[int], None] = lambda coun
         filled += count
         advance(count)
     return data[:filled].toreadonly()
+
+
+@contextmanager
+def pager(path: str) -> Iterator[Callable[[int], bytes | memoryview]]:
+    """A function that gives some bytes from an offset on: what a walk from header to header needs. The file is opened
+    once; it is not mapped: it may shrink."""
+    if URL.match(path):
+        yield lambda at: read_range(path, at, at + BLOCK)
+        return
+    with builtins.open(path, "rb", buffering=0) as file:
+        yield lambda at: os.pread(file.fileno(), PAGE, at)
 
 
 def _in_directory(directory: str, files: str | None) -> list[str]:

@@ -22,8 +22,8 @@ class Stop(NamedTuple):
 
 
 class Row:
-    """One row of a table, read when asked: `row.size`, `row.key` (a memoryview, or None for null), and the frames
-    inside it by the name of their format (`record.headers`), in the mode that the table was read in: under "mark" a bad
+    """One row of a table, read when asked: `row.size`, `row.key` (a memoryview, or None for null; an array of numbers
+    where the place holds such), and the frames inside it by the name of their format (`record.headers`), in the mode that the table was read in: under "mark" a bad
     header is a pair of None, under "strict" FrameError. Unpacks to its places: `for key, value in ...`."""
     __slots__ = ("_index", "_table")
 
@@ -48,7 +48,10 @@ class Row:
                 error.add_note(f"among the {name} of row {self._index} of {table.name}")
                 raise
         if name in table.places:
-            return table.bytes(self._index, name)
+            view = table.bytes(self._index, name)
+            if table.format is None or name not in table.format.numbers or view is None:
+                return view
+            return np.frombuffer(view, table.format.numbers[name])
         raise AttributeError(f"a row of {table.name} has no {name!r}")
 
     def __iter__(self) -> Iterator[memoryview | None]:
@@ -57,7 +60,7 @@ class Row:
     def __repr__(self) -> str:
         table = self._table
         shown = {name: getattr(self, name) for name in table.dtype.names if name != RESERVED}
-        shown |= {name: table.bytes(self._index, name) for name in table.places}
+        shown |= {name: table.bytes(self._index, name) for name in table.places if name not in _inside(table)}
         return f"<{table.name} " + " ".join(f"{k}={_shown(v)}" for k, v in shown.items()) + ">"
 
 
@@ -110,10 +113,9 @@ class FrameTable:
 
         options: as of the function of that name; `errors` is that of this table unless given. Raises KeyError for a
         name that is not among the format's children, and as that function."""
-        children = {} if self.format is None else self.format.children
-        if name not in children:
-            raise KeyError(f"{self.name} holds no {name!r}, only {', '.join(children) or 'nothing'}")
-        return children[name](self, **{"errors": self.errors, **options})
+        if name not in _inside(self):
+            raise KeyError(f"{self.name} holds no {name!r}, only {', '.join(_inside(self)) or 'nothing'}")
+        return self.format.children[name](self, **{"errors": self.errors, **options})
 
     @property
     def dtype(self) -> np.dtype:
@@ -218,9 +220,8 @@ class FrameTable:
         return text
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        inside = () if self.format is None else self.format.children
         names = [n for n in self.dtype.names if not _is_place(self.dtype, n) and n != RESERVED]
-        names += [n for n in self.places if n not in inside]
+        names += [n for n in self.places if n not in _inside(self)]
         rows = [[_shown(getattr(row, n)) for n in names] for row in self[:SHOWN]]
         return names, rows
 
@@ -288,6 +289,11 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
 def empty(format: Any) -> FrameTable:
     """A table of no frames of a format."""
     return FrameTable((), _frozen(np.empty(0, format.dtype)), (), format, checked=True)
+
+
+def _inside(table: FrameTable) -> Any:
+    """The names of what lies inside the frames of a table."""
+    return () if table.format is None else table.format.children
 
 
 def _is_place(dtype: np.dtype, name: str) -> bool:

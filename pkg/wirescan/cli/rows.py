@@ -10,7 +10,7 @@ from wirescan.catalog import FILE, START, Format, format_of
 from wirescan.cli.output import encode, fault_name, shown, time_of
 from wirescan.errors import pairs
 from wirescan.kafka import Codec
-from wirescan.table import FrameTable
+from wirescan.table import FrameTable, places
 
 FAULT = "fault"
 # What people are shown when they name no columns: what fits a line.
@@ -37,7 +37,7 @@ def columns_of(format: Format) -> list[str]:
     names = json_columns(format)
     outer: Format | None = format
     while outer is not None:
-        names += [name for name in names_of(outer.dtype) if name not in names]
+        names += [name for name in (*names_of(outer.dtype), *places(outer.dtype)) if name not in names]
         outer = format_of(outer.within) if outer.within else None
     return names
 
@@ -68,11 +68,14 @@ class Rows:
             return table.positions.tolist()
         if name == FAULT:
             return [fault_name(number) if number else None for number in table[FAULT].tolist()]
-        if name in table.places:
-            return [self._bytes(view) for view in views(table, name)]
         if name in self._format.lists:
             return self._list(table, name)
-        rows, times = self._values(table, name)
+        at: Any = None
+        while name not in names_of(table.dtype) and name not in table.places:
+            at, table = table["parent"] if at is None else table["parent"][at], outer_of(table)
+        if name in table.places:
+            return self._places(table if at is None else table[at], name)
+        rows, times = table[name] if at is None else table[name][at], name in table.format.times
         if times:
             return [None if value == -1 else time_of(value) if self._people else value
                     for value in rows.tolist()]
@@ -82,12 +85,11 @@ class Rows:
             return [codec_name(value) for value in rows.tolist()]
         return rows.tolist()
 
-    def _values(self, table: FrameTable, name: str) -> tuple[np.ndarray, bool]:
-        """A column of the rows or of the frames that enclose them, and whether it holds times."""
-        at: Any = slice(None)
-        while name not in names_of(table.dtype):
-            at, table = table["parent"][at], outer_of(table)
-        return table[name][at], name in table.format.times
+    def _places(self, table: FrameTable, name: str) -> list[Any]:
+        if name not in table.format.numbers:
+            return [self._bytes(view) for view in views(table, name)]
+        return [None if view is None else np.frombuffer(view, table.format.numbers[name]).tolist()
+                for view in views(table, name)]
 
     def _bytes(self, view: memoryview | None) -> Any:
         if view is None:

@@ -1,72 +1,63 @@
-"""A partition directory on disk: its segments in order, their indexes, and where a segment can be cut.
+"""A partition directory as a source of batches, and where a segment can be cut.
 
     <base offset, 20 digits>.log         entries one after another, and perhaps zeros behind them
-    <base offset>.index                  (relative offset i4, position i4)*, sparse, big-endian; zeros behind them:
-                                         the last offset of the batch that begins at that position of the .log
 
-Source: Apache Kafka, "Log" of the documentation, and its LogSegment, OffsetIndex and LocalLog.
+index.py draws the files beside a segment. Source: Apache Kafka, "Log" of the documentation, LogSegment and LocalLog.
 """
 from __future__ import annotations
 
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from wirescan.kafka.scan import scan_batches
 from wirescan.limits import Limits
-from wirescan.source import URL, read_range, size_of
+from wirescan.source import pager, read_range, size_of
 
 # Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
 IGNORE = r"\.(deleted|cleaned|swap|index|timeindex|txnindex|snapshot|metadata)$|[.-]checkpoint$|-(delete|future|stray)/"
 FILES = r"(?s)^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"(\d{20})\.log$")
 
-OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 HEADER_SIZE = 27            # bytes of a batch up to its last offset delta
 LENGTH = struct.Struct(">8xi4xb")       # how many bytes follow the length, and the magic: so every batch begins
 LOG_OVERHEAD = 12           # bytes of a batch up to where its length counts from
 SMALLEST = (26, 34, 61)     # bytes of a batch of magic 0, 1 and 2 that holds nothing
-PAGE = 512                  # bytes that a walk reads of a file at a time: a header, or those of several small batches
-BLOCK = 1 << 20             # ... of an object in a store
 INTERVAL = 4096             # bytes between the entries of an index, unless a broker is told otherwise
 
 
-def open_log(directory: str | os.PathLike[str], **options: Any) -> Any:
+def open_log(directory: str | os.PathLike[str], *, start: int | None = None, stop: int | None = None,
+             start_time: int | None = None, stop_time: int | None = None, isolation: str = "read_uncommitted",
+             checkpoints: bool = False, **options: Any) -> FrameTable:
     """The batches of a partition directory, its segments in order, as one table of kafka.batches.
 
-    Files with the suffixes .deleted, .cleaned and .swap are left out. options: as of `kafka.scan`.
+    start, stop: the offsets from `start` on and before `stop`. start_time, stop_time: from the first record whose
+    timestamp, in milliseconds, is not below the one, and before the first that is not below the other, as Kafka's
+    ListOffsets turns times into offsets. Only the parts of the segments that hold these are read; batches come whole:
+    `kafka.within` picks the records.
+    isolation: "read_committed" leaves out control batches and those of aborted transactions, and ends before the first
+    transaction that is still open.
+    checkpoints: leave out what lies before the log start or from the high watermark on, by the checkpoints in the
+    directory around this one; where these do not tell, nothing is left out: `PartitionLog` has both, or None.
+
+    Without any of these all segments under the directory are read; with one, those in it. Files with the suffixes
+    .deleted, .cleaned and .swap are left out. options: errors, check and limits, and without these also into, as of
+    `kafka.scan`.
     Raises NotADirectoryError, FileNotFoundError where there is no segment, and as `kafka.scan`.
     """
     from wirescan.kafka import scan
     if not os.path.isdir(directory):
         raise NotADirectoryError(f"not a directory: {os.fspath(directory)}")
-    return scan(directory, **options)
-
-
-def read_index(path: str, most: int | None = None) -> np.ndarray:
-    """The entries of an offset index: `offset` i8 (of the log, not relative) and `position` i8 in the segment.
-
-    Ends before the zeros of a preallocated file, and before an entry that does not increase. No entry is that of the
-    batch at position 0. most: entries that are read. Raises ValueError for a name that is no offset, OSError.
-    """
-    base = int(os.path.basename(path).split(".")[0])
-    if not 0 <= base < 1 << 63:
-        raise ValueError(f"no offset of a log: {base}")
-    size = size_of(path)
-    raw = read_range(path, 0, size if most is None else min(size, OFFSET_ENTRY.itemsize * most))
-    entries = np.frombuffer(raw[:len(raw) // 8 * 8], OFFSET_ENTRY)
-    falls = np.flatnonzero((np.diff(entries["offset"].astype(np.int64), prepend=-1) <= 0)
-                           | (np.diff(entries["position"].astype(np.int64), prepend=0) <= 0))
-    good = int(falls[0]) if len(falls) else len(entries)
-    out = np.empty(good, [("offset", np.int64), ("position", np.int64)])
-    out["offset"], out["position"] = base + entries["offset"][:good].astype(np.int64), entries["position"][:good]
-    return out
+    if (start, stop, start_time, stop_time, isolation, checkpoints) == (None, None, None, None, "read_uncommitted",
+                                                                        False):
+        return scan(directory, **options)
+    log = PartitionLog(directory, limits=options.pop("limits", Limits()))
+    return log.read(start, stop, start_time=start_time, stop_time=stop_time, isolation=isolation,
+                    checkpoints=checkpoints, **options)
 
 
 def cuts(path: str, size: int) -> list[int]:
@@ -112,7 +103,7 @@ def _last_offset(header: bytes) -> int | None:
 
 def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
     out, at, unpack, largest = [0], 0, LENGTH.unpack_from, Limits().frame
-    with _reader(path) as read:
+    with pager(path) as read:
         while at + LENGTH.size <= total:
             page, first = read(at), at
             last = first + len(page) - LENGTH.size
@@ -133,13 +124,3 @@ def _is_intact(batch: memoryview) -> bool:
     # After a damaged length the walk may be inside a batch, at what looks like a header; a cut there would lose it.
     _, bad, _, used = scan_batches(batch, True, False, Limits())
     return bool(used == len(batch) and not bad)
-
-
-@contextmanager
-def _reader(path: str) -> Iterator[Callable[[int], bytes | memoryview]]:
-    """A function that gives some bytes from an offset on. The file is opened once; it is not mapped: it may shrink."""
-    if URL.match(path):
-        yield lambda at: read_range(path, at, at + BLOCK)
-        return
-    with open(path, "rb", buffering=0) as file:
-        yield partial(os.pread, file.fileno(), PAGE)

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from wirescan.kafka.message import PROGRAM, STEP, Read
+from wirescan.kafka.body import PROGRAM, STEP, Read
 from wirescan.kafka.schema import WIDTHS, Field, Level, Message
 
 LENGTHS = {"string": 2, "bytes": 4, "records": 4}       # bytes of the length, unless it is compact

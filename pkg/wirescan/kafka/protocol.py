@@ -11,6 +11,7 @@ kafka.fetch_response.partitions. kafka/schema.py says how a struct becomes a row
 """
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -19,15 +20,17 @@ import numpy as np
 from wirescan.catalog import Format
 from wirescan.core.loop import HEAD
 from wirescan.errors import apply, check_mode, limited
+from wirescan.kafka.body import leading_int16, open_structs
 from wirescan.kafka.message import (
-    REQUEST, RESPONSE, answered, leading_int16, match, name_responses, open_structs, scan_requests, scan_responses)
+    REQUEST, RESPONSE, answered, match, name_responses, scan_requests, scan_responses)
 from wirescan.kafka.program import programs_of
-from wirescan.kafka.schema import MESSAGE, Level, Message, api_key, message_of
+from wirescan.kafka.schema import MESSAGE, WIDTHS, Level, Message, api_key, flat_fields, message_of
 from wirescan.kafka.scan import RECORD
 from wirescan.limits import Limits
-from wirescan.source import open
+from wirescan.source import open, pager, size_of
 from wirescan.table import FrameTable, Stop, empty, join
 
+SIZE = struct.Struct(">i")
 PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
 
 
@@ -86,8 +89,8 @@ def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool
     """The bodies of the messages of one API, a row each: of a table of kafka.requests or kafka.responses.
 
     name: of an API ("Fetch"); or, of a table of kafka.records, of the key or value of an internal topic ("OffsetCommit
-    key", "GroupMetadata value" ...: records of another kind are left out). Column `parent` is the row in `messages`, `kind`
-    the version. Arrays of structs are opened by their names: `table.open("topics")`.
+    key", "GroupMetadata value" ...: records of another kind are left out). Column `parent` is the row in `messages`,
+    `kind` the version. Arrays of structs are opened by their names: `table.open("topics")`.
     A body that cannot be read to its end is a bad row, and so is what lies in it. Raises FrameError as `errors` says,
     ValueError for a name that the table of messages does not have, TypeError for another table.
     """
@@ -97,6 +100,25 @@ def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool
     if not isinstance(messages, FrameTable) or side is None:
         raise TypeError("body takes a table of kafka.requests, kafka.responses or kafka.records")
     return BODIES[message_of(name, side)].read(messages, errors=errors, check=check, limits=limits)
+
+
+def cuts(path: str, size: int) -> list[int]:
+    """Offsets in a file at which a message begins, about `size` bytes apart, by a walk from size to size; the first is
+    0. It ends at the first size that cannot be one: who reads that slice tells what is wrong there."""
+    total, largest, at, out = size_of(path), Limits().frame, 0, [0]
+    with pager(path) as read:
+        while total - at >= max(size, SIZE.size):
+            page, first = read(at), at
+            while at - first <= len(page) - SIZE.size:
+                if at - out[-1] >= size:
+                    out.append(at)
+                length = SIZE.unpack_from(page, at - first)[0]
+                if not 0 <= length <= min(largest, total - at) - SIZE.size:
+                    return out
+                at += SIZE.size + length
+            if at == first:
+                break                   # the file is shorter by now
+    return out
 
 
 def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:
@@ -185,16 +207,22 @@ LEVELS: dict[str, Format] = {}
 BODIES: dict[Message, Format] = {}
 
 
-def _format(message: Message, level: Level, within: str) -> None:
-    """Registers a level and those in it, the innermost first."""
+def _format(message: Message, level: Level, within: str, names: tuple[str, ...] = ()) -> None:
+    """Makes the format of a level and of those in it. names: what the levels around it call their structs."""
+    top = level is message.level
+    own = {name: one.type for name, one in flat_fields(level.fields)}
+    inside = () if top else (*(name for name in names if name not in own),
+                             *(name for name, kind in own.items() if kind in ("string", "uuid")))
     children = {}
     for inner in level.arrays:
-        _format(message, inner, f"kafka.{level.path}")
+        _format(message, inner, f"kafka.{level.path}", inside)
         children[inner.name] = LEVELS[inner.path].read
-    top = level is message.level
     read: Callable[..., FrameTable] = _Reader(message, None if top else level)
     about = f"{message.name} {message.side}s" if top else f"{level.name} of {message.name} {message.side}s"
-    LEVELS[level.path] = Format(f"kafka.{level.path}", about, level.dtype, read, within, children)
+    LEVELS[level.path] = Format(
+        f"kafka.{level.path}", about, level.dtype, read, within, children,
+        inherited=tuple(name for name in names if name not in own),
+        numbers={name: f">i{WIDTHS[kind[2:]]}" for name, kind in own.items() if kind[:2] == "[]" and kind[2:]})
     if top:
         BODIES[message] = LEVELS[level.path]
 
@@ -213,9 +241,9 @@ class _Reader:
 
 
 REQUESTS = Format("kafka.requests", "requests of the protocol, as a client sends them", REQUEST, requests,
-                  scan=scan_requests)
+                  scan=scan_requests, cuts=cuts)
 RESPONSES = Format("kafka.responses", "responses of the protocol, as a broker sends them", RESPONSE, responses,
-                   scan=scan_responses)
+                   scan=scan_responses, cuts=cuts)
 WITHIN = {"request": "kafka.requests", "response": "kafka.responses", "key": "kafka.records", "value": "kafka.records"}
 for _message in MESSAGE.values():
     _format(_message, _message.level, WITHIN[_message.side])

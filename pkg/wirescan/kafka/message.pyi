@@ -1,0 +1,27 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.limits import Limits
+
+_Rows = NDArray[np.void]
+
+REQUEST: Final[np.dtype[np.void]]
+RESPONSE: Final[np.dtype[np.void]]
+
+def scan_requests(
+    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+) -> tuple[_Rows, int, int, int]: ...
+def scan_responses(
+    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+) -> tuple[_Rows, int, int, int]: ...
+def answered(requests: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.bool_]: ...
+def match(
+    asked: NDArray[np.int32], order: NDArray[np.int64], answers: NDArray[np.int32]
+) -> NDArray[np.int64]: ...
+def name_responses(
+    responses: _Rows, buffers: Sequence[memoryview], requests: _Rows, numbers: NDArray[np.int64]
+) -> tuple[_Rows, int]: ...
