@@ -21,17 +21,22 @@ from wirescan.kafka import schema
 
 cdef enum:
     APIS = 128                      # more than there are
+    OPAQUE = 255                    # the kind of what has no header that is known
+    VERSIONS = 256                  # more than any API has
     CONTROLLED_SHUTDOWN = 7         # its version 0 has no client id
     UNSUPPORTED_VERSION = 35        # of ApiVersions: an answer in version 0, whatever was asked for
 
-cdef int16_t first_flexible[APIS]
+cdef int16_t first_flexible[APIS]           # -1: there is no such API
 for _key in range(APIS):
-    first_flexible[_key] = min(schema.API[_key].flexible, 0x7fff) if _key in schema.API else 0x7fff
+    first_flexible[_key] = min(schema.API[_key].flexible, 0x7fff) if _key in schema.API else -1
 cdef int16_t PRODUCE = schema.KEYS["Produce"], API_VERSIONS = schema.KEYS["ApiVersions"]
 
 
+cdef inline bint is_known(int16_t api_key, int16_t version) noexcept nogil:
+    return 0 <= api_key < APIS and first_flexible[api_key] >= 0 and 0 <= version < VERSIONS
+
 cdef inline bint is_flexible(int16_t api_key, int16_t version) noexcept nogil:
-    return 0 <= api_key < APIS and version >= first_flexible[api_key] and first_flexible[api_key] < 0x7fff
+    return is_known(api_key, version) and version >= first_flexible[api_key]
 
 
 cdef inline Fault skip_tags(Reader* r, int32_t* count) noexcept nogil:
@@ -70,6 +75,9 @@ cdef Fault read_request(Reader* r, void* out, const void* parent) noexcept nogil
     row.api_key, row.api_version = <int16_t>be16(p), <int16_t>be16(p + 2)
     row.correlation_id = <int32_t>be32(p + 4)
     row.head.body = 12
+    if not is_known(row.api_key, row.api_version):
+        row.head.kind = OPAQUE
+        return OK
     if row.api_key == CONTROLLED_SHUTDOWN and row.api_version == 0:
         return OK
     p = take(&body, 2)
@@ -170,32 +178,37 @@ def answered(requests, buffers):
     return found.view(bool)
 
 
-def match(const int32_t[::1] asked, const int64_t[::1] order, const int32_t[::1] answers):
-    """Int64 array: for each of the answers of a connection the number of its request, or -1.
+def match(asked, opaque, answers, whole):
+    """Int64 array: for each of the answers on a connection the number of its request, or -1.
 
-    asked: the correlation ids of the requests. order: what sorts them, stably. answers: those of the responses. Both
-    come in the order of the wire, so the request is the first of that id behind the one answered before.
+    asked: int32 array, the correlation ids of the requests. opaque: bool array, which of them are (tokens of SASL,
+    whose answers have no id). answers: int32 array, those of the responses. whole: bool array, which of them have one.
+    All are in the order of the wire: a request is the first of that id behind the one that was answered before.
     """
-    cdef Py_ssize_t i, low, high, middle, n = asked.shape[0]
+    cdef Py_ssize_t i, low, high, middle, n = len(asked)
     cdef int64_t next = 0
-    found = np.full(answers.shape[0], -1, np.int64)
+    cdef const int32_t[::1] ids = asked, id_of = answers
+    cdef const uint8_t[::1] is_opaque = opaque.view(np.uint8), is_whole = whole.view(np.uint8)
+    cdef const int64_t[::1] order = np.argsort(asked, kind="stable")
+    found = np.full(len(answers), -1, np.int64)
     cdef int64_t[::1] out = found
     with nogil:
-        for i in range(answers.shape[0]):
-            if next < n and asked[next] == answers[i]:
+        for i in range(id_of.shape[0]):
+            if next < n and (is_opaque[next] or (is_whole[i] and ids[next] == id_of[i])):
                 out[i] = next
-            else:
+            elif is_whole[i]:
                 low, high = 0, n
                 while low < high:
                     middle = (low + high) // 2
-                    if asked[order[middle]] < answers[i] or (
-                            asked[order[middle]] == answers[i] and order[middle] < next):
+                    if ids[order[middle]] < id_of[i] or (ids[order[middle]] == id_of[i] and order[middle] < next):
                         low = middle + 1
                     else:
                         high = middle
-                if low == n or asked[order[low]] != answers[i]:
+                if low == n or ids[order[low]] != id_of[i]:
                     continue
                 out[i] = order[low]
+            else:
+                continue
             next = out[i] + 1
     return found
 
@@ -208,6 +221,7 @@ def name_responses(responses, buffers, requests, numbers):
     cdef const int64_t[::1] number = numbers
     cdef const int16_t[::1] key = np.ascontiguousarray(requests["api_key"])
     cdef const int16_t[::1] version = np.ascontiguousarray(requests["api_version"])
+    cdef const uint8_t[::1] kind = np.ascontiguousarray(requests["kind"])
     cdef char[::1] view
     cdef Response* row
     cdef const uint8_t* start
@@ -221,7 +235,11 @@ def name_responses(responses, buffers, requests, numbers):
         with nogil:
             for i in range(n):
                 row = <Response*>&view[i * sizeof(Response)]
-                if number[i] >= 0 and not row.head.fault:
+                if number[i] >= 0 and kind[number[i]] == OPAQUE:
+                    row.request, row.head.kind = <int32_t>number[i], OPAQUE
+                    if row.head.fault:              # an answer of fewer bytes than an id has
+                        row.head.fault, row.head.body = 0, 4
+                elif number[i] >= 0 and not row.head.fault:
                     row.request = <int32_t>number[i]
                     row.api_key, row.api_version = key[number[i]], version[number[i]]
                     start = <const uint8_t*>bases[row.head.buffer] + row.head.start

@@ -30,6 +30,7 @@ from wirescan.limits import Limits
 from wirescan.source import open, pager, size_of
 from wirescan.table import FrameTable, Stop, empty, join
 
+OPAQUE = 255            # the kind of what has no header that is known
 SIZE = struct.Struct(">i")
 PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
 
@@ -38,9 +39,9 @@ def requests(source: Any, *, errors: str = "strict", check: bool = True, limits:
     """The requests in a stream, as a table of dtype REQUEST (40 bytes a row): kafka.requests.
 
     source: anything that `wirescan.open` takes; each buffer of it is a connection. `kind` is the version of the header,
-    0, 1 or 2; the body begins at `body`. A request of an API that is not known has a header of version 1. Place:
+    0, 1 or 2; the body begins at `body`. It is OPAQUE (255) where the API is not known: perhaps a raw token of SASL, as
+    they follow SaslHandshake of version 0; the numbers of such a row are what stands in its first bytes. Place:
     client_id. Raises FrameError as `errors` says, and as `kafka.scan`; behind an impossible size nothing can be read.
-    The raw tokens that follow SaslHandshake of version 0 are no requests: most are rows with a fault.
 
     Format: Apache Kafka, "Kafka Protocol Guide", "Request Header v0" to "v2".
     """
@@ -53,7 +54,7 @@ def responses(source: Any, requests: FrameTable | None = None, *, errors: str = 
 
     requests: those of the same connections, a buffer for each as in `source`: only they tell what a response is. Where
     the request is not known (-1), neither are api_key and api_version (-1). `kind` is the version of the header, 0 or
-    1. api_version is that of the response: an ApiVersions request of a version that the broker does not know is
+    1, or OPAQUE as that of the request. api_version is that of the response: an ApiVersions request of a version that the broker does not know is
     answered in version 0. Raises as `requests`, and ValueError where the connections are not as many.
     """
     if requests is None:
@@ -143,10 +144,9 @@ def _numbers(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     asks = answered(requests.rows, requests.buffers) & ~requests.bad
     for connection in range(len(requests.buffers)):
         asked = np.flatnonzero(asks & (requests["buffer"] == connection))
-        answers = np.flatnonzero((responses["buffer"] == connection) & ~responses.bad)
-        ids = np.ascontiguousarray(requests["correlation_id"][asked])
-        number = match(ids, np.argsort(ids, kind="stable"),
-                       np.ascontiguousarray(responses["correlation_id"][answers]))
+        answers = np.flatnonzero(responses["buffer"] == connection)
+        number = match(requests["correlation_id"][asked], requests["kind"][asked] == OPAQUE,
+                       responses["correlation_id"][answers], ~responses.bad[answers])
         found[answers[number >= 0]] = asked[number[number >= 0]]
     return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -171,6 +172,8 @@ def _messages() -> Iterator[Message]:
 API = {int(key): Api(int(key), name, int(newest), NEVER if flexible == "-" else int(flexible))
        for key, name, newest, flexible in map(str.split, APIS.strip().split("\n"))}
 KEYS = {api.name: api.key for api in API.values()}
+ApiKey = IntEnum("ApiKey", {snake(name).upper(): key for name, key in KEYS.items()}, module=__name__)
+ApiKey.__doc__ = "The columns `api_key` of kafka.requests and kafka.responses."
 MESSAGE = {(message.name, message.side): message for message in _messages()}
 
 
