@@ -33,6 +33,54 @@ class Guarded:
         return memoryview(self.map)[mmap.PAGESIZE:mmap.PAGESIZE + len(data)]
 
 
+def messages(guarded, chance):
+    """Requests and responses of Kafka's protocol, cut at every byte with a size that says so, and damaged."""
+    import struct
+
+    from wirescan import kafka
+    from wirescan.kafka.schema import KEYS, MESSAGE
+
+    def opened(table):
+        for name in table.format.children:
+            opened(table.open(name))
+
+    def sample(fields, version):
+        values = {}
+        for field in fields:
+            if version in field.versions and field.type in ("[]", "struct"):
+                inside = sample(field.fields, version)
+                values[field.name] = [inside, inside] if field.is_array else inside
+            elif version in field.versions:
+                values[field.name] = {"string": "name", "bytes": b"bytes", "records": b"records", "uuid": bytes(range(16)),
+                                      "[]int32": [1, 2], "[]int64": [3]}.get(field.type, 1)
+        return values
+
+    scans = 0
+    for (name, side), message in MESSAGE.items():
+        if side not in ("request", "response"):
+            continue
+        for version in {message.versions[0], message.flexible - 1, message.flexible, message.versions[-1]}:
+            if version not in message.versions:
+                continue
+            encode = kafka.encode_request if side == "request" else kafka.encode_response
+            raw = encode(name, version, sample(message.fields, version), correlation_id=7)[:guarded.room]
+            asked = kafka.requests(kafka.encode_request(name, version, correlation_id=7))
+            for cut in range(4, len(raw) + 1):
+                for _ in range(3):
+                    data = bytearray(struct.pack(">i", cut - 4) + raw[4:cut])
+                    if cut > 12 and _:
+                        data[chance.randrange(12, cut)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+                    view = guarded.at_the_end(bytes(data))
+                    if side == "request":
+                        table = kafka.requests(view, errors="mark")
+                    else:
+                        table = kafka.responses(view, asked, errors="mark")
+                    if len(table) and table["api_key"][0] == KEYS[name]:
+                        opened(kafka.body(table, name, errors="mark"))
+                    scans += 1
+    return scans
+
+
 def main():
     import random
 
@@ -92,6 +140,7 @@ def main():
                     for path in PATHS:
                         open_records(claim, (view,), span, np.array([count], np.int32), True, limits, path=path)
                 scans += 1
+    scans += messages(guarded, chance)
     for size in range(700):
         for put in (guarded.at_the_end, guarded.at_the_beginning):
             view = put(bytes(min(size, guarded.room)))

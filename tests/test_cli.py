@@ -844,3 +844,34 @@ def test_text_that_is_safe_to_print():
     assert printable("a\x1b\\\n\u202e\udcff\U000e0001") == r"a\x1b\\\n\u202e\xff\U000e0001"
     assert escaped(bytes(range(256))).isascii() and escaped(bytes(range(256))).isprintable()
     assert encode(b"\xff", "utf8") == {"base64": "/w=="}
+
+
+# ---------------------------------------------------------------------------- streams of the protocol
+
+STREAM = str(Path(__file__).with_name("corpus") / "kafka-streams" / "java-4" / "group-1.requests.bin")
+
+
+def test_streams_of_the_protocol():
+    done = run("scan", STREAM, "--format", "kafka.requests")
+    assert done.exit_code == 0 and "list_offsets" in done.stdout and "consumer-orders-java" in done.stdout
+    done = run("scan", STREAM, "--format", "kafka.fetch_request.partitions", "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows and all(row["fault"] is None and "topic_id" in row and "fetch_offset" in row for row in rows)
+    assert run("verify", STREAM, "--format", "kafka.requests").exit_code == 0
+    assert run("stat", STREAM, "--format", "kafka.requests").exit_code == 0
+    assert run("stat", STREAM, "--format", "kafka.requests", "--deep").exit_code == 2
+
+
+def test_damage_in_a_body_is_told(tmp_path):
+    raw = bytearray(Path(STREAM).read_bytes())
+    raw[-1] ^= 1                                # the count of tagged fields at the end of the last request
+    (tmp_path / "damaged.bin").write_bytes(raw)
+    done = run("verify", str(tmp_path / "damaged.bin"), "--format", "kafka.requests")
+    assert done.exit_code == 1 and "TRUNCATED" in done.stdout
+
+
+def test_keys_that_look_like_those_of_an_internal_topic_are_no_damage(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(encode_batch([Record(key=bytes([0, version, 9]), value=b"\0\1x") for version in range(3)]))
+    done = run("verify", str(path))
+    assert done.exit_code == 0, done.stdout

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from wirescan.cli.output import ENCODINGS, encode, shown, time_of
-from wirescan.cli.rows import FAULT, codec_name
+from wirescan.cli.rows import FAULT, named
 
 COMMONEST = 5
 GROUPED = ("key", "codec")      # the first of these that was written is counted by its values
@@ -122,4 +122,4 @@ def _plain(value: Any) -> Any:
 def _shown(column: str, value: Any) -> str:
     if isinstance(value, bytes):
         return shown(value) or '""'
-    return codec_name(value) if column == "codec" else str(value)
+    return named(column, value)

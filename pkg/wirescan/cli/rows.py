@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from wirescan.catalog import FILE, START, Format, format_of
 from wirescan.cli.output import encode, fault_name, shown, time_of
 from wirescan.errors import pairs
-from wirescan.kafka import Codec
+from wirescan.kafka import ApiKey, Codec, ErrorCode
 from wirescan.table import FrameTable, places
 
 FAULT = "fault"
@@ -19,7 +20,11 @@ SHORT = {
                       "max_timestamp"),
     "kafka.records": ("offset", "timestamp", "key", "value", "headers"),
     "kafka.headers": ("_start", "key", "value"),
+    "kafka.requests": ("_start", "size", "correlation_id", "api_key", "api_version", "client_id"),
+    "kafka.responses": ("_start", "size", "correlation_id"),
 }
+# Columns whose numbers have names.
+NAMES = {"codec": Codec, "api_key": ApiKey, "error_code": ErrorCode}
 
 
 def names_of(dtype: np.dtype) -> tuple[str, ...]:
@@ -50,7 +55,7 @@ def text_columns(format: Format) -> list[str]:
 class Rows:
     """The rows of tables of one format as lists of values, in the order of `columns`.
 
-    for_people: times as ISO 8601, codecs by name, bytes as printable text; else for JSON: times as
+    for_people: times as ISO 8601, codecs, APIs and error codes by name, bytes as printable text; else for JSON: times as
     milliseconds (null: none), bytes as `encoding` says. errors: "skip" leaves out what is bad in a list.
     """
     def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool, errors: str):
@@ -81,8 +86,8 @@ class Rows:
                     for value in rows.tolist()]
         if name.startswith("is_"):
             return (rows != 0).tolist()
-        if name == "codec" and self._people:
-            return [codec_name(value) for value in rows.tolist()]
+        if name in NAMES and self._people:
+            return [named(name, value) for value in rows.tolist()]
         return rows.tolist()
 
     def _places(self, table: FrameTable, name: str) -> list[Any]:
@@ -123,11 +128,11 @@ def views(table: FrameTable, name: str) -> Iterator[memoryview | None]:
             for buffer, first, length in zip(rows["buffer"].tolist(), start.tolist(), size.tolist()))
 
 
-def codec_name(number: int) -> str:
-    """The name of a Kafka codec; a number that has none as it is."""
+def named(column: str, number: int) -> str:
+    """The name of a number in a column; one that has none as it is."""
     try:
-        return Codec(number).name.lower()
-    except ValueError:
+        return NAMES[column](number).name.lower()
+    except (KeyError, ValueError):
         return str(number)
 
 

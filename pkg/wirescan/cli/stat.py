@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from wirescan.catalog import Format, formats
+from wirescan.catalog import Format, format_of
 from wirescan.cli.common import DAMAGE, check_option, collect, format_option, paths_argument, tail_of, total_size
 from wirescan.cli.output import bytes_of, colour, counted, dump, name_of, number_of, say
 from wirescan.cli.pieces import chunks
@@ -43,7 +43,9 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
     """
     files = collect(paths, format_name)
     top = format_name.outermost
-    inner = next((one for one in formats().values() if deep and one.within == top.name), None)
+    if deep and "records" not in top.children:
+        raise click.UsageError(f"--deep opens records, and {top.name} holds none")
+    inner = format_of("kafka.records") if deep else None
     whole, each, ends = Tally(), [], []
     with Progress(total_size(files), "counting") as progress:
         for path in files:

@@ -12,7 +12,7 @@ import numpy as np
 
 from wirescan.cli.offsets import Offsets, first_offsets, learn
 from wirescan.cli.output import fault_name, time_of
-from wirescan.cli.rows import codec_name, names_of, outer_of
+from wirescan.cli.rows import named, names_of, outer_of
 from wirescan.core.fault import Fault
 from wirescan.kafka.encode import APPEND, DELETE_HORIZON, TIMESTAMP_TYPES
 from wirescan.errors import damage
@@ -142,7 +142,7 @@ class Tally:
                               "missing": offsets.missing, "missing_inside_frames": offsets.lacking,
                               "out_of_order": count["out_of_order"]}
         if self._by_codec:
-            out["codecs"] = {codec_name(number): dict(self._by_codec[number])
+            out["codecs"] = {named("codec", number): dict(self._by_codec[number])
                              for number in sorted(self._by_codec)}
         if self._magic:
             out["magic"] = {str(number): self._magic[number] for number in sorted(self._magic)}

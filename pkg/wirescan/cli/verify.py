@@ -139,7 +139,8 @@ class Report:
             self._order(table, first)
 
     def _within(self, outer: Format) -> list[Format]:
-        return [one for one in formats().values() if one.within == outer.name] if self._deep else []
+        return [one for one in formats().values()
+                if one.within == outer.name and one.read in outer.children.values()] if self._deep else []
 
     def _inside(self, inner: FrameTable) -> None:
         """Tell the bad rows, unless the frame around them is what is bad, and open the good ones in turn."""

@@ -203,6 +203,7 @@ def _opened(outer: FrameTable, contexts: np.ndarray, spans: np.ndarray, counts: 
 
 
 SIDES = {REQUEST: "request", RESPONSE: "response"}
+WITHIN = {"request": "kafka.requests", "response": "kafka.responses", "key": "kafka.records", "value": "kafka.records"}
 LEVELS: dict[str, Format] = {}
 BODIES: dict[Message, Format] = {}
 
@@ -240,11 +241,16 @@ class _Reader:
         return _structs(outer, self._message, self._level, errors, check, limits)
 
 
-REQUESTS = Format("kafka.requests", "requests of the protocol, as a client sends them", REQUEST, requests,
-                  scan=scan_requests, cuts=cuts)
-RESPONSES = Format("kafka.responses", "responses of the protocol, as a broker sends them", RESPONSE, responses,
-                   scan=scan_responses, cuts=cuts)
-WITHIN = {"request": "kafka.requests", "response": "kafka.responses", "key": "kafka.records", "value": "kafka.records"}
-for _message in MESSAGE.values():
+for _message in reversed(MESSAGE.values()):
     _format(_message, _message.level, WITHIN[_message.side])
-FORMATS = (REQUESTS, RESPONSES, *LEVELS.values())
+
+
+def _bodies_of(side: str) -> dict[str, Callable[..., FrameTable]]:
+    return {message.level.name: BODIES[message].read for message in MESSAGE.values() if message.side == side}
+
+
+REQUESTS = Format("kafka.requests", "requests of the protocol, as a client sends them", REQUEST, requests,
+                  children=_bodies_of("request"), scan=scan_requests, cuts=cuts)
+RESPONSES = Format("kafka.responses", "responses of the protocol, as a broker sends them", RESPONSE, responses,
+                   children=_bodies_of("response"), scan=scan_responses, cuts=cuts)
+FORMATS = (REQUESTS, RESPONSES, *reversed(LEVELS.values()))
