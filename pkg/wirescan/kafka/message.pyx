@@ -14,8 +14,8 @@ Kafka Protocol" (0.8); for flexible versions, KIP-482, and for ApiVersions, KIP-
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, OK, Reader, Rows, SHORT, TRUNCATED, Top, be16, be32, enter, int16_t, int32_t, int64_t, left, scan_frames,
-    scan_top, sized, take, uint8_t, uint32_t, uint64_t, varint32)
+    BAD_LENGTH, Fault, OK, Reader, Rows, SHORT, TRUNCATED, Top, be16, be32, enter, int16_t, int32_t, int64_t, left,
+    scan_frames, scan_top, sized, take, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.kafka import schema
 
@@ -136,7 +136,13 @@ def scan_requests(buffer, check, resync, limits, into=None, more=False):
 
 def scan_responses(buffer, check, resync, limits, into=None, more=False):
     """(rows, bad, fault, offset): the responses in a buffer, dtype RESPONSE; of what API is not known yet."""
-    return scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into)
+    rows, bad, fault, offset = scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into)
+    if bad and (rows["fault"] >= BAD_LENGTH).any():     # a stretch that is no response
+        rows = rows.copy()
+        for name in ("request", "api_key", "api_version"):
+            rows[name][rows["fault"] >= BAD_LENGTH] = -1
+        rows.flags.writeable = False
+    return rows, bad, fault, offset
 
 
 cdef bint is_answered(const Request* row, const uint8_t* base) noexcept nogil:
@@ -148,7 +154,7 @@ cdef bint is_answered(const Request* row, const uint8_t* base) noexcept nogil:
     if row.api_key != PRODUCE or row.head.fault:
         return True
     if row.head.kind == 2:
-        if varint32(&r, &length) or sized(&r, r.at, <int32_t>(length - 1), &at, &size):
+        if varint32(&r, &length) or (length > 0 and take(&r, length - 1) is NULL):
             return True
     elif row.api_version >= 3:
         p = take(&r, 2)

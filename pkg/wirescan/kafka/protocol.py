@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.catalog import Format
+from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.errors import apply, check_mode, limited
 from wirescan.kafka.body import leading_int16, open_structs
@@ -32,6 +33,7 @@ from wirescan.table import FrameTable, Stop, empty, join
 
 OPAQUE = 255            # the kind of what has no header that is known
 SIZE = struct.Struct(">i")
+HEADER = 8              # bytes of a response up to the end of its correlation id
 PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
 
 
@@ -144,9 +146,9 @@ def _numbers(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     asks = answered(requests.rows, requests.buffers) & ~requests.bad
     for connection in range(len(requests.buffers)):
         asked = np.flatnonzero(asks & (requests["buffer"] == connection))
-        answers = np.flatnonzero(responses["buffer"] == connection)
+        answers = np.flatnonzero((responses["buffer"] == connection) & (responses["fault"] < Fault.BAD_LENGTH))
         number = match(requests["correlation_id"][asked], requests["kind"][asked] == OPAQUE,
-                       responses["correlation_id"][answers], ~responses.bad[answers])
+                       responses["correlation_id"][answers], responses["size"][answers] >= HEADER)
         found[answers[number >= 0]] = asked[number[number >= 0]]
     return found
 
