@@ -14,17 +14,23 @@ from wirescan.codecs import Arena, CodecError
 from wirescan.core.loop import lie_inside, spans
 from wirescan.errors import apply, check_mode, limited
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
+from wirescan.kafka.directory import PartitionLog, within
+from wirescan.kafka.errors import BrokerError, ErrorCode
 from wirescan.kafka.log import FILES, IGNORE, cuts, open_log
 from wirescan.kafka.compose import encode_request, encode_response
 from wirescan.kafka.protocol import FORMATS as PROTOCOL
+from wirescan.kafka.schema import ApiKey
 from wirescan.kafka.protocol import PAIR, REQUEST, RESPONSE, body, pair, requests, responses
 from wirescan.kafka.scan import BATCH, HEADER, RECORD, claims, open_headers, open_records, scan_batches, scan_sets, verify_batches
+from wirescan.kafka.transactions import aborted, committed
 from wirescan.limits import Limits
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
-__all__ = ["BATCH", "Codec", "FORMATS", "HEADER", "RECORD", "Record", "encode_batch", "encode_message_set", "headers",
-           "open_log", "records", "scan"]
+__all__ = [
+    "ApiKey", "BATCH", "BrokerError", "Codec", "ErrorCode", "FORMATS", "HEADER", "PAIR", "PartitionLog", "RECORD", "REQUEST",
+    "RESPONSE", "Record", "aborted", "body", "committed", "encode_batch", "encode_message_set", "encode_request",
+    "encode_response", "headers", "open_log", "pair", "records", "requests", "responses", "scan", "within"]
 
 
 class Codec(IntEnum):
@@ -172,3 +178,13 @@ RECORDS = Format(
 HEADERS = Format(
     "kafka.headers", "the headers of the records", HEADER, headers, within="kafka.records")
 FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)
+
+# What needs sockets is imported by who asks for it.
+CLIENT = ("AsyncClient", "Client", "Part", "Retries", "fetch")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in CLIENT:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from wirescan.kafka import client
+    return getattr(client, name)

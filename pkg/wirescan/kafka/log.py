@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.kafka.directory import PartitionLog
+from wirescan.kafka.index import read_index
 from wirescan.kafka.scan import scan_batches
 from wirescan.limits import Limits
 from wirescan.source import pager, read_range, size_of
+from wirescan.table import FrameTable
 
 # Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
 IGNORE = r"\.(deleted|cleaned|swap|index|timeindex|txnindex|snapshot|metadata)$|[.-]checkpoint$|-(delete|future|stray)/"
