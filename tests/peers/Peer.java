@@ -1,7 +1,10 @@
 // Kafka's Java library as a peer, run as a single source file on Kafka's class path. Records travel in the
-// form that canonical.py describes.
+// form that canonical.py describes; CONFIG is a file of the client's properties.
 //
-//   Peer produce ADDRESS TOPIC CODEC FILE  sends the records of FILE; their offsets are not used
+//   Peer produce CONFIG TOPIC FILE OUTCOMES  sends the records of FILE; their offsets are not used. With OUTCOMES
+//                                          as many transactions: c to commit, a to abort
+//   Peer consume CONFIG TOPIC COUNT OUT    writes to OUT the first COUNT records of partition 0, or where CONFIG
+//                                          names a group, of what the group assigns; and commits
 //   Peer read OUT FILE...                  writes to OUT what Kafka's reader finds in FILE..., checksums too
 //   Peer encode DIRECTORY FILE             writes DIRECTORY/MAGIC-CODEC, for all of both, with Kafka's writer
 
@@ -9,12 +12,16 @@ import java.io.*;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
+import java.time.Duration;
 import java.util.*;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.*;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public class Peer {
@@ -22,24 +29,73 @@ public class Peer {
 
     public static void main(String[] given) throws Exception {
         switch (given[0]) {
-            case "produce" -> produce(given[1], given[2], given[3], rows(Path.of(given[4])));
+            case "produce" -> produce(config(given[1]), given[2], rows(Path.of(given[3])), given[4]);
+            case "consume" -> consume(config(given[1]), given[2], Integer.parseInt(given[3]), Path.of(given[4]));
             case "read" -> read(Path.of(given[1]), Arrays.asList(given).subList(2, given.length));
             case "encode" -> encode(Path.of(given[1]), rows(Path.of(given[2])));
             default -> throw new IllegalArgumentException(given[0]);
         }
     }
 
-    static void produce(String address, String topic, String codec, List<Row> rows) throws Exception {
-        Map<String, Object> config = Map.of("bootstrap.servers", address, "compression.type", codec,
-            "acks", "all", "linger.ms", 50, "max.request.size", 4 << 20);
+    static Properties config(String file) throws IOException {
+        var config = new Properties();
+        try (var from = Files.newBufferedReader(Path.of(file))) {
+            config.load(from);
+        }
+        return config;
+    }
+
+    static void produce(Properties config, String topic, List<Row> rows, String outcomes) throws Exception {
         var bytes = new ByteArraySerializer();
         try (var producer = new KafkaProducer<>(config, bytes, bytes)) {
-            var sent = new ArrayList<java.util.concurrent.Future<RecordMetadata>>();
-            for (Row row : rows)
-                sent.add(producer.send(new ProducerRecord<>(topic, 0, row.timestamp, row.key, row.value,
-                    Arrays.asList(row.headers))));
-            for (var one : sent)
-                one.get();
+            if (outcomes.isEmpty()) {
+                send(producer, topic, rows);
+                return;
+            }
+            producer.initTransactions();
+            int share = rows.size() / outcomes.length();
+            for (int turn = 0; turn < outcomes.length(); turn++) {
+                producer.beginTransaction();
+                send(producer, topic, rows.subList(turn * share, (turn + 1) * share));
+                if (outcomes.charAt(turn) == 'c')
+                    producer.commitTransaction();
+                else
+                    producer.abortTransaction();
+            }
+        }
+    }
+
+    static void send(KafkaProducer<byte[], byte[]> producer, String topic, List<Row> rows) throws Exception {
+        var sent = new ArrayList<java.util.concurrent.Future<RecordMetadata>>();
+        for (Row row : rows)
+            sent.add(producer.send(new ProducerRecord<>(topic, 0, row.timestamp, row.key, row.value,
+                Arrays.asList(row.headers))));
+        producer.flush();
+        for (var one : sent)
+            one.get();
+    }
+
+    static void consume(Properties config, String topic, int count, Path out) throws Exception {
+        var bytes = new ByteArrayDeserializer();
+        try (var consumer = new KafkaConsumer<>(config, bytes, bytes);
+                var to = new DataOutputStream(new BufferedOutputStream(Files.newOutputStream(out)))) {
+            boolean inGroup = config.containsKey("group.id");
+            if (inGroup) {
+                consumer.subscribe(List.of(topic));
+            } else {
+                var partition = new TopicPartition(topic, 0);
+                consumer.assign(List.of(partition));
+                consumer.seekToBeginning(List.of(partition));
+            }
+            long until = System.nanoTime() + 60_000_000_000L;
+            for (int read = 0; read < count && System.nanoTime() < until; )
+                for (var record : consumer.poll(Duration.ofSeconds(1))) {
+                    write(to, record.offset(), record.timestamp(), record.key(), record.value(),
+                        record.headers().toArray());
+                    read++;
+                }
+            if (inGroup)
+                consumer.commitSync();
         }
     }
 
@@ -49,17 +105,9 @@ public class Peer {
                 var data = ByteBuffer.wrap(Files.readAllBytes(Path.of(file)));
                 for (RecordBatch batch : MemoryRecords.readableRecords(data).batches()) {
                     batch.ensureValid();
-                    for (org.apache.kafka.common.record.Record record : batch) {
-                        to.writeLong(record.offset());
-                        to.writeLong(record.timestamp());
-                        write(to, content(record.key()));
-                        write(to, content(record.value()));
-                        to.writeInt(record.headers().length);
-                        for (Header header : record.headers()) {
-                            write(to, header.key().getBytes(StandardCharsets.UTF_8));
-                            write(to, header.value());
-                        }
-                    }
+                    for (var record : batch)
+                        write(to, record.offset(), record.timestamp(), content(record.key()),
+                            content(record.value()), record.headers());
                 }
             }
         }
@@ -115,6 +163,19 @@ public class Peer {
         var bytes = new byte[buffer.remaining()];
         buffer.get(bytes);
         return bytes;
+    }
+
+    static void write(DataOutputStream to, long offset, long timestamp, byte[] key, byte[] value, Header[] headers)
+            throws IOException {
+        to.writeLong(offset);
+        to.writeLong(timestamp);
+        write(to, key);
+        write(to, value);
+        to.writeInt(headers.length);
+        for (Header header : headers) {
+            write(to, header.key().getBytes(StandardCharsets.UTF_8));
+            write(to, header.value());
+        }
     }
 
     static void write(DataOutputStream to, byte[] content) throws IOException {

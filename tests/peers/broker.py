@@ -1,13 +1,18 @@
-"""A real Apache Kafka broker for tests: one KRaft node on 127.0.0.1, from the jars that pom.xml names.
+"""A real Apache Kafka broker for tests: KRaft nodes on 127.0.0.1, from the jars that kafka-LINE/pom.xml name.
 
-    with Broker() as broker:
+    with Broker() as broker:                # line="3.9", or "4"
         broker.create_topic("orders", {"segment.bytes": 65536})
         ...                                 # clients connect to broker.address
         broker.stop()                       # a clean stop trims the preallocated indexes
         broker.directory("orders")          # the partition directory, gone when the block ends
 
+    with Broker(listeners=SECURE) as broker:
+        broker.addresses["SASL_SSL"]        # and PLAINTEXT, SSL, SASL_PLAINTEXT; broker.authority is the CA's file
+                                            # USER and PASSWORD log in, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
+Several brokers: cluster.py.
+
 Needs a Java 17 JDK and mvn. The jars are kept outside the repository, in WIRESCAN_PEERS_CACHE
-(default ~/.cache/wirescan/peers), under a name that follows from pom.xml.
+(default ~/.cache/wirescan/peers), under a name that follows from their pom.xml.
 """
 import base64
 import contextlib
@@ -19,18 +24,23 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-POM = Path(__file__).with_name("pom.xml")
+from .certificates import STORE_PASSWORD, make_certificates
+
+LINES = ("3.9", "4")  # 3.9 is the last that serves every version of the guide, 4 has the newest
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+USER, PASSWORD = "alice", "alice's secret"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 # Record times in the tests lie in the past and the tests must not wait: nothing is deleted by age, the
-# cleaner and the coordinators run at once.
+# cleaner and the coordinators run at once, and a broker that was killed is soon taken for dead.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "offsets.topic.replication.factor": 1,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.replication.factor": 1,
@@ -39,6 +49,8 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": "false",
     "num.partitions": 1,
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 250,
     "log.retention.ms": -1,
     "log.initial.task.delay.ms": 100,
     "log.cleaner.backoff.ms": 100,
@@ -53,6 +65,15 @@ log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
 """
 
 
+class Listener(NamedTuple):
+    """A listener's security protocol, and the address that clients are told where it is not its own (a proxy's)."""
+    protocol: str
+    advertised: str | None = None
+
+
+SECURE = {protocol: Listener(protocol) for protocol in ("SASL_PLAINTEXT", "SSL", "SASL_SSL")}
+
+
 def java() -> str:
     """The java command: JAVA_HOME's, else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
@@ -62,16 +83,17 @@ def java() -> str:
     return found
 
 
-def jars() -> Path:
-    """The directory of the broker's jars, filled by Maven at the first call (about 50 MB)."""
+def jars(line: str = "3.9") -> Path:
+    """The directory of a line's jars, filled by Maven at the first call (about 50 MB)."""
+    pom = Path(__file__).with_name(f"kafka-{line}") / "pom.xml"
     cache = Path(os.environ.get("WIRESCAN_PEERS_CACHE", "~/.cache/wirescan/peers")).expanduser()
-    target = cache / f"kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    target = cache / f"kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         libraries = Path(scratch, "jars")
-        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies",
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
                    "-DincludeScope=runtime", f"-DoutputDirectory={libraries}"]
         if subprocess.run(command).returncode:
             subprocess.run(command, check=True)  # a registry that failed once often answers the second time
@@ -83,14 +105,14 @@ def jars() -> Path:
     return target
 
 
-def classpath() -> str:
+def classpath(line: str = "3.9") -> str:
     """Kafka's class path, for `java -cp`: broker, clients and their codecs."""
-    return str(jars() / "*")
+    return str(jars(line) / "*")
 
 
-def run(main: str, *arguments: object, timeout: float = 120) -> str:
+def run(main: str, *arguments: object, line: str = "3.9", timeout: float = 120) -> str:
     """What a Java program prints. `main` is a class on the class path, or a single source file."""
-    command = [java(), *JVM, "-cp", classpath(), str(main), *map(str, arguments)]
+    command = [java(), *JVM, "-cp", classpath(line), str(main), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     if done.returncode:
         raise RuntimeError(f"{main} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -98,7 +120,8 @@ def run(main: str, *arguments: object, timeout: float = 120) -> str:
 
 
 def dump(*segments: os.PathLike | str, options: tuple[str, ...] = ("--print-data-log",)) -> str:
-    """What kafka.tools.DumpLogSegments prints about segment or index files."""
+    """What kafka.tools.DumpLogSegments (3.9's, which reads the files of both lines) prints about segment, index or
+    snapshot files."""
     return run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, segments)))
 
 
@@ -110,13 +133,81 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-class Broker:
-    """A running broker. `address` is its host:port, `data` its log directory."""
+def cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a")
 
-    def __init__(self, properties: dict[str, object] | None = None, timeout: float = 60):
-        self.properties = PROPERTIES | (properties or {})
-        self.timeout = timeout
+
+class Node:
+    """A Kafka process. Once formatted, `data` is its log directory and `log` what it prints."""
+
+    def __init__(self, properties: dict[str, object], line: str, timeout: float = 60):
+        self.properties, self.line, self.timeout = properties, line, timeout
         self.process: subprocess.Popen | None = None
+
+    def format(self, home: Path, cluster: str, own: dict[str, object]) -> None:
+        """Make the node's directory, with the users that SCRAM knows; `own` are properties that it alone has."""
+        home.mkdir(exist_ok=True)
+        self.data, self.log = home / "data", home / "broker.log"
+        file, logging = home / "server.properties", home / "log4j.properties"
+        properties = self.properties | own | {"log.dirs": self.data}
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        logging.write_text(LOGGING)
+        users = [word for mechanism in MECHANISMS[1:]
+                 for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")]
+        run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", file, *users, line=self.line)
+        self._command = [java(), *JVM, f"-Dlog4j.configuration=file:{logging}", "-cp", classpath(self.line),
+                         "kafka.Kafka", str(file)]
+
+    def launch(self) -> None:
+        """Start the process; await_started waits for it."""
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT,
+                                            stdin=subprocess.DEVNULL)
+
+    def await_started(self) -> None:
+        until = time.monotonic() + self.timeout
+        while "Kafka Server started" not in self.log.read_text(errors="replace"):
+            if self.process.poll() is not None or time.monotonic() > until:
+                end = self.log.read_text(errors="replace")[-4000:]
+                raise RuntimeError(f"the broker did not start:\n{end}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End the process by its own id; cleanly, unless it hangs. May be called again."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would (SIGKILL)."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        """A stop, clean if it still runs, and a start on the same data; the leader epoch of its partitions goes up."""
+        self.stop()
+        self.launch()
+        self.await_started()
+
+    def directory(self, topic: str, partition: int = 0) -> Path:
+        return self.data / f"{topic}-{partition}"
+
+
+class Broker(Node):
+    """A running broker. `address` is its host:port, `data` its log directory, `addresses` one for each listener.
+
+    The listener PLAINTEXT is always there. Those of the SSL protocols show a certificate that the authority made whose
+    certificate is the file `authority` (PEM); those of the SASL ones ask for USER and PASSWORD.
+    """
+
+    def __init__(self, properties: dict[str, object] | None = None, timeout: float = 60, *, line: str = "3.9",
+                 listeners: dict[str, Listener] | None = None):
+        super().__init__(PROPERTIES | (properties or {}), line, timeout)
+        self.listeners = {"PLAINTEXT": Listener("PLAINTEXT")} | (listeners or {})
 
     def __enter__(self) -> "Broker":
         self._home = tempfile.TemporaryDirectory(prefix="wirescan-broker-")
@@ -132,63 +223,57 @@ class Broker:
         self._home.cleanup()
 
     def _start(self, home: Path) -> None:
-        self.data = home / "data"
-        self.log = home / "broker.log"
-        client, controller = free_ports(2)
-        self.address = f"127.0.0.1:{client}"
-        own = {
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "log.dirs": self.data,
-        }
-        properties = home / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in (self.properties | own).items()))
-        logging = home / "log4j.properties"
-        logging.write_text(LOGGING)
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a")
-        run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties)
-        self._command = [java(), *JVM, f"-Dlog4j.configuration=file:{logging}", "-cp", classpath(),
-                         "kafka.Kafka", str(properties)]
-        self._launch()
+        controller, = free_ports(1)
+        self.format(home, cluster_id(), {"controller.quorum.voters": f"1@127.0.0.1:{controller}"},
+                    [f"CONTROLLER://127.0.0.1:{controller}"])
+        self.launch()
+        self.await_started()
 
-    def _launch(self) -> None:
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL)
-        self._await_started()
+    def format(self, home: Path, cluster: str, own: dict[str, object], more_listeners: Sequence[str] = ()) -> None:
+        home.mkdir(exist_ok=True)
+        ports = free_ports(len(self.listeners))
+        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(self.listeners, ports, strict=True)}
+        self.address = self.addresses["PLAINTEXT"]
+        self.authority = home / "authority.pem"
+        own = own | listener_properties(self.listeners, self.addresses, home)
+        own["listeners"] = ",".join([own["listeners"], *more_listeners])
+        super().format(home, cluster, own)
 
-    def _await_started(self) -> None:
-        until = time.monotonic() + self.timeout
-        while "Kafka Server started" not in self.log.read_text(errors="replace"):
-            if self.process.poll() is not None or time.monotonic() > until:
-                end = self.log.read_text(errors="replace")[-4000:]
-                raise RuntimeError(f"the broker did not start:\n{end}")
-            time.sleep(0.1)
+    def create_topic(self, name: str, config: dict[str, object] | None = None, *, partitions: int = 1,
+                     replicas: int = 1) -> None:
+        create_topic(self.address, self.line, name, config or {}, partitions, replicas)
 
-    def stop(self) -> None:
-        """End the broker by its own process id; cleanly, unless it hangs. May be called again."""
-        if self.process is None or self.process.poll() is not None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
-    def restart(self) -> None:
-        """A clean stop and a start on the same data; the leader epoch of every partition goes up."""
-        self.stop()
-        self._launch()
+def create_topic(address: str, line: str, name: str, config: dict[str, object], partitions: int, replicas: int) -> None:
+    """Create a topic. From 4.0 on segment.bytes begins at 1 MiB; smaller ones have a setting of their own."""
+    from confluent_kafka.admin import AdminClient, NewTopic
 
-    def create_topic(self, name: str, config: dict[str, object] | None = None) -> None:
-        """A topic of one partition."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+    admin = AdminClient({"bootstrap.servers": address})
+    settings = {key: str(value) for key, value in config.items()}
+    if line != "3.9" and "segment.bytes" in settings:
+        settings["internal.segment.bytes"] = settings.pop("segment.bytes")
+    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
 
-        admin = AdminClient({"bootstrap.servers": self.address})
-        settings = {key: str(value) for key, value in (config or {}).items()}
-        made = admin.create_topics([NewTopic(name, 1, 1, config=settings)])
-        made[name].result(30)
 
-    def directory(self, topic: str, partition: int = 0) -> Path:
-        return self.data / f"{topic}-{partition}"
+def listener_properties(listeners: dict[str, Listener], addresses: dict[str, str], home: Path) -> dict[str, str]:
+    """What server.properties says about listeners; the certificates that it names are made in `home`."""
+    protocols = {"CONTROLLER": "PLAINTEXT"} | {name: listener.protocol for name, listener in listeners.items()}
+    own = {
+        "listeners": ",".join(f"{name}://{addresses[name]}" for name in listeners),
+        "advertised.listeners": ",".join(f"{name}://{listener.advertised or addresses[name]}"
+                                         for name, listener in listeners.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    }
+    module = "org.apache.kafka.common.security"
+    plain = f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    for name, listener in listeners.items():
+        if "SASL" in listener.protocol:
+            for mechanism in MECHANISMS:
+                login = plain if mechanism == "PLAIN" else f"{module}.scram.ScramLoginModule required;"
+                own[f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"] = login
+    if any("SSL" in protocol for protocol in protocols.values()):
+        own |= {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": make_certificates(home),
+                "ssl.keystore.password": STORE_PASSWORD}
+    return own

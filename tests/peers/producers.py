@@ -8,9 +8,8 @@ import random
 import tempfile
 from collections.abc import Iterable
 
-from .broker import run
 from .canonical import Record, canonical
-from .readers import PEER
+from .readers import peer, properties
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EPOCH = 1_700_000_000_000  # 2023-11-14, in milliseconds
@@ -139,11 +138,12 @@ def send_interleaved(address: str, topic: str, rows: list[Record], codec: str) -
     producers[1].abort_transaction(30)
 
 
-def send_kafka_python(address: str, topic: str, rows: Iterable[Record], codec: str) -> None:
+def send_kafka_python(address: str, topic: str, rows: Iterable[Record], codec: str, **config) -> None:
     from kafka import KafkaProducer
 
+    own = {"acks": "all", "linger_ms": 50, "max_in_flight_requests_per_connection": 1}
     producer = KafkaProducer(bootstrap_servers=address, compression_type=None if codec == "none" else codec,
-                             acks="all", linger_ms=50, max_in_flight_requests_per_connection=1)
+                             **own | config)
     try:
         sent = [producer.send(topic, value=row.value, key=row.key, partition=0, timestamp_ms=row.timestamp,
                               headers=text_headers(row)) for row in rows]
@@ -154,25 +154,42 @@ def send_kafka_python(address: str, topic: str, rows: Iterable[Record], codec: s
         producer.close()
 
 
-def send_aiokafka(address: str, topic: str, rows: Iterable[Record], codec: str) -> None:
-    asyncio.run(_send_aiokafka(address, topic, rows, None if codec == "none" else codec))
+def send_aiokafka(address: str, topic: str, rows: Iterable[Record], codec: str, *, outcomes: str = "",
+                  **config) -> None:
+    """With aiokafka, in its words; `outcomes` as for send_transactions."""
+    asyncio.run(_send_aiokafka(address, topic, rows, None if codec == "none" else codec, outcomes, config))
 
 
-async def _send_aiokafka(address: str, topic: str, rows: Iterable[Record], codec: str | None) -> None:
+async def _send_aiokafka(address: str, topic: str, rows: Iterable[Record], codec: str | None, outcomes: str,
+                         config: dict) -> None:
     from aiokafka import AIOKafkaProducer
 
-    async with AIOKafkaProducer(bootstrap_servers=address, compression_type=codec, acks="all",
-                                linger_ms=50) as producer:
-        sent = [await producer.send(topic, value=row.value, key=row.key, partition=0,
-                                    timestamp_ms=row.timestamp, headers=text_headers(row)) for row in rows]
-        await asyncio.gather(*sent)
+    async with AIOKafkaProducer(bootstrap_servers=address, compression_type=codec,
+                                **{"acks": "all", "linger_ms": 50} | config) as producer:
+        rows = list(rows)
+        share = len(rows) // max(len(outcomes), 1)
+        for turn, outcome in enumerate(outcomes or "-"):
+            if outcomes:
+                await producer.begin_transaction()
+            sent = [await producer.send(topic, value=row.value, key=row.key, partition=0,
+                                        timestamp_ms=row.timestamp, headers=text_headers(row))
+                    for row in rows[turn * share:(turn + 1) * share]]
+            await asyncio.gather(*sent)
+            if outcome == "c":
+                await producer.commit_transaction()
+            elif outcome == "a":
+                await producer.abort_transaction()
 
 
-def send_java(address: str, topic: str, rows: Iterable[Record], codec: str) -> None:
-    with tempfile.NamedTemporaryFile() as file:
+def send_java(address: str, topic: str, rows: Iterable[Record], codec: str, *, line: str = "3.9", outcomes: str = "",
+              **config) -> None:
+    """With Java's client, in its words, "_" for "."; `outcomes` as for send_transactions."""
+    config = {"bootstrap.servers": address, "compression.type": codec, "acks": "all", "linger.ms": 50,
+              "max.request.size": 4 << 20} | {key.replace("_", "."): value for key, value in config.items()}
+    with tempfile.NamedTemporaryFile() as settings, tempfile.NamedTemporaryFile() as file:
         file.write(canonical(rows))
         file.flush()
-        run(PEER, "produce", address, topic, codec, file.name)
+        peer("produce", properties(settings, config), topic, file.name, outcomes, line=line)
 
 
 SENDERS = {"librdkafka": send_librdkafka, "kafka-python": send_kafka_python, "aiokafka": send_aiokafka,

@@ -2,6 +2,7 @@
 
 The clients are imported where they are used, here and in producers.py: to collect the tests none is needed.
 """
+import asyncio
 import tempfile
 from pathlib import Path
 
@@ -41,19 +42,38 @@ def from_librdkafka(message) -> Record:
     return Record(message.offset(), timestamp if kind else -1, message.key(), message.value(), headers)
 
 
-def from_kafka(*files: Path) -> list[Record]:
+def peer(*arguments: object, line: str = "3.9") -> None:
+    """Run Peer.java with the kafka-clients of a line. In 4.x most of what was in common.record is in `internal`."""
+    package = "import org.apache.kafka.common.record."
+    moved = f"{package}*; {package}internal.*;" if line != "3.9" else f"{package}*;"
+    with tempfile.TemporaryDirectory() as home:
+        source = Path(home, PEER.name)
+        source.write_text(PEER.read_text().replace(f"{package}*;", moved))
+        run(source, *arguments, line=line)
+
+
+def properties(file, config: dict[str, object]) -> str:
+    """Write a Java client's properties to an open file; returns its name."""
+    file.write("".join(f"{name}={value}\n" for name, value in config.items()).encode())
+    file.flush()
+    return file.name
+
+
+def from_kafka(*files: Path, line: str = "3.9") -> list[Record]:
     """The records of files as Kafka's own reader finds them; a partial tail is left out."""
     with tempfile.NamedTemporaryFile() as out:
-        run(PEER, "read", out.name, *files)
+        peer("read", out.name, *files, line=line)
         return list(parse(out.read()))
 
 
-def consume(address: str, topic: str, isolation: str = "read_uncommitted") -> list[Record]:
-    """All records of partition 0 as a librdkafka consumer gets them: no control records."""
+def consume(address: str, topic: str, isolation: str = "read_uncommitted", **config) -> list[Record]:
+    """All records of partition 0 as a librdkafka consumer gets them: no control records. `config` in its words, "_"
+    for "."."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": address, "group.id": "peers", "isolation.level": isolation,
-                         "enable.partition.eof": True, "check.crcs": True, "enable.auto.commit": False})
+                         "enable.partition.eof": True, "check.crcs": True, "enable.auto.commit": False}
+                        | {name.replace("_", "."): value for name, value in config.items()})
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = []
     try:
@@ -71,12 +91,12 @@ def consume(address: str, topic: str, isolation: str = "read_uncommitted") -> li
         consumer.close()
 
 
-def consume_kafka_python(address: str, topic: str) -> list[Record]:
+def consume_kafka_python(address: str, topic: str, **config) -> list[Record]:
     """All records of partition 0 as a kafka-python consumer gets them: no control records."""
     from kafka import KafkaConsumer, TopicPartition
 
     partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
+    consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False, **config)
     try:
         consumer.assign([partition])
         end = consumer.end_offsets([partition])[partition]
@@ -88,3 +108,32 @@ def consume_kafka_python(address: str, topic: str) -> list[Record]:
         return records
     finally:
         consumer.close()
+
+
+def consume_aiokafka(address: str, topic: str, **config) -> list[Record]:
+    """All records of partition 0 as an aiokafka consumer gets them: no control records."""
+    return asyncio.run(_consume_aiokafka(address, topic, config))
+
+
+async def _consume_aiokafka(address: str, topic: str, config: dict) -> list[Record]:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    partition = TopicPartition(topic, 0)
+    async with AIOKafkaConsumer(bootstrap_servers=address, enable_auto_commit=False, auto_offset_reset="earliest",
+                                **config) as consumer:
+        consumer.assign([partition])
+        end = (await consumer.end_offsets([partition]))[partition]
+        records = []
+        while await consumer.position(partition) < end:
+            for found in (await consumer.getmany(timeout_ms=5000)).values():
+                records += map(from_client, found)
+        return records
+
+
+def consume_java(address: str, topic: str, count: int, line: str = "3.9", **config) -> list[Record]:
+    """The first `count` records of partition 0 as a Java consumer gets them; `config` in its words, "_" for "."."""
+    config = {"bootstrap.servers": address, "enable.auto.commit": "false", "auto.offset.reset": "earliest"} | {
+        name.replace("_", "."): value for name, value in config.items()}
+    with tempfile.NamedTemporaryFile() as file, tempfile.NamedTemporaryFile() as out:
+        peer("consume", properties(file, config), topic, count, out.name, line=line)
+        return list(parse(out.read()))

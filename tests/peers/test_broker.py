@@ -12,7 +12,6 @@ from .readers import consume, consume_kafka_python, from_kafka, from_kafka_pytho
 
 pytestmark = pytest.mark.peers
 
-TRANSACTIONAL, CONTROL = 0x10, 0x20
 # a broker refuses to down-convert zstd, which came with magic 2
 FETCHES = [(codec, version) for codec in CODECS for version in range(5) if codec != "zstd" or version == 4]
 
@@ -85,56 +84,11 @@ def test_segments_as_kafka_reads(kafka_broker, read):
     assert read == from_kafka(*kafka_broker.segments)
 
 
-def test_batches_line_by_line(kafka_broker):
-    """The fields that DumpLogSegments prints of a batch, the checksum and its verdict on it among them."""
-    from wirescan import kafka
-
-    tables = [kafka.scan(segment) for segment in kafka_broker.segments]
-    lines = dumped.batches(dump(*kafka_broker.segments, options=()))
-
-    def ours(column: str) -> list[int]:
-        return [number for table in tables for number in table[column].tolist()]
-
-    def theirs(name: str) -> list:
-        return [line[name] for line in lines]
-
-    for column, name in {"start": "position", "size": "size", "base_offset": "baseOffset",
-                         "last_offset": "lastOffset", "record_count": "count",
-                         "base_sequence": "baseSequence", "producer_id": "producerId",
-                         "producer_epoch": "producerEpoch", "magic": "magic", "crc": "crc",
-                         "leader_epoch": "partitionLeaderEpoch", "max_timestamp": "CreateTime"}.items():
-        assert ours(column) == theirs(name), column
-    assert [CODECS[codec] for codec in ours("codec")] == theirs("compresscodec")
-    for bit, name in ((TRANSACTIONAL, "isTransactional"), (CONTROL, "isControl")):
-        assert [bool(attributes & bit) for attributes in ours("attributes")] == theirs(name), name
-    assert all(line["isvalid"] for line in lines) and not any(table.bad.any() for table in tables)
-
-
-def test_records_line_by_line(kafka_broker, read):
-    lines = dumped.record_lines(dump(*kafka_broker.segments))
-    assert lines == [(record.offset, "CreateTime", record.timestamp, size(record.key), size(record.value))
-                     for record in read]
-
-
-def test_index_line_by_line(kafka_broker):
-    """Offset indexes of rolled segments, and of the last one, which is preallocated while the broker runs."""
-    from wirescan.kafka.log import read_index
-
-    indexes = [segment.with_suffix(".index") for segment in kafka_broker.segments]
-    ours = [entry for index in indexes for entry in read_index(str(index))[["offset", "position"]].tolist()]
-    assert ours == dumped.index_entries(dump(*indexes, options=()))
-
-
-def size(content: bytes | None) -> int:
-    return -1 if content is None else len(content)
-
-
 def test_log_append_time(kafka_broker):
     segments = sorted(kafka_broker.directory("appended").glob("*.log"))
     read = [record for segment in segments for record in from_wirescan(segment)]
     assert read == consume_kafka_python(kafka_broker.address, "appended") == from_kafka(*segments)
     assert len(read) == 600
-    assert {kind for _, kind, *_ in dumped.record_lines(dump(*segments))} == {"LogAppendTime"}
 
 
 @pytest.mark.parametrize("codec, version", FETCHES)

@@ -1,7 +1,7 @@
 """What wirescan writes, as Kafka, kafka-python and a broker read it: every magic, codec and framing."""
 import pytest
 
-from .broker import Broker
+from .broker import LINES
 from .canonical import Record, from_wirescan
 from .producers import orders
 from .readers import consume, from_kafka, from_kafka_python, kafka_python_batches
@@ -29,12 +29,13 @@ def encode(magic: int, codec: str, records: list[Record], **producer) -> bytes:
     return kafka.encode_message_set(records, magic=magic, codec=codec)
 
 
-def test_read_by_kafka(tmp_path):
+@pytest.mark.parametrize("line", LINES)
+def test_read_by_kafka(tmp_path, line):
     """All of them in one run of Java: a partition directory with gaps between the offsets."""
     files = [tmp_path / f"{magic}-{codec}" for magic, codec in CASES]
     for file, case in zip(files, CASES, strict=True):
         file.write_bytes(encode(*case, rows(case[0], step=3)))
-    assert from_kafka(*files) == [record for magic, _ in CASES for record in rows(magic, step=3)]
+    assert from_kafka(*files, line=line) == [record for magic, _ in CASES for record in rows(magic, step=3)]
 
 
 @pytest.mark.parametrize("magic, codec", CASES)
@@ -52,17 +53,11 @@ def test_batch_fields_read_by_kafka_python():
     assert batch.is_transactional and batch.last_offset == 2000 and batch.next_offset == 2001
 
 
-@pytest.fixture(scope="module")
-def kafka_broker():
-    with Broker() as broker:
-        yield broker
-
-
 @pytest.mark.parametrize("magic, codec", CASES)
-def test_taken_by_a_broker(kafka_broker, magic, codec):
+def test_taken_by_a_broker(broker_39, magic, codec):
     """A broker checks what it takes, converts magic 0 and 1 to 2, and stores it; its log is read back."""
     topic = f"taken-{magic}-{codec}"
-    kafka_broker.create_topic(topic)
-    produce(kafka_broker.address, topic, encode(magic, codec, rows(magic)), version=PRODUCE[magic])
-    segment, = kafka_broker.directory(topic).glob("*.log")
-    assert consume(kafka_broker.address, topic) == rows(magic) == from_wirescan(segment)
+    broker_39.create_topic(topic)
+    produce(broker_39.address, topic, encode(magic, codec, rows(magic)), version=PRODUCE[magic])
+    segment, = broker_39.directory(topic).glob("*.log")
+    assert consume(broker_39.address, topic) == rows(magic) == from_wirescan(segment)
