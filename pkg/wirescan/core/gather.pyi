@@ -4,17 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirescan.core.rows import Block
+from wirescan.core.strings import ByteStrings
 from wirescan.table import FrameTable
 
 WINDOW: Final[int]
 
-class Places:
-    @property
-    def nulls(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def longest(self) -> int: ...
+class Places(ByteStrings):
     def __init__(self, table: FrameTable, name: str) -> None: ...
     def validity(self) -> NDArray[np.uint8] | None: ...
     def gathered(self, large: bool) -> tuple[NDArray[np.int32] | NDArray[np.int64], Block]: ...

@@ -1,6 +1,11 @@
-"""Kafka record data: what brokers store in log segments, and what Produce and Fetch carry.
+"""Kafka: record data, as brokers store it and Produce and Fetch carry it; the streams of its protocol; and its clusters.
 
-`scan` gives batches, `records` what is in them, `headers` what is in those. kafka/scan.pyx draws the wire.
+`scan` gives batches, `records` what is in them, `headers` what is in those. kafka/scan.pyx draws the wire. The rest:
+
+    protocol.py     requests, responses, pair, body             compose.py     encode_request, encode_response
+    directory.py    PartitionLog, within; log.py: open_log      arrays.py      encode_batches, encode_message_sets
+    transactions.py aborted, committed                          encode.py      encode_batch, encode_message_set
+    errors.py       ErrorCode, BrokerError                      client/        fetch, Client, AsyncClient
 """
 from __future__ import annotations
 
@@ -13,24 +18,28 @@ from wirescan.catalog import Format
 from wirescan.codecs import Arena, CodecError
 from wirescan.core.loop import lie_inside, spans
 from wirescan.errors import apply, check_mode, limited
-from wirescan.kafka.encode import Record, encode_batch, encode_message_set
+from wirescan.kafka.arrays import encode_batches, encode_message_sets
+from wirescan.kafka.compose import encode_request, encode_response
 from wirescan.kafka.directory import PartitionLog, within
+from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 from wirescan.kafka.errors import BrokerError, ErrorCode
 from wirescan.kafka.log import FILES, IGNORE, cuts, open_log
-from wirescan.kafka.compose import encode_request, encode_response
+from wirescan.kafka.partitioner import partition_of
 from wirescan.kafka.protocol import FORMATS as PROTOCOL
-from wirescan.kafka.schema import ApiKey
 from wirescan.kafka.protocol import PAIR, REQUEST, RESPONSE, body, pair, requests, responses
-from wirescan.kafka.scan import BATCH, HEADER, RECORD, claims, open_headers, open_records, scan_batches, scan_sets, verify_batches
+from wirescan.kafka.scan import (
+    BATCH, HEADER, RECORD, claims, open_headers, open_records, scan_batches, scan_sets, verify_batches)
+from wirescan.kafka.schema import ApiKey
 from wirescan.kafka.transactions import aborted, committed
 from wirescan.limits import Limits
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
 __all__ = [
-    "ApiKey", "BATCH", "BrokerError", "Codec", "ErrorCode", "FORMATS", "HEADER", "PAIR", "PartitionLog", "RECORD", "REQUEST",
-    "RESPONSE", "Record", "aborted", "body", "committed", "encode_batch", "encode_message_set", "encode_request",
-    "encode_response", "headers", "open_log", "pair", "records", "requests", "responses", "scan", "within"]
+    "ApiKey", "BATCH", "BrokerError", "Codec", "ErrorCode", "FORMATS", "HEADER", "PAIR", "PartitionLog", "RECORD",
+    "REQUEST", "RESPONSE", "Record", "aborted", "body", "committed", "encode_batch", "encode_batches",
+    "encode_message_set", "encode_message_sets", "encode_request", "encode_response", "headers", "open_log", "pair",
+    "partition_of", "records", "requests", "responses", "scan", "within"]
 
 
 class Codec(IntEnum):

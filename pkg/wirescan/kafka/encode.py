@@ -15,7 +15,8 @@ from __future__ import annotations
 import operator
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, SupportsIndex
 
 from crc32c import crc32c
@@ -87,20 +88,20 @@ def encode_batch(
     last = _or(last_offset, rows[-1].offset if rows else first, "last_offset")
     base = _or(base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp")
     latest = _or(max_timestamp, max((row.timestamp for row in rows), default=NO_TIMESTAMP), "max_timestamp")
-    attributes = _timestamp_bit(timestamp_type)
+    attributes = timestamp_bit(timestamp_type)
     attributes |= TRANSACTIONAL * bool(transactional) | CONTROL * bool(control)
     if delete_horizon is not None:
-        attributes, base = attributes | DELETE_HORIZON, _fit(delete_horizon, I64, "delete_horizon")
+        attributes, base = attributes | DELETE_HORIZON, fit(delete_horizon, I64, "delete_horizon")
     number, payload = _compressed(codec, level, b"".join(_record(row, first, base) for row in rows))
     if not rows:
         number, payload = 0, b""
     covered = struct.pack(
-        ">hiqqqhii", attributes | number, _fit(last - first, I32, "last_offset - base_offset"), base, latest,
-        _fit(producer_id, I64, "producer_id"), _fit(producer_epoch, I16, "producer_epoch"),
-        _fit(base_sequence, I32, "base_sequence"), len(rows),
+        ">hiqqqhii", attributes | number, fit(last - first, I32, "last_offset - base_offset"), base, latest,
+        fit(producer_id, I64, "producer_id"), fit(producer_epoch, I16, "producer_epoch"),
+        fit(base_sequence, I32, "base_sequence"), len(rows),
     ) + payload
-    length = _fit(9 + len(covered), I32, "the batch's length")
-    epoch = _fit(leader_epoch, I32, "leader_epoch")
+    length = fit(9 + len(covered), I32, "the batch's length")
+    epoch = fit(leader_epoch, I32, "leader_epoch")
     return struct.pack(">qiibI", first, length, epoch, 2, crc32c(covered)) + covered
 
 
@@ -120,16 +121,7 @@ def encode_message_set(
 
     Raises TypeError for an argument of another type, ValueError for one that the format cannot hold.
     """
-    magic = _fit(magic, I64, "magic")
-    if magic not in (0, 1):
-        raise ValueError(f"magic must be 0 or 1, not {magic!r}; encode_batch writes magic 2")
-    if codec == "zstd":
-        raise ValueError("zstd needs magic 2: use encode_batch")
-    if codec == "lz4-legacy" and magic != 0:
-        raise ValueError("lz4-legacy is a framing of magic 0 only")
-    bit = _timestamp_bit(timestamp_type)
-    if bit and magic == 0:
-        raise ValueError("a message of magic 0 has no timestamp and so no timestamp type")
+    magic, bit = message_attributes(magic, codec, timestamp_type)
     rows = _numbered(records, base_offset)
     for row in rows:
         if _pairs(row.headers):
@@ -157,7 +149,7 @@ def _numbered(records: Iterable[Any], base_offset: SupportsIndex | None) -> list
     rows, following = [], _or(base_offset, 0, "base_offset")
     for item in records:
         row = _as_record(item)
-        offset = _fit(following if row.offset is None else row.offset, I64, "offset")
+        offset = fit(following if row.offset is None else row.offset, I64, "offset")
         rows.append(_Row(offset, _or(row.timestamp, NO_TIMESTAMP, "timestamp"), row.key, row.value, row.headers))
         following = offset + 1
     return rows
@@ -181,7 +173,7 @@ def _as_record(item: Any) -> Record:
 
 
 def _record(row: _Row, base_offset: int, base_timestamp: int) -> bytes:
-    delta = _fit(row.offset - base_offset, I32, "offset - base_offset")
+    delta = fit(row.offset - base_offset, I32, "offset - base_offset")
     pairs = _pairs(row.headers)
     # a timestamp's delta wraps at 64 bits, as Java's does: the reader's sum wraps back
     parts = [b"\0", _varint(row.timestamp - base_timestamp), _varint(delta),
@@ -198,10 +190,10 @@ def _record(row: _Row, base_offset: int, base_timestamp: int) -> bytes:
 def _message(magic: int, attributes: int, offset: int, timestamp: int, key: Any, value: Any) -> bytes:
     head = struct.pack(">bb", magic, attributes)
     if magic == 1:
-        head += struct.pack(">q", _fit(timestamp, I64, "timestamp"))
+        head += struct.pack(">q", fit(timestamp, I64, "timestamp"))
     covered = b"".join((head, _sized32(key, "key"), _sized32(value, "value")))
-    length = _fit(4 + len(covered), I32, "the message's length")
-    return struct.pack(">qiI", _fit(offset, I64, "offset"), length, zlib.crc32(covered)) + covered
+    length = fit(4 + len(covered), I32, "the message's length")
+    return struct.pack(">qiI", fit(offset, I64, "offset"), length, zlib.crc32(covered)) + covered
 
 
 def _pairs(headers: Any) -> list[tuple[Any, Any]]:
@@ -240,7 +232,8 @@ def _sized32(value: Any, name: str) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def _fit(given: SupportsIndex, bound: int, name: str) -> int:
+def fit(given: SupportsIndex, bound: int, name: str) -> int:
+    """An integer from -bound to bound - 1. Raises TypeError and ValueError, by its name, for anything else."""
     try:
         number = operator.index(given)      # an int of Python, whose sums do not wrap
     except TypeError:
@@ -251,22 +244,47 @@ def _fit(given: SupportsIndex, bound: int, name: str) -> int:
 
 
 def _or(given: SupportsIndex | None, default: int, name: str) -> int:
-    return default if given is None else _fit(given, I64, name)
+    return default if given is None else fit(given, I64, name)
 
 
-def _timestamp_bit(timestamp_type: str) -> int:
+def timestamp_bit(timestamp_type: str) -> int:
+    """The bit of the attributes that says "create" or "append". Raises ValueError for another type."""
     if timestamp_type not in TIMESTAMP_TYPES:
         raise ValueError(f"timestamp_type must be 'create' or 'append', not {timestamp_type!r}")
     return TIMESTAMP_TYPES[timestamp_type]
 
 
-def _compressed(codec: str, level: SupportsIndex | None, data: bytes) -> tuple[int, bytes]:
-    """The codec's number on the wire, and the data in it."""
+def codec_of(codec: str, level: SupportsIndex | None) -> tuple[int, Callable[[bytes | memoryview], bytes] | None]:
+    """A codec's number on the wire, and what compresses with it (None for "none").
+
+    Raises ValueError for a codec that is not known, and, then or when it compresses, for a level that it has not.
+    """
     if codec not in CODECS:
         raise ValueError(f"codec must be one of {', '.join(CODECS)}, not {codec!r}")
     number, framing = CODECS[codec]
     if level is not None:
-        level = _fit(level, I64, "level")
+        level = fit(level, I64, "level")
         if not framing:
             raise ValueError(f"codec none has no levels, and not level {level}")
-    return number, compress(framing, data, level) if framing else data
+    return number, partial(compress, framing, level=level) if framing else None
+
+
+def message_attributes(magic: SupportsIndex, codec: str, timestamp_type: str) -> tuple[int, int]:
+    """The magic, 0 or 1, and the bits of the attributes in a message. Raises ValueError for what it cannot have."""
+    magic = fit(magic, I64, "magic")
+    if magic not in (0, 1):
+        raise ValueError(f"magic must be 0 or 1, not {magic!r}; encode_batch writes magic 2")
+    if codec == "zstd":
+        raise ValueError("zstd needs magic 2: use encode_batch")
+    if codec == "lz4-legacy" and magic != 0:
+        raise ValueError("lz4-legacy is a framing of magic 0 only")
+    bit = timestamp_bit(timestamp_type)
+    if bit and magic == 0:
+        raise ValueError("a message of magic 0 has no timestamp and so no timestamp type")
+    return magic, bit
+
+
+def _compressed(codec: str, level: SupportsIndex | None, data: bytes) -> tuple[int, bytes]:
+    """The codec's number on the wire, and the data in it."""
+    number, pack = codec_of(codec, level)
+    return number, pack(data) if pack else data
