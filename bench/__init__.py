@@ -1,7 +1,7 @@
 """Benchmarks: wirescan beside a plain copy of the same bytes and beside its peers, as ratios in one run.
 
     python -m bench                 all parts; the tables are printed and written to bench/RESULTS.md
-    python -m bench kafka           one part: kafka or spark
+    python -m bench kafka           one part: kafka, lookup, fetch, encode or spark
     python -m bench --quick         small data, few rounds, nothing written: does it still run?
 
 The workloads (2 GB) are made once and kept outside the checkout, in WIRESCAN_BENCH_DIR, by default

@@ -108,7 +108,7 @@ def tail_told(segment: Path) -> str:
 # --- help and catalogue -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["formats", "scan", "stat", "verify", "convert"])
+@pytest.mark.parametrize("verb", ["formats", "scan", "stat", "verify", "convert", "fetch"])
 def test_help_shows_examples_first(verb):
     result = run(verb, "--help")
     assert result.exit_code == 0

@@ -2,14 +2,19 @@
 from __future__ import annotations
 
 import re
+import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from wirescan.kafka import encode_batch
+
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "tests/corpus/kafka/orders-0"
+STREAM = ROOT / "tests/corpus/kafka-streams/java-4/group-1"
 README = (ROOT / "README.md").read_text()
 
 
@@ -24,20 +29,55 @@ def run(code: str, folder: Path) -> None:
 
 def here(code: str, folder: Path) -> str:
     return (code.replace("/var/lib/kafka/orders-0", str(CORPUS)).replace("/data/orders-0", str(CORPUS))
-            .replace("/data/*-0", str(folder / "data" / "*-0")).replace('"out"', repr(str(folder / "out"))))
+            .replace("/data/*-0", str(folder / "data" / "*-0")).replace('"out"', repr(str(folder / "out")))
+            .replace("/var/lib/kafka/__consumer_offsets-0", str(folder / "__consumer_offsets-0")))
 
 
-def test_python(tmp_path):
-    reading, streaming = (code for code in blocks("python") if "spark" not in code)
-    run(here(reading, tmp_path), tmp_path)
+def block(word: str) -> str:
+    """The one block of Python in which a word stands."""
+    found, = (code for code in blocks("python") if word in code)
+    return found
+
+
+def test_every_block_is_run():
+    words = ("polars", "PartitionLog", "kafka.pair", "encode_batches", "wirescan.stream", "wirescan.spark", "kafka.Client")
+    assert sorted(map(block, words)) == sorted(blocks("python"))
+
+
+def test_reading(tmp_path):
+    run(here(block("polars"), tmp_path), tmp_path)
+
+
+def test_chunks(tmp_path):
     chunks = f"data = open({str(CORPUS / '00000000000000000000.log')!r}, 'rb').read()\n" \
              "chunks = [data[i:i + 1000] for i in range(0, len(data), 1000)]\n"
-    run(chunks + streaming, tmp_path)
+    run(chunks + block("wirescan.stream"), tmp_path)
+
+
+def test_directory(tmp_path):
+    offsets = tmp_path / "__consumer_offsets-0"
+    offsets.mkdir()
+    key = struct.pack(">hh5sh6si", 1, 5, b"group", 6, b"orders", 0)
+    value = struct.pack(">hqihq", 3, 26_000, -1, 0, 1_750_000_000_000)
+    (offsets / "00000000000000000000.log").write_bytes(encode_batch([(0, 0, key, value)]))
+    code = here(block("PartitionLog"), tmp_path).replace("\nkafka.body", "\nfound = kafka.body")
+    run("from wirescan import kafka\n" + code + "assert found['offset'].tolist() == [26_000]\n", tmp_path)
+
+
+def test_streams(tmp_path):
+    for side in ("requests", "responses"):
+        shutil.copy(f"{STREAM}.{side}.bin", tmp_path / f"connection.{side}.bin")
+    run("from wirescan import kafka\n" + block("kafka.pair") + "assert len(partitions)\n", tmp_path)
+
+
+def test_writing(tmp_path):
+    run("import numpy; import pyarrow; from wirescan import kafka\nkeys = values = pyarrow.array([b'a', b'b'])\n"
+        "times = numpy.arange(2)\n" + block("encode_batches"), tmp_path)
 
 
 @pytest.mark.spark
 def test_spark(tmp_path):
-    code, = (code for code in blocks("python") if "spark" in code)
+    code = "".join(line for line in block("wirescan.spark").splitlines(True) if "read_topic" not in line)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "orders-0").symlink_to(CORPUS)
     sets = f"data = open({str(CORPUS / '00000000000000000000.log')!r}, 'rb').read()\n"
@@ -49,7 +89,8 @@ def test_spark(tmp_path):
 def test_command_line(tmp_path):
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 6
+    assert len(commands) == 7
+    commands = [command for command in commands if "fetch" not in command]      # tests/peers runs that
     (tmp_path / "wirescan").write_text(f"#!/bin/sh\nexec {sys.executable} -m wirescan \"$@\"\n")
     (tmp_path / "wirescan").chmod(0o755)
     (tmp_path / "orders-0").symlink_to(CORPUS)

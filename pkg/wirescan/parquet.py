@@ -84,21 +84,26 @@ def write(slices: Sequence[Slice], out: str, *, format: str, columns: Sequence[s
     The file is there without records too; `Output.commit` decides whether it is kept."""
     begun, total = time.perf_counter(), Summary()
     wanted = arrow.schema(format, columns, types="spark")
-    numbers = [f.name for f in wanted if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)]
     held: list[pa.RecordBatch] = []
-    with pq.ParquetWriter(out, wanted, compression=compression, dictionary_pagesize_limit=DICTIONARY_BYTES,
-                          use_dictionary=[f.name for f in wanted if f.name not in numbers],
-                          column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED")) as writer:
+    with writer(out, wanted, compression) as parquet:
         for done, batches in counted(slices, format=format, columns=wanted.names, errors=errors, check=check,
                                      limits=limits):
             total += done
             held += batches
             if sum(batch.nbytes for batch in held) >= GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(held))
+                parquet.write_table(pa.Table.from_batches(held))
                 held = []
         if held:
-            writer.write_table(pa.Table.from_batches(held))
+            parquet.write_table(pa.Table.from_batches(held))
     return total + Summary(written=os.path.getsize(out), seconds=time.perf_counter() - begun)
+
+
+def writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    """A writer of Parquet to a path or an open file, with the encodings that fit what is on a wire."""
+    numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)]
+    return pq.ParquetWriter(out, schema, compression=compression, dictionary_pagesize_limit=DICTIONARY_BYTES,
+                            use_dictionary=[f.name for f in schema if f.name not in numbers],
+                            column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"))
 
 
 def convert(sources: Any, out: str | os.PathLike[str], *, format: str = "kafka.records",

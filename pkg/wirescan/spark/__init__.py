@@ -1,4 +1,4 @@
-"""Frames in Spark: a local session, a data source, a faster way to read, mappings, and Parquet written in the tasks."""
+"""Frames in Spark: a local session, a data source, a faster way to read, live topics, mappings, and Parquet written in the tasks."""
 from typing import TYPE_CHECKING, Any
 
 from wirescan.spark.java import JavaNotFound
@@ -6,11 +6,12 @@ from wirescan.spark.mapping import map_frames
 from wirescan.spark.read import read
 from wirescan.spark.session import session
 from wirescan.spark.source import register
+from wirescan.spark.topic import read_topic
 
 if TYPE_CHECKING:
     from wirescan.spark.parquet import to_parquet
 
-__all__ = ["JavaNotFound", "map_frames", "read", "register", "session", "to_parquet"]
+__all__ = ["JavaNotFound", "map_frames", "read", "read_topic", "register", "session", "to_parquet"]
 
 
 def __getattr__(name: str) -> Any:

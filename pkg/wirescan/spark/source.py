@@ -7,6 +7,20 @@
     check               whether checksums are verified          true
     bytesPerPartition   bytes of a file in one task             128m; as a number, or with k, m or g
 
+Or a topic of a live Kafka cluster, as it is when the query is planned:
+
+    bootstrap.servers   host:port, several by commas
+    topic               its name, several by commas
+    partitions          numbers, separated by commas        all
+    start, stop         an offset, earliest or latest       earliest and latest; stop is not in it
+    startTime, stopTime instead of them: milliseconds since 1970, or ISO 8601
+    isolation           read_uncommitted or read_committed  read_uncommitted
+    recordsPerPartition offsets in one task, about          1000000
+    security.protocol   PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; with ssl.ca.location (a PEM file),
+                        sasl.mechanism, sasl.username, sasl.password
+    columns, errors, check as above; there are the columns topic and partition too
+    (bootstrap.servers and the security options may have a `kafka.` before them, as in Spark's own source)
+
 A schema given with `.schema(...)` chooses and orders the columns: Spark tells a Python source of no other pruning.
 """
 from __future__ import annotations
@@ -14,6 +28,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,11 +37,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from wirescan.partition import SLICE_BYTES
+from wirescan.spark import topic
 from wirescan.spark.reading import Reading, arrow_of, settle
+from wirescan.spark.topic import TopicReading
 
 OPTIONS = ("path", "paths", "format", "columns", "errors", "check", "bytesPerPartition")
 SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
+AnyReading = TypeVar("AnyReading", Reading, TopicReading)
 
 
 class WirescanSource(DataSource):
@@ -46,18 +65,17 @@ class WirescanSource(DataSource):
 
 
 class WirescanReader(DataSourceReader):
-    """Cuts the files into slices on the driver, and reads some in each task."""
+    """Cuts files into slices, or topics into ranges, on the driver, and reads some in each task."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType):
         self._reading = chosen(reading_of(options), schema)
         self._schema = arrow_of(schema)
-        self._paths = paths_of(options)
-        self._size = size_of(options.get("bytesPerPartition"))
+        self._plan = topic.plan_of(options) if topic.is_topic(options) else plan_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each task, with its slices."""
+        """One for each task, with its slices or ranges."""
         settle()                    # this worker plans the next query too
-        return [InputPartition(slices) for slices in self._reading.plan(self._paths, self._size)]
+        return [InputPartition(parts) for parts in self._reading.plan(*self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task."""
@@ -73,8 +91,10 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(WirescanSource)
 
 
-def reading_of(options: Mapping[str, str]) -> Reading:
-    """The options of the data source as a `Reading`. Raises ValueError for an unknown name or an unfit value."""
+def reading_of(options: Mapping[str, str]) -> Reading | TopicReading:
+    """What the options of the data source say. Raises ValueError for an unknown name or an unfit value."""
+    if topic.is_topic(options):
+        return topic.reading_of(options)
     known = {name.lower() for name in OPTIONS}
     for name in options:
         if name.lower() not in known:
@@ -88,14 +108,19 @@ def reading_of(options: Mapping[str, str]) -> Reading:
                    options.get("errors", "strict"), check == "true")
 
 
-def chosen(reading: Reading, schema: StructType) -> Reading:
+def chosen(reading: AnyReading, schema: StructType) -> AnyReading:
     """The reading of just the columns of `schema`. Raises ValueError unless each has its name and its type."""
-    reading = Reading(reading.format, tuple(schema.names), reading.errors, reading.check)
+    reading = replace(reading, columns=tuple(schema.names))
     for wanted, there in zip(schema.fields, reading.struct.fields):
         if wanted.dataType.simpleString() != there.dataType.simpleString():
             raise ValueError(f"column {wanted.name} of {reading.format} is {there.dataType.simpleString()}, "
                              f"not {wanted.dataType.simpleString()}")
     return reading
+
+
+def plan_of(options: Mapping[str, str]) -> tuple[list[str], int]:
+    """The arguments of `Reading.plan` in the options."""
+    return paths_of(options), size_of(options.get("bytesPerPartition"))
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:

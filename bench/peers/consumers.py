@@ -1,0 +1,97 @@
+"""The clients that consume a topic of a live broker from its beginning, over and over: librdkafka's and Java's."""
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.peers.java import JVM
+from tests.peers import broker
+
+WARM_UP = 3                     # passes of Java, until the compiler has done its work
+AT_ONCE = 10_000                # messages of a call of consume()
+PATIENCE = 30                   # seconds for one
+SCHEMA = pa.schema([("offset", pa.int64()), ("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+
+
+class Confluent:
+    """A consumer of confluent-kafka, which is kept. Raises RuntimeError where a topic does not give its records."""
+
+    def __init__(self, address: str, topic: str, partitions: int, records: int):
+        self.records, self._where = records, [TopicPartition(topic, number, 0) for number in range(partitions)]
+        self._consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False,
+                                   "max.partition.fetch.bytes": 8 << 20, "queued.min.messages": 1_000_000})
+
+    def consume(self) -> float:
+        """The seconds of a pass that leaves Message objects."""
+        return self._pass(lambda messages: None)
+
+    def arrow(self) -> float:
+        """The seconds of a pass that leaves record batches of SCHEMA."""
+        return self._pass(lambda messages: pa.record_batch([
+            pa.array([message.offset() for message in messages], pa.int64()),
+            pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+            pa.array([message.key() for message in messages], pa.binary()),
+            pa.array([message.value() for message in messages], pa.binary())], schema=SCHEMA))
+
+    def _pass(self, use: Any) -> float:
+        begun, count = time.perf_counter(), 0
+        self._consumer.assign(self._where)
+        while count < self.records:
+            messages = self._consumer.consume(AT_ONCE, PATIENCE)
+            if not messages or any(message.error() for message in messages):
+                raise RuntimeError(f"confluent-kafka read {count} of {self.records} records")
+            use(messages)
+            count += len(messages)
+        return time.perf_counter() - begun
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Java:
+    """Java's KafkaConsumer in a process of its own. Raises RuntimeError where that ends."""
+
+    def __init__(self, address: str, topic: str, partitions: int, records: int):
+        source = Path(__file__).with_name("Consume.java")
+        self.process = subprocess.Popen(
+            [broker.java(), *JVM, "-cp", broker.classpath(), source, address, topic, str(partitions), str(records)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for _ in range(WARM_UP):
+            self.consume()
+
+    def consume(self) -> float:
+        """The seconds of a pass."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError("Java's consumer ended")
+        return int(answer) / 1e9
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def fill(address: str, topic: str, partitions: int, records: int, size: int) -> None:
+    """Sends so many records of `size` bytes: a key of eight, and JSON-like values. Raises RuntimeError."""
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "acks": 1, "batch.num.messages": 1000,
+                         "queue.buffering.max.messages": 1_000_000})
+    for number in range(records):
+        amount = number * 7919 % 10**6
+        value = b'{"user":"%08d","action":"page_view","amount":%d,"country":"de","note":"' % (number, amount)
+        while True:
+            try:
+                producer.produce(topic, value.ljust(size - 10, b"x") + b'"}', b"%08d" % number, number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    if producer.flush(60):
+        raise RuntimeError(f"the broker did not take all records of {topic}")

@@ -1,0 +1,457 @@
+"""`wirescan fetch` from brokers in this process, over sockets: what it leaves, goes on with, refuses and tells."""
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow.dataset
+import pytest
+from click.testing import CliRunner, Result
+
+from fake_broker import FakeCluster, HangUp, Server
+from wirescan import kafka
+from wirescan.cli import main
+from wirescan.cli.fetch import Fetched
+from wirescan.cli.store import Parts, Segments, parts_end, segments_end
+from wirescan.kafka import Record, encode_batch
+from wirescan.kafka.client import Client, Part, Retries
+from wirescan.topic import COLUMNS, milliseconds, schema
+
+FIRST_TIME = 1_700_000_000_000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def batch(first: int, count: int = 10, codec: str = "none", **options) -> bytes:
+    records = [Record(offset=first + i, timestamp=FIRST_TIME + first + i, key=None if i % 4 == 0 else b"key %d" % i,
+                      value=b"value %d " % (first + i) * 5, headers=[(b"trace", b"\x00\xff")] if i == 0 else ())
+               for i in range(count)]
+    return encode_batch(records, codec=codec, **options)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr("wirescan.topic.Client", partial(Client, retries=Retries(attempts=3, first=0.01)))
+
+
+@pytest.fixture
+def cluster():
+    """Topic `orders`: partition 0 of 200 records in 20 batches of all codecs, partition 1 empty, 2 with gaps."""
+    cluster = FakeCluster(brokers=2)
+    cluster.add_topic("orders", partitions=3)
+    cluster.topics["orders"][1].leader = 2
+    for number in range(20):
+        cluster.append("orders", 0, batch(10 * number, codec=CODECS[number % 5]))
+    for first in (5, 30, 100):
+        cluster.append("orders", 2, batch(first))
+    cluster.topics["orders"][2].end = 150           # behind the last batch that compaction left
+    with Server(cluster):
+        yield cluster
+
+
+def run(cluster: FakeCluster, *arguments: object, topic: str = "orders", code: int = 0, **environment) -> Result:
+    done = CliRunner().invoke(main, ["fetch", cluster.bootstrap, topic, *map(str, arguments)], env=environment)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def content(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def held(cluster: FakeCluster, partition: int) -> bytes:
+    return b"".join(data for _, _, data in cluster.topics["orders"][partition].entries)
+
+
+def offsets(out: Path, partition: int = 0) -> list[int]:
+    """The offsets of a partition in Parquet files, in the order of their names."""
+    return [offset for path in sorted(out.glob(f"orders-{partition}-*.parquet"))
+            for offset in pyarrow.dataset.dataset(path).to_table()["offset"].to_pylist()]
+
+
+GAPS = [*range(5, 15), *range(30, 40), *range(100, 110)]
+
+
+# --- what is left ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 700, 3000, 1 << 30])
+def test_segments(cluster, tmp_path, size):
+    done = run(cluster, "--to", tmp_path, "--segment-bytes", size)
+    assert content(tmp_path / "orders-0") == held(cluster, 0)
+    assert content(tmp_path / "orders-2") == held(cluster, 2)
+    assert not (tmp_path / "orders-1").exists()
+    assert "orders-0: offsets 0 to 199\n" in done.stderr and "orders-1: nothing from offset 0 on\n" in done.stderr
+    assert re.fullmatch(rf"wrote {tmp_path}: 230 records, .* of 3 partitions in .* s\n", done.stdout)
+    segments = sorted((tmp_path / "orders-0").glob("*.log"))
+    assert [int(path.stem) for path in segments] == [int(kafka.scan(path)["base_offset"][0]) for path in segments]
+    largest = max(len(data) for _, _, data in cluster.topics["orders"][0].entries)
+    assert all(path.stat().st_size <= max(size, largest) for path in segments)
+    assert len(segments) in {1: [20], 700: range(8, 20), 3000: range(2, 8), 1 << 30: [1]}[size]
+
+
+def test_the_other_verbs_read_the_segments(cluster, tmp_path):
+    run(cluster, "--to", tmp_path, "--segment-bytes", 3000)
+    assert CliRunner().invoke(main, ["verify", str(tmp_path / "orders-0")]).exit_code == 0
+    told = CliRunner().invoke(main, ["stat", str(tmp_path), "--json"])
+    assert json.loads(told.stdout)["total"]["records"] == 230
+
+
+@pytest.mark.parametrize("size", [1, 3000, 1 << 30])
+def test_parquet(cluster, tmp_path, size):
+    run(cluster, "--to", tmp_path, "--as", "parquet", "--segment-bytes", size)
+    table = pyarrow.dataset.dataset(tmp_path).to_table().sort_by([("partition", "ascending"), ("offset", "ascending")])
+    expected = kafka.records(kafka.scan([held(cluster, 0), held(cluster, 2)]))
+    assert table.schema.equals(schema()) and table.column_names == COLUMNS
+    assert table["offset"].to_pylist() == expected["offset"].tolist()
+    assert table["partition"].to_pylist() == [0] * 200 + [2] * 30 and set(table["topic"].to_pylist()) == {"orders"}
+    assert table["value"].to_pylist() == [bytes(row.value) for row in expected]
+    assert table["key"].to_pylist() == [None if row.key is None else bytes(row.key) for row in expected]
+    assert (len(list(tmp_path.glob("orders-0-*"))) > 1) == (size < 5000)
+
+
+def test_columns_and_compression(cluster, tmp_path):
+    run(cluster, "--to", tmp_path, "--as", "parquet", "--columns", "value,partition", "--compression", "none")
+    dataset = pyarrow.dataset.dataset(tmp_path)
+    assert dataset.schema.names == ["value", "partition"] and dataset.count_rows() == 230
+    file = pyarrow.parquet.ParquetFile(next(tmp_path.glob("*.parquet")))
+    assert file.metadata.row_group(0).column(0).compression == "UNCOMPRESSED"
+
+
+def test_a_range(cluster, tmp_path):
+    run(cluster, "--to", tmp_path / "p", "--as", "parquet", "--start", 33, "--stop", 105)
+    assert offsets(tmp_path / "p") == list(range(33, 105))
+    assert offsets(tmp_path / "p", 2) == [offset for offset in GAPS if 33 <= offset < 105]
+    run(cluster, "--to", tmp_path / "s", "--start", 33, "--stop", 105, "--partitions", "0, 2")
+    assert kafka.records(kafka.scan(tmp_path / "s" / "orders-0"))["offset"].tolist() == list(range(30, 110))
+    assert kafka.records(kafka.scan(tmp_path / "s" / "orders-2"))["offset"].tolist() == GAPS[10:]
+
+
+def test_a_range_of_times(cluster, tmp_path):
+    run(cluster, "--to", tmp_path, "--as", "parquet", "--partitions", "0", "--start", "2023-11-14T22:13:20.050",
+        "--stop", "2023-11-15T00:13:20.120+02:00")
+    assert offsets(tmp_path) == list(range(50, 120))
+
+
+def test_open_and_aborted_transactions(tmp_path):
+    cluster = FakeCluster()
+    cluster.add_topic("orders")
+    for first, producer in ((0, 7), (10, 8)):
+        cluster.append("orders", 0, batch(first, producer_id=producer, transactional=True))
+    marker = encode_batch([Record(offset=20, key=b"\0\0\0\0", value=bytes(6))], producer_id=7, transactional=True,
+                          control=True)
+    cluster.append("orders", 0, marker + batch(21))
+    log = cluster.topics["orders"][0]
+    log.aborted, log.stable = [(7, 0)], 10
+    with Server(cluster):
+        for kind in ("segments", "parquet"):
+            run(cluster, "--to", tmp_path / kind, "--as", kind, "--isolation", "read_committed")
+        assert content(tmp_path / "segments" / "orders-0") == log.entries[0][2]
+        assert offsets(tmp_path / "parquet") == []
+        log.stable = None                           # the second one was committed
+        for kind in ("segments", "parquet"):
+            run(cluster, "--to", tmp_path / kind, "--as", kind, "--isolation", "read_committed")
+    assert content(tmp_path / "segments" / "orders-0") == held(cluster, 0)
+    assert offsets(tmp_path / "parquet") == [*range(10, 20), *range(21, 31)]
+
+
+def test_the_report_as_json(cluster, tmp_path):
+    report = json.loads(run(cluster, "--to", tmp_path, "--json").stdout)
+    assert {name: report[name] for name in ("records", "partitions", "files", "bytes", "faults", "offsets_gone")} == {
+        "records": 230, "partitions": 2, "files": 2, "bytes": len(held(cluster, 0) + held(cluster, 2)), "faults": 0,
+        "offsets_gone": 0}
+
+
+# --- going on -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [700, 1 << 30])
+@pytest.mark.parametrize("cut", [0, 1, 61, 100, 650, 701, 1000])
+def test_segments_go_on_behind_the_last_whole_batch(cluster, tmp_path, size, cut):
+    run(cluster, "--to", tmp_path, "--segment-bytes", size)
+    last = max((tmp_path / "orders-0").glob("*.log"))
+    with open(last, "r+b") as file:
+        file.truncate(max(0, last.stat().st_size - cut))
+    for _ in range(2):
+        run(cluster, "--to", tmp_path, "--segment-bytes", size)
+        assert content(tmp_path / "orders-0") == held(cluster, 0)
+        assert content(tmp_path / "orders-2") == held(cluster, 2)
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"\xff" * 100, batch(200)[:-1], batch(200)[:-1] + b"\xff"],
+                         ids=["zeros", "ones", "cut", "damaged"])
+def test_what_a_killed_process_may_leave_is_cut_off(cluster, tmp_path, tail):
+    run(cluster, "--to", tmp_path)
+    with open(tmp_path / "orders-0" / f"{0:020}.log", "ab") as file:
+        file.write(tail)
+    cluster.append("orders", 0, batch(200, 7))
+    assert "offsets 200 to 206, where an earlier run ended" in run(cluster, "--to", tmp_path).stderr
+    assert content(tmp_path / "orders-0") == held(cluster, 0)
+
+
+def test_parquet_goes_on_behind_the_last_file(cluster, tmp_path):
+    arguments = ("--to", tmp_path, "--as", "parquet", "--segment-bytes", 1500)
+    run(cluster, *arguments)
+    files = sorted(tmp_path.glob("orders-0-*"))
+    assert len(files) > 3
+    for path in files[-2:]:
+        path.unlink()
+    (tmp_path / "_orders-0.partial").write_bytes(b"PAR1 and no more")
+    for _ in range(2):
+        run(cluster, *arguments)
+        assert offsets(tmp_path) == list(range(200)) and offsets(tmp_path, 2) == GAPS
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("kind", ["segments", "parquet"])
+@pytest.mark.parametrize("answers", [1, 3, 5, 9, 14])
+def test_after_a_broker_that_hung_up(cluster, tmp_path, kind, answers):
+    """What was fetched until then is kept; a second run has the rest."""
+    left = [answers]
+
+    def mangle(node, api, data):
+        left[0] -= api == "Fetch"
+        if left[0] < 0:
+            raise HangUp(data[:50])
+        return data
+
+    cluster.mangle = mangle
+    arguments = ("--to", tmp_path, "--as", kind, "--segment-bytes", 700)
+    done = run(cluster, *arguments, code=2)
+    assert "wirescan: " in done.stderr and "Traceback" not in done.output
+    cluster.mangle = lambda node, api, data: data
+    run(cluster, *arguments)
+    if kind == "segments":
+        assert content(tmp_path / "orders-0") == held(cluster, 0) and content(tmp_path / "orders-2") == held(cluster, 2)
+    else:
+        assert offsets(tmp_path) == list(range(200)) and offsets(tmp_path, 2) == GAPS
+
+
+@pytest.mark.parametrize("kind", ["segments", "parquet"])
+def test_the_first_start_holds(cluster, tmp_path, kind):
+    """A log that is trimmed between the runs, before anything is there of it, has lost what the first promised."""
+    log = cluster.topics["orders"][0]
+    entries, log.entries = log.entries, []
+    run(cluster, "--to", tmp_path, "--as", kind)
+    log.entries, log.start = entries[10:], 100
+    assert "orders-0: offsets 0 to 99 are gone" in run(cluster, "--to", tmp_path, "--as", kind, code=1).stderr
+    run(cluster, "--to", tmp_path, "--as", kind, "--errors", "mark", code=1)
+    assert "gone" not in run(cluster, "--to", tmp_path, "--as", kind).stderr
+
+
+def test_partitions_that_come_later(cluster, tmp_path):
+    run(cluster, "--to", tmp_path, "--partitions", "2")
+    assert not (tmp_path / "orders-0").exists()
+    run(cluster, "--to", tmp_path)
+    assert content(tmp_path / "orders-0") == held(cluster, 0) and content(tmp_path / "orders-2") == held(cluster, 2)
+
+
+# --- damage ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(cluster):
+    """The same with a flipped bit in the batch of the offsets 50 to 59."""
+    first, last, data = cluster.topics["orders"][0].entries[5]
+    cluster.topics["orders"][0].entries[5] = first, last, data[:-1] + bytes([data[-1] ^ 1])
+    return cluster
+
+
+def test_damage(damaged, tmp_path):
+    good = [data for first, _, data in damaged.topics["orders"][0].entries if first != 50]
+    assert "BAD_CHECKSUM" in run(damaged, "--to", tmp_path / "strict", code=1).stderr
+    for errors, code in (("mark", 1), ("skip", 0)):
+        for kind in ("segments", "parquet"):
+            run(damaged, "--to", tmp_path / errors / kind, "--as", kind, "--errors", errors, code=code)
+        assert content(tmp_path / errors / "segments" / "orders-0") == b"".join(good)
+        table = pyarrow.dataset.dataset(tmp_path / errors / "parquet").to_table().filter(
+            pyarrow.dataset.field("partition") == 0)
+        assert len(table) == 190 + (errors == "mark") and sum(np.array(table["fault"]) > 0) == (errors == "mark")
+    for _ in range(2):
+        run(damaged, "--to", tmp_path / "unchecked", "--no-check")
+        assert content(tmp_path / "unchecked" / "orders-0") == held(damaged, 0)
+
+
+def test_offsets_that_are_gone(cluster, tmp_path):
+    log = cluster.topics["orders"][0]
+    log.entries, log.start = log.entries[5:], 50
+    arguments = ("--to", tmp_path, "--start", 20, "--partitions", "0")
+    assert "orders-0: offsets 20 to 49 are gone" in run(cluster, *arguments, code=1).stderr
+    assert not (tmp_path / "orders-0").exists()
+    assert "orders-0: offsets 20 to 49 are gone" in run(cluster, *arguments, "--errors", "skip").stderr
+    assert content(tmp_path / "orders-0") == held(cluster, 0)
+
+
+def test_offsets_that_go_meanwhile(cluster, tmp_path):
+    cluster.errors["Fetch", "orders", 0].append(1)
+    assert "OFFSET_OUT_OF_RANGE" in run(cluster, "--to", tmp_path, code=1).stderr
+
+
+def test_interrupted(cluster, tmp_path):
+    """Ctrl-C while a broker says nothing ends at once, and what came until then is kept."""
+    answered, released = [], threading.Event()
+
+    def mangle(node, api, data):
+        answered.append(api)
+        if answered.count("Fetch") > 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            released.wait(20)
+        return data
+
+    cluster.mangle, begun = mangle, time.monotonic()
+    done = run(cluster, "--to", tmp_path, "--segment-bytes", 700, "--partitions", "0", code=130)
+    assert time.monotonic() - begun < 10 and "wirescan: interrupted" in done.stderr
+    released.set()
+    cluster.mangle = lambda node, api, data: data
+    kept = content(tmp_path / "orders-0")
+    assert kept and held(cluster, 0).startswith(kept)
+    run(cluster, "--to", tmp_path, "--segment-bytes", 700, "--partitions", "0")
+    assert content(tmp_path / "orders-0") == held(cluster, 0)
+
+
+def test_a_log_that_was_cut(cluster, tmp_path):
+    run(cluster, "--to", tmp_path)
+    log = cluster.topics["orders"][0]
+    log.entries, log.end = log.entries[:-1], 190
+    assert "orders-0 ends before offset 200" in run(cluster, "--to", tmp_path, code=1).stderr
+
+
+# --- refused --------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_of_something_else(cluster, tmp_path):
+    run(cluster, "--to", tmp_path)
+    for more, told in ((("--as", "parquet"), "with kind segments, not parquet"),
+                       (("--isolation", "read_committed"), "with isolation read_uncommitted, not read_committed"),
+                       (("--start", "5"), "with start earliest, not 5")):
+        assert told in run(cluster, "--to", tmp_path, *more, code=2).stderr
+    cluster.ids["orders"] = bytes(range(16))
+    assert "holds orders with topic id" in run(cluster, "--to", tmp_path, code=2).stderr
+    cluster.hook = lambda node, api, version, body: body | ({"cluster_id": "other"} if api == "Metadata" else {})
+    assert "with cluster fake, not other" in run(cluster, "--to", tmp_path, code=2).stderr
+    assert content(tmp_path / "orders-0") == held(cluster, 0)
+
+
+def test_other_columns(cluster, tmp_path):
+    run(cluster, "--to", tmp_path, "--as", "parquet", "--columns", "offset,key")
+    done = run(cluster, "--to", tmp_path, "--as", "parquet", "--columns", "offset", code=2)
+    assert "with columns offset,key, not offset:" in done.stderr
+
+
+@pytest.mark.parametrize("kind, name", [("segments", "orders-0"), ("parquet", f"orders-0-{0:020}-{5:020}.parquet")])
+def test_what_no_fetch_put_there(cluster, tmp_path, kind, name):
+    (tmp_path / name).mkdir()
+    assert "holds orders-0 already" in run(cluster, "--to", tmp_path, "--as", kind, code=2).stderr
+
+
+def test_a_ledger_that_is_damaged(cluster, tmp_path):
+    for text in ("", "[]", "{}", '{"starts": {"a": 1}}', '{"starts": {}}'):
+        (tmp_path / "_orders.json").write_text(text)
+        assert "_orders.json is damaged" in run(cluster, "--to", tmp_path, code=2).stderr
+
+
+def test_two_at_once(cluster, tmp_path):
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert "another fetch writes to it" in run(cluster, "--to", tmp_path, code=2).stderr
+    os.close(handle)
+    run(cluster, "--to", tmp_path)
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (("--start", "soon"), "no offset, no time"),
+    (("--stop", "1969-12-31"), "before 1970"),
+    (("--partitions", "a"), "partitions are numbers"),
+    (("--partitions", "9"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    (("--columns", "offset"), "for --as parquet"),
+    (("--as", "parquet", "--columns", "colour"), "no column 'colour'"),
+    (("--sasl", "PLAIN"), "needs --user"),
+    (("--sasl", "PLAIN", "--user", "me"), "WIRESCAN_PASSWORD"),
+    (("--user", "me"), "for --sasl"),
+    (("--sasl", "PLAIN", "--user", "me", "--password-file", "/nowhere"), "/nowhere: no such file"),
+    (("--tls-ca", "/nowhere"), "no such file"),
+    (("--segment-bytes", "0"), "0 is not in the range"),
+])
+def test_unfit_arguments(cluster, tmp_path, arguments, told):
+    assert told in run(cluster, "--to", tmp_path / "out", *arguments, code=2).stderr
+
+
+@pytest.mark.parametrize("topic", ["../up", "..", "a/b", "", "a" * 250, "caf\xe9"])
+def test_no_topic(cluster, tmp_path, topic):
+    assert "no topic can be named" in run(cluster, "--to", tmp_path / "out", topic=topic, code=2).stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_topic_that_is_not_there(cluster, tmp_path):
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in run(cluster, "--to", tmp_path / "out", topic="nowhere", code=2).stderr
+
+
+def test_login(cluster, tmp_path):
+    cluster.users = {"me": "secret"}
+    (tmp_path / "password").write_text("secret\n")
+    arguments = ("--sasl", "PLAIN", "--user", "me", "--to")
+    run(cluster, *arguments, tmp_path / "a", "--password-file", tmp_path / "password")
+    run(cluster, *arguments, tmp_path / "b", WIRESCAN_PASSWORD="secret")
+    done = run(cluster, *arguments, tmp_path / "c", WIRESCAN_PASSWORD="wrong", code=2)
+    assert "SASL_AUTHENTICATION_FAILED" in done.stderr and "wrong" not in done.output
+    assert content(tmp_path / "a" / "orders-0") == content(tmp_path / "b" / "orders-0") == held(cluster, 0)
+
+
+# --- the parts --------------------------------------------------------------------------------------------------
+
+
+def part(data: bytes, partition: int = 0) -> Part:
+    batches = kafka.scan(data)
+    return Part("orders", partition, kafka.records(batches), int(batches["last_offset"][-1]) + 1, batches)
+
+
+def test_segments_are_rolled_before_an_index_could_not_tell_their_offsets(tmp_path):
+    store = Segments(tmp_path / "orders-0", 1 << 30)
+    far = (1 << 31) + 5
+    store.add(part(batch(5) + batch(far - 10) + batch(far)))
+    store.close()
+    assert sorted(int(path.stem) for path in (tmp_path / "orders-0").glob("*.log")) == [5, far]
+    assert segments_end(tmp_path, "orders-0") == far + 10
+
+
+def test_a_full_disk_leaves_no_file_that_claims_more_than_it_holds(tmp_path, monkeypatch):
+    store = Parts(tmp_path, "orders-0", 0, schema(), 1, "zstd", "strict", 1)
+    store.add(part(batch(0)))
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        store.add(part(batch(10)))
+    assert parts_end(tmp_path, "orders-0") == 10
+    assert os.listdir(tmp_path) == [f"orders-0-{0:020}-{10:020}.parquet"]
+
+
+def test_the_bar(monkeypatch, capsys):
+    terminal, other = pty.openpty()
+    with open(other, "w") as messages:
+        monkeypatch.setattr("wirescan.cli.progress.PATIENCE", -1)
+        monkeypatch.setattr(sys, "stderr", messages)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "100")
+        with Fetched(200, "orders") as bar:
+            bar.told(50, "orders: 5 records, 1.0 KiB, 1.0 KiB/s")
+            bar.told(50, "orders: 10 records, 2.0 KiB, 1.0 KiB/s")
+    assert capsys.readouterr().out == ""
+    shown = os.read(terminal, 1 << 16).decode()
+    assert "orders: 10 records, 2.0 KiB, 1.0 KiB/s" in shown and "50%" in shown
+    os.close(terminal)
+
+
+def test_milliseconds():
+    assert milliseconds("2023-11-14T22:13:20Z") == FIRST_TIME == milliseconds("2023-11-14 22:13:20")
+    assert milliseconds("2023-11-15T00:13:20.0019+02:00") == FIRST_TIME + 1
+    assert milliseconds(None) is None and milliseconds(5) == 5
+    with pytest.raises(ValueError, match="soon"):
+        milliseconds("soon")
