@@ -320,6 +320,17 @@ cdef class ByteStrings:
             at += count
         return 0
 
+    def lengths(self):
+        """Int32 array: the bytes of each, -1 for null."""
+        cdef const int32_t* size = self.strings.size
+        cdef Py_ssize_t i, step = self.strings.step
+        found = np.empty(self.count, np.int32)
+        cdef int32_t[::1] out = found
+        with nogil:
+            for i in range(out.shape[0]):
+                out[i] = size[i * step]
+        return found
+
     def take(self, rows):
         """The byte strings of these numbers, in their order: an int64 array. ValueError for one that there is not."""
         cdef ByteStrings taken = ByteStrings.__new__(ByteStrings)

@@ -189,7 +189,7 @@ HEADERS = Format(
 FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)
 
 # What needs sockets is imported by who asks for it.
-CLIENT = ("AsyncClient", "Client", "Part", "Retries", "fetch")
+CLIENT = ("AsyncClient", "Client", "Part", "ProduceError", "Retries", "fetch")
 
 
 def __getattr__(name: str) -> Any:

@@ -95,29 +95,48 @@ def _batch_bytes(given: SupportsIndex) -> int:
     return most
 
 
+class Source:
+    """The columns that `encode_batches` takes, read once, for who writes some rows of them after others.
+
+    keys, values: `ByteStrings`. A length: how many records there are. Raises as `encode_batches`.
+    """
+
+    def __init__(self, values: Any, keys: Any, timestamps: Any, headers: Any):
+        given = {"values": values, "keys": keys}
+        self._stamps, self._headers = _milliseconds(timestamps), _headers(headers)
+        strings = {name: None if _is_one(one) else _strings(one, name) for name, one in given.items()}
+        columns = {**strings, "timestamps": self._stamps if self._stamps.ndim else None, "headers": self._headers}
+        counts = {name: len(column) for name, column in columns.items() if column is not None}
+        if not counts:
+            raise ValueError("no array among values, keys, timestamps and headers says how many records there are")
+        if len(set(counts.values())) > 1:
+            raise ValueError("columns of unequal length: " + ", ".join(f"{n} {name}" for name, n in counts.items()))
+        self._count = next(iter(counts.values()))
+        self.values, self.keys = (_strings(one, name, self._count) if strings[name] is None else strings[name]
+                                  for name, one in given.items())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def columns(self, rows: np.ndarray | None = None) -> Columns:
+        """What is to be written: all rows, or those in an int64 array, in its order."""
+        stamps, headers = self._stamps, self._headers
+        if rows is None:
+            return Columns(self.keys, self.values, np.atleast_1d(stamps), headers, None)
+        stamps = np.atleast_1d(stamps[rows] if stamps.ndim else stamps)
+        return Columns(self.keys.take(rows), self.values.take(rows), stamps,
+                       None if headers is None else headers.take(rows), rows)
+
+
 def _columns(values: Any, keys: Any, timestamps: Any, headers: Any, select: Any) -> tuple[Columns, int]:
     """The columns of the rows to be written, and how many these are."""
-    strings = {name: None if _is_one(given) else _strings(given, name) for name, given in
-               (("values", values), ("keys", keys))}
-    stamps, pairs = _milliseconds(timestamps), _headers(headers)
-    columns = {**strings, "timestamps": stamps if stamps.ndim else None, "headers": pairs}
-    counts = {name: len(column) for name, column in columns.items() if column is not None}
-    if not counts:
-        raise ValueError("no array among values, keys, timestamps and headers says how many records there are")
-    if len(set(counts.values())) > 1:
-        raise ValueError("columns of unequal length: " + ", ".join(f"{n} {name}" for name, n in counts.items()))
-    count, rows = next(iter(counts.values())), None
-    if select is not None:
-        rows = _integers(select, "select")
-        if len(rows) and not 0 <= rows.min() <= rows.max() < count:
-            raise ValueError(f"select has rows from {rows.min()} to {rows.max()}, and there are {count}")
-        strings = {name: None if column is None else column.take(rows) for name, column in strings.items()}
-        stamps = stamps[rows] if stamps.ndim else stamps
-        pairs = None if pairs is None else pairs.take(rows)
-        count = len(rows)
-    written = {name: _strings(given, name, count) if strings[name] is None else strings[name] for name, given in
-               (("values", values), ("keys", keys))}
-    return Columns(written["keys"], written["values"], np.atleast_1d(stamps), pairs, rows), count
+    source = Source(values, keys, timestamps, headers)
+    if select is None:
+        return source.columns(), len(source)
+    rows = _integers(select, "select")
+    if len(rows) and not 0 <= rows.min() <= rows.max() < len(source):
+        raise ValueError(f"select has rows from {rows.min()} to {rows.max()}, and there are {len(source)}")
+    return source.columns(rows), len(rows)
 
 
 def _is_one(given: Any) -> bool:

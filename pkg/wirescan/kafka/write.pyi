@@ -18,7 +18,7 @@ class Columns:
 
 def write_batches(
     columns: Columns, most: int, fields: tuple[int, int, int, int, int, int],
-    compress: Callable[[memoryview], bytes] | None = None
+    compress: Callable[[memoryview], bytes] | None = None, batches: int = 0
 ) -> memoryview: ...
 def write_message_sets(
     columns: Columns, most: int, magic: int, attributes: int, base_offset: int, codec: int = 0,

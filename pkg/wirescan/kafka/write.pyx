@@ -142,8 +142,8 @@ cdef bint cut(Rows* cuts, Py_ssize_t first, Py_ssize_t end, int64_t size, int64_
     return True
 
 
-cdef Py_ssize_t measure_batches(const Records* r, int64_t most, Rows* cuts) noexcept nogil:
-    # Batches of at most so many bytes of records, or of one record. The record that is refused, or -1.
+cdef Py_ssize_t measure_batches(const Records* r, int64_t most, size_t batches, Rows* cuts) noexcept nogil:
+    # At most so many batches (0: any), of at most so many bytes of records or of one. The record refused, or -1.
     cdef Py_ssize_t first = 0, i
     cdef int64_t base = r.timestamps[0], latest = base, used = 0, stamp, rest, size, whole
     for i in range(r.count):
@@ -154,7 +154,7 @@ cdef Py_ssize_t measure_batches(const Records* r, int64_t most, Rows* cuts) noex
                                 + varint_size(2 * <uint64_t>(i - first)))
         whole = size + <int64_t>varint_size(2 * <uint64_t>size)
         if used + whole > most and i > first:
-            if not cut(cuts, first, i, used, latest):
+            if not cut(cuts, first, i, used, latest) or cuts.count == batches:
                 return -1
             first, used, base, latest = i, 0, stamp, stamp
             size = rest + 2
@@ -285,13 +285,13 @@ cdef uint8_t* write_messages(const Records* r, const Cut* part, uint8_t* to, int
 
 # ------------------------------------------------------------------------------------------ for Python
 
-cdef RowBlock measured(Columns columns, int magic, int64_t most):
+cdef RowBlock measured(Columns columns, int magic, int64_t most, size_t batches=0):
     # The cuts, as rows.
     cdef RowBlock cuts = RowBlock(sizeof(Cut), 64, <size_t>-1 // (2 * sizeof(Cut)))
     cdef Py_ssize_t refused
     with nogil:
         if magic == 2:
-            refused = measure_batches(&columns.records, most - BATCH_HEAD, &cuts.rows)
+            refused = measure_batches(&columns.records, most - BATCH_HEAD, batches, &cuts.rows)
         else:
             refused = measure_messages(&columns.records, message_overhead(magic), most - message_overhead(magic),
                                        &cuts.rows)
@@ -316,15 +316,15 @@ cdef uint8_t* room_for(RowBlock out, size_t bytes) except NULL:
     return <uint8_t*>rows.at + rows.count
 
 
-def write_batches(Columns columns not None, int64_t most, fields, compress=None):
+def write_batches(Columns columns not None, int64_t most, fields, compress=None, size_t batches=0):
     """Record batches of at most `most` bytes before compression, or of one record: a read-only buffer.
 
     fields: (base offset, producer id, leader epoch, base sequence, attributes, producer epoch), each in its range.
-    compress: what makes the payload of a batch out of the bytes of its records; None: nothing does.
+    compress: what makes a batch's payload out of the bytes of its records, or None. batches: at most; 0: any.
     Raises ValueError for a record or payload that is too large, and a header without a key; MemoryError.
     """
     cdef Records* r = &columns.records
-    cdef RowBlock cuts = measured(columns, 2, most)
+    cdef RowBlock cuts = measured(columns, 2, most, batches)
     cdef Batch batch = Batch(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
     cdef Cut* part = <Cut*>cuts.rows.at
     cdef size_t i, n = cuts.rows.count, size
