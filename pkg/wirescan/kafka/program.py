@@ -10,6 +10,7 @@ from wirescan.kafka.schema import WIDTHS, Field, Level, Message
 
 LENGTHS = {"string": 2, "bytes": 4, "records": 4}       # bytes of the length, unless it is compact
 UUID = 16
+KEPT: list[np.ndarray] = []         # what programs point to: threads may write one at once, and a cache keeps the last
 
 
 class _Writer:
@@ -93,11 +94,14 @@ def programs_of(message: Message, level: Level) -> np.ndarray:
     a version that there is not. What they point to lives as long as this module."""
     newest = message.versions[-1]
     found = np.zeros(newest + 2, PROGRAM)
-    found["template"], found["stride"] = level.template.ctypes.data, level.dtype.itemsize
+    template = level.template
+    KEPT.append(template)
+    found["template"], found["stride"] = template.ctypes.data, level.dtype.itemsize
     found["first"] = -1
     for version in message.versions:
         steps, ranges = steps_of(message, version)
         if level.path in ranges:
+            KEPT.append(steps)
             found[version]["steps"] = steps.ctypes.data
             found[version]["first"], found[version]["last"] = ranges[level.path]
     found["version"][:-1] = np.arange(newest + 1)

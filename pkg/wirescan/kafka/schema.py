@@ -54,7 +54,7 @@ class Field:
         return self.type == "[]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Level:
     """The structs of one array, or the message itself: what becomes one table.
 
@@ -95,7 +95,7 @@ class Level:
         return row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Message:
     """The body of a request, of a response, or of the key or the value of a record."""
     name: str

@@ -1,0 +1,81 @@
+"""The client for asyncio."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Any
+
+from wirescan.kafka.client.effects import Operation
+from wirescan.kafka.client.fetching import read_range
+from wirescan.kafka.client.operations import Operations
+from wirescan.kafka.client.parts import AHEAD, Bound, Part, plan
+from wirescan.kafka.client.transports import Driver
+
+
+class AsyncClient(Operations):
+    """A client of a Kafka cluster for asyncio: as Client, with methods that are awaited. For one event loop.
+
+        async with kafka.AsyncClient("localhost:9092") as client:
+            await client.list_offsets({("orders", 0): "latest"})
+    """
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self._driver = Driver(**self._options)
+
+    async def run(self, operation: Operation[Any]) -> Any:
+        """Runs an operation: its result."""
+        return await self._driver.run(operation)
+
+    async def fetch(self, topic: str, *, partitions: Iterable[int] | None = None, start: Bound = "earliest",
+                    stop: Bound = "latest", start_time: int | None = None, stop_time: int | None = None,
+                    isolation: str = "read_uncommitted", fetch_bytes: int = 8 << 20, side_by_side: int = 4,
+                    records: bool = True, errors: str = "strict", check: bool = True) -> AsyncIterator[Part]:
+        """The records of a topic, or of ranges of it: an asynchronous iterator of Parts, which are decoded in threads.
+        See `kafka.fetch`; "latest" is the end as it is when the first part is asked for."""
+        question, decoding = self._reading(isolation, fetch_bytes, side_by_side, records, errors, check)
+        ranges = await self.run(plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation))
+        left = [one for one in reversed(ranges) if one.start < one.stop]
+        parts: asyncio.Queue[Part | None] = asyncio.Queue()
+        room = asyncio.Semaphore(AHEAD * side_by_side)
+
+        async def work() -> None:
+            while left:
+                reading = read_range(self.cluster, left.pop(), question, self.limits, errors)
+                async with aclosing(self._driver.iterate(reading)) as pieces:
+                    async for piece in pieces:
+                        part = await asyncio.to_thread(decoding.part, piece)
+                        await room.acquire()
+                        parts.put_nowait(part)
+
+        async def work_all() -> None:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(side_by_side, len(left))):
+                        group.create_task(work())
+            finally:
+                parts.put_nowait(None)
+
+        working = asyncio.create_task(work_all())
+        try:
+            while (part := await parts.get()) is not None:
+                room.release()
+                yield part
+        finally:
+            working.cancel()                    # does nothing where all is read
+            await asyncio.wait([working])
+            error = None if working.cancelled() else working.exception()
+        if error is not None:
+            raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+
+    async def close(self) -> None:
+        """Ends all connections: what waits for one fails. May be called again."""
+        self._driver.close()
+        await asyncio.sleep(0)                  # the transports close in the next round of the loop
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()
