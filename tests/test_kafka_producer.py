@@ -578,7 +578,8 @@ class Producing(RuleBasedStateMachine):
             error, lost = None, set()
         except ProduceError as one:
             error = one
-            assert impatient or self.fatal, one
+            # A batch in doubt is not divided: it may be there as it is.
+            assert impatient or self.fatal or any("MESSAGE_TOO_LARGE" in each for each in one.errors), one
             unknown, unsent = ({values[row] for row in some} for some in (one.unknown, one.unsent))
             assert len(one.unknown) + len(one.unsent) + one.sent["count"].sum() == count and not unknown & unsent
             assert not any(not isinstance(each, str) for each in one.errors) and one.__cause__ is not None
