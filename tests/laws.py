@@ -13,18 +13,19 @@ import numpy as np
 import wirescan
 from wirescan import FrameError, FrameTable
 from wirescan.errors import MODES
-from wirescan.table import join
+from wirescan.table import RESERVED, join
 
 
 @dataclass(frozen=True)
 class Room:
     """The formats of a room, from the outermost inwards, and where bytes and truth for them come from.
 
-    children: format -> (column that says where its frames begin in the frame that encloses them, function of a
-        row of that: whether it has any). good, tails, damaged: strategies of bytes: whole frames; what may follow
-        them; anything near those. written: strategy of (bytes, what `values` has to give for a table of the
-        innermost format). expected: (bytes, check, resync) -> ({format: [(row, bytes that it points into)]},
-        stop fault, stop offset), a row being a dict of every column, `buffer` 1 where those bytes were inflated.
+    children: format -> function of a row that encloses its frames: where in that they begin and end, and the fault of
+        the one row that covers what is not opened, or 0; None where there are none. good, tails, damaged: strategies
+        of bytes: whole frames; what may follow them; anything near those. written: strategy of (bytes, what `values`
+        has to give for a table of the innermost format). expected: (bytes, check, resync) -> ({format: [(row, bytes
+        that it points into)]}, stop fault, stop offset), a row being a dict of every column, `buffer` 1 where those
+        bytes were inflated.
     """
     formats: tuple[str, ...]
     good: Any
@@ -33,7 +34,7 @@ class Room:
     written: Any
     values: Callable[[FrameTable], list]
     expected: Callable[..., tuple]
-    children: dict[str, tuple[str, Callable[[Any], bool]]]
+    children: dict[str, Callable[[Any], tuple[int, int, int] | None]]
 
 
 def scan(raw, name, errors="mark", check=True):
@@ -41,7 +42,8 @@ def scan(raw, name, errors="mark", check=True):
 
 
 def rows_of(table: FrameTable) -> list[dict]:
-    return [dict(zip(table.dtype.names, row)) for row in table.rows.tolist()]
+    names = [name for name in table.dtype.names if name != RESERVED]        # that one only fills up a row
+    return [dict(zip(names, row)) for row in table.rows[names].tolist()]
 
 
 def levels_of(table: FrameTable) -> list[list[dict]]:
@@ -113,8 +115,7 @@ def covers_every_byte(room: Room, raw: bytes, check: bool = True) -> None:
 
 
 def inside(room: Room, name: str, table: FrameTable) -> None:
-    """Children follow one another from where their parent's payload begins to its end."""
-    column, has_any = room.children[name]
+    """Children follow one another from where they begin in their parent to where they end."""
     parents = iter(range(len(table.outer)))
     groups: dict[int, list[int]] = {}
     for i, parent in enumerate(table["parent"].tolist()):
@@ -122,17 +123,18 @@ def inside(room: Room, name: str, table: FrameTable) -> None:
     assert list(groups) == sorted(groups) and all(g == list(range(g[0], g[-1] + 1)) for g in groups.values())
     for parent in parents:
         row, group = table.outer.rows[parent], groups.get(parent, [])
-        begin, end = int(row["start"] + row[column]), int(row["start"] + row["size"])
-        assert bool(group) == bool(has_any(row))
-        if not group:
+        span = room.children[name](row)
+        assert bool(group) == (span is not None)
+        if span is None:
             continue
+        begin, end, fault = span
         starts = table["start"][group]
         ends = starts + table["size"][group]
         assert (starts[1:] == ends[:-1]).all() and len(set(table["buffer"][group].tolist())) == 1
         if table["buffer"][group[0]] == row["buffer"]:
-            assert (starts[0], ends[-1]) == (begin, end)
-        if row["fault"]:
-            assert table["fault"][group].tolist() == [row["fault"]]
+            assert (starts[0], ends[-1]) == (row["start"] + begin, row["start"] + end)
+        if fault:
+            assert table["fault"][group].tolist() == [fault]
 
 
 def places_lie_in_their_frames(table: FrameTable) -> None:

@@ -1,11 +1,15 @@
 """The rooms that the laws are run for: one entry each."""
+import numpy as np
 from hypothesis import strategies as st
 
 from laws import Room
 from reference import kafka as reference
-from reference import kafka_resync
+from reference import kafka_protocol, kafka_resync
 from strategies import kafka as strategies
+from strategies import kafka_protocol as messages
+from wirescan.kafka.compose import encode_request, encode_response
 from wirescan.kafka.encode import encode_batch, encode_message_set
+from wirescan.kafka.schema import MESSAGE, WIDTHS
 
 
 def expect(raw, check, resync):
@@ -58,14 +62,139 @@ def written(draw):
     return raw, rows
 
 
-ROOMS = {
-    "kafka": Room(
-        formats=("kafka.batches", "kafka.records", "kafka.headers"),
-        good=strategies.logs(), tails=strategies.tails(), damaged=strategies.damaged_logs()
-        | st.lists(strategies.damaged_inside(), min_size=1, max_size=2).map(b"".join),
-        written=written(), values=values, expected=expect,
-        children={
-            "kafka.records": ("body", lambda row: row["record_count"] or row["fault"] or row["size"] > row["body"]),
-            "kafka.headers": ("headers_at", lambda row: row["header_count"] or row["fault"]),
-        }),
-}
+KAFKA = Room(
+    formats=("kafka.batches", "kafka.records", "kafka.headers"),
+    good=strategies.logs(), tails=strategies.tails(), damaged=strategies.damaged_logs()
+    | st.lists(strategies.damaged_inside(), min_size=1, max_size=2).map(b"".join),
+    written=written(), values=values, expected=expect,
+    children={
+        "kafka.records": lambda row: (row["body"], row["size"], row["fault"]) if (
+            row["record_count"] or row["fault"] or row["size"] > row["body"]) else None,
+        "kafka.headers": lambda row: (row["headers_at"], row["size"], row["fault"]) if (
+            row["header_count"] or row["fault"]) else None,
+    })
+
+
+# ---------------------------------------------------------------------------------------- Kafka's protocol
+
+def nested(values, fields, prefix=""):
+    """Values of the strategies as the encoders take them."""
+    found = {}
+    for one in fields:
+        value = values.get(prefix + one.name)
+        if one.type == "struct":
+            value = nested(values, one.fields, f"{prefix}{one.name}_") or None
+        elif one.is_array and value is not None:
+            value = [nested(each, one.fields) for each in value]
+        elif one.type[:2] == "[]" and value is not None:
+            value = np.frombuffer(value, f">i{WIDTHS[one.type[2:]]}").tolist()
+        if value is not None:
+            found[one.name] = value
+    return found
+
+
+def given(read, values):
+    """What a row has to say of the values of its struct; those that are not given have their default."""
+    found = {}
+    for name, default in read.columns.items():
+        field, _, end = name.rpartition("_")
+        if end == "size" and field not in read.arrays:
+            found[field] = values.get(field)
+        elif end not in ("at", "size", "count"):
+            found[name] = values.get(name, default)
+    # A uuid of zeros is none: as a tagged field it is left out.
+    return {name: None if value == bytes(16) else value for name, value in found.items()}
+
+
+def room_of_requests(message, chain):
+    """Requests of one API, and of arrays in them the chain from the outermost level to an innermost one."""
+    api, formats = message.name, tuple(f"kafka.{level.path}" for level in chain)
+    read = kafka_protocol.formats(api, "request")
+
+    def expected(raw, check, resync):
+        rows, fault, at = kafka_protocol.requests(raw)
+        if resync and fault >= kafka_protocol.BAD_LENGTH:
+            rest = dict(start=at, size=len(raw) - at, parent=-1, fault=fault)
+            rows.append(dict.fromkeys(kafka_protocol.REQUEST, 0) | rest)
+            fault, at = 0, len(raw)
+        levels = {"kafka.requests": rows} | {name: [] for name in read}
+        for number, row in enumerate(rows):
+            if row["api_key"] == kafka_protocol.API[api]:
+                kafka_protocol.body(raw, row, api, "request", number, levels)
+        return {name: [(row, raw) for row in levels[name]] for name in levels}, fault, at
+
+    @st.composite
+    def written(draw):
+        raw, structs = b"", []
+        for asked in draw(st.lists(messages.requests(api), max_size=2)):
+            raw += encode_request(api, asked.api_version, nested(asked.values, message.fields),
+                                  correlation_id=asked.correlation_id, client_id=asked.client_id)
+            inside = [asked.values]
+            for level in chain[1:]:
+                inside = [one for values in inside for one in values.get(level.name) or ()]
+            structs += inside
+        return raw, [given(read[formats[-1]], values) for values in structs]
+
+    def values(table):
+        found = given(read[formats[-1]], {})
+        return [given(read[formats[-1]], {name: getattr(row, name) if name not in table.places else as_bytes(
+            table.bytes(i, name)) for name in found}) for i, row in enumerate(table)]
+
+    children = {formats[0]: lambda row: (0, row["size"], row["fault"])
+                if row["api_key"] == kafka_protocol.API[api] else None}
+    children |= {name: inside(level.name) for name, level in zip(formats[1:], chain[1:])}
+    return Room(("kafka.requests", *formats), messages.sent(api), messages.cut(messages.requests(api)),
+                messages.broken(messages.sent(api)) | messages.broken_alike(api), written(), values, expected, children)
+
+
+def as_bytes(view):
+    return None if view is None else bytes(view)
+
+
+def inside(array):
+    """Where in a row the structs of an array are."""
+    def span(row):
+        at = row[array + "_at"]
+        if row["fault"] and not at:
+            return 0, row["size"], row["fault"]         # the fault comes before the array
+        return (at, at + row[array + "_size"], 0) if row[array + "_count"] > 0 else None
+    return span
+
+
+def chains(level):
+    """Every way from a level to an innermost one."""
+    for inner in level.arrays:
+        for rest in chains(inner):
+            yield level, *rest
+    if not level.arrays:
+        yield level,
+
+
+def expect_responses(raw, check, resync):
+    """Of responses alone: what they answer is not known."""
+    rows, fault, at = kafka_protocol.responses(raw)
+    if resync and fault >= kafka_protocol.BAD_LENGTH:
+        rows.append(kafka_protocol.RESPONSE | dict(start=at, size=len(raw) - at, fault=fault))
+        fault, at = 0, len(raw)
+    return {"kafka.responses": [(row, raw) for row in rows]}, fault, at
+
+
+@st.composite
+def written_responses(draw):
+    raw, numbers = b"", []
+    for api in draw(st.lists(st.sampled_from(list(kafka_protocol.API)), max_size=3)):
+        one = draw(messages.responses(api))
+        raw += encode_response(api, one.api_version, nested(one.values, MESSAGE[api, "response"].fields),
+                               correlation_id=one.correlation_id)
+        numbers.append(one.correlation_id)
+    return raw, numbers
+
+
+RESPONSES = Room(
+    ("kafka.responses",), messages.received(), messages.cut(messages.responses("Fetch")),
+    messages.broken(messages.received()), written_responses(), lambda table: table["correlation_id"].tolist(),
+    expect_responses, {})
+
+ROOMS = {"kafka": KAFKA, "kafka.responses": RESPONSES} | {
+    f"kafka.{chain[-1].path}": room_of_requests(message, chain)
+    for message in MESSAGE.values() if message.side == "request" for chain in chains(message.level)}

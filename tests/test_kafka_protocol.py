@@ -1,28 +1,33 @@
 """kafka.requests, responses, pair and body say what the slow reference says, of good bytes and of damaged ones."""
 import os
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import wirescan
 from laws import places_lie_in_their_frames, rows_of
 from reference import kafka_protocol as reference
 from reference.kafka_messages import API, NEWEST
 from strategies import kafka_protocol as strategies
+from test_laws import OPENED_BY_OTHERS
 from wirescan import FrameError, kafka
 from wirescan.core.fault import Fault
+from wirescan.kafka.body import Read
+from wirescan.kafka.program import steps_of
+from wirescan.kafka.schema import MESSAGE
 
-steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 60)), deadline=None, derandomize=True,
+HOSTILE = Path(__file__).with_name("corpus") / "kafka-hostile"
+steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 15)), deadline=None, derandomize=True,
                   database=None, suppress_health_check=list(HealthCheck))
-every_body = pytest.mark.parametrize("api, direction", strategies.BODIES)
+every_side = pytest.mark.parametrize("name, side", strategies.STORED)
+every_body = pytest.mark.parametrize("api, direction", strategies.EVERY_BODY)
 
 
 def agree(table, want):
-    found = rows_of(table)
-    for row in found:
-        row.pop("reserved", None)           # what fills up a row
-    assert found == want
+    assert rows_of(table) == want
     places_lie_in_their_frames(table)
 
 
@@ -52,10 +57,14 @@ def bodies_agree(table, rows, data, direction):
         for number, row in enumerate(rows):
             if row["api_key"] == key:
                 reference.body(data, row, api, direction, number, levels)
-        tables = opened(kafka.body(table, api, errors="mark"))
-        assert levels.keys() <= tables.keys()
-        for name, one in tables.items():
-            agree(one, levels[name])
+        levels_agree(kafka.body(table, api, errors="mark"), levels, api, direction)
+
+
+def levels_agree(table, levels, api, direction):
+    tables = opened(table)
+    assert tables.keys() == reference.formats(api, direction).keys()
+    for name, one in tables.items():
+        agree(one, levels[name])
 
 
 @st.composite
@@ -67,28 +76,32 @@ def conversations(draw):
                  for name, raw in (("up", connection.up), ("down", connection.down)))
 
 
-@steady
-@given(conversations())
-def test_streams_agree_with_the_reference(conversation):
-    up, down = conversation
+def conversation_agrees(up, down):
+    """What both sides said, whether it is known or not what the responses answer; their pairs, and their bodies."""
     asked, *stop = reference.requests(up)
     requests = kafka.requests(up, errors="mark")
     streams_agree(requests, asked, *stop, up)
-    for known in (True, False):
+    for known in (False, True):
         answers, *stop = reference.responses(down, asked, up) if known else reference.responses(down)
         responses = kafka.responses(down, requests if known else None, errors="mark")
         streams_agree(responses, answers, *stop, down)
+    requests, responses = requests[:len(asked)], responses[:len(answers)]
+    assert kafka.pair(requests, responses).tolist() == reference.pair(asked, answers)
+    bodies_agree(requests, asked, up, "request")
+    bodies_agree(responses, answers, down, "response")
 
 
 @steady
 @given(conversations())
-def test_damaged_streams_are_paired_as_their_responses_say(conversation):
-    up, down = conversation
-    asked, *_ = reference.requests(up)
-    answers, *_ = reference.responses(down, asked, up)
-    requests = kafka.requests(up, errors="mark")[:len(asked)]
-    responses = kafka.responses(down, requests, errors="mark")[:len(answers)]
-    assert kafka.pair(requests, responses).tolist() == reference.pair(asked, answers)
+def test_conversations_agree_with_the_reference(conversation):
+    conversation_agrees(*conversation)
+
+
+@pytest.mark.parametrize("path", sorted(HOSTILE.glob("*.messages")), ids=lambda path: path.stem)
+def test_what_once_went_wrong(path):
+    raw = path.read_bytes()
+    end = 4 + int.from_bytes(raw[:4], "big")
+    conversation_agrees(raw[4:end], raw[end:])
 
 
 def test_what_lies_behind_an_impossible_size_answers_nothing():
@@ -105,6 +118,13 @@ def test_acks_behind_an_id_that_does_not_fit_are_not_read():
     up = strategies.framed(bytes.fromhex("0000 0009 00000005 ffff 00 8180808008 0000 00000000 01 00"))
     requests = kafka.requests(up)
     assert kafka.responses(strategies.framed(bytes.fromhex("00000005 00")), requests)["request"].tolist() == [0]
+
+
+def test_an_opaque_request_has_no_acks():
+    """A token that begins as a Produce request of a version that cannot be, and what would be acks = 0."""
+    requests = kafka.requests(strategies.framed(bytes.fromhex("0000 0100") + bytes(20)))
+    assert requests["kind"].tolist() == [255]
+    assert kafka.responses(strategies.framed(b"token"), requests)["request"].tolist() == [0]
 
 
 def test_a_response_with_a_broken_header_is_still_the_answer():
@@ -150,8 +170,8 @@ def test_bodies_agree_with_the_reference(connection):
 
 @pytest.mark.parametrize(
     "api, direction, version",
-    [(api, direction, version) for api, direction in strategies.BODIES for version in range(NEWEST[api] + 1)])
-@settings(steady, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 8)))
+    [(api, direction, version) for api, direction in strategies.EVERY_BODY for version in range(NEWEST[api] + 1)])
+@settings(steady, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 3)))
 @given(st.data())
 def test_every_version_agrees_with_the_reference(api, direction, version, data):
     one = data.draw(strategies.requests(api, version, 0))
@@ -194,3 +214,93 @@ def test_strict_raises_what_mark_marks(conversation):
     with pytest.raises(FrameError) as caught:
         kafka.requests(up)
     assert (caught.value.fault, caught.value.offset) == ((bad["fault"], bad["start"]) if bad else (fault, at))
+
+
+@every_side
+@steady
+@given(st.lists(strategies.records(), max_size=4))
+def test_keys_and_values_agree_with_the_reference(name, side, given):
+    raw = kafka.encode_batch([{"key": key, "value": value} for key, value in given])
+    records, levels = kafka.records(kafka.scan(raw)), defaultdict(list)
+    for number, row in enumerate(rows_of(records)):
+        reference.stored(raw, row, name, side, number, levels)
+    levels_agree(kafka.body(records, f"{name} {side}", errors="mark"), levels, name, side)
+
+
+def test_the_reference_reads_whatever_no_scan_alone_can_tell():
+    known = {one for api, direction in strategies.EVERY_BODY + strategies.STORED if direction != "request"
+             for one in reference.formats(api, direction)}
+    assert known == {name for name in wirescan.formats() if OPENED_BY_OTHERS.match(name)}
+
+
+def fetched(version, damage):
+    """The partitions of a Fetch response of five, each with one record; `damage` gets the bytes, and where the third
+    begins and ends."""
+    records = [kafka.encode_batch([b"value %d" % number]) for number in range(5)]
+    asked = kafka.requests(kafka.encode_request("Fetch", version))
+    topic = {"partitions": [{"partition_index": number, "records": records[number]} for number in range(5)]}
+    raw = bytearray(kafka.encode_response("Fetch", version, {"responses": [topic]}))
+
+    def partitions():
+        bodies = kafka.body(kafka.responses(bytes(raw), asked), "Fetch", errors="mark")
+        return bodies.open("responses").open("partitions")
+    third = partitions().rows[2]
+    damage(raw, third)
+    return partitions()
+
+
+def lies_about_its_records(raw, third):
+    at = third["start"] + third["records_at"] - 4
+    raw[at:at + 4] = b"\x7f\xff\xff\xff"
+
+
+def lies_about_its_transactions(raw, third):
+    at = third["start"] + third["aborted_transactions_at"] - 4
+    raw[at:at + 4] = b"\0\0\0\x7f"
+
+
+def ends_inside(raw, third):
+    del raw[third["start"] + third["size"] - 9:]
+    raw[:4] = (len(raw) - 4).to_bytes(4, "big")
+
+
+def ends_behind(raw, third):
+    del raw[third["start"] + third["size"]:]
+    raw[:4] = (len(raw) - 4).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("damage, good, fault", [
+    (lies_about_its_records, 2, Fault.TRUNCATED), (lies_about_its_transactions, 2, None),
+    (ends_inside, 2, Fault.TRUNCATED), (ends_behind, 3, Fault.BAD_COUNT)])
+def test_partitions_before_a_damaged_one_are_not_lost(damage, good, fault):
+    partitions = fetched(11, damage)
+    assert partitions.bad.tolist() == [False] * good + [True]
+    assert partitions["partition_index"][:good].tolist() == list(range(good))
+    bad = partitions.rows[good]
+    for around in (partitions.outer, partitions.outer.outer):
+        row, = around.rows
+        assert row["fault"] == bad["fault"] == (bad["fault"] if fault is None else fault)
+        assert row["start"] + row["size"] == bad["start"] + bad["size"] == len(partitions.buffers[0])
+    assert partitions.outer["partitions_count"].tolist() == [5]
+    batches = kafka.scan(partitions)
+    assert batches["parent"].tolist() == list(range(good))
+    assert [bytes(record.value) for record in kafka.records(batches)] == [b"value %d" % i for i in range(good)]
+
+
+def test_no_struct_in_an_array_is_empty():
+    """Else there could be 2**31 of them in no bytes, and reading these would take long."""
+    for message in MESSAGE.values():
+        for version in message.versions:
+            steps, ranges = steps_of(message, version)
+            assert all(first < last and steps["read"][first] != Read.TAG
+                       for level, (first, last) in ranges.items() if level != message.level.path)
+
+
+def test_counts_beyond_what_is_there():
+    """The count is kept, up to 2**31 - 1, and what there is of the structs is read."""
+    asked = kafka.requests(kafka.encode_request("ApiVersions", 3))
+    raw = strategies.framed(bytes.fromhex("00000000 0000 ffffffff0f") + b"\0\x12\0\0\0\4\0" + b"\0\1")
+    bodies = kafka.body(kafka.responses(raw, asked), "ApiVersions", errors="mark")
+    assert (bodies["fault"].tolist(), bodies["api_keys_count"].tolist()) == ([Fault.TRUNCATED], [2**31 - 1])
+    keys = bodies.open("api_keys")
+    assert (keys["api_key"].tolist(), keys["fault"].tolist()) == ([18, 1], [0, Fault.TRUNCATED])

@@ -5,24 +5,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reference import kafka_messages
 from reference import kafka_protocol as reference
 from reference.kafka_messages import NEWEST
 from strategies import kafka_protocol as strategies
 
-few = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 8)), deadline=None, derandomize=True,
+few = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 3)), deadline=None, derandomize=True,
                database=None, suppress_health_check=list(HealthCheck))
-steady = settings(few, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 60)))
-every_body = pytest.mark.parametrize("api, direction", strategies.BODIES)
+steady = settings(few, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 15)))
+every_body = pytest.mark.parametrize("api, direction", strategies.EVERY_BODY)
 every_version = pytest.mark.parametrize(
     "api, direction, version",
-    [(api, direction, version) for api, direction in strategies.BODIES for version in range(NEWEST[api] + 1)])
+    [(api, direction, version) for api, direction in strategies.EVERY_BODY for version in range(NEWEST[api] + 1)])
 
 
 def outermost(api, direction):
     """(format, function that reads it) of a body."""
-    name = reference.snake(api) + "_" + direction
-    return "kafka." + name, getattr(kafka_messages, name)
+    return next(iter(reference.formats(api, direction).items()))
 
 
 def values_of(data, levels, level, number=0, top=None):
@@ -95,30 +93,56 @@ def test_a_body_that_is_cut_or_too_long_has_a_fault(api, direction, data):
     cut = data.draw(st.integers(0, len(raw) - 1)) if raw else 0
     row = dict(start=0, size=cut, body=0, buffer=0, fault=0, api_version=version)
     top, = reference.body(raw, row, api, direction)[name]
-    assert (top["fault"], top["size"]) == (reference.TRUNCATED if raw else 0, cut)
-    row["size"] = len(raw) + 1
-    levels = reference.body(raw + b"\0", row, api, direction)
-    top, = levels[name]
+    assert top["fault"] in ((reference.TRUNCATED, reference.BAD_COUNT) if raw else (0,)) and top["size"] == cut
+    whole = reference.body(raw, row | dict(size=len(raw)), api, direction)
+    levels = reference.body(raw + b"\0", row | dict(size=len(raw) + 1), api, direction)
+    top, = levels.pop(name)
     assert (top["fault"], top["size"]) == (reference.LEFTOVER, len(raw) + 1)
-    assert all(row["fault"] == reference.LEFTOVER for rows in levels.values() for row in rows)
+    for level, rows in levels.items():          # arrays that were complete are whole; others are covered
+        assert [row for row in rows if not row["fault"]] == whole[level]
+        assert all(row == covering(row, top) for row in rows if row["fault"])
+
+
+def covering(row, around):
+    return dict.fromkeys(row, 0) | {name: around[name] for name in ("start", "size", "buffer", "fault")}
 
 
 @every_body
 @steady
 @given(st.data())
-def test_a_damaged_body_is_good_or_bad_as_a_whole(api, direction, data):
+def test_of_a_damaged_array_there_is_what_precedes_the_fault(api, direction, data):
     message = data.draw(strategies.broken_bodies(api, direction))
     rows, fault, _ = reference.requests(message.raw) if direction == "request" else reference.responses(message.raw)
     assert not fault
     row = rows[0] | dict(api_version=rows[0]["api_version"] if direction == "request" else message.api_version)
     levels = reference.body(message.raw, row, api, direction)
-    top, = levels[outermost(api, direction)[0]]
+    outermost_name, _ = outermost(api, direction)
+    top, = levels[outermost_name]
     assert (top["start"], top["size"]) == (0, len(message.raw))
-    for rows in levels.values():
-        for row in rows:
-            assert row["fault"] == top["fault"] and row["start"] + row["size"] <= len(message.raw)
+    for level, read in reference.formats(api, direction).items():
+        for number, row in enumerate(levels[level]):
+            assert row["fault"] in (0, top["fault"]) and row["start"] + row["size"] <= len(message.raw)
             places = [name.removesuffix("_size") for name in row if name.endswith("_size")]
             assert all(row[name + "_at"] + max(row[name + "_size"], 0) <= row["size"] for name in places)
+            for name in read.arrays:
+                inside = levels[f"{outermost_name}.{name}"]
+                lies_inside([one for one in inside if one["parent"] == number], row, name)
+
+
+def lies_inside(rows, row, name):
+    """The structs of one array, in the row around them."""
+    if not row[name + "_at"]:
+        assert rows == ([covering(rows[0], row) | dict(parent=rows[0]["parent"])] if row["fault"] else [])
+        return
+    at = row["start"] + row[name + "_at"]
+    for one in rows:
+        assert one["start"] == at and (not one["fault"] or one is rows[-1])
+        at += one["size"]
+    assert at == row["start"] + row[name + "_at"] + max(row[name + "_size"], 0)
+    if rows and rows[-1]["fault"]:
+        assert rows[-1]["fault"] == row["fault"]
+    else:
+        assert len(rows) == max(row[name + "_count"], 0)
 
 
 @steady

@@ -1,24 +1,32 @@
 """A long run of random damage to Kafka bytes: the kernels and the reference say the same, and every law holds.
 
-WIRESCAN_FUZZ_SECONDS (60) and WIRESCAN_FUZZ_SEED (by the clock) steer it; the seed is printed. What it finds goes to
-build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read.
+WIRESCAN_FUZZ_SECONDS (60, for all targets) and WIRESCAN_FUZZ_SEED (by the clock) steer it; the seed is printed. What it
+finds goes to build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read.
 """
 import hashlib
 import os
 import random
 import struct
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import laws
 from golden import EXTREMES, GOLDEN, batch, record, varint, wrapper
+from reference import kafka_protocol as reference
 from rooms import ROOMS
 from strategies.kafka import mend
+from strategies.kafka_protocol import RUNS, framed
+from test_kafka_protocol import conversation_agrees
+from test_laws import MESSAGES
+from wirescan import kafka
+from wirescan.kafka.schema import MESSAGE, WIDTHS
 
 pytestmark = pytest.mark.fuzz
 FOUND = Path(__file__).parents[2] / "build" / "fuzz"
+STREAMS = Path(__file__).parents[1] / "corpus" / "kafka-streams"
 ROOM = ROOMS["kafka"]
 SMALL = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x80" * 11, bytes(16))
 
@@ -65,19 +73,118 @@ def one(chance):
     return mend(raw) if chance.randrange(2) else raw
 
 
-def test_random_damage():
+def batches(chance):
+    """(bytes, function that they have to pass)."""
+    raw, check = one(chance), bool(chance.randrange(2))
+    cuts = places(chance, raw)
+    return raw, lambda: laws.all_of_them(ROOM, raw, cuts, check)
+
+
+def places(chance, raw):
+    return [chance.randrange(len(raw) + 1) for _ in range(chance.randrange(6))]
+
+
+# --------------------------------------------------------------------------------------- requests and responses
+
+@cache
+def recorded():
+    """[(request, its response or b"")] of real clients, those that are not too long for a slow reference."""
+    found = []
+    for path in sorted(STREAMS.glob("*/*.requests.bin")):
+        up = path.read_bytes()
+        down = path.with_name(path.name.replace(".requests", ".responses")).read_bytes()
+        asked, answers = reference.requests(up)[0], reference.responses(down, reference.requests(up)[0], up)[0]
+        for i, j in reference.pair(asked, answers):
+            pair = frame(up, asked[i]), frame(down, answers[j]) if j >= 0 else b""
+            if i >= 0 and max(map(len, pair)) < 3000:
+                found.append(pair)
+    return found
+
+
+def frame(raw, row):
+    return raw[row["start"]:row["start"] + row["size"]]
+
+
+def anything(chance, fields, version):
+    """Values for the fields of a struct."""
+    found = {}
+    for one in fields:
+        if version not in one.versions or chance.randrange(5) == 0:
+            continue
+        if one.type in WIDTHS:
+            bits = 8 * WIDTHS[one.type] - 1
+            value = chance.choice((0, 1, -1, chance.randrange(-1 << bits, 1 << bits)))
+            value = bool(value) if one.type == "bool" else value
+        elif one.type == "struct":
+            value = anything(chance, one.fields, version)
+        elif one.is_array:
+            value = [anything(chance, one.fields, version) for _ in range(chance.randrange(4))]
+        elif one.type[:2] == "[]":
+            value = [chance.randrange(-9, 9) for _ in range(chance.randrange(4))]
+        elif one.type == "records":
+            value = chance.choice(list(GOLDEN.values()))
+        else:
+            value = chance.randbytes(16 if one.type == "uuid" else chance.choice((0, 1, 9, 130)))
+        found[one.name] = value
+    return found
+
+
+def written(chance):
+    """A request and its response, as the encoders write them."""
+    api = chance.choice(list(reference.API))
+    asked, answer = MESSAGE[api, "request"], MESSAGE[api, "response"]
+    version, number = chance.choice(asked.versions), chance.randrange(4)
+    return (kafka.encode_request(api, version, anything(chance, asked.fields, version), correlation_id=number,
+                                 client_id=chance.choice((None, "", "me"))),
+            kafka.encode_response(api, version, anything(chance, answer.fields, version), correlation_id=number))
+
+
+def broken(chance, message):
+    """A message that is damaged, most often in a sound frame; its header more seldom than its body."""
+    kind = chance.randrange(8)
+    if kind < 2 or not message:
+        return message
+    if kind == 2:
+        return damaged(chance, message)
+    head = message[4:12] if kind > 3 else b""
+    rest = bytearray(message[4 + len(head):])
+    for _ in range(chance.randrange(1, 3)):
+        at, run = chance.randrange(len(rest) + 1), chance.choice(RUNS)
+        rest[at:at + chance.choice((0, 1, len(run)))] = run
+    return framed(head + bytes(rest if chance.randrange(3) else damaged(chance, rest)))
+
+
+def messages(chance):
+    """As `batches`; the bytes are how long the requests are, the requests, and the responses."""
+    pairs = [chance.choice(recorded()) if chance.randrange(3) == 0 else written(chance)
+             for _ in range(chance.randrange(1, 4))]
+    up, down = (b"".join(broken(chance, pair[side]) for pair in pairs) for side in (0, 1))
+    cuts = places(chance, up), places(chance, down)
+    room = chance.choice(MESSAGES)
+
+    def agree():
+        conversation_agrees(up, down)
+        laws.all_of_them(room, up, cuts[0])
+        laws.all_of_them(ROOMS["kafka.responses"], down, cuts[1])
+    return struct.pack(">i", len(up)) + up + down, agree
+
+
+TARGETS = {"bin": batches, "messages": messages}        # by how the names of their files end
+
+
+@pytest.mark.parametrize("ending", TARGETS)
+def test_random_damage(ending):
     seed = int(os.environ.get("WIRESCAN_FUZZ_SEED", time.time_ns()))
-    seconds = float(os.environ.get("WIRESCAN_FUZZ_SECONDS", 60))
+    seconds = float(os.environ.get("WIRESCAN_FUZZ_SECONDS", 60)) / len(TARGETS)
     chance, until, count = random.Random(seed), time.monotonic() + seconds, 0
     print(f"WIRESCAN_FUZZ_SEED={seed}")
     while time.monotonic() < until:
-        raw, check = one(chance), bool(chance.randrange(2))
-        cuts = [chance.randrange(len(raw) + 1) for _ in range(chance.randrange(6))]
+        raw, agree = TARGETS[ending](chance)
         try:
-            laws.all_of_them(ROOM, raw, cuts, check)
+            agree()
         except Exception:
             FOUND.mkdir(parents=True, exist_ok=True)
-            (FOUND / f"{hashlib.sha256(raw).hexdigest()[:12]}.bin").write_bytes(raw)
+            (FOUND / f"{hashlib.sha256(raw).hexdigest()[:12]}.{ending}").write_bytes(raw)
             raise
         count += 1
     print(f"{count} inputs")

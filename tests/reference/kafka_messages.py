@@ -1,4 +1,4 @@
-"""The bodies of Produce, Fetch, ListOffsets, Metadata and ApiVersions: a function for each struct, in the wire's order.
+"""The bodies of requests and responses: a function for each struct, in the wire's order.
 
 A function is told what reads, or writes, a field of each type, `m`, and the version. Above it stand the columns of the
 struct's row: a number with its default, a place, or an array with the function of its structs. Names, order, defaults
@@ -6,8 +6,10 @@ and tags are those of Apache Kafka's message definitions (clients/src/main/resou
 what 4.x has dropped.
 """
 
-API = {"Produce": 0, "Fetch": 1, "ListOffsets": 2, "Metadata": 3, "ApiVersions": 18}
-NEWEST = {"Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "ApiVersions": 5}
+API = {"Produce": 0, "Fetch": 1, "ListOffsets": 2, "Metadata": 3, "ApiVersions": 18,
+       "SaslHandshake": 17, "InitProducerId": 22, "SaslAuthenticate": 36}
+NEWEST = {"Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "ApiVersions": 5,
+          "SaslHandshake": 1, "InitProducerId": 6, "SaslAuthenticate": 2}
 
 # The first version of each API, by its key, whose fields are compact and whose structs end with tagged fields.
 NEVER = 1 << 15
@@ -27,7 +29,7 @@ FLEXIBLE = {
 def row(text):
     """Give a function the columns of its rows, as `name=default` or `place`; and the functions of the structs in its
     arrays, by their names: `array[function]`."""
-    columns, arrays = {}, {}
+    columns, inside = {}, {}
     for word in text.split():
         name, is_number, default = word.partition("=")
         if is_number:
@@ -37,10 +39,11 @@ def row(text):
         columns |= {f"{name}_at": 0, f"{name}_size": -1}
         if is_array:
             columns[f"{name}_count"] = -1
-            arrays[name] = lambda function=function: globals()[function]
+            inside[name] = function
 
     def give(function):
-        function.columns, function.arrays = columns, arrays
+        function.columns = columns
+        function.arrays = {name: lambda one=one: function.__globals__[one] for name, one in inside.items()}
         return function
     return give
 
@@ -462,4 +465,64 @@ def finalized_feature(m, version):
     m.string("name")
     m.i16("max_version_level")
     m.i16("min_version_level")
+    m.tags()
+
+
+# ----------------------------------------------------------------------------- SASL and idempotent producers
+
+@row("mechanism")
+def sasl_handshake_request(m, version):
+    m.string("mechanism")
+
+
+@row("error_code=0 mechanisms[mechanism]")
+def sasl_handshake_response(m, version):
+    m.i16("error_code")
+    m.structs("mechanisms")
+
+
+@row("name")
+def mechanism(m, version):
+    m.string("name")
+
+
+@row("auth_bytes")
+def sasl_authenticate_request(m, version):
+    m.bytes("auth_bytes")
+    m.tags()
+
+
+@row("error_code=0 error_message auth_bytes session_lifetime_ms=0")
+def sasl_authenticate_response(m, version):
+    m.i16("error_code")
+    m.string("error_message", null=True)
+    m.bytes("auth_bytes")
+    if version >= 1:
+        m.i64("session_lifetime_ms")
+    m.tags()
+
+
+@row("transactional_id transaction_timeout_ms=0 producer_id=-1 producer_epoch=-1 enable2_pc=0 keep_prepared_txn=0")
+def init_producer_id_request(m, version):
+    m.string("transactional_id", null=True)
+    m.i32("transaction_timeout_ms")
+    if version >= 3:
+        m.i64("producer_id")
+        m.i16("producer_epoch")
+    if version >= 6:
+        m.boolean("enable2_pc")
+        m.boolean("keep_prepared_txn")
+    m.tags()
+
+
+@row("throttle_time_ms=0 error_code=0 producer_id=-1 producer_epoch=0 ongoing_txn_producer_id=-1 "
+     "ongoing_txn_producer_epoch=-1")
+def init_producer_id_response(m, version):
+    m.i32("throttle_time_ms")
+    m.i16("error_code")
+    m.i64("producer_id")
+    m.i16("producer_epoch")
+    if version >= 6:
+        m.i64("ongoing_txn_producer_id")
+        m.i16("ongoing_txn_producer_epoch")
     m.tags()

@@ -14,20 +14,22 @@ A header that is bad has the kind of what is whole of it, and its body begins wh
 A request of an API that nobody knows may be a token of SASL, which has no header: it is opaque. What is read of it are
 its first bytes, and its answer is the next, whatever stands in that.
 
-A body is read whole before what lies in it, so all of it is good or none: a bad row has in each of its arrays one row
-that covers it, with its fault and nothing else.
+What encloses a fault has it too: the row of that struct, and those of the structs around it, reach to the end of what
+encloses them. An array that was complete before the fault is whole; one with the fault in it ends with that bad row; of
+one whose count was not read there is one row, which covers the bad row around it and has its fault and nothing else.
 """
 import re
 import struct
 from collections import defaultdict
 
-from reference import kafka_messages
-from reference.kafka import BAD_LENGTH, BAD_NULL, HEAD, LEFTOVER, OK, SHORT
+from reference import kafka_internal, kafka_messages
+from reference.kafka import BAD_COUNT, BAD_LENGTH, BAD_NULL, HEAD, LEFTOVER, OK, SHORT
 from reference.kafka_messages import API, FLEXIBLE, NEVER, NEWEST
 from reference.window import BAD_VARINT, TRUNCATED, Bad, Window
 
 BAD_VERSION = 3
 LARGEST = 100 << 20     # limits.frame
+MOST = (1 << 31) - 1    # of what a column of 32 bits counts
 OPAQUE, VERSIONS = 255, 256
 PRODUCE, CONTROLLED_SHUTDOWN, API_VERSIONS, UNSUPPORTED_VERSION = 0, 7, 18, 35
 
@@ -113,7 +115,7 @@ def responses(data, asked=(), sent=b""):
 
 def is_answered(sent, row):
     """All are that a broker can read, but for Produce requests whose acks are 0."""
-    if row["api_key"] != PRODUCE or row["fault"]:
+    if row["kind"] == OPAQUE or row["api_key"] != PRODUCE or row["fault"]:
         return not row["fault"]
     start, version = row["start"] + row["body"], row["api_version"]
     found, flexible = dict(start=start, children={}), is_flexible(PRODUCE, row["api_version"])
@@ -225,25 +227,32 @@ class Reader(Window):
 
     def structs(self, name, null=False):
         count = self.length(">i", null)
-        if count > self.left:           # each takes a byte at least
-            raise Bad(TRUNCATED)
-        outer, at, rows = self.row, self.at, []
-        for _ in range(count):
-            rows.append(self.struct(outer["read"].arrays[name]()))
-        self.row = outer
-        outer |= {f"{name}_at": at - outer["start"], f"{name}_size": self.at - at if count >= 0 else -1,
-                  f"{name}_count": count}
+        outer, at, end, rows = self.row, self.at, self.end, []
         outer["children"][name] = rows
+        outer |= {f"{name}_at": at - outer["start"], f"{name}_size": end - at, f"{name}_count": min(count, MOST)}
+        for _ in range(count):
+            self.struct(outer["read"].arrays[name](), rows)
+        self.row = outer
+        outer[f"{name}_size"] = self.at - at if count >= 0 else -1
 
-    def struct(self, read):
-        row = self.row = blank(read) | dict(start=self.at, kind=self.version)
-        read(self, self.version)
-        return row | dict(size=self.at - row["start"])
+    def struct(self, read, rows):
+        start, end = self.at, self.end
+        if not self.left:
+            rows.append(refused(read, dict(start=start, size=0, fault=BAD_COUNT)))
+            raise Bad(BAD_COUNT)
+        row = self.row = blank(read) | dict(start=start, size=end - start, kind=self.version)
+        rows.append(row)
+        try:
+            read(self, self.version)
+            row["size"] = self.at - start
+        except Bad as bad:
+            row["fault"] = bad.fault
+            raise
 
     def tags(self, known={}):
         """Read the tagged fields that are known, and skip the others."""
         count = self.uvarint() if self.flexible else 0
-        self.tag_count = min(count, (1 << 31) - 1)
+        self.tag_count = min(count, MOST)
         for _ in range(count):
             tag, size = self.uvarint(), self.uvarint()
             if size > self.left:
@@ -265,29 +274,61 @@ def snake(name):
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+def formats(api, direction):
+    """{name of a format: the function that reads its structs}, the outermost first."""
+    found, outermost = {}, f"kafka.{snake(api)}_{direction}"
+
+    def add(name, read):
+        found[name] = read
+        for array, inside in read.arrays.items():
+            add(f"{outermost}.{array}", inside())
+    home = kafka_messages if direction in ("request", "response") else kafka_internal
+    add(outermost, getattr(home, outermost.removeprefix("kafka.")))
+    return found
+
+
 def body(data, row, api, direction, parent=0, levels=None):
     """{name of a format: its rows} of the body in a row of kafka.requests or kafka.responses, which that covers.
 
     levels: those of other bodies, to put these rows behind theirs."""
-    name = snake(api) + "_" + direction
-    read, version = getattr(kafka_messages, name), row["api_version"]
+    return opened(data, row, api, direction, row["api_version"], range(NEWEST[api] + 1), FLEXIBLE[API[api]], parent,
+                  levels)
+
+
+def stored(data, row, name, side, parent=0, levels=None):
+    """As `body`, of the "key" or "value" of a row of kafka.records: none if that is null, or the key another's."""
     levels = defaultdict(list) if levels is None else levels
+    if leading(data, row, "key") not in kafka_internal.STORED[name][0] or row[side + "_size"] < 0:
+        return levels
+    span = dict(start=row["start"] + row[side + "_at"], size=row[side + "_size"], body=2, buffer=row["buffer"], fault=0)
+    known = kafka_internal.versions(name, side)
+    return opened(data, span, name, side, leading(data, row, side), *known, parent, levels)
+
+
+def leading(data, row, place):
+    """The int16 that a place of a good row begins with, or -1."""
+    at = row["start"] + row[place + "_at"]
+    return -1 if row["fault"] or row[place + "_size"] < 2 else int.from_bytes(data[at:at + 2], "big", signed=True)
+
+
+def opened(data, row, api, direction, version, versions, flexible, parent, levels):
+    levels = defaultdict(list) if levels is None else levels
+    (name, read), *_ = formats(api, direction).items()
     top = blank(read) | dict(start=row["start"], size=row["size"])
     if row["fault"]:
         top = refused(read, row)
-    elif not 0 <= version <= NEWEST[api]:
+    elif version not in versions:
         top["fault"] = BAD_VERSION
     else:
         top |= dict(body=row["body"], kind=version)
-        reader = Reader(data, row["start"] + row["body"], row["start"] + row["size"], top, version,
-                        is_flexible(API[api], version))
+        reader = Reader(data, row["start"] + row["body"], row["start"] + row["size"], top, version, version >= flexible)
         try:
             read(reader, version)
             if reader.left:
                 raise Bad(LEFTOVER)
         except Bad as bad:
             top["fault"] = bad.fault
-    lay_out(top, "kafka." + name, "kafka." + name, parent, row["buffer"], levels)
+    lay_out(top, name, name, parent, row["buffer"], levels)
     return levels
 
 
@@ -303,6 +344,7 @@ def lay_out(row, level, outermost, parent, buffer, levels):
     read, children, number = row.pop("read"), row.pop("children"), len(levels[level])
     levels[level].append(row)
     for name, inside in read.arrays.items():
-        rows = [refused(inside(), row)] if row["fault"] else children.get(name, [])
+        is_lost = row["fault"] and not row[f"{name}_at"]
+        rows = [refused(inside(), row)] if is_lost else children.get(name, [])
         for child in rows:
             lay_out(child, f"{outermost}.{name}", outermost, number, buffer, levels)

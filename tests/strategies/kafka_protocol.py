@@ -14,15 +14,19 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
-from reference import kafka_messages
+from reference import kafka_internal
 from reference.kafka_messages import API, FLEXIBLE, NEVER, NEWEST
-from reference.kafka_protocol import snake
+from reference.kafka_protocol import formats
 from strategies import kafka
 
 I8, U31 = st.integers(-128, 127), st.integers(0, 2**31 - 1)
-BODIES = [(api, direction) for api in API for direction in ("request", "response")]
+DIRECTIONS = ("request", "response")
+BODIES = [(api, direction) for api in ("Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions")
+          for direction in DIRECTIONS]
+EVERY_BODY = [(api, direction) for api in API for direction in DIRECTIONS]
+STORED = [(name, side) for name in kafka_internal.STORED for side in ("key", "value")]
 ERROR_CODES = st.sampled_from((0, 0, 0, 3, 6, 35, -1)) | kafka.I16
-CLOSED = (4, 7, 8, 11, 17, 36, 47, 60, 92)      # keys of APIs whose bodies nobody opens here
+CLOSED = (4, 7, 8, 11, 16, 35, 47, 60, 92)      # keys of APIs whose bodies nobody opens here
 OPAQUE = (95, 200, -1, 32767)                   # keys of none
 NAMES = st.sampled_from((b"", b"orders", b"a", "größe".encode())) | st.text(max_size=12).map(str.encode)
 
@@ -133,10 +137,34 @@ def uvarint(number):
 @st.composite
 def bodies(draw, api, direction, version, unknown=True):
     """(bytes, values) of one body; `unknown`: with tagged fields that nobody knows."""
-    name = snake(api) + "_" + direction
-    writer = Writer(draw, getattr(kafka_messages, name), version, version >= FLEXIBLE[API[api]], unknown)
+    return draw(written(api, direction, version, FLEXIBLE[API[api]], unknown))
+
+
+@st.composite
+def written(draw, api, direction, version, flexible, unknown=True):
+    _, read = next(iter(formats(api, direction).items()))
+    writer = Writer(draw, read, version, version >= flexible, unknown)
     values = writer.struct()
     return bytes(writer.out), values
+
+
+@st.composite
+def records(draw):
+    """(key, value) of a record in an internal topic: its value may be null, either may be
+    damaged, or of a version that nobody knows."""
+    parts, (name, _) = [], draw(st.sampled_from(STORED))
+    for side in ("key", "value"):
+        known, flexible = kafka_internal.versions(name, side)
+        version = draw(st.sampled_from(known))
+        body, _ = draw(written(name, side, version, flexible))
+        parts.append(struct.pack(">h", version) + body)
+    kind = draw(st.sampled_from(("good", "good", "tombstone", "key", "value", "strange")))
+    if kind in ("key", "value"):
+        at = kind == "value"
+        parts[at] = draw(changed(parts[at]))
+    elif kind == "strange":
+        parts[1] = struct.pack(">h", draw(st.sampled_from((-1, 5, 300)))) + parts[1][2:]
+    return parts[0], None if kind == "tombstone" else parts[1]
 
 
 # ----------------------------------------------------------------------------------------------- frames
@@ -332,3 +360,34 @@ def broken_bodies(draw, api, direction):
         raw = raw[:6] + struct.pack(">h", version) + raw[8:]
     return Message(framed(raw[4:fixed] + draw(changed(raw[fixed:]))), asked.api_key, asked.api_version,
                    asked.correlation_id, None)
+
+
+# -------------------------------------------------------------------------------------------- for the laws
+
+def joined(some):
+    return st.lists(some.map(lambda message: message.raw), max_size=3).map(b"".join)
+
+
+def sent(api):
+    """Whole requests, most of them of one API, in bytes."""
+    return joined(requests(api) | requests(api) | st.sampled_from((*API, *CLOSED)).flatmap(requests) | tokens())
+
+
+def received():
+    """Whole responses."""
+    return joined(st.sampled_from((*API, *CLOSED)).flatmap(responses))
+
+
+def cut(some):
+    """The beginnings of messages, as far as they are not whole."""
+    return st.tuples(some, st.integers(0, 1000)).map(lambda pair: pair[0].raw[:pair[1] % len(pair[0].raw)])
+
+
+def broken(streams):
+    return streams.flatmap(damaged)
+
+
+def broken_alike(api):
+    """Requests that are damaged in their bodies only."""
+    return st.lists(broken_bodies(api, "request"), min_size=1, max_size=2).map(
+        lambda some: b"".join(message.raw for message in some))

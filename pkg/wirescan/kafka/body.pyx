@@ -9,13 +9,16 @@
 
 All integers are big-endian, all varints unsigned. Source: Apache Kafka, "Kafka Protocol Guide", "Protocol Primitive
 Types"; for flexible versions, KIP-482.
+
+A fault inside an array of structs is the fault of the struct around it too; but the place of the array is kept, to the
+end of what encloses it: so the structs before the fault can still be read.
 """
 import numpy as np
 
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_NULL, BAD_VERSION, Fault, Head, LEFTOVER, OK, Opening, Reader, Rows, TRUNCATED, be16, be32, be64, int16_t,
-    int32_t, int64_t, left, open_all, open_frames, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
+    BAD_COUNT, BAD_NULL, BAD_VERSION, Fault, Head, LEFTOVER, OK, Opening, Reader, Rows, TRUNCATED, be16, be32, be64,
+    int16_t, int32_t, int64_t, left, open_all, open_frames, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop import lie_inside
 
 cdef Program _program
@@ -41,7 +44,8 @@ cdef inline void store(char* to, const uint8_t* p, int32_t width) noexcept nogil
         to[0] = p[0]
 
 
-cdef inline void note(char* row, const Step* step, const uint8_t* start, const uint8_t* at, int64_t size) noexcept nogil:
+cdef inline void note(char* row, const Step* step, const uint8_t* start, const uint8_t* at,
+                      int64_t size) noexcept nogil:
     cdef uint32_t where = <uint32_t>(at - start)
     cdef int32_t bytes = <int32_t>size
     if row is not NULL:
@@ -130,16 +134,16 @@ cdef Fault read_fields(Reader* r, const uint8_t* start, char* row, const Step* s
             return fault
         p = r.at
         if step.read == STRUCTS:
-            # A struct has at least a byte.
-            if count > <int64_t>left(r):
-                return TRUNCATED
             for i in range(count):
-                fault = read_fields(r, start, NULL, steps, step.first, step.last)
+                # A struct has at least a byte, so whatever the count, this ends with the bytes.
+                fault = read_fields(r, start, NULL, steps, step.first, step.last) if left(r) else BAD_COUNT
                 if fault:
-                    return fault
+                    break
             if row is not NULL:
-                store_count(row + step.count, <int32_t>count)
-            note(row, step, start, p, r.at - p if count >= 0 else -1)
+                store_count(row + step.count, <int32_t>min(count, <int64_t>0x7fffffff))
+            note(row, step, start, p, -1 if count < 0 else (r.end if fault else r.at) - p)
+            if fault:
+                return fault
         else:
             i = count * (step.width if step.read == NUMBERS else 1)
             if count > 0 and (count > <int64_t>left(r) or take(r, <size_t>i) is NULL):

@@ -146,12 +146,12 @@ def scan_responses(buffer, check, resync, limits, into=None, more=False):
 
 
 cdef bint is_answered(const Request* row, const uint8_t* base) noexcept nogil:
-    # All but Produce with acks = 0, which stands behind the transactional id.
+    # All but Produce with acks = 0, which stands behind the transactional id. Of an opaque request no field is known.
     cdef Reader r = Reader(base + row.head.start + row.head.body, base + row.head.start + row.head.size)
     cdef const uint8_t* p
     cdef uint32_t at = 0, length = 1
     cdef int32_t size = 0
-    if row.api_key != PRODUCE or row.head.fault:
+    if row.api_key != PRODUCE or row.head.fault or row.head.kind == OPAQUE:
         return True
     if row.head.kind == 2:
         if varint32(&r, &length) or (length > 0 and take(&r, length - 1) is NULL):

@@ -6,8 +6,8 @@
     partitions = fetched.open("responses").open("partitions")
     kafka.records(kafka.scan(partitions))                   # what was fetched
 
-Formats: kafka.requests, kafka.responses; and for each array of structs in kafka/messages.py one that is named for it, as
-kafka.fetch_response.partitions. kafka/schema.py says how a struct becomes a row.
+Formats: kafka.requests, kafka.responses; and for each array of structs in kafka/messages.py one that is named for it,
+as kafka.fetch_response.partitions. kafka/schema.py says how a struct becomes a row.
 """
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def responses(source: Any, requests: FrameTable | None = None, *, errors: str = 
 
     requests: those of the same connections, a buffer for each as in `source`: only they tell what a response is. Where
     the request is not known (-1), neither are api_key and api_version (-1). `kind` is the version of the header, 0 or
-    1, or OPAQUE as that of the request. api_version is that of the response: an ApiVersions request of a version that the broker does not know is
-    answered in version 0. Raises as `requests`, and ValueError where the connections are not as many.
+    1, or OPAQUE as that of the request. api_version is that of the response: an ApiVersions request of a version that
+    the broker does not know is answered in version 0. Raises as `requests`, and ValueError where the connections are
+    not as many.
     """
     if requests is None:
         return _scan(source, RESPONSES, errors, check, limits)
@@ -94,8 +95,9 @@ def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool
     name: of an API ("Fetch"); or, of a table of kafka.records, of the key or value of an internal topic ("OffsetCommit
     key", "GroupMetadata value" ...: records of another kind are left out). Column `parent` is the row in `messages`,
     `kind` the version. Arrays of structs are opened by their names: `table.open("topics")`.
-    A body that cannot be read to its end is a bad row, and so is what lies in it. Raises FrameError as `errors` says,
-    ValueError for a name that the table of messages does not have, TypeError for another table.
+    A body that cannot be read to its end is a bad row. Of an array in it there are the structs before the fault, and
+    one bad row from there on; of one that was not reached, only a bad row for the whole body. Raises FrameError as
+    `errors` says, ValueError for a name that the table of messages does not have, TypeError for another table.
     """
     side = SIDES.get(getattr(messages, "dtype", None))
     if side is None and getattr(messages, "dtype", None) == RECORD:
@@ -189,12 +191,13 @@ def _structs(outer: FrameTable, message: Message, level: Level, errors: str, che
         raise TypeError(f"kafka.{level.path} lies in {LEVELS[level.path].within}, not in {outer.name}")
     programs = programs_of(message, level)
     contexts = programs[np.minimum(rows["kind"], len(programs) - 1)]
-    chosen = np.flatnonzero((rows[array + "_count"] > 0) | outer.bad)
-    spans = np.zeros(len(chosen), HEAD)
-    bad = outer.bad[chosen]
-    spans["parent"], spans["buffer"], spans["fault"] = chosen, rows["buffer"][chosen], rows["fault"][chosen]
-    spans["start"] = rows["start"][chosen] + np.where(bad, 0, rows[array + "_at"][chosen])
-    spans["size"] = np.where(bad, rows["size"][chosen], rows[array + "_size"][chosen])
+    lost = outer.bad & (rows[array + "_at"] == 0)          # the fault lies before the array
+    chosen = np.flatnonzero((rows[array + "_count"] > 0) | lost)
+    spans, lost = np.zeros(len(chosen), HEAD), lost[chosen]
+    spans["parent"], spans["buffer"] = chosen, rows["buffer"][chosen]
+    spans["fault"] = np.where(lost, rows["fault"][chosen], 0)
+    spans["start"] = rows["start"][chosen] + np.where(lost, 0, rows[array + "_at"][chosen])
+    spans["size"] = np.where(lost, rows["size"][chosen], rows[array + "_size"][chosen])
     return _opened(outer, contexts, spans, rows[array + "_count"][chosen], LEVELS[level.path], errors, limits)
 
 
