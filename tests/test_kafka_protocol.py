@@ -1,8 +1,11 @@
 """kafka.requests, responses, pair and body say what the slow reference says, of good bytes and of damaged ones."""
 import os
+import struct
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -304,3 +307,74 @@ def test_counts_beyond_what_is_there():
     assert (bodies["fault"].tolist(), bodies["api_keys_count"].tolist()) == ([Fault.TRUNCATED], [2**31 - 1])
     keys = bodies.open("api_keys")
     assert (keys["api_key"].tolist(), keys["fault"].tolist()) == ([18, 1], [0, Fault.TRUNCATED])
+
+
+# ------------------------------------------------------------------------------------------- hostile tables and arguments
+
+def forged(table, **columns):
+    rows = table.rows.copy()
+    for name, value in columns.items():
+        rows[name] = value
+    return replace(table, rows=rows)
+
+
+def test_a_forged_body_is_not_followed():
+    asked = kafka.requests(kafka.encode_request("Produce", 0, {"acks": 0}))
+    answers = kafka.responses(kafka.encode_response("Produce", 0))
+    for body in (0x7fffffff, 0xffffffff, len(asked.buffers[0]) + 1):
+        assert kafka.pair(forged(asked, body=body), answers)["response"].tolist() == [0]
+
+
+def test_tables_of_other_messages_are_refused():
+    asked = kafka.requests(kafka.encode_request("Fetch", 4, {"topics": [{"topic": "t"}]}))
+    fetches = kafka.body(asked, "Fetch")
+    for name, table in (("kafka.metadata_request.topics", fetches), ("kafka.offset_commit_key", asked),
+                        ("kafka.fetch_response", asked), ("kafka.fetch_request", fetches)):
+        with pytest.raises(TypeError, match="lie"):
+            wirescan.formats()[name].read(table, errors="mark")
+
+
+@pytest.mark.parametrize("name", ["OffsetCommit", "Fetch request", "OffsetCommit request", "", "No value"])
+def test_what_does_not_lie_in_records_is_told(name):
+    records = kafka.records(kafka.scan(kafka.encode_batch([b"x"])))
+    with pytest.raises(ValueError, match="OffsetCommit key, OffsetCommit value"):
+        kafka.body(records, name)
+
+
+def test_parents_that_are_not_there_are_told():
+    batch = bytearray(kafka.encode_batch([b"x"]))
+    batch[-1] ^= 1
+    raw = kafka.encode_response("Fetch", 4, {"responses": [{"topic": "t", "partitions": [{"records": batch}]}]})
+    asked = kafka.requests(kafka.encode_request("Fetch", 4))
+    partitions = kafka.body(kafka.responses(raw, asked), "Fetch").open("responses").open("partitions")
+    wrong = forged(partitions, parent=834847724)
+    with pytest.raises(ValueError, match="outside the table around it"):
+        kafka.scan(wrong)
+    with pytest.raises(ValueError, match="outside the table around it"):
+        wrong.positions
+
+
+def test_a_bad_header_does_not_hold_a_stream_up():
+    bad = struct.pack(">ihhih", 10, 3, 1, 7, 99)                # a client id that runs past the request
+    good = kafka.encode_request("Metadata", 1, {"topics": None})
+    stream = wirescan.stream("kafka.requests", errors="mark")
+    seen = [len(stream.feed(chunk)) for chunk in (bad + good * 10, good * 10, good)]
+    assert sum(seen) >= 21 and stream.held < 100 and len(stream.close()) == 22 - sum(seen)
+
+
+def test_many_connections_take_no_longer_each():
+    one, other = kafka.encode_request("Metadata", 1, {"topics": None}), kafka.encode_response("Metadata", 1)
+    requests = kafka.requests([one] * 20_000)
+    assert (kafka.pair(requests, kafka.responses([other] * 20_000, requests))["response"] == np.arange(20_000)).all()
+
+
+def test_fields_of_other_versions_may_be_empty():
+    bare = kafka.encode_request("Fetch", 4)
+    assert kafka.encode_request("Fetch", 4, {"forgotten_topics_data": [], "rack_id": "", "session_epoch": -1}) == bare
+    assert kafka.encode_request("Fetch", 4, {"forgotten_topics_data": np.empty(0)}) == bare
+    for body in ({"rack_id": "here"}, {"session_epoch": 3}, {"forgotten_topics_data": [{}]}):
+        with pytest.raises(ValueError, match="version 4"):
+            kafka.encode_request("Fetch", 4, body)
+    for api, version in ((1, 4.0), (5.7, 0), ("Fetch", "4")):
+        with pytest.raises(TypeError):
+            kafka.encode_request(api, version)

@@ -113,6 +113,8 @@ def error_of(table: FrameTable, i: int, ended: int = 0) -> FrameError:
     top, at = table, i
     while top.outer is not None:
         at, top = int(top["parent"][at]), top.outer
+        if not 0 <= at < len(top):
+            raise ValueError(f"a row of {table.name} points outside the table around it")
     # What was scanned is among the buffers of the outermost table; all others were inflated.
     buffer = next((number for number, one in enumerate(top.buffers) if one is view), None)
     inflated = buffer is None

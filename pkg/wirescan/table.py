@@ -156,10 +156,13 @@ class FrameTable:
 
     @property
     def positions(self) -> np.ndarray:
-        """Int64 array: where the outermost frame of each row begins in its file or stream."""
+        """Int64 array: where the outermost frame of each row begins in its file or stream. Raises ValueError for rows,
+        which may be of anybody's make, that point outside the tables around them."""
         table, rows = self, slice(None)
         while table.outer is not None:
             rows, table = table["parent"][rows], table.outer
+            if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
+                raise ValueError(f"a row of {self.name} points outside the table around it")
         origins = np.array(table.origins or [0] * len(table.buffers), np.int64)
         return table["start"][rows] + origins[table["buffer"][rows]]
 
@@ -242,6 +245,14 @@ class FrameTable:
 def places(dtype: np.dtype) -> tuple[str, ...]:
     """The names that stand as a pair `<name>_at`, `<name>_size` in a dtype."""
     return tuple(n[:-3] for n in dtype.names if n.endswith("_at") and n[:-3] + "_size" in dtype.names)
+
+
+def groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """(number, which of the chosen rows have it) for each number that these have, in its order."""
+    order = chosen[np.argsort(numbers[chosen], kind="stable")]
+    borders = np.flatnonzero(np.diff(numbers[order])) + 1
+    for part in np.split(order, borders) if len(order) else ():
+        yield int(numbers[part[0]]), part
 
 
 def join(tables: Sequence[FrameTable]) -> FrameTable:

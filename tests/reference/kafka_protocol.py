@@ -33,7 +33,7 @@ MOST = (1 << 31) - 1    # of what a column of 32 bits counts
 OPAQUE, VERSIONS = 255, 256
 PRODUCE, CONTROLLED_SHUTDOWN, API_VERSIONS, UNSUPPORTED_VERSION = 0, 7, 18, 35
 
-REQUEST = HEAD | dict(correlation_id=0, client_id_at=0, client_id_size=-1, api_key=0, api_version=0)
+REQUEST = HEAD | dict(correlation_id=0, client_id_at=0, client_id_size=-1, api_key=-1, api_version=-1)
 RESPONSE = HEAD | dict(correlation_id=0, request=-1, tag_count=0, api_key=-1, api_version=-1)
 
 
@@ -63,6 +63,8 @@ def requests(data):
 def request(data, start, end):
     row = REQUEST | dict(start=start, size=end - start)
     header = Reader(data, start + 4, end, row)
+    if 4 < end - start < 12:
+        return row | dict(kind=OPAQUE, body=4)
     try:
         row["api_key"], row["api_version"], row["correlation_id"] = struct.unpack(">hhi", header.take(8))
         row["body"] = 12

@@ -260,7 +260,8 @@ def tokens():
     """What no API's header stands in front of: of SASL, or of an API that is yet to come."""
     token = st.sampled_from((b"\0user\0password", b"n,,n=user,r=abcdef")) | st.binary(min_size=8, max_size=20)
     keys = st.sampled_from(OPAQUE).map(lambda key: struct.pack(">h", key))
-    return st.tuples(keys, token).map(lambda pair: Message(framed(b"".join(pair)), -1, -1, 0, None, None, True))
+    return (st.tuples(keys, token).map(b"".join) | st.binary(min_size=1, max_size=7)).map(
+        lambda data: Message(framed(data), -1, -1, 0, None, None, True))
 
 
 def grants():

@@ -16,6 +16,7 @@ from wirescan.table import FrameTable
 
 DAMAGE, FAILED, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 ENDS = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}     # tails that are told
+RESPONSES = "kafka.responses"
 Command = Callable[..., Any]
 
 
@@ -61,9 +62,12 @@ def errors_option(default: str) -> Callable[[Command], Command]:
 
 def _format(name: str) -> Format:
     try:
-        return format_of(name)
+        found = format_of(name)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+    if found.within is not None and found.outermost.name == RESPONSES:
+        raise click.BadParameter(f"only the requests tell what responses are: read {name} in Python")
+    return found
 
 
 def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] | None = None) -> list[str]:

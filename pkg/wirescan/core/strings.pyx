@@ -68,6 +68,7 @@ cdef class ByteStrings:
         self.held = []
         if isinstance(source, ByteStrings):
             self.held.append(source)
+            self.addresses, self.sizes = (<ByteStrings>source).addresses, (<ByteStrings>source).sizes
             self.strings, self.count = (<ByteStrings>source).strings, (<ByteStrings>source).count
         elif source is None or isinstance(source, (bytes, bytearray, memoryview)):
             self.repeat(source, count)
@@ -86,6 +87,8 @@ cdef class ByteStrings:
         elif isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype == object:
             self.of_list(source.tolist())
         elif isinstance(source, np.ndarray):
+            if isinstance(source, np.ma.MaskedArray):
+                raise TypeError("a masked array: give what it hides as None in a list, or as nulls of Arrow")
             if source.ndim != 1 or source.dtype.kind != "S":
                 raise TypeError("byte strings in a numpy array are of dtype S, in one dimension, "
                                 f"not {source.dtype} in {source.ndim}")

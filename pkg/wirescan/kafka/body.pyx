@@ -20,6 +20,7 @@ from wirescan.core cimport (
     BAD_COUNT, BAD_NULL, BAD_VERSION, Fault, Head, LEFTOVER, OK, Opening, Reader, Rows, TRUNCATED, be16, be32, be64,
     int16_t, int32_t, int64_t, left, open_all, open_frames, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop import lie_inside
+from wirescan.table import groups
 
 cdef Program _program
 cdef Step _step
@@ -191,9 +192,8 @@ def leading_int16(rows, buffers, name):
         raise ValueError("a row points outside its buffer")
     at, size = rows[name + "_at"].astype(np.int64), rows[name + "_size"]
     out = np.full(len(rows), -1, np.int16)
-    for number, buffer in enumerate(buffers):
-        have = np.flatnonzero((rows["buffer"] == number) & (size >= 2) & (rows["fault"] == 0)
-                              & (at + 2 <= rows["size"]))
-        data, first = np.frombuffer(buffer, np.uint8), rows["start"][have] + at[have]
+    for number, have in groups(rows["buffer"], np.flatnonzero(
+            (size >= 2) & (rows["fault"] == 0) & (at + 2 <= rows["size"]))):
+        data, first = np.frombuffer(buffers[number], np.uint8), rows["start"][have] + at[have]
         out[have] = (data[first].astype(np.int16) << 8) | data[first + 1]
     return out

@@ -30,7 +30,7 @@ def encode_request(api: str | int, version: int, body: Mapping[str, Any] | None 
     """
     key = api_key(api)
     message = message_of(API[key].name if key in API else str(key), "request")
-    message.check(version)
+    version = message.check(version)
     parts = [struct.pack(">hh", key, version), _number("int32", correlation_id, "correlation_id")]
     if not (key == CONTROLLED_SHUTDOWN and version == 0):
         _sized(parts, "client_id", "string", client_id, True, False)        # never compact
@@ -44,7 +44,7 @@ def encode_response(api: str | int, version: int, body: Mapping[str, Any] | None
     """A response with its header and its size, as `encode_request` writes requests."""
     key = api_key(api)
     message = message_of(API[key].name if key in API else str(key), "response")
-    message.check(version)
+    version = message.check(version)
     parts = [_number("int32", correlation_id, "correlation_id")]
     if version >= message.flexible and key != API_VERSIONS:
         parts.append(b"\0")
@@ -69,7 +69,7 @@ def _struct(parts: Parts, fields: tuple[Field, ...], version: int, flexible: boo
     for one in fields:
         value = values.get(one.name)
         if version not in one.versions:
-            if value is not None and value != one.default:
+            if not _is_default(value, one):
                 raise ValueError(f"version {version} of {where} has no field {one.name!r}")
         elif one.tag is not None:
             inside: Parts = []
@@ -84,6 +84,12 @@ def _struct(parts: Parts, fields: tuple[Field, ...], version: int, flexible: boo
         parts.append(_unsigned(len(tagged)))
         for tag, data in sorted(tagged):
             parts += _unsigned(tag), _unsigned(len(data)), data
+
+
+def _is_default(value: Any, one: Field) -> bool:
+    if value is None:
+        return True
+    return len(value) == 0 if hasattr(value, "__len__") else bool(value == one.default)
 
 
 def _field(parts: Parts, one: Field, version: int, flexible: bool, value: Any) -> None:

@@ -20,8 +20,8 @@ from wirescan.kafka.segment import Segment
 from wirescan.limits import Limits
 from wirescan.table import FrameTable, empty, join
 
-SEGMENT = re.compile(r"\d{20}\.log")
-SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+SEGMENT = re.compile(r"[0-9]{20}\.log")
+SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
 NAME = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d+)")
 
 
@@ -52,7 +52,7 @@ class PartitionLog:
         self.directory, self.limits = os.fspath(directory), limits
         if not os.path.isdir(self.directory):
             raise NotADirectoryError(f"not a directory: {self.directory}")
-        names = sorted(name for name in os.listdir(self.directory) if SEGMENT.fullmatch(name))
+        names = sorted(name for name in os.listdir(self.directory) if SEGMENT.fullmatch(name) and int(name[:20]) < 1 << 63)
         paths = [os.path.join(self.directory, name) for name in names]
         self.segments = tuple(Segment(index.base_of(path), path, os.stat(path).st_size)
                               for path in paths if os.path.isfile(path))

@@ -68,10 +68,13 @@ cdef Fault read_request(Reader* r, void* out, const void* parent) noexcept nogil
     fault = enter(r, 4, <int32_t>be32(start), &body)
     if fault:
         return fault
-    row.client_id_size = -1
+    row.client_id_size = row.api_key = row.api_version = -1
     p = take(&body, 8)
     if p is NULL:
-        return TRUNCATED
+        if left(&body) == 0:
+            return TRUNCATED
+        row.head.kind, row.head.body = OPAQUE, 4
+        return OK
     row.api_key, row.api_version = <int16_t>be16(p), <int16_t>be16(p + 2)
     row.correlation_id = <int32_t>be32(p + 4)
     row.head.body = 12
@@ -114,8 +117,9 @@ cdef Fault read_response(Reader* r, void* out, const void* parent) noexcept nogi
 
 
 cdef size_t never(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
-    # Nothing in a stream tells where a message begins: behind a damaged size all is lost.
-    return <size_t>(end - at)
+    # Nothing in a stream tells where a message begins, but for the size of the one before: behind a damaged size all is
+    # lost, behind any other damage nothing is.
+    return <size_t>(end - at) if deep else 0
 
 cdef Fault run_requests(Top* top, Rows* rows) noexcept nogil:
     return scan_top(top, rows, sizeof(Request), read_request, never)
@@ -131,15 +135,21 @@ RESPONSE = flat(np.asarray(<Response[:1]>&_response).dtype)
 
 def scan_requests(buffer, check, resync, limits, into=None, more=False):
     """(rows, bad, fault, offset): the requests in a buffer, dtype REQUEST. As core.loop.scan_frames."""
-    return scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into)
+    return unnamed(("api_key", "api_version"), scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into))
 
 
 def scan_responses(buffer, check, resync, limits, into=None, more=False):
     """(rows, bad, fault, offset): the responses in a buffer, dtype RESPONSE; of what API is not known yet."""
-    rows, bad, fault, offset = scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into)
-    if bad and (rows["fault"] >= BAD_LENGTH).any():     # a stretch that is no response
+    return unnamed(("request", "api_key", "api_version"),
+                   scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into))
+
+
+cdef tuple unnamed(names, found):
+    # A stretch that is no message is of no API.
+    rows, bad, fault, offset = found
+    if bad and (rows["fault"] >= BAD_LENGTH).any():
         rows = rows.copy()
-        for name in ("request", "api_key", "api_version"):
+        for name in names:
             rows[name][rows["fault"] >= BAD_LENGTH] = -1
         rows.flags.writeable = False
     return rows, bad, fault, offset
@@ -151,7 +161,7 @@ cdef bint is_answered(const Request* row, const uint8_t* base) noexcept nogil:
     cdef const uint8_t* p
     cdef uint32_t at = 0, length = 1
     cdef int32_t size = 0
-    if row.api_key != PRODUCE or row.head.fault or row.head.kind == OPAQUE:
+    if row.api_key != PRODUCE or row.head.fault or row.head.kind == OPAQUE or row.head.body > row.head.size:
         return True
     if row.head.kind == 2:
         if varint32(&r, &length) or (length > 0 and take(&r, length - 1) is NULL):

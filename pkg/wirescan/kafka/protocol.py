@@ -29,11 +29,12 @@ from wirescan.kafka.schema import MESSAGE, WIDTHS, Level, Message, api_key, flat
 from wirescan.kafka.scan import RECORD
 from wirescan.limits import Limits
 from wirescan.source import open, pager, size_of
-from wirescan.table import FrameTable, Stop, empty, join
+from wirescan.table import FrameTable, Stop, empty, groups, join
 
 OPAQUE = 255            # the kind of what has no header that is known
 SIZE = struct.Struct(">i")
 HEADER = 8              # bytes of a response up to the end of its correlation id
+NONE = np.empty(0, np.int64)
 PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
 
 
@@ -102,6 +103,9 @@ def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool
     side = SIDES.get(getattr(messages, "dtype", None))
     if side is None and getattr(messages, "dtype", None) == RECORD:
         name, _, side = name.partition(" ")
+        if (name, side) not in MESSAGE or side not in ("key", "value"):
+            known = ", ".join(" ".join(one) for one in MESSAGE if one[1] in ("key", "value"))
+            raise ValueError(f"in records lie {known}; not {f'{name} {side}'.strip()!r}")
     if not isinstance(messages, FrameTable) or side is None:
         raise TypeError("body takes a table of kafka.requests, kafka.responses or kafka.records")
     return BODIES[message_of(name, side)].read(messages, errors=errors, check=check, limits=limits)
@@ -145,10 +149,10 @@ def _numbers(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     if len(requests.buffers) != len(responses.buffers):
         raise ValueError(f"requests of {len(requests.buffers)} connections, and responses of {len(responses.buffers)}")
     found = np.full(len(responses), -1, np.int64)
-    asks = answered(requests.rows, requests.buffers) & ~requests.bad
-    for connection in range(len(requests.buffers)):
-        asked = np.flatnonzero(asks & (requests["buffer"] == connection))
-        answers = np.flatnonzero((responses["buffer"] == connection) & (responses["fault"] < Fault.BAD_LENGTH))
+    asking = answered(requests.rows, requests.buffers) & ~requests.bad
+    asked_on = dict(groups(requests["buffer"], np.flatnonzero(asking)))
+    for connection, answers in groups(responses["buffer"], np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)):
+        asked = asked_on.get(connection, NONE)
         number = match(requests["correlation_id"][asked], requests["kind"][asked] == OPAQUE,
                        responses["correlation_id"][answers], responses["size"][answers] >= HEADER)
         found[answers[number >= 0]] = asked[number[number >= 0]]
@@ -158,10 +162,11 @@ def _numbers(requests: FrameTable, responses: FrameTable) -> np.ndarray:
 def _bodies(messages: FrameTable, message: Message, errors: str, check: bool, limits: Limits) -> FrameTable:
     check_mode(errors, limits)
     level, rows = message.level, messages.rows
-    place = message.side if messages.dtype == RECORD else None
+    place = message.side if message.side in ("key", "value") else None
+    within = WITHIN[message.side]
+    _refuse_unless(messages, {"kafka.requests": REQUEST, "kafka.responses": RESPONSE}.get(within, RECORD),
+                   f"the {message.side}s of {message.name} lie in {within}")
     if place is None:
-        _refuse_unless(messages, REQUEST if message.side == "request" else RESPONSE,
-                       f"the bodies of {message.name} lie in kafka.{message.side}s")
         version = rows["api_version"]
         chosen = np.flatnonzero(rows["api_key"] == api_key(message.name))
     else:
@@ -187,7 +192,7 @@ def _bodies(messages: FrameTable, message: Message, errors: str, check: bool, li
 def _structs(outer: FrameTable, message: Message, level: Level, errors: str, check: bool, limits: Limits) -> FrameTable:
     check_mode(errors, limits)
     rows, array = outer.rows, level.name
-    if array + "_count" not in (rows.dtype.names or ()):
+    if outer.name != LEVELS[level.path].within:
         raise TypeError(f"kafka.{level.path} lies in {LEVELS[level.path].within}, not in {outer.name}")
     programs = programs_of(message, level)
     contexts = programs[np.minimum(rows["kind"], len(programs) - 1)]

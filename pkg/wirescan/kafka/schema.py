@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from operator import index as integer
 
 import numpy as np
 
@@ -111,7 +112,8 @@ class Message:
         return _level(path, path, path, self.fields)
 
     def check(self, version: int) -> int:
-        """`version`. Raises ValueError where the table does not have it."""
+        """`version`. Raises ValueError where the table does not have it, TypeError where it is no integer."""
+        version = integer(version)
         if version not in self.versions:
             raise ValueError(f"{self.name} {self.side} has the versions {self.versions[0]} to {self.versions[-1]}, "
                              f"not {version}")
@@ -189,4 +191,4 @@ def api_key(name: str | int) -> int:
     """The key of an API by its name (or itself). Raises ValueError where there is none of that name."""
     if isinstance(name, str) and name not in KEYS:
         raise ValueError(f"Kafka has no API {name!r}; it has {', '.join(KEYS)}")
-    return KEYS[name] if isinstance(name, str) else int(name)
+    return KEYS[name] if isinstance(name, str) else integer(name)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.kafka.scan import BATCH
-from wirescan.table import FrameTable
+from wirescan.table import FrameTable, groups
 
 SPAN = np.dtype([("producer_id", np.int64), ("first_offset", np.int64), ("last_offset", np.int64)])
 # A transactional batch, as far as it matters here; of a marker, `offset` is that of the marker itself.
@@ -99,6 +99,8 @@ def spans(listed: Any, found: np.ndarray) -> np.ndarray:
     names = getattr(getattr(listed, "dtype", None), "names", None) or ()
     if not {"producer_id", "first_offset"} <= set(names):
         raise TypeError("aborted transactions have the columns producer_id, first_offset and perhaps last_offset")
+    if "fault" in names:                        # a bad row tells nothing
+        listed = listed[listed["fault"] == 0]
     out = np.empty(len(listed), SPAN)
     out["producer_id"], out["first_offset"], out["last_offset"] = listed["producer_id"], listed["first_offset"], LAST
     if "last_offset" in names:
@@ -144,8 +146,7 @@ def _types(control: FrameTable) -> np.ndarray:
     good = (rows["fault"][first] == 0) & (rows["key_size"][first] >= MARKER_KEY)
     parents, first = parents[good], first[good]
     at = rows["start"][first] + rows["key_at"][first] + 2
-    for number in np.unique(rows["buffer"][first]).tolist():
-        here = rows["buffer"][first] == number
+    for number, here in groups(rows["buffer"][first], np.arange(len(first))):
         raw = np.frombuffer(table.buffers[number], np.uint8)
         high, low = (raw[at[here] + byte].astype(np.int32) for byte in (0, 1))
         out[parents[here]] = high << 8 | low

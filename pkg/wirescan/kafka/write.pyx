@@ -84,7 +84,7 @@ cdef class Columns:
     cdef Records records
     cdef object held, rows
 
-    def __init__(self, ByteStrings keys not None, ByteStrings values not None, timestamps, Headers headers, rows):
+    def __cinit__(self, ByteStrings keys not None, ByteStrings values not None, timestamps, Headers headers, rows):
         cdef const int64_t[::1] stamps = timestamps if len(timestamps) else np.array([-1])
         cdef const int64_t[::1] first
         cdef const int32_t[::1] count
