@@ -174,7 +174,7 @@ def test_bodies_agree_with_the_reference(connection):
 @pytest.mark.parametrize(
     "api, direction, version",
     [(api, direction, version) for api, direction in strategies.EVERY_BODY for version in range(NEWEST[api] + 1)])
-@settings(steady, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 3)))
+@settings(steady, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 24)) // 8)
 @given(st.data())
 def test_every_version_agrees_with_the_reference(api, direction, version, data):
     one = data.draw(strategies.requests(api, version, 0))
