@@ -25,7 +25,7 @@ from wirescan.cli.fetch import Fetched
 from wirescan.cli.store import Parts, Segments, parts_end, segments_end
 from wirescan.kafka import Record, encode_batch
 from wirescan.kafka.client import Client, Part, Retries
-from wirescan.topic import COLUMNS, milliseconds, schema
+from wirescan.topic import COLUMNS, Range, milliseconds, ranges, schema
 
 FIRST_TIME = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -198,6 +198,33 @@ def test_what_a_killed_process_may_leave_is_cut_off(cluster, tmp_path, tail):
     assert content(tmp_path / "orders-0") == held(cluster, 0)
 
 
+def test_a_tail_is_kept_until_the_cluster_is_known_to_have_it(cluster, tmp_path):
+    run(cluster, "--to", tmp_path)
+    path, log = tmp_path / "orders-0" / f"{0:020}.log", cluster.topics["orders"][0]
+    path.write_bytes(path.read_bytes()[:-1])
+    log.entries, log.start, log.end = [], 500, 500
+    before = content(tmp_path / "orders-0")
+    assert "orders-0: offsets 190 to 499 are gone" in run(cluster, "--to", tmp_path, code=1).stderr
+    assert content(tmp_path / "orders-0") == before
+
+
+def test_a_bad_batch_between_good_ones_is_no_tail(cluster, tmp_path):
+    run(cluster, "--to", tmp_path)
+    path = tmp_path / "orders-0" / f"{0:020}.log"
+    starts = [0, *np.cumsum([len(data) for _, _, data in cluster.topics["orders"][0].entries])[:-1].tolist()]
+    for at in (starts[0] + 100, starts[7] + 9, starts[7] + 100, starts[18] + 30):   # 9: its length
+        damaged = bytearray(held(cluster, 0))
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        begin = max(start for start in starts if start <= at)
+        told = run(cluster, "--to", tmp_path, code=1).stderr
+        assert f"{path}: the batch at byte {begin} is bad" in told and "truncate" in told
+        assert path.read_bytes() == damaged
+        os.truncate(path, begin)                    # as it says
+        run(cluster, "--to", tmp_path)
+        assert content(tmp_path / "orders-0") == held(cluster, 0)
+
+
 def test_parquet_goes_on_behind_the_last_file(cluster, tmp_path):
     arguments = ("--to", tmp_path, "--as", "parquet", "--segment-bytes", 1500)
     run(cluster, *arguments)
@@ -281,6 +308,27 @@ def test_damage(damaged, tmp_path):
         assert content(tmp_path / "unchecked" / "orders-0") == held(damaged, 0)
 
 
+def test_what_was_fetched_unchecked_is_no_damage_later(damaged, tmp_path):
+    run(damaged, "--to", tmp_path, "--no-check")
+    damaged.append("orders", 0, batch(200))
+    for more in ((), ("--no-check",), ()):
+        run(damaged, "--to", tmp_path, *more)
+        assert content(tmp_path / "orders-0") == held(damaged, 0)
+
+
+@pytest.mark.parametrize("size", [100, 1 << 30])
+@pytest.mark.parametrize("first", [0, 3, -4])
+def test_offsets_that_do_not_rise(tmp_path, size, first):
+    cluster = FakeCluster()
+    cluster.add_topic("orders")
+    again = first.to_bytes(8, "big", signed=True) + batch(0)[8:]
+    cluster.topics["orders"][0].entries = [(0, 9, batch(0) + again), (10, 19, batch(10))]
+    cluster.topics["orders"][0].end = 20
+    with Server(cluster):
+        done = run(cluster, "--to", tmp_path, "--segment-bytes", size, code=1)
+    assert f"orders-0: a batch of offsets {first:,} to " in done.stderr and "comes after offset 9" in done.stderr
+
+
 def test_offsets_that_are_gone(cluster, tmp_path):
     log = cluster.topics["orders"][0]
     log.entries, log.start = log.entries[5:], 50
@@ -325,6 +373,12 @@ def test_a_log_that_was_cut(cluster, tmp_path):
     assert "orders-0 ends before offset 200" in run(cluster, "--to", tmp_path, code=1).stderr
 
 
+def test_a_start_that_the_log_does_not_reach(cluster, tmp_path):
+    """Nothing was fetched, so nothing was cut."""
+    for _ in range(2):
+        assert "orders-0: nothing from offset 1,000 on\n" in run(cluster, "--to", tmp_path, "--start", 1000).stderr
+
+
 # --- refused --------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +408,10 @@ def test_what_no_fetch_put_there(cluster, tmp_path, kind, name):
 
 
 def test_a_ledger_that_is_damaged(cluster, tmp_path):
-    for text in ("", "[]", "{}", '{"starts": {"a": 1}}', '{"starts": {}}'):
+    starts = ('"0": 1e999', '"0": 1.5', '"0": true', '"0": -1', '"-3": 7', '"0": "7"', f'"0": {1 << 63}',
+              '"1_0": 7')
+    for text in ("", "[]", "{}", '{"starts": {"a": 1}}', '{"starts": {}}', "[" * 100_000,
+                 *(f'{{"version": 1, "starts": {{{one}}}}}' for one in starts)):
         (tmp_path / "_orders.json").write_text(text)
         assert "_orders.json is damaged" in run(cluster, "--to", tmp_path, code=2).stderr
 
@@ -371,6 +428,10 @@ def test_two_at_once(cluster, tmp_path):
     (("--start", "soon"), "no offset, no time"),
     (("--stop", "1969-12-31"), "before 1970"),
     (("--partitions", "a"), "partitions are numbers"),
+    (("--partitions", "1 2"), "partitions are numbers"),
+    (("--partitions", "1" * 5000), "partitions are numbers"),
+    (("--start", "1" * 5000), "offsets are 9223372036854775807 at the most"),
+    (("--stop", str(1 << 63)), "offsets are 9223372036854775807 at the most"),
     (("--partitions", "9"), "UNKNOWN_TOPIC_OR_PARTITION"),
     (("--columns", "offset"), "for --as parquet"),
     (("--as", "parquet", "--columns", "colour"), "no column 'colour'"),
@@ -391,6 +452,23 @@ def test_no_topic(cluster, tmp_path, topic):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_longest_topic(cluster, tmp_path):
+    topic = "a" * 249
+    cluster.add_topic(topic)
+    cluster.append(topic, 0, batch(0))
+    for _ in range(2):
+        run(cluster, "--to", tmp_path / "segments", topic=topic)
+    assert content(tmp_path / "segments" / f"{topic}-0") == batch(0)
+    done = run(cluster, "--to", tmp_path / "parquet", "--as", "parquet", topic=topic, code=2)
+    assert "names there have 255 characters at the most" in done.stderr
+    assert not os.listdir(tmp_path / "parquet") and cluster.asked[-1][1] != "Fetch"
+    cluster.add_topic(topic[:203])
+    cluster.append(topic[:203], 0, batch(0))
+    run(cluster, "--to", tmp_path / "fits", "--as", "parquet", topic=topic[:203])
+    run(cluster, "--to", tmp_path / "fits", "--as", "parquet", topic=topic[:203])
+    assert pyarrow.dataset.dataset(tmp_path / "fits").count_rows() == 10
+
+
 def test_a_topic_that_is_not_there(cluster, tmp_path):
     assert "UNKNOWN_TOPIC_OR_PARTITION" in run(cluster, "--to", tmp_path / "out", topic="nowhere", code=2).stderr
 
@@ -404,6 +482,9 @@ def test_login(cluster, tmp_path):
     done = run(cluster, *arguments, tmp_path / "c", WIRESCAN_PASSWORD="wrong", code=2)
     assert "SASL_AUTHENTICATION_FAILED" in done.stderr and "wrong" not in done.output
     assert content(tmp_path / "a" / "orders-0") == content(tmp_path / "b" / "orders-0") == held(cluster, 0)
+    (tmp_path / "password").write_bytes(b"caf\xe9\n")
+    done = run(cluster, *arguments, tmp_path / "d", "--password-file", tmp_path / "password", code=2)
+    assert f"{tmp_path / 'password'} is not UTF-8" in done.stderr
 
 
 # --- the parts --------------------------------------------------------------------------------------------------
@@ -420,7 +501,7 @@ def test_segments_are_rolled_before_an_index_could_not_tell_their_offsets(tmp_pa
     store.add(part(batch(5) + batch(far - 10) + batch(far)))
     store.close()
     assert sorted(int(path.stem) for path in (tmp_path / "orders-0").glob("*.log")) == [5, far]
-    assert segments_end(tmp_path, "orders-0") == far + 10
+    assert segments_end(tmp_path, "orders-0").offset == far + 10
 
 
 def test_a_full_disk_leaves_no_file_that_claims_more_than_it_holds(tmp_path, monkeypatch):
@@ -429,7 +510,7 @@ def test_a_full_disk_leaves_no_file_that_claims_more_than_it_holds(tmp_path, mon
     monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
         store.add(part(batch(10)))
-    assert parts_end(tmp_path, "orders-0") == 10
+    assert parts_end(tmp_path, "orders-0").offset == 10
     assert os.listdir(tmp_path) == [f"orders-0-{0:020}-{10:020}.parquet"]
 
 
@@ -444,9 +525,21 @@ def test_the_bar(monkeypatch, capsys):
             bar.told(50, "orders: 5 records, 1.0 KiB, 1.0 KiB/s")
             bar.told(50, "orders: 10 records, 2.0 KiB, 1.0 KiB/s")
     assert capsys.readouterr().out == ""
-    shown = os.read(terminal, 1 << 16).decode()
-    assert "orders: 10 records, 2.0 KiB, 1.0 KiB/s" in shown and "50%" in shown
+    shown = ""
+    while "50%" not in shown:           # a terminal gives it in pieces, and an error at its end
+        shown += os.read(terminal, 1 << 16).decode()
+    assert "orders: 10 records, 2.0 KiB, 1.0 KiB/s" in shown
     os.close(terminal)
+
+
+def test_a_range_has_offsets_of_a_log(cluster):
+    assert len(Range("a", 0, 0, (1 << 63) - 1)) == (1 << 63) - 1
+    for start, stop in ((-5, 5), (0, 1 << 63), (5, 4)):
+        with pytest.raises(ValueError, match="no offsets of a log"):
+            Range("a", 0, start, stop)
+    cluster.topics["orders"][0].start = -5          # a broker that lies
+    with Client(cluster.bootstrap) as client:
+        assert ranges(client, ["orders"], [0], stop=(1 << 63) - 1) == [Range("orders", 0, 0, (1 << 63) - 1)]
 
 
 def test_milliseconds():

@@ -43,7 +43,7 @@ class Range:
     """The offsets of a partition from `start` up to `stop`, which is not in it. Its length is no count of records.
 
     gone: how many that were asked for lie before the log's start by now. ahead: how far the start that was asked for
-    lies behind the log's end.
+    lies behind the log's end. Raises ValueError for offsets that no log has, or where stop lies before start.
     """
     topic: str
     partition: int
@@ -51,6 +51,10 @@ class Range:
     stop: int
     gone: int = 0
     ahead: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.stop < 1 << 63:
+            raise ValueError(f"no offsets of a log: {self.start} to {self.stop}")
 
     @property
     def name(self) -> str:
@@ -67,10 +71,11 @@ def ranges(client: Client, topics: Iterable[str], partitions: Collection[int] | 
     """The ranges that are asked for, one for each partition of the topics. Arguments and exceptions are those of
     `kafka.fetch`."""
     numbers = None if partitions is None else sorted(set(partitions))
-    return [Range(one.topic, one.partition, one.start, max(one.start, one.stop))
+    return [Range(one.topic, one.partition, begin, max(begin, one.stop))
             for topic in dict.fromkeys(topics)
             for one in client.fetch(topic, partitions=numbers, start=start, stop=stop, start_time=start_time,
-                                    stop_time=stop_time, isolation=isolation).ranges]
+                                    stop_time=stop_time, isolation=isolation).ranges
+            for begin in [max(one.start, 0)]]          # a broker may lie
 
 
 def there(client: Client, asked: Iterable[Range], isolation: str = "read_uncommitted") -> list[Range]:

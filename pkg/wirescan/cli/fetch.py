@@ -17,7 +17,19 @@ from wirescan.cli.common import DAMAGE, Damage, Failure, check_option, errors_op
 from wirescan.cli.convert import COMPRESSIONS
 from wirescan.cli.output import bytes_of, counted, dump, name_of, say
 from wirescan.cli.progress import Progress
-from wirescan.cli.store import Ledger, Parts, Segments, Store, is_there, parts_end, segments_end
+from wirescan.cli.store import (
+    LARGEST_OFFSET,
+    End,
+    Ledger,
+    Parts,
+    Segments,
+    Store,
+    check_name,
+    is_there,
+    part_name,
+    parts_end,
+    segments_end,
+)
 from wirescan.kafka.client.sasl import MECHANISMS
 from wirescan.kafka.errors import BrokerError, ErrorCode
 from wirescan.kafka.transactions import ISOLATIONS
@@ -45,6 +57,8 @@ def place_of(context: click.Context, option: click.Parameter, text: str) -> Plac
     if text in ("earliest", "latest"):
         return Place(text, text)
     if text.isdecimal() and text.isascii():
+        if len(text) > len(str(LARGEST_OFFSET)) or int(text) > LARGEST_OFFSET:
+            raise click.BadParameter(f"offsets are {LARGEST_OFFSET} at the most")
         return Place(text, int(text))
     from wirescan.topic import milliseconds
     try:
@@ -60,7 +74,7 @@ def place_of(context: click.Context, option: click.Parameter, text: str) -> Plac
 def numbers_of(context: click.Context, option: click.Parameter, text: str | None) -> list[int] | None:
     if text is None:
         return None
-    if not re.fullmatch(r"\d+(,\d+)*", text.replace(" ", ""), re.ASCII):
+    if not re.fullmatch(r" *\d{1,10} *(, *\d{1,10} *)*", text, re.ASCII):
         raise click.BadParameter(f"partitions are numbers with commas between them, not {text!r}")
     return sorted({int(number) for number in text.split(",")})
 
@@ -134,13 +148,14 @@ def fetch(context: click.Context, bootstrap: str, topic: str, directory: str, ki
         if topic not in metadata.topics:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
         held |= {"cluster": metadata.cluster_id, "topic id": metadata.topics[topic].id.hex()}
-        ledger = stack.enter_context(Ledger(folder, topic, held))
-        found = remaining(client, ledger, folder, asked, kind, isolation, errors)
+        ledger = stack.enter_context(Ledger(folder, topic, held, check))
+        ends = kept(ledger, folder, asked, kind)
+        found = remaining(client, ledger, asked, ends, isolation, errors)
         todo = [one for one in found if len(one)]
         stores: dict[int, Store] = {}
         for one in todo:
             stores[one.partition] = (
-                Segments(folder / one.name, segment_bytes) if kind == "segments" else
+                Segments(folder / one.name, segment_bytes, ends.get(one.partition)) if kind == "segments" else
                 Parts(folder, one.name, one.start, schema(names), segment_bytes, compression, errors,
                       min(len(todo), SIDE_BY_SIDE)))
         # Segments take all that lies before the end, whatever became of it: markers tell, as in a broker's.
@@ -167,8 +182,11 @@ def login_of(sasl: str | None, user: str | None, password_file: str | None) -> t
     if user is None:
         raise click.UsageError("--sasl needs --user")
     if password_file is not None:
-        with open(password_file, encoding="utf-8") as file:
-            return sasl, user, file.readline().rstrip("\r\n")
+        try:
+            with open(password_file, encoding="utf-8") as file:
+                return sasl, user, file.readline().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise Failure(f"{name_of(password_file)} is not UTF-8") from None
     if PASSWORD not in os.environ:
         raise click.UsageError(f"--sasl needs --password-file, or {PASSWORD} in the environment")
     return sasl, user, os.environ[PASSWORD]
@@ -183,21 +201,32 @@ def told() -> Iterator[None]:
         raise (Damage if error.code == ErrorCode.OFFSET_OUT_OF_RANGE else Failure)(str(error)) from None
 
 
-def remaining(client: Client, ledger: Ledger, folder: Path, asked: Sequence[Range], kind: str, isolation: str,
-              errors: str) -> list[Range]:
-    """What is to be fetched yet of the ranges asked for. Raises Damage where offsets are gone, Failure where there is
-    something of them already that is not in the ledger."""
-    from wirescan.topic import there
-    known = {}
+def kept(ledger: Ledger, folder: Path, asked: Sequence[Range], kind: str) -> dict[int, End]:
+    """How each partition ends of which there is something on the disk. Changes nothing that could be of use.
+
+    Raises Failure where it is not in the ledger, or where a name is too long; Damage as `segments_end`."""
+    ends = {}
     for one in asked:
+        check_name(folder, one.name if kind == "segments" else part_name(one.name, 0, 0))
         if one.partition in ledger.starts:
-            end = (segments_end if kind == "segments" else parts_end)(folder, one.name)
-            known[one.partition] = ledger.starts[one.partition] if end is None else end
+            end = segments_end(folder, one.name, ledger.check) if kind == "segments" else parts_end(folder, one.name)
+            if end is not None:
+                ends[one.partition] = end
         elif is_there(folder, one.name):
             raise Failure(f"{name_of(str(folder))} holds {one.name} already, and no fetch put it there")
-    found = there(client, [replace(one, start=known.get(one.partition, one.start)) for one in asked], isolation)
+    return ends
+
+
+def remaining(client: Client, ledger: Ledger, asked: Sequence[Range], ends: Mapping[int, End], isolation: str,
+              errors: str) -> list[Range]:
+    """What is to be fetched yet of the ranges asked for. Raises Damage where offsets are gone."""
+    from wirescan.topic import there
+    starts = ledger.starts | {number: end.offset for number, end in ends.items()}
+    wanted = [replace(one, start=begin, stop=max(begin, one.stop))      # segments may reach beyond the stop
+              for one in asked for begin in [starts.get(one.partition, one.start)]]
+    found = there(client, wanted, isolation)
     for one in found:
-        if one.ahead and one.partition in known:
+        if one.ahead and one.partition in ends:
             raise Damage(f"{one.name} ends before offset {one.start:,}, up to which it was fetched: its log was cut")
         if one.gone:
             message = f"{one.name}: offsets {one.start - one.gone:,} to {one.start - 1:,} are gone from the cluster"
@@ -205,8 +234,8 @@ def remaining(client: Client, ledger: Ledger, folder: Path, asked: Sequence[Rang
                 raise Damage(f"{message}; --errors mark goes on behind them")
             say(f"wirescan: {message}")
         what = f"offsets {one.start:,} to {one.stop - 1:,}" if len(one) else f"nothing from offset {one.start:,} on"
-        say(f"{one.name}: {what}{', where an earlier run ended' if one.partition in known else ''}")
-    ledger.begin({one.partition: one.start for one in found if one.partition not in known})
+        say(f"{one.name}: {what}{', where an earlier run ended' if one.partition in ends else ''}")
+    ledger.begin({one.partition: one.start for one in found if one.partition not in starts})
     return found
 
 

@@ -5,8 +5,9 @@
     <topic>-<partition>-<start>-<stop>.parquet          Parquet: the records of that range of offsets
     _<topic>-<partition>.partial                        ... while it is written
 
-Segments go on behind their last whole, good batch: the tail that a killed process left is cut off. A Parquet file has
-its name once all of it is on the disk.
+Segments go on behind their last good batch: the tail that a killed process left is cut off, once the cluster is known
+to have what follows. A Parquet file has its name once all of it is on the disk. They lie side by side, since Spark does
+not look for them in directories below.
 """
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
 from wirescan.catalog import format_of
-from wirescan.cli.common import Failure
-from wirescan.cli.output import name_of
+from wirescan.cli.common import Damage, Failure
+from wirescan.cli.output import name_of, printable
+from wirescan.core.fault import Fault
 from wirescan.kafka.log import SEGMENT
 from wirescan.pieces import chunks, outermost
 from wirescan.table import FrameTable
@@ -35,16 +37,26 @@ if TYPE_CHECKING:
 INDEXED = (1 << 31) - 1         # offsets from a segment's first that an index of it can tell
 GROUP_BYTES = 64 << 20          # of row groups, in all partitions together
 SMALLEST_GROUP = 1 << 20
+LARGEST_OFFSET = (1 << 63) - 1
+
+
+class End(NamedTuple):
+    """How what is on the disk of a partition ends: the offset behind it; and of segments, the last one with a good
+    batch, and its bytes up to the end of that batch."""
+    offset: int
+    path: Path | None = None
+    size: int = 0
 
 
 class Ledger:
     """What a directory holds of a topic: `starts` has the offset at which each partition begins, by its number.
 
-    held: what must be the same in every run. A context manager: the directory is made, and locked until it is left.
+    held: what must be the same in every run. check: whether this run verifies checksums; the attribute says whether all
+    of them did. A context manager: the directory is made, and locked until it is left.
     Raises Failure where it holds something else, or where another process writes to it; OSError.
     """
-    def __init__(self, directory: Path, topic: str, held: Mapping[str, Any]):
-        self._directory, self._topic, self._held = directory, topic, dict(held)
+    def __init__(self, directory: Path, topic: str, held: Mapping[str, Any], check: bool = True):
+        self._directory, self._topic, self._held, self.check = directory, topic, dict(held), check
         self._path = directory / f"_{topic}.json"
         self.starts: dict[int, int] = {}
 
@@ -69,9 +81,14 @@ class Ledger:
             return
         try:
             there = json.loads(self._path.read_text())
-            self.starts = {int(number): int(offset) for number, offset in there["starts"].items()}
+            starts = there["starts"]
+            if not all(number.isdecimal() and type(offset) is int and 0 <= offset <= LARGEST_OFFSET
+                       for number, offset in starts.items()):
+                raise ValueError("no partition, or no offset")
+            self.starts = {int(number): offset for number, offset in starts.items()}
+            self.check &= there.get("check", True) is True
             there["version"]
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise Failure(f"{name_of(str(self._path))} is damaged: fetch into another directory") from None
         for name, value in self._held.items():
             if there.get(name) != value:
@@ -81,9 +98,9 @@ class Ledger:
     def begin(self, starts: Mapping[int, int]) -> None:
         """Put the starts of further partitions on the disk, before anything of them is there."""
         self.starts |= starts
-        made = self._path.with_suffix(".partial")
+        made = self._path.with_suffix(".part")          # no longer than the name itself
         with open(made, "w") as file:
-            json.dump({**self._held, "starts": self.starts}, file)
+            json.dump({**self._held, "check": self.check, "starts": self.starts}, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(made, self._path)
@@ -104,21 +121,38 @@ class Store(Protocol):
 
 
 class Segments:
-    """A partition directory with segments of about `size` bytes; goes on in the last one. Bad batches are left out.
+    """A partition directory with segments of about `size` bytes; goes on at `end`. Bad batches are left out.
 
-    Raises OSError.
+    What the directory holds behind `end`, or where there is none, is removed. Raises OSError, and Damage for batches
+    whose offsets do not rise.
     """
 
-    def __init__(self, directory: Path, size: int):
+    def __init__(self, directory: Path, size: int, end: End | None = None):
         self._directory, self._limit = directory, size
         self._file: BinaryIO | None = None
         self._base = self._size = self.records = self.bytes = self.files = 0
-        there = segments(directory)
-        if there:
-            self._open(there[-1])
+        self._last = -1
+        last = end and end.path
+        for path in segments(directory):
+            if last is None or path > last:
+                path.unlink()
+        if end and last:
+            os.truncate(last, end.size)
+            self._last = end.offset - 1
+            self._open(last)
 
     def add(self, part: Part) -> None:
         batches = part.batches.where(~part.batches.bad)
+        if not len(batches):
+            return
+        # No checksum covers base offsets; and segments are named for them.
+        first, last = batches["base_offset"], batches["last_offset"]
+        before = np.append(self._last, last[:-1])
+        wrong = np.flatnonzero((first <= before) | (last < first))
+        if len(wrong):
+            one = wrong[0]
+            raise Damage(f"{self._directory.name}: a batch of offsets {first[one]:,} to {last[one]:,} comes after "
+                         f"offset {before[one]:,}")
         ends, at = np.cumsum(batches["size"], dtype=np.int64), 0
         while at < len(batches):
             room = self._limit - self._size + (int(ends[at - 1]) if at else 0)
@@ -130,6 +164,7 @@ class Segments:
             stop = max(stop, at + 1)            # a batch may be larger than a segment
             self._write(batches, at, stop)
             at = stop
+        self._last = int(last[-1])
 
     def close(self) -> None:
         if self._file is not None:
@@ -199,7 +234,7 @@ class Parts:
         self._writer.close()
         os.fsync(self._file.fileno())
         self._file.close()
-        os.replace(self._partial, self._directory / f"{self._name}-{self._start:020}-{self._stop:020}.parquet")
+        os.replace(self._partial, self._directory / part_name(self._name, self._start, self._stop))
         sync(self._directory)
         self._writer, self._start, self._size = None, self._stop, 0
         self.files += 1
@@ -217,25 +252,33 @@ class Parts:
         self._writer.write_table(pa.Table.from_batches(held))
 
 
-def segments_end(directory: Path, name: str) -> int | None:
-    """The offset behind the last whole, good batch of a partition's segments; None where there is none.
+def segments_end(directory: Path, name: str, check: bool = True) -> End | None:
+    """How the segments of a partition end: behind the last good batch. None where there is none.
 
-    What follows that batch is cut off. Raises OSError.
+    check: False where they were fetched without verifying checksums, and may hold batches that fail theirs.
+    Raises Damage where a bad batch lies before a good one: it is not what a killed process leaves; OSError.
     """
-    for path in reversed(segments(directory / name)):
-        end, offset = _whole(path)
-        if end:
-            os.truncate(path, end)
-            return offset
-        path.unlink()                   # not one batch of it got there
-    return None
+    return next(filter(None, (_end(path, check) for path in reversed(segments(directory / name)))), None)
 
 
-def parts_end(directory: Path, name: str) -> int | None:
-    """The offset behind the last Parquet file of a partition; None where there is none. A partial one is removed."""
+def parts_end(directory: Path, name: str) -> End | None:
+    """How the Parquet files of a partition end; None where there is none. A partial one is removed."""
     (directory / f"_{name}.partial").unlink(missing_ok=True)
     pattern = re.compile(re.escape(name) + r"-(\d{20})-(\d{20})\.parquet")
-    return max((int(found[2]) for found in map(pattern.fullmatch, os.listdir(directory)) if found), default=None)
+    return max((End(int(found[2])) for found in map(pattern.fullmatch, os.listdir(directory)) if found), default=None)
+
+
+def part_name(name: str, start: int, stop: int) -> str:
+    """The file name of the Parquet file of a partition that has these offsets."""
+    return f"{name}-{start:020}-{stop:020}.parquet"
+
+
+def check_name(directory: Path, name: str) -> None:
+    """Raises Failure for a name that is too long for the file system of a directory, in which all are ASCII."""
+    most = os.pathconf(directory, "PC_NAME_MAX")
+    if len(name) > most:
+        raise Failure(f"{name_of(str(directory))}: names there have {most} characters at the most, and that of "
+                      f"{name} would have {len(name)}")
 
 
 def is_there(directory: Path, name: str) -> bool:
@@ -259,17 +302,22 @@ def sync(directory: Path) -> None:
 
 
 def shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return printable(",".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
-def _whole(path: Path) -> tuple[int, int]:
-    """Where the last of the good batches that a segment begins with ends, and the offset behind it."""
-    end = offset = 0
+def _end(path: Path, check: bool) -> End | None:
+    """How one segment ends; see `segments_end`."""
+    damage = end = None
     for table in outermost(chunks(str(path), 0, path.stat().st_size), format_of("kafka.batches"), errors="mark"):
-        good = int(table.bad.argmax()) if table.bad.any() else len(table)
-        if good:
-            end = int(table.positions[good - 1]) + int(table["size"][good - 1])
-            offset = int(table["last_offset"][good - 1]) + 1
-        if good < len(table):
-            break
-    return end, offset
+        bad = table.bad if check else table.bad & (table["fault"] != Fault.BAD_CHECKSUM)
+        if damage is None and bad.any():
+            damage = int(table.positions[bad.argmax()])
+        good = np.flatnonzero(~table.bad)
+        if len(good):
+            size = int(table.positions[good[-1]]) + int(table["size"][good[-1]])
+            end = End(int(table["last_offset"][good[-1]]) + 1, path, size)
+    if damage is not None and end is not None and damage < end.size:
+        raise Damage(f"{name_of(str(path))}: the batch at byte {damage} is bad, and good ones follow: nothing was "
+                     "changed; cut the file there (truncate -s) to fetch again what follows, or fetch into another "
+                     "directory")
+    return end

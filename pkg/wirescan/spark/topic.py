@@ -136,13 +136,13 @@ def plan_of(options: Mapping[str, str]) -> tuple[Any, ...]:
     """The arguments of `TopicReading.plan` in the options. Raises ValueError for unfit ones."""
     given = plain(options)
     size, partitions = given.get("recordsperpartition", str(RECORDS)), given.get("partitions")
-    if not size.isdecimal() or int(size) < 1:
+    if not is_number(size) or int(size) < 1:
         raise ValueError(f"option recordsPerPartition must be a number, not {size!r}")
-    if partitions is not None and not all(name.isdecimal() for name in names(partitions)):
+    if partitions is not None and not (names(partitions) and all(map(is_number, names(partitions)))):
         raise ValueError(f"option partitions must be numbers with commas between them, not {partitions!r}")
     offsets = {name: given.get(name, default) for name, default in (("start", EARLIEST), ("stop", LATEST))}
     for name, text in offsets.items():
-        if text not in (EARLIEST, LATEST) and not text.isdecimal():
+        if text not in (EARLIEST, LATEST) and not is_number(text):
             raise ValueError(f"option {name} must be an offset, {EARLIEST} or {LATEST}, not {text!r}")
     times = []
     for name in ("startTime", "stopTime"):
@@ -152,7 +152,7 @@ def plan_of(options: Mapping[str, str]) -> tuple[Any, ...]:
         except ValueError:
             raise ValueError(f"option {name} must be milliseconds since 1970 or ISO 8601, not {text!r}") from None
     return (int(size), None if partitions is None else [int(name) for name in names(partitions)],
-            *(int(text) if text.isdecimal() else text for text in offsets.values()), *times)
+            *(int(text) if is_number(text) else text for text in offsets.values()), *times)
 
 
 def cluster_of(given: Mapping[str, str]) -> Cluster:
@@ -170,6 +170,11 @@ def cluster_of(given: Mapping[str, str]) -> Cluster:
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number that may fit 64 bits."""
+    return text.isdecimal() and len(text) < 20
 
 
 def flag(given: Mapping[str, str], name: str, default: bool) -> bool:
