@@ -383,13 +383,27 @@ class FakeDriver:
         except ConnectionResetError:
             if connection.versions or self.sasl:
                 raise
-            connection = Connection(exchange.node, "test", self.limits)
+            connection, session = Connection(exchange.node, "test", self.limits), Session()
+            self._doubt(connection, session, number)
+            if not connection.versions:
+                connection, session = Connection(exchange.node, "test", self.limits), Session()
         version = connection.version_of(exchange.api, exchange.versions)
         data = connection.send(exchange.api, version, exchange.body(version), answered=exchange.answered,
                                expected=exchange.expected)
         answer = self._answer(connection, session, number, data)
         assert connection.is_idle
         return Answer(version, None) if answer is None else answer
+
+    def _doubt(self, connection, session, number):
+        try:
+            steps = greet(connection, is_doubted=True)
+            data = next(steps)
+            with contextlib.suppress(StopIteration):
+                while True:
+                    data = steps.send(self._answer(connection, session, number, data))
+        except ConnectionResetError:
+            if not connection.has_answered:
+                raise
 
     def _answer(self, connection, session, number, request):
         end, answers = None, []

@@ -1,7 +1,9 @@
 """The Kafka client: connections, operations and drivers, against the brokers of fake_broker.py."""
 import asyncio
+import contextlib
 import gc
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +17,7 @@ from fake_broker import NOT_LEADER, VERSIONS, FakeCluster, FakeDriver, HangUp, S
 from wirescan import FrameError, Limits, kafka
 from wirescan.kafka.client.cluster import Cluster, Retries, nodes
 from wirescan.kafka.client.connection import FIRST_ROOM, Connection, greet
-from wirescan.kafka.client.effects import Exchange, Node
+from wirescan.kafka.client.effects import SIDE_BY_SIDE, Exchange, Node
 from wirescan.kafka.client.fetching import EMPTY, Question, Range, fetch_once, read_range
 from wirescan.kafka.client.offsets import list_offsets
 from wirescan.kafka.client.parts import Decoding, plan
@@ -292,7 +294,7 @@ def test_silence_ends_by_the_time():
     driver = FakeDriver(fake, timeout=25)
     with pytest.raises(TimeoutError):
         driver.run(cluster_of(fake).metadata())
-    assert driver.exchanges == 4                # at 0, 25, 50; at 75 the minute is over
+    assert driver.exchanges == 3                # at 0, 25, 50; at 75 the minute is over
 
 
 def test_pauses_double_and_vary():
@@ -790,8 +792,8 @@ def test_drivers(driver, versions):
         assert offsets == {number: list(range(50)) for number in range(5)}
         for _ in range(5):
             client.fetch("orders", fetch_bytes=300, side_by_side=2)
-        # They are used again; a broker that hangs up on the greeting sees three for one.
-        assert server.connections <= 2 * 2 * (3 if versions is None else 1)
+        # They are used again; a broker that hangs up on the greeting sees four for one.
+        assert server.connections <= 2 * 2 * (4 if versions is None else 1)
 
 
 def test_a_connection_cut_at_every_byte(driver):
@@ -847,7 +849,7 @@ def test_brokers_that_fail_in_the_greeting(driver, mangle):
             driver(server.bootstrap, timeout=0.2, retries=FEW).call("metadata")
 
 
-@pytest.mark.parametrize("hang_ups, version", [(1, 17), (2, 0)])
+@pytest.mark.parametrize("hang_ups, version", [(1, 12), (2, 12), (3, 0)])
 def test_a_broker_that_is_just_starting_is_not_an_old_one(driver, hang_ups, version):
     fake, left = filled(), [hang_ups]
 
@@ -861,12 +863,12 @@ def test_a_broker_that_is_just_starting_is_not_an_old_one(driver, hang_ups, vers
         client = driver(server.bootstrap, retries=FEW)
         client.call("fetch_once", {("orders", 0): 0})
         found = [one[2] for one in fake.asked if one[1] == "Metadata"]
-        assert found == [0 if version == 0 else 12]
+        assert found == [version]
         left[0] = 1
         server.hang_up()                        # one that was greeted once is none either
         time.sleep(0.05)
         client.call("list_offsets", {("orders", 0): "latest"})
-        assert [one[2] for one in fake.asked if one[1] == "ListOffsets"] == [9]
+        assert [one[2] for one in fake.asked if one[1] == "ListOffsets"][-1:] == [9]
 
 
 def test_a_broker_that_answers_a_byte_at_a_time(driver):
@@ -1083,3 +1085,336 @@ def test_greet_needs_no_driver():
     connection = Connection(NODE)
     steps = greet(connection)
     assert kafka.requests(next(steps))["api_version"].tolist() == [3]
+
+
+def refuse(fake, *apis):
+    """From now on brokers answer all but these."""
+    def fail(node, api, data):
+        if api in apis:
+            raise Silence
+        return data
+    fake.mangle = fail
+
+
+@pytest.mark.parametrize("how", ["next", "close"])
+def test_parts_are_closed_while_brokers_are_silent(how):
+    """By another thread than that which waits for the next part, too; the client stays good."""
+    fake = filled(20)
+    with Server(fake) as server, kafka.Client(server.bootstrap, timeout=20) as client:
+        parts = client.fetch("orders", fetch_bytes=100)
+        next(parts)
+        refuse(fake, "Fetch")
+        time.sleep(0.2)
+        found = []
+        waiting = threading.Thread(target=lambda: found.extend(parts), daemon=True)
+        if how == "next":
+            waiting.start()
+            time.sleep(0.2)
+        begun = time.monotonic()
+        parts.close()
+        if how == "next":
+            waiting.join(5)
+            assert not waiting.is_alive()
+        assert time.monotonic() - begun < 3
+        fake.mangle = lambda node, api, data: data
+        assert sum(len(part.records) for part in client.fetch("orders")) == 100
+        left = client.fetch("orders", fetch_bytes=100)
+        next(left)
+        client.close()                          # ends what it reads
+        with pytest.raises((ValueError, OSError)):
+            list(left)
+
+
+@pytest.mark.parametrize("tls", [None, True])
+def test_close_ends_what_still_dials(driver, tls):
+    """A TLS handshake that nobody answers, and a connection that nobody accepts."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening, contextlib.ExitStack() as stack:
+        if tls is None:
+            for _ in range(3):                  # fill the backlog
+                one = stack.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex(listening.getsockname())
+        client = driver("127.0.0.1:%d" % listening.getsockname()[1], tls=tls, timeout=20, retries=FEW)
+        begun = time.monotonic()
+        if type(client) is Async:
+            client.loop.call_later(0.3, lambda: client.loop.create_task(client.client.close()))
+        else:
+            threading.Timer(0.3, client.close).start()
+        with pytest.raises(ValueError, match="closed"):
+            client.call("metadata")
+        assert time.monotonic() - begun < 5
+
+
+def test_as_many_leaders_as_metadata_names(driver):
+    """They are asked some at a time."""
+    fake, count, most = filled(1), 300, []
+
+    def claim(node, api, version, body):
+        if api == "Metadata":
+            port = fake.nodes[1][1]
+            body["brokers"] = [{"node_id": one, "host": f"127.0.{1 + one // 200}.{1 + one % 200}", "port": port}
+                               for one in range(count)]
+            body["topics"] = [{"name": "orders", "topic_id": fake.ids["orders"], "partitions": [
+                {"partition_index": one, "leader_id": one} for one in range(count)]}]
+        return body
+    fake.hook = claim
+
+    def watch(frame, event, argument):
+        most.append(threading.active_count())
+    with Server(fake) as server:
+        client = driver(server.bootstrap, retries=Retries(attempts=1))
+        client.call("metadata")
+        before = threading.active_count()
+        threading.setprofile(watch)
+        try:
+            with pytest.raises(ConnectionError, match="cannot connect"):
+                client.call("list_offsets", {("orders", one): "latest" for one in range(count)})
+        finally:
+            threading.setprofile(None)
+    if type(client) is Blocking:
+        assert 1 < max(most) - before + 1 <= SIDE_BY_SIDE
+
+
+def test_threads_that_cannot_be_started(monkeypatch):
+    fake = filled(2, partitions=4, brokers=4)
+    with Server(fake) as server, kafka.Client(server.bootstrap) as client:
+        client.metadata()
+        client.list_offsets({("orders", one): "latest" for one in range(4)})
+        parts = client.fetch("orders")
+        start, mine = threading.Thread.start, threading.current_thread()
+
+        def fail(self):
+            if threading.current_thread() is mine:
+                raise RuntimeError("can't start new thread")
+            start(self)
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        assert len(client.list_offsets({("orders", one): "latest" for one in range(4)})) == 4
+        with pytest.raises(OSError, match="no thread"):
+            next(parts)
+
+
+def test_no_error_ends_a_partition_as_if_it_were_whole(monkeypatch):
+    part, count = Decoding.part, [0]
+
+    def fail(self, piece):
+        count[0] += 1
+        if count[0] == 2:
+            raise IndexError("a mistake")
+        return part(self, piece)
+    monkeypatch.setattr(Decoding, "part", fail)
+    with Server(filled()) as server, pytest.raises(IndexError):
+        list(kafka.fetch(server.bootstrap, "orders", fetch_bytes=100))
+
+
+# ---------------------------------------------------------------------------------------- damage that hides a batch
+
+def set_bits(fake, number, change):
+    first, last, data = fake.topics["orders"][0].entries[number]
+    data = bytearray(data)
+    change(data)
+    fake.topics["orders"][0].entries[number] = first, last, bytes(data)
+
+
+def make_control(data):
+    data[22] |= 0x20
+
+
+def make_aborted(data):
+    data[22] |= 0x10
+    data[43:51] = (7).to_bytes(8, "big")
+
+
+def make_earlier(data):
+    data[23:27] = (-100).to_bytes(4, "big", signed=True)
+
+
+@pytest.mark.parametrize("change, isolation", [
+    (make_control, "read_uncommitted"), (make_control, "read_committed"), (make_aborted, "read_committed"),
+    (make_earlier, "read_uncommitted")])
+def test_damage_that_would_leave_a_batch_out(change, isolation):
+    fake = filled(5)
+    set_bits(fake, 2, change)
+    fake.topics["orders"][0].aborted = [(7, 0)]
+    question = Question(isolation=isolation)
+    with pytest.raises(FrameError, match="checksum"):
+        read(fake, 0, 25, question=question)
+    left = [*range(10), *range(15, 25)]
+    assert read(fake, 0, 25, question=question, check=False)[0] == left
+    assert read(fake, 0, 25, question=question, errors="skip")[0] == left
+
+
+def reach_far(data):
+    data[23:27] = (0x100004).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("most", [1, 300, 1 << 20])
+def test_a_damaged_batch_does_not_tell_where_to_go_on(most):
+    fake = filled(5)
+    set_bits(fake, 2, reach_far)
+    question = Question(max_bytes=most, partition_bytes=most, verify=True)
+    assert read(fake, 0, 25, question=question, errors="skip")[0] == [*range(10), *range(15, 25)]
+    _, parts = read(fake, 0, 25, question=question, errors="mark")
+    assert sum(part.records.bad.sum() for part in parts) == 1 and parts[-1].next_offset == 25
+    assert [offset for part in parts for offset in part.records["offset"][~part.records.bad].tolist()] == [
+        *range(10), *range(15, 25)]
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+def test_a_damaged_batch_at_the_end(most):
+    """Nothing follows: then it is believed, up to the end of the log."""
+    fake = filled(5)
+    set_bits(fake, 4, reach_far)
+    question = Question(max_bytes=most, partition_bytes=most, verify=True)
+    offsets, parts = read(fake, 0, 25, question=question, errors="skip")
+    assert offsets == list(range(20)) and parts[-1].next_offset == 25
+    _, parts = read(fake, 0, 30, question=question, errors="mark")
+    assert [part.next_offset for part in parts][-1] == 25 and sum(part.records.bad.sum() for part in parts) == 1
+
+
+def test_the_client_verifies_before_it_goes_on():
+    fake = filled(5)
+    set_bits(fake, 2, reach_far)
+    with Server(fake) as server:
+        for check, left in ((True, [*range(10), *range(15, 25)]), (False, None)):
+            parts = list(kafka.fetch(server.bootstrap, "orders", fetch_bytes=1, errors="skip", check=check))
+            found = [offset for part in parts for offset in part.records["offset"].tolist()]
+            assert found == left if check else found[:15] == list(range(15))
+
+
+# ---------------------------------------------------------------------------------------- leaders that know less
+
+def lagging(fake, answers, end=10):
+    """The high watermark lags behind for some answers."""
+    def hook(node, api, version, body):
+        if api == "Fetch" and answers:
+            answers.pop()
+            partition = body["responses"][0]["partitions"][0] | {
+                "records": b"", "high_watermark": end, "last_stable_offset": end}
+            return {"responses": [body["responses"][0] | {"partitions": [partition]}]}
+        return body
+    fake.hook = hook
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_high_watermark_that_lags_is_not_the_end(isolation):
+    fake, driver = filled(), None
+    driver, cluster = FakeDriver(fake), cluster_of(fake)
+    wanted, = driver.run(plan(cluster, "orders", None, "earliest", "latest", None, None, isolation))
+    question = Question(isolation=isolation)
+    for count, right in ((EMPTY + 2, list(range(50))), (99, BrokerError)):
+        lagging(fake, [None] * count)
+        pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
+        if right is BrokerError:
+            with pytest.raises(BrokerError, match="OFFSET_NOT_AVAILABLE.*offsets to 10, and there were some to 50"):
+                list(pieces)
+        else:
+            assert [one for piece in pieces for one in Decoding().part(piece).records["offset"].tolist()] == right
+
+
+def test_a_high_watermark_that_was_seen_to_be_higher():
+    fake = filled()
+    driver, question = FakeDriver(fake), Question(max_bytes=100, partition_bytes=100)
+    pieces = driver.iterate(read_range(cluster_of(fake), Range("orders", 0, 0, 99), question, Limits(), "strict"))
+    next(pieces)
+    lagging(fake, [None] * 5, 5)
+    assert [piece.next_offset for piece in pieces] == list(range(10, 55, 5))
+
+
+@pytest.mark.parametrize("version", [11, 12, 17])
+def test_a_leader_with_another_history(version):
+    fake = FakeCluster(versions=VERSIONS | {"Fetch": (0, version)})
+    fake.add_topic("orders")
+    for first in range(0, 20, 5):
+        fake.append("orders", 0, batch(first, leader_epoch=3))
+    fake.topics["orders"][0].epoch = 4
+
+    def hook(node, api, version, body):
+        if api == "Fetch":
+            asked = fake.asked[-1][3]["topics"][0]["partitions"][0]
+            if asked["fetch_offset"] == 10 and asked["last_fetched_epoch"] == 3:
+                partition = body["responses"][0]["partitions"][0] | {
+                    "records": None, "diverging_epoch": {"epoch": 2, "end_offset": 7}}
+                return {"responses": [body["responses"][0] | {"partitions": [partition]}]}
+        return body
+    fake.hook = hook
+    question = Question(max_bytes=100, partition_bytes=100)
+    if version < 12:
+        assert read(fake, 0, 20, question=question)[0] == list(range(20))
+    else:
+        with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE.*offset 10 of orders-0 .* history from 7 on"):
+            read(fake, 0, 20, question=question)
+        assert read(fake, 10, 20, question=question)[0] == list(range(10, 20))
+        fake.topics["orders"][0].epoch = 1          # then the batches' epoch is none that can be
+        assert read(fake, 0, 20, question=question)[0] == list(range(20))
+
+
+# ---------------------------------------------------------------------------------------- bounds
+
+@pytest.mark.parametrize("isolation, offsets", [("read_uncommitted", [0, 5, 6]), ("read_committed", [0, 6])])
+def test_control_batches_among_batches(isolation, offsets):
+    fake = FakeCluster()
+    fake.add_topic("orders")
+    of_producer = dict(transactional=True, producer_id=7, producer_epoch=0)
+    fake.append("orders", 0, batch(0, **of_producer))
+    fake.append("orders", 0, encode_batch([(5, 0, b"\0\0\0\1", b"\0" * 6)], control=True, **of_producer))
+    fake.append("orders", 0, batch(6))
+    part, = read_batches(fake, 0, 11, isolation=isolation)
+    assert part.batches["base_offset"].tolist() == offsets
+
+
+def test_many_brokers_that_are_silent():
+    fake = filled()
+    driver, cluster = FakeDriver(fake, timeout=25), cluster_of(fake, retries=Retries(seconds=60))
+    fake.nodes.update({number: (f"broker-{number}", 9092) for number in range(2, 32)})
+    driver.run(cluster.metadata())
+
+    def silent(node, api, data):
+        raise Silence
+    fake.mangle, before = silent, driver.exchanges
+    with pytest.raises(TimeoutError):
+        driver.run(cluster.metadata())
+    assert driver.now <= 60 + 25 and driver.exchanges - before == 3
+    fake.mangle = lambda node, api, data: data
+    fake.down, before = set(range(2, 32)), driver.exchanges
+    assert driver.run(cluster.metadata()).brokers and driver.exchanges - before <= 4
+
+
+@pytest.mark.parametrize("body", [
+    {"brokers": [{"node_id": number, "host": "", "port": 1} for number in range(1001)]},
+    {"topics": [{"name": "", "partitions": []}] * 1001},
+    {"topics": [{"name": "t", "partitions": [{"partition_index": 1}] * 501}] * 2},
+    {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "replica_nodes": [1] * 501}] * 2}]}])
+def test_metadata_of_too_much(monkeypatch, body):
+    monkeypatch.setattr("wirescan.kafka.client.cluster.ROWS", 1000)
+    monkeypatch.setattr("wirescan.kafka.client.cluster.MOST", Limits(rows=1000))
+    fake = filled()
+    fake.hook = lambda node, api, version, usual: {**usual, **body} if api == "Metadata" else usual
+    with pytest.raises(FrameError, match="limit"):
+        FakeDriver(fake).run(cluster_of(fake).metadata())
+
+
+@pytest.mark.parametrize("arguments, error", [
+    (dict(partitions="01"), TypeError), (dict(partitions=b"01"), TypeError), (dict(partitions=["0"]), TypeError),
+    (dict(partitions=[0], start={1: 20}), ValueError), (dict(stop={"0": 5}), ValueError),
+    (dict(stop={7: 5}), ValueError)])
+def test_partitions_that_are_none(arguments, error):
+    with pytest.raises(error):
+        planned(filled(), **arguments)
+
+
+@pytest.mark.parametrize("topics", ["orders", b"orders"])
+def test_topics_are_a_list(topics):
+    with kafka.Client("localhost:1") as client, pytest.raises(TypeError, match="list of names"):
+        client.metadata(topics)
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), float("nan"), 1e11, -1])
+def test_timeouts_that_are_none(timeout):
+    with pytest.raises(ValueError, match="timeout"):
+        kafka.Client("localhost:1", timeout=timeout)
+
+
+@pytest.mark.parametrize("user, password", [("a\0b", "c"), ("a", "b\0c")])
+def test_plain_has_no_nul(user, password):
+    with pytest.raises(ValueError, match="NUL"):
+        kafka.Client("localhost:1", sasl=("PLAIN", user, password))

@@ -2,6 +2,7 @@
 import asyncio
 import random
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from wirescan import FrameError, kafka
 from wirescan.core.strings import ByteStrings
-from wirescan.kafka.client import partitioners
+from wirescan.kafka.client import partitioners, sockets
 from wirescan.kafka.client.cluster import Retries
 from wirescan.kafka.client.operations import Operations
 from wirescan.kafka.client.send import REQUEST_BYTES, ProduceError
@@ -664,3 +665,103 @@ def test_cluster_is_asked_for_leaders_once_in_a_round(cluster, client):
     client.send("wide", numbered(200), partitioner="round_robin")
     assert sum(api == "Metadata" for _, api, _, _ in cluster.asked[asked:]) <= 4
     assert all(cluster.values("wide", one) == [b"%d" % one] for one in range(200))
+
+
+# ------------------------------------------------------------------------------------- over sockets
+
+class Loop:
+    """An AsyncClient whose methods wait."""
+
+    def __init__(self, *arguments, **options):
+        self.loop = asyncio.new_event_loop()
+        self.client = kafka.AsyncClient(*arguments, **options)
+
+    def send(self, *arguments, **options):
+        return self.loop.run_until_complete(self.client.send(*arguments, **options))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.loop.run_until_complete(self.client.close())
+        self.loop.close()
+
+
+@pytest.mark.parametrize("kind", [kafka.Client, Loop])
+@pytest.mark.parametrize("hang_ups", [1, 2, 10])
+def test_a_broker_that_is_just_starting_does_not_end_idempotence(cluster, kind, hang_ups):
+    """Whoever hangs up on the greeting may be starting, or a proxy before it: only answers tell an old broker."""
+    left = [hang_ups]
+
+    def start(node, api, data):
+        if left[0] and (api == "ApiVersions" or hang_ups > 2):
+            left[0] -= 1
+            raise HangUp
+        return data
+    cluster.mangle = start
+    cluster.faults.append(Fault("lost answer"))
+    with Server(cluster) as server, kind(server.bootstrap, retries=Retries(first=0.001)) as client:
+        client.send("t", numbered(10), partition=0)
+    assert cluster.values("t", 0) == numbered(10) and -1 not in batches_of(cluster)["producer_id"]
+
+
+def stall(cluster, seconds):
+    """Brokers that stop reading at a Produce request."""
+    answer, go_on = cluster.answer, threading.Event()
+
+    def wait(session, node, request):
+        if request[4:6] == b"\0\0":
+            go_on.wait(seconds)
+            raise HangUp
+        return answer(session, node, request)
+    cluster.answer = wait
+    return go_on
+
+
+def test_asyncio_sends_all_before_it_returns(cluster):
+    values = [bytes([number]) * 100_000 for number in range(200)]
+    with Server(cluster) as server:
+        with Loop(server.bootstrap) as client:
+            client.send("t", values, partition=0, acks=0)
+        until = time.monotonic() + 10
+        while len(cluster.values("t", 0)) < 200 and time.monotonic() < until:
+            time.sleep(0.01)
+    assert cluster.values("t", 0) == values
+
+
+def test_asyncio_buffers_no_more_than_a_request(cluster):
+    go_on = stall(cluster, 20)
+    with Server(cluster) as server, Loop(server.bootstrap, timeout=0.5) as client:
+        begun = time.monotonic()
+        with pytest.raises(ProduceError, match="took no more bytes") as error:
+            client.send("t", [bytes(100_000)] * 1000, partition=0, acks=0)
+        go_on.set()
+        assert time.monotonic() - begun < 10 and len(error.value.unsent) > 500
+
+
+def test_an_interrupt_leaves_no_connection_behind(cluster, monkeypatch):
+    """Ctrl-C while the system takes no more bytes."""
+    with Server(cluster) as server, kafka.Client(server.bootstrap) as client:
+        client.metadata()
+        links = []
+        send = sockets._Link.send
+
+        def interrupt(self, exchange, timeout):
+            if exchange.api == "Produce":
+                links.append(self)
+                raise KeyboardInterrupt
+            send(self, exchange, timeout)
+        monkeypatch.setattr(sockets._Link, "send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            client.send("t", numbered(10), partition=0)
+        assert [one._socket.fileno() for one in links] == [-1]
+
+
+def test_a_request_that_is_too_large_is_not_in_doubt(cluster, client, monkeypatch):
+    monkeypatch.setattr("wirescan.kafka.client.produce.LARGEST", 1000)
+    data = kafka.encode_batch([(0, 0, b"k", b"v" * 600)])
+    sets = {("t", 0): data, ("t", 2): data}
+    found = client.produce(sets)
+    assert [(type(one.error), one.in_doubt) for one in found.values()] == [(ValueError, False)] * 2
+    assert "do not fit in one request" in str(found["t", 0].error) and not produced(cluster)
+    assert client.produce({("t", 0): sets["t", 0]})["t", 0].error is None

@@ -71,8 +71,7 @@ class AsyncClient(Operations):
 
     async def close(self) -> None:
         """Ends all connections: what waits for one fails. May be called again."""
-        self._driver.close()
-        await asyncio.sleep(0)                  # the transports close in the next round of the loop
+        await self._driver.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -38,7 +38,7 @@ class Client(Operations):
         """The records of a topic, or of ranges of it: an iterator of Parts. See `kafka.fetch`."""
         question, decoding = self._reading(isolation, fetch_bytes, side_by_side, records, errors, check)
         ranges = self.run(plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation))
-        return Parts(self, ranges, question, decoding, side_by_side)
+        return Parts(self.cluster, self._driver, ranges, question, decoding, side_by_side)
 
     def close(self) -> None:
         """Ends all connections: what waits for one fails. May be called again."""
@@ -68,12 +68,15 @@ def fetch(bootstrap: str | Sequence[str], topic: str, *, partitions: Iterable[in
 
     Records of control batches are left out; with isolation="read_committed" so are those of aborted transactions. A
     partition ends before `stop` where the log does; offsets may be missing anywhere (compaction, transactions).
-    records: False gives parts with batches alone, control batches among them, and their bytes (`part.pieces`).
+    records: False gives parts with batches alone and their bytes (`part.pieces`); control batches are among them,
+    unless isolation is "read_committed".
     fetch_bytes: of one answer; a batch that is larger comes whole. side_by_side: how many partitions at a time.
     errors, check, and limits among the options: as of `kafka.scan` and `kafka.records`. options: as of `Client`.
 
-    Raises as `Client`, BrokerError(OFFSET_OUT_OF_RANGE) for a start that the partition does not have, and FrameError
-    for bad records as `errors` says; under "mark" and "skip" too where no good batch tells where to go on.
+    Raises as `Client`, BrokerError(OFFSET_OUT_OF_RANGE) for a start that the partition does not have, or where a new
+    leader's log has another history (brokers from 2.7 on tell), BrokerError(OFFSET_NOT_AVAILABLE) where a leader lasts
+    in not knowing of offsets that were there, and FrameError for bad records as `errors` says; under "mark" and "skip"
+    too where no batch tells where to go on.
     """
     client = Client(bootstrap, **options)
     try:

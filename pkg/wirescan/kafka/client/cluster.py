@@ -4,13 +4,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import unpack
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from wirescan.core.fault import Fault
 from wirescan.errors import FrameError
 from wirescan.kafka.client.effects import Answer, Exchange, Node, Now, Operation, Together, Wait, may_pass
 from wirescan.kafka.errors import BrokerError, ErrorCode
+from wirescan.limits import Limits
 from wirescan.table import FrameTable
 
 Item = TypeVar("Item")
@@ -19,6 +22,9 @@ TopicPartition = tuple[str, int]
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 NO_ID = bytes(16)
+ASKED = 3                   # brokers of those that are known, before those of bootstrap
+ROWS = 1_000_000            # brokers, topics, partitions and replicas of a response, each: beyond, it is not taken
+MOST = Limits(rows=ROWS)
 
 
 class Partition(NamedTuple):
@@ -74,7 +80,13 @@ class Patience:
 
     def __init__(self, retries: Retries, chance: random.Random):
         self._retries, self._chance = retries, chance
-        self._failed, self._unknown, self._since = 0, 0, 0.0
+        self._failed, self._unknown = 0, 0
+        self._since: float | None = None
+
+    def until(self, now: float) -> float:
+        """Begins to count, if that is not done: the time when the seconds are over."""
+        self._since = now if self._since is None else self._since
+        return self._since + self._retries.seconds
 
     def wait(self, error: BaseException) -> Operation[None]:
         """Pauses after a failure; raises it where it cannot pass or there were enough."""
@@ -85,21 +97,21 @@ class Patience:
 
     def pause(self, error: BaseException, now: float) -> float | None:
         """The seconds to wait after a failure; None where it cannot pass or there were enough."""
-        self._since = self._since if self._failed else now
+        until = self.until(now)
         self._failed += 1
         self._unknown += isinstance(error, BrokerError) and error.code in UNKNOWN
         pause = min(self._retries.longest, self._retries.first * 2 ** min(self._failed - 1, 62))
         pause *= 1 - self._chance.random() / 2
         if (not may_pass(error) or self._failed >= self._retries.attempts or self._unknown >= self._retries.unknown
-                or now + pause - self._since > self._retries.seconds):
+                or now + pause > until):
             if self._failed > 1:
-                error.add_note(f"after {self._failed} attempts in {now - self._since:.1f} seconds")
+                error.add_note(f"after {self._failed} attempts in {now - until + self._retries.seconds:.1f} seconds")
             return None
         return pause
 
     def progress(self) -> None:
         """It went on: what fails from now on is something new."""
-        self._failed = self._unknown = 0
+        self._failed, self._unknown, self._since = 0, 0, None
 
 
 @dataclass
@@ -118,12 +130,13 @@ class Cluster:
         """A new count of attempts."""
         return Patience(self.retries, self.chance)
 
-    def metadata(self, topics: Iterable[str] | None = None) -> Operation[Metadata]:
-        """Asks for topics, or for all; remembers what it is told. Errors of a topic stand in its `error`."""
-        names, patience = None if topics is None else list(topics), self.patience()
+    def metadata(self, topics: Iterable[str] | None = None, patience: Patience | None = None) -> Operation[Metadata]:
+        """Asks for topics, or for all; remembers what it is told. Errors of a topic stand in its `error`. patience: of
+        what this is a part of."""
+        names, patience = None if topics is None else list(topics), patience or self.patience()
         while True:
             try:
-                return (yield from self._ask_metadata(names))
+                return (yield from self._ask_metadata(names, patience))
             except (OSError, BrokerError) as error:
                 yield from patience.wait(error)
 
@@ -131,18 +144,18 @@ class Cluster:
         """Asks for a topic, again as long as its error may pass: one with partitions."""
         patience = self.patience()
         while True:
-            known = (yield from self.metadata([name])).topics.get(name)
+            known = (yield from self.metadata([name], patience)).topics.get(name)
             if known is not None and known.partitions and not known.error:
                 return known
             self.forget(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.error
             yield from patience.wait(BrokerError(code or ErrorCode.LEADER_NOT_AVAILABLE, name))
 
-    def leader(self, topic: str, partition: int) -> Operation[Leader]:
+    def leader(self, topic: str, partition: int, patience: Patience | None = None) -> Operation[Leader]:
         """Who leads a partition, from memory, or else asked for, once. Raises BrokerError where there is none, and
         ConnectionError or TimeoutError where no broker can be reached; then `forget` the topic."""
         if self._unknown([topic]):
-            yield from self._ask_metadata([topic])
+            yield from self._ask_metadata([topic], patience or self.patience())
         return self._leader(topic, partition)
 
     def leaders(self, wanted: Iterable[TopicPartition]) -> Operation[dict[TopicPartition, Leader | Exception]]:
@@ -152,7 +165,7 @@ class Cluster:
         unknown, failure = self._unknown(topic for topic, _ in wanted), None
         if unknown:
             try:
-                yield from self._ask_metadata(unknown)
+                yield from self._ask_metadata(unknown, self.patience())
             except (OSError, BrokerError, FrameError) as error:
                 failure = error
         found: dict[TopicPartition, Leader | Exception] = {}
@@ -180,7 +193,7 @@ class Cluster:
         while left:
             if unknown := self._unknown(topic for topic, _ in left):
                 try:
-                    yield from self._ask_metadata(unknown)
+                    yield from self._ask_metadata(unknown, patience)
                 except (OSError, BrokerError) as error:
                     yield from patience.wait(error)
                     continue
@@ -227,16 +240,18 @@ class Cluster:
                 found.error or ErrorCode.LEADER_NOT_AVAILABLE)
         raise BrokerError(error, f"{topic}-{partition}")
 
-    def _ask_metadata(self, names: list[str] | None) -> Operation[Metadata]:
-        """Asks one broker after another until one answers."""
+    def _ask_metadata(self, names: list[str] | None, patience: Patience) -> Operation[Metadata]:
+        """Asks one broker after another, until one answers or the time is over."""
         known = list(self.brokers.values())
-        self.chance.shuffle(known)
+        until = patience.until((yield Now()))
         error: Exception = ConnectionError("no broker to ask")
-        for node in [*known, *self.bootstrap]:
+        for node in [*self.chance.sample(known, min(len(known), ASKED)), *self.bootstrap]:
             try:
                 answer = yield Exchange(node, "Metadata", lambda version: _metadata_body(names, version))
             except (ConnectionError, TimeoutError) as one:
                 error = one
+                if (yield Now()) >= until:
+                    break
                 continue
             return self._learn(answer, node)
         raise error
@@ -256,20 +271,24 @@ def _metadata_body(names: list[str] | None, version: int) -> dict[str, Any]:
 
 
 def read_metadata(table: FrameTable, node: Node) -> Metadata:
-    """A Metadata response as objects. Raises BrokerError for an error of the whole, FrameError where it lies."""
+    """A Metadata response as objects. Raises BrokerError for an error of the whole, FrameError where it lies or has
+    more than ROWS."""
     if code := int(table["error_code"][0]):
         raise BrokerError(code, f"Metadata at {node}")
-    brokers = {row.node_id: Node(row.node_id, text(row.host) or "", row.port) for row in table.open("brokers")}
-    topics = table.open("topics")
+    found, topics = table.open("brokers", limits=MOST), table.open("topics", limits=MOST)
+    brokers = {number: Node(number, text(host) or "", port) for number, host, port in
+               zip(found["node_id"].tolist(), _places(found, "host"), found["port"].tolist())}
     partitions: list[dict[int, Partition]] = [{} for _ in range(len(topics))]
-    inside = topics.open("partitions")
-    for i, row in enumerate(inside):
-        partitions[row.parent][row.partition_index] = Partition(
-            row.leader_id, row.leader_epoch, _numbers(inside.bytes(i, "replica_nodes")),
-            _numbers(inside.bytes(i, "isr_nodes")), error_of(row.error_code))
-    named = {text(row.name) or "": Topic(text(row.name) or "", bytes(row.topic_id or NO_ID), bool(row.is_internal),
-                                         error_of(row.error_code), partitions[number])
-             for number, row in enumerate(topics)}
+    inside = topics.open("partitions", limits=MOST)
+    for parent, index, *its in zip(
+            inside["parent"].tolist(), inside["partition_index"].tolist(), inside["leader_id"].tolist(),
+            inside["leader_epoch"].tolist(), _numbers(inside, "replica_nodes"), _numbers(inside, "isr_nodes"),
+            _errors(inside)):
+        partitions[parent][index] = Partition(*its)
+    names = [text(name) or "" for name in _places(topics, "name")]
+    columns = zip(names, _places(topics, "topic_id"), topics["is_internal"].tolist(), _errors(topics), partitions)
+    named = {name: Topic(name, bytes(number or NO_ID), is_internal != 0, error, its)
+             for name, number, is_internal, error, its in columns}
     return Metadata(text(table.bytes(0, "cluster_id")), int(table["controller_id"][0]), brokers, named)
 
 
@@ -283,8 +302,24 @@ def text(place: memoryview | None) -> str | None:
     return None if place is None else bytes(place).decode("utf-8", "backslashreplace")
 
 
-def _numbers(place: memoryview | None) -> tuple[int, ...]:
-    return () if place is None else tuple(np.frombuffer(place, ">i4").tolist())
+def _errors(table: FrameTable) -> list[int]:
+    codes = table["error_code"].tolist()
+    known = {code: error_of(code) for code in set(codes)}
+    return [known[code] for code in codes]
+
+
+def _places(table: FrameTable, name: str) -> list[memoryview | None]:
+    """A place of all rows."""
+    starts, sizes = table["start"] + table[name + "_at"], table[name + "_size"]
+    return [None if size < 0 else table.buffers[buffer][at:at + size]
+            for buffer, at, size in zip(table["buffer"].tolist(), starts.tolist(), sizes.tolist())]
+
+
+def _numbers(table: FrameTable, name: str) -> list[tuple[int, ...]]:
+    """A place of all rows that holds int32."""
+    if table[name + "_size"].sum(dtype=np.int64) > 4 * ROWS:
+        raise FrameError(Fault.LIMIT, int(table["start"][0]), 0, table.frame(0), name)
+    return [() if place is None else unpack(f">{len(place) // 4}i", place) for place in _places(table, name)]
 
 
 def nodes(bootstrap: str | Sequence[str]) -> list[Node]:

@@ -24,7 +24,7 @@ from wirescan.table import FrameTable
 SIZE = 4                    # bytes of the size before each message
 FIRST_ROOM = 64 << 10       # bytes that are taken for a response of which nothing has arrived
 GREETING = 3                # the version of ApiVersions that a connection begins with
-HANG_UPS = 2                # on the greeting, until a broker is taken for one of before 0.10: it may just be starting
+HANG_UPS = 3                # on the greeting, until a broker is taken for one of before 0.10: it may just be starting
 TLS_ALERT = b"\x15\x03"     # what TLS answers to bytes that are none; no size within the default limits begins so
 LARGEST_ID = 0x7FFFFFFF
 LAST_BEFORE = 16            # the key of the newest API that brokers of before 0.10 have
@@ -43,14 +43,14 @@ class Connection:
     """The state of a connection. Sends requests (`send`), and reads responses where they arrive (`room`, `filled`).
 
     versions: API key -> (oldest, newest) that the broker has. Empty: one of before 0.10, which does not say; it has
-    version 0 of everything. limits: of the responses; no more memory is taken than has arrived, but for what `expected`
-    allows and a few KiB.
+    version 0 of everything. has_answered: whether it has answered anything. limits: of the responses; no more
+    memory is taken than has arrived, but for what `expected` allows and a few KiB.
 
     After an exception the connection must be closed: it raises ConnectionError from then on.
     """
 
     def __init__(self, node: Node, client_id: str | None = None, limits: Limits = Limits()):
-        self.node, self.versions = node, dict[int, tuple[int, int]]()
+        self.node, self.versions, self.has_answered = node, dict[int, tuple[int, int]](), False
         self._client_id, self._limits = client_id, limits
         self._open: deque[_Open] = deque()
         self._correlation_id = self._total = 0
@@ -165,6 +165,7 @@ class Connection:
             raise ConnectionError(f"{self.node} answers request {found}, and the oldest open one is "
                                   f"{asked.correlation_id}, {asked.api}")
         self._begin()
+        self.has_answered = True
         row = np.zeros(1, REQUEST)
         row["correlation_id"], row["api_key"], row["api_version"] = found, api_key(asked.api), asked.version
         request = FrameTable((NOTHING,), row, format=REQUESTS)      # the row alone tells what the response is
@@ -172,12 +173,16 @@ class Connection:
         return Answer(int(table["kind"][0]), table)
 
 
-def greet(connection: Connection, sasl: tuple[str, str, str] | None = None) -> Generator[bytes, Answer, None]:
+def greet(connection: Connection, sasl: tuple[str, str, str] | None = None,
+          is_doubted: bool = False) -> Generator[bytes, Answer, None]:
     """What is said first on a connection: yields bytes to send, and is sent the Answer to each.
 
-    Learns the versions, and logs in. Raises BrokerError where the broker refuses, PermissionError where it does not
-    know the password itself, ValueError and ImportError as `sasl.login`."""
+    Learns the versions, and logs in. is_doubted: begins with an empty request that brokers of before 0.10 know too. One
+    that answers it, and hangs up all the same, is not starting, but of these. Raises BrokerError where the broker
+    refuses, PermissionError where it does not know the password itself, ValueError and ImportError as `sasl.login`."""
     software = {"client_software_name": "wirescan", "client_software_version": import_module("wirescan").__version__}
+    if is_doubted:
+        yield connection.send("ListOffsets", 0)
     answer = yield connection.send("ApiVersions", GREETING, software)
     if answer.table["error_code"][0] == ErrorCode.UNSUPPORTED_VERSION:
         answer = yield connection.send("ApiVersions", 0)

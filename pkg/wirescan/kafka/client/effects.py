@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from wirescan.kafka.errors import BrokerError
 
+SIDE_BY_SIDE = 16           # operations that a driver runs at once, for one Together
 Result = TypeVar("Result")
 Operation = Generator[Any, Any, Result]
 
@@ -76,7 +77,8 @@ class Now:
 
 @dataclass(frozen=True)
 class Together:
-    """Operations that run side by side. Result: a list of their results, or of the exceptions that they raised."""
+    """Operations that run side by side, some at a time. Result: a list of their results, or of the exceptions
+    that they raised."""
     operations: Sequence[Operation[Any]]
 
 

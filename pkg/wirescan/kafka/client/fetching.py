@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from wirescan.table import FrameTable
 BY_ID = 13                  # the version from which on Fetch names topics by their ids
 WITH_ISOLATION = 4
 WHOLE_BATCH = 3             # ... from which on a batch larger than asked for comes whole
+WITH_EPOCH = 12             # ... from which on brokers compare the epoch of what was read last with their log
 HEADROOM = 64 << 10         # bytes of an answer beside its record sets
 EMPTY = 3                   # empty answers in a row, until it is believed that nothing follows
 
@@ -27,12 +28,14 @@ EMPTY = 3                   # empty answers in a row, until it is believed that 
 @dataclass(frozen=True)
 class Question:
     """How a fetch is asked: bytes to wait for, milliseconds to wait for them, bytes of all partitions and of each,
-    "read_uncommitted" or "read_committed"."""
+    "read_uncommitted" or "read_committed"; and whether the checksums of an answer are verified before the next
+    question follows from it (else when its batches are read)."""
     min_bytes: int = 1
     max_wait: int = 500
     max_bytes: int = 8 << 20
     partition_bytes: int = 8 << 20
     isolation: str = "read_uncommitted"
+    verify: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,10 @@ class Fetched:
         return max(int(self.table["records_size"][0]), 0)
 
 
-def fetch_exchange(node: Node, share: Mapping[TopicPartition, tuple[int, Leader]], question: Question) -> Exchange:
-    """The exchange that fetches from one broker: partition -> (offset, leader)."""
+def fetch_exchange(node: Node, share: Mapping[TopicPartition, tuple[int, Leader]], question: Question,
+                   epoch: int = -1) -> Exchange:
+    """The exchange that fetches from one broker: partition -> (offset, leader). epoch: of the batch before the offset,
+    where known."""
     level = isolation_level(question.isolation)
     named_by_id = all(leader.topic_id != NO_ID for _, leader in share.values())
     newest = message_of("Fetch", "request").versions.stop if named_by_id else BY_ID
@@ -66,7 +71,8 @@ def fetch_exchange(node: Node, share: Mapping[TopicPartition, tuple[int, Leader]
         for (topic, partition), (offset, leader) in share.items():
             topics.setdefault(leader.topic_id if version >= BY_ID else topic, []).append(
                 {"partition": partition, "fetch_offset": offset, "partition_max_bytes": question.partition_bytes}
-                | ({"current_leader_epoch": leader.epoch} if version >= 9 else {}))
+                | ({"current_leader_epoch": leader.epoch} if version >= 9 else {})
+                | ({"last_fetched_epoch": epoch} if version >= WITH_EPOCH else {}))
         name = "topic_id" if version >= BY_ID else "topic"
         return ({"max_wait_ms": question.max_wait, "min_bytes": question.min_bytes,
                  "topics": [{name: key, "partitions": its} for key, its in topics.items()]}
@@ -102,6 +108,10 @@ def read_answer(answer: Answer, node: Node, share: Mapping[TopicPartition, tuple
                 where = f"offset {share[one][0]} of {where}"
             found[one] = BrokerError(row.error_code, where)
             continue
+        if row.diverging_epoch_epoch >= 0:
+            found[one] = BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {share[one][0]} of {one[0]}-{one[1]} at "
+                                     f"{node}, whose log has another history from {row.diverging_epoch_end_offset} on")
+            continue
         found[one] = Fetched(partitions[i:i + 1], row.high_watermark, row.last_stable_offset, row.log_start_offset,
                              aborted.rows[["producer_id", "first_offset"]][aborted["parent"] == i],
                              int(table["throttle_time_ms"][0]))
@@ -120,17 +130,18 @@ def fetch_once(cluster: Cluster, wanted: Mapping[TopicPartition, int],
 
 @dataclass(frozen=True)
 class Range:
-    """Of a partition, the offsets from start to below stop."""
+    """Of a partition, the offsets from start to below stop. is_there: whether the log is known to reach `stop`."""
     topic: str
     partition: int
     start: int
     stop: int
+    is_there: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One answer in the reading of a range, which is that from where it was fetched on: its batches, scanned without
-    their checksums, and the offset behind the last one."""
+    """One answer in the reading of a range, which is that from where it was fetched on: its batches, scanned with their
+    checksums as `Question.verify` says, and the offset behind the last one."""
     range: Range
     fetched: Fetched
     batches: FrameTable
@@ -140,7 +151,8 @@ class Piece:
 def read_range(cluster: Cluster, wanted: Range, question: Question, limits: Limits, errors: str) -> Operation[None]:
     """Gives the Pieces of a range, one after another; the next one is asked for before a piece is given.
 
-    Ends at `stop`, or where the log ends before. Raises as `kafka.fetch`."""
+    Ends at `stop`, or where the log ends before. Raises as `kafka.fetch`, and BrokerError(OFFSET_NOT_AVAILABLE) where
+    the log has reached beyond what the leader knows to be committed, as after an election, and it stays so."""
     reading = _Reading(cluster, wanted, question, limits, errors)
     ticket = None
     while reading.position < wanted.stop:
@@ -167,19 +179,21 @@ class _Reading:
     def __init__(self, cluster: Cluster, wanted: Range, question: Question, limits: Limits, errors: str):
         self.position, self.patience = wanted.start, cluster.patience()
         self._cluster, self._range, self._limits, self._errors = cluster, wanted, limits, errors
-        self._question, self._empty = question, 0
+        self._question, self._empty, self._epoch = question, 0, -1
+        self._end = wanted.stop if wanted.is_there else wanted.start        # the log was seen to reach this far
         self._one = (wanted.topic, wanted.partition)
         self._leader: Any = None
 
     def begin(self) -> Operation[Any]:
         """Asks the leader of now: a ticket."""
-        self._leader = yield from self._cluster.leader(*self._one)
+        self._leader = yield from self._cluster.leader(*self._one, self.patience)
         return (yield Begin(self.exchange))
 
     @property
     def exchange(self) -> Exchange:
         """What is to be asked next of the leader that answered last."""
-        return fetch_exchange(self._leader.node, {self._one: (self.position, self._leader)}, self._question)
+        return fetch_exchange(self._leader.node, {self._one: (self.position, self._leader)}, self._question,
+                              self._epoch if self._epoch <= self._leader.epoch else -1)     # no checksum covers it
 
     def take(self, answer: Answer) -> Piece | None:
         """A piece, or None where the answer has nothing new."""
@@ -191,12 +205,25 @@ class _Reading:
         if not found.size:
             self._nothing(found)
             return None
-        batches = scan(found.table, errors=self._errors, check=False, limits=self._limits)
+        strict = self._errors == "strict"
+        batches = scan(found.table, errors="strict" if strict else "mark", check=self._question.verify,
+                       limits=self._limits)
         good = np.flatnonzero(~batches.bad)
-        if not len(good):
+        if len(good):
+            batches = batches[:good[-1] + 1]    # bad ones behind come again
+            reached, self._epoch = int(batches["last_offset"][-1]) + 1, int(batches["leader_epoch"][-1])
+        elif len(batches) and found.size < self._question.partition_bytes and (
+                batches["fault"][-1] == Fault.BAD_CHECKSUM):
+            # Nothing good follows: there is but the damaged batch to tell how far it goes.
+            reached = min(max(int(batches["last_offset"][-1]), self.position) + 1,
+                          max(found.high_watermark, self.position + 1))
+            self._epoch = -1
+        else:
             self._ask_for_more(found)
             return None
-        reached = int(batches["last_offset"][good[-1]]) + 1
+        if self._errors == "skip":
+            batches = batches.where(~batches.bad)
+        self._end = max(self._end, reached, self._committed(found))
         if reached <= self.position:
             raise ConnectionError(f"{node} answers a fetch of {self._name} from offset {self.position} with batches "
                                   f"that end before it, at {reached - 1}")
@@ -209,9 +236,18 @@ class _Reading:
     def _name(self) -> str:
         return f"{self._range.topic}-{self._range.partition}"
 
+    def _committed(self, found: Fetched) -> int:
+        """The offset up to which a consumer may read."""
+        return found.last_stable_offset if isolation_level(self._question.isolation) else found.high_watermark
+
     def _nothing(self, found: Fetched) -> None:
         if found.throttle_ms > 0:           # the broker delays the next answer by itself
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, self._name)
+        end = self._committed(found)
+        self._end = max(self._end, end)
+        if end < min(self._end, self._range.stop):
+            raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._name} at {self._leader.node}, which knows of "
+                              f"offsets to {end}, and there were some to {self._end}")
         self._empty += 1
         if self._empty >= EMPTY:
             self.position = self._range.stop        # the log ends before, or what is left of it was compacted away

@@ -19,6 +19,8 @@ from wirescan.kafka.client.produce import Produced, produce
 from wirescan.kafka.client.send import BATCH_BYTES, Producer, send
 from wirescan.limits import Limits
 
+LONGEST = 86_400            # seconds of a timeout: a day
+
 
 class Operations:
     """The methods that Client and AsyncClient have in common; those of AsyncClient are awaited.
@@ -39,8 +41,8 @@ class Operations:
                  limits: Limits = Limits(), seed: int | None = None):
         check_mode("strict", limits)
         mechanisms.check(sasl)
-        if not timeout > 0:
-            raise ValueError(f"timeout must be above 0 seconds, not {timeout}")
+        if not 0 < timeout <= LONGEST:
+            raise ValueError(f"timeout must be above 0 and at most {LONGEST} seconds, not {timeout}")
         self.cluster = Cluster(nodes(bootstrap), retries, random.Random(seed))
         self.limits, self._producer = limits, Producer()
         self._options = {"client_id": client_id, "tls": tls_context(tls), "sasl": sasl, "timeout": timeout,
@@ -53,6 +55,8 @@ class Operations:
     def metadata(self, topics: Iterable[str] | None = None) -> Metadata:
         """Brokers, topics and the leaders of their partitions; of all topics where none are named. A topic that is not
         there has its `error`. (Brokers below 0.11 may create it.)"""
+        if isinstance(topics, (str, bytes)):
+            raise TypeError(f"topics are a list of names, not {type(topics).__name__}")
         return self.run(self.cluster.metadata(topics))
 
     def list_offsets(self, partitions: Mapping[TopicPartition, int | str],
@@ -131,7 +135,8 @@ class Operations:
         if not 0 < fetch_bytes <= self.limits.frame - HEADROOM:
             raise ValueError(f"fetch_bytes must be 1 to {self.limits.frame - HEADROOM}, below limits.frame, "
                              f"not {fetch_bytes}")
-        return (Question(max_bytes=fetch_bytes, partition_bytes=fetch_bytes, isolation=isolation),
+        return (Question(max_bytes=fetch_bytes, partition_bytes=fetch_bytes, isolation=isolation,
+                         verify=check and errors != "strict"),
                 Decoding(isolation, records, errors, check, self.limits))
 
 

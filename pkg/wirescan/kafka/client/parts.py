@@ -1,15 +1,19 @@
 """From what was asked of a topic to ranges of offsets, and from answers to parts: tables of records."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.errors import apply
 from wirescan.kafka.client.cluster import Cluster, TopicPartition
 from wirescan.kafka.client.effects import Operation
 from wirescan.kafka.client.fetching import Piece, Range
 from wirescan.kafka.client.offsets import list_offsets
+from wirescan.kafka.scan import verify_batches
 from wirescan.kafka.transactions import committed
 from wirescan.limits import Limits
 from wirescan.table import FrameTable
@@ -57,20 +61,23 @@ class Decoding(NamedTuple):
         start, stop = piece.range.start, piece.range.stop
         options: dict[str, Any] = {"errors": self.errors, "check": self.check, "limits": self.limits}
         batches = piece.batches
-        if self.check and not (self.records and self.errors == "strict"):
+        if self.check and not batches.checked and not (self.records and self.errors == "strict"):
             # Else the checksums are verified as the records are read. But that does not look for the next good batch.
             batches = scan(piece.fetched.table, **options)
+        over = np.flatnonzero(~batches.bad & (batches["last_offset"] >= stop - 1))
+        found = batches = batches[:over[0] + 1] if len(over) else batches
         rows = batches.rows
         # The first offset in a wrapper of magic 0 or 1 is not known, but its last one is.
         keep = batches.bad | ((rows["last_offset"] >= start) & ~((rows["magic"] == 2) & (rows["base_offset"] >= stop)))
-        over = np.flatnonzero(~batches.bad & (rows["last_offset"] >= stop - 1))
-        keep[over[0] + 1 if len(over) else len(keep):] = False
         if self.records:
             keep &= batches.bad | (rows["is_control"] == 0)
         if self.isolation == "read_committed":
             batches = committed(batches.where(keep | (rows["is_control"] != 0)), piece.fetched.aborted)
         elif not keep.all():
             batches = batches.where(keep)
+        if self.check and not found.checked and len(batches) < len(found):
+            # `records` does not meet those, and it may be their damage that they were left out for.
+            _verify(found.where(~np.isin(found["start"], batches["start"])))
         table = None
         if self.records:
             table = records(batches, **options)
@@ -82,12 +89,25 @@ class Decoding(NamedTuple):
         return Part(piece.range.topic, piece.range.partition, table, min(piece.next_offset, stop), batches)
 
 
+def _verify(batches: FrameTable) -> None:
+    """Raises FrameError for the first batch whose checksum is wrong."""
+    rows = batches.rows.copy()
+    rows["fault"] = verify_batches(rows, batches.buffers)
+    apply(replace(batches, rows=rows), "strict", np.count_nonzero(rows["fault"]))
+
+
 def plan(cluster: Cluster, topic: str, partitions: Iterable[int] | None, start: Bound, stop: Bound,
          start_time: int | None, stop_time: int | None, isolation: str) -> Operation[list[Range]]:
     """The ranges of offsets that the arguments of `kafka.fetch` stand for, one for each partition."""
     if start_time is not None and start != "earliest" or stop_time is not None and stop != "latest":
         raise ValueError("a range begins, and ends, at offsets or at times: not at both")
-    numbers = sorted((yield from cluster.topic(topic)).partitions if partitions is None else set(partitions))
+    if isinstance(partitions, (str, bytes)):
+        raise TypeError(f"partitions are numbers, not {type(partitions).__name__}")
+    numbers = sorted((yield from cluster.topic(topic)).partitions if partitions is None
+                     else set(map(operator.index, partitions)))
+    for bounds in (start, stop):
+        if isinstance(bounds, Mapping) and (others := bounds.keys() - set(numbers)):
+            raise ValueError(f"bounds of partitions of {topic} that are not read: {', '.join(map(repr, others))}")
     known: dict[tuple[int, int | str], int] = {}
 
     def look_up(bounds: dict[int, int | str], at_time: bool) -> Operation[None]:
@@ -106,8 +126,10 @@ def plan(cluster: Cluster, topic: str, partitions: Iterable[int] | None, start: 
     if -1 in begins + ends:                     # no record of that time or a later one: the end
         yield from look_up(dict.fromkeys(numbers, "latest"), False)
     end_of = [known.get((number, "latest"), -1) for number in numbers]
-    return [Range(topic, number, *(end if one == -1 else int(one) for one in pair))
-            for number, pair, end in zip(numbers, zip(begins, ends), end_of)]
+    # An offset that a broker told is one that the log reaches.
+    reaches = [isinstance(stops[number], str) or stop_time is not None for number in numbers]
+    return [Range(topic, number, *(end if one == -1 else int(one) for one in pair), told)
+            for number, pair, end, told in zip(numbers, zip(begins, ends), end_of, reaches)]
 
 
 def _bound(bound: Bound, partition: int, usual: str) -> int | str:

@@ -12,6 +12,7 @@ A record set that failed may be in the log all the same. What is known of it:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from wirescan.kafka.client.cluster import NO_ID, Cluster, Leader, TopicPartition, text
@@ -22,9 +23,11 @@ from wirescan.kafka.schema import message_of
 
 ACKS = (-1, 0, 1)
 I32 = 1 << 31
+LARGEST = I32 - (1 << 20)                       # bytes of the record sets in a request
 BY_ID = 13                                      # the version from which on topics are named by their ids
 NEWEST = message_of("Produce", "request").versions.stop
 BATCHES, ZSTD = 3, 7                            # the first versions that carry magic 2, and zstd
+RECORDS = itemgetter("records")
 MAGIC_AT, ATTRIBUTES_AT, CODEC_BITS = 16, 22, 7
 # Errors that may pass, of a leader that has written nothing.
 BEFORE = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -67,6 +70,8 @@ class Request:
             topics.setdefault(leader.topic_id if version >= BY_ID else one[0], []).append(
                 {"index": one[1], "records": self._records(one, version)})
         name = "topic_id" if version >= BY_ID else "name"
+        if sum(memoryview(records).nbytes for its in topics.values() for records in map(RECORDS, its)) > LARGEST:
+            raise ValueError(f"the record sets for {self._node} do not fit in one request: send fewer at a time")
         self._sent = True                       # a body is asked for when there is a connection, to be sent at once
         return {"acks": self._acks, "timeout_ms": self._timeout_ms,
                 "topic_data": [{name: topic, "partition_data": its} for topic, its in topics.items()]}

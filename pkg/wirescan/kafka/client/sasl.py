@@ -12,13 +12,16 @@ ITERATIONS = range(4096, (1 << 17) + 1)         # of the password's hash: as RFC
 
 
 def check(sasl: tuple[str, str, str] | None) -> None:
-    """Raises ValueError unless `sasl` is None or (mechanism, user, password), of a mechanism that is known here."""
+    """Raises ValueError unless `sasl` is None or (mechanism, user, password), of a mechanism that is known here and can
+    carry them."""
     if sasl is None:
         return
     if not (isinstance(sasl, (tuple, list)) and len(sasl) == 3 and all(isinstance(one, str) for one in sasl)):
         raise ValueError("sasl must be (mechanism, user, password)")
     if sasl[0] not in MECHANISMS:
         raise ValueError(f"sasl has the mechanisms {', '.join(MECHANISMS)}, not {sasl[0]!r}")
+    if sasl[0] == "PLAIN" and "\0" in sasl[1] + sasl[2]:
+        raise ValueError("PLAIN can carry no NUL in a user or password")
 
 
 def login(mechanism: str, user: str, password: str, where: str) -> Generator[bytes, bytes, None]:

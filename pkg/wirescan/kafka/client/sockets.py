@@ -1,16 +1,19 @@
 """Runs operations over sockets that wait, and in threads what runs side by side."""
 from __future__ import annotations
 
+import copy
 import select
 import socket
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Generator
 from typing import Any
 
 from wirescan.kafka.client.connection import HANG_UPS, Connection, greet, lost, unreached
 from wirescan.kafka.client.effects import (
-    Answer, Begin, Exchange, Finish, Give, Node, Now, Operation, Together, Wait)
+    SIDE_BY_SIDE, Answer, Begin, Exchange, Finish, Give, Node, Now, Operation, Together, Wait)
 from wirescan.limits import Limits
 
 CLOSED = "the client is closed"
@@ -23,10 +26,11 @@ class Driver:
                  limits: Limits):
         self._client_id, self._tls, self._sasl, self._timeout, self._limits = client_id, tls, sasl, timeout, limits
         self._idle: dict[tuple[str, int], list[_Link]] = {}
-        self._links: set[_Link] = set()
+        self._links: set[_Link] = set()             # in use, or still dialling
         self._greeted: set[tuple[str, int]] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._branches: weakref.WeakSet[Driver] = weakref.WeakSet()
 
     def run(self, operation: Operation[Any]) -> Any:
         """Runs an operation: its result, or what it raises."""
@@ -60,11 +64,34 @@ class Driver:
             for ticket in tickets:
                 self._drop(ticket.link)
 
-    def close(self) -> None:
-        """Ends all connections: what waits for one fails."""
+    def branch(self) -> Driver:
+        """A driver that shares the idle connections, and may be stopped alone. It is closed with this one."""
+        branch = copy.copy(self)
+        branch._links, branch._closed = set(), threading.Event()
+        with self._lock:
+            self._branches.add(branch)
+            if self._closed.is_set():
+                branch._closed.set()
+        return branch
+
+    def stop(self) -> None:
+        """Ends what is under way, and its connections: what waits for one fails."""
         with self._lock:
             self._closed.set()
-            links, self._links, self._idle = list(self._links), set(), {}
+            links, self._links = self._links, set()
+        for link in links:
+            link.close()
+
+    def close(self) -> None:
+        """Ends all connections: what waits for one fails."""
+        self.stop()
+        with self._lock:
+            branches = list(self._branches)
+        for branch in branches:
+            branch.stop()
+        with self._lock:
+            links = [link for idle in self._idle.values() for link in idle]
+            self._idle.clear()
         for link in links:
             link.close()
 
@@ -91,17 +118,28 @@ class Driver:
     def _together(self, operations: Any) -> list[Any]:
         results: list[Any] = [None] * len(operations)
 
-        def work(number: int, operation: Operation[Any]) -> None:
-            try:
-                results[number] = self.run(operation)
-            except Exception as error:
-                results[number] = error
+        left = deque(enumerate(operations))
 
-        threads = [threading.Thread(target=work, args=one, daemon=True) for one in list(enumerate(operations))[1:]]
-        for thread in threads:
-            thread.start()
-        if operations:
-            work(0, operations[0])
+        def work() -> None:
+            while True:
+                try:
+                    number, operation = left.popleft()
+                except IndexError:
+                    return
+                try:
+                    results[number] = self.run(operation)
+                except Exception as error:
+                    results[number] = error
+
+        threads = []
+        for _ in range(min(len(operations), SIDE_BY_SIDE) - 1):
+            thread = threading.Thread(target=work, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:                # the system gives no more: those that there are do the work
+                break
+            threads.append(thread)
+        work()
         for thread in threads:
             thread.join()
         return results
@@ -113,6 +151,9 @@ class Driver:
             ticket.link.send(exchange, self._timeout)
         except Exception as error:
             ticket.error = error
+        except BaseException:
+            self._drop(ticket.link)
+            raise
         return ticket
 
     def _finish(self, ticket: _Ticket) -> Answer:
@@ -127,7 +168,8 @@ class Driver:
             self._drop(ticket.link)
             raise
         with self._lock:
-            if not self._closed.is_set():
+            if link in self._links:             # else it was closed meanwhile
+                self._links.discard(link)
                 self._idle.setdefault(exchange.node[1:], []).append(link)
         return answer
 
@@ -138,6 +180,8 @@ class Driver:
                     raise ValueError(CLOSED)
                 idle = self._idle.get(node[1:])
                 link = idle.pop() if idle else None
+                if link is not None:
+                    self._links.add(link)
             if link is None:
                 return self._connect(node)
             if not link.has_news():             # the broker hung up, or sends what nobody asked for
@@ -145,10 +189,11 @@ class Driver:
             self._drop(link)
 
     def _connect(self, node: Node) -> _Link:
-        for _ in range(HANG_UPS):
+        for hang_ups in range(HANG_UPS):
+            is_doubted = hang_ups == HANG_UPS - 1
             link = self._dial(node)
             try:
-                steps = greet(link.connection, self._sasl)
+                steps = greet(link.connection, self._sasl, is_doubted)
                 data = next(steps)
                 while True:
                     link.write(data, self._timeout)
@@ -158,7 +203,8 @@ class Driver:
                 return link
             except (ConnectionResetError, BrokenPipeError):
                 self._drop(link)
-                if self._sasl is not None or link.connection.versions or node[1:] in self._greeted:
+                if (self._sasl is not None or link.connection.versions or node[1:] in self._greeted
+                        or is_doubted and not link.connection.has_answered):
                     raise
             except BaseException:
                 self._drop(link)
@@ -166,23 +212,35 @@ class Driver:
         return self._dial(node)
 
     def _dial(self, node: Node) -> _Link:
-        sock = None
+        failure: Exception = ConnectionError("the name has no address")
         try:
-            sock = socket.create_connection((node.host, node.port), self._timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                sock = self._tls.wrap_socket(sock, server_hostname=node.host)
+            found = socket.getaddrinfo(node.host, node.port, type=socket.SOCK_STREAM)
+            for family, kind, protocol, _, address in found:
+                link = None
+                try:
+                    link = _Link(socket.socket(family, kind, protocol),
+                                 Connection(node, self._client_id, self._limits))
+                    self._hold(link)            # so that whoever closes ends this too
+                    link.open(address, self._timeout, self._tls)
+                    self._hold(link)
+                    return link
+                except OSError as error:
+                    self._drop(link)
+                    failure = error
+                except BaseException:
+                    self._drop(link)
+                    raise
         except (OSError, OverflowError, ValueError) as error:       # the name may be of a broker's making
-            if sock is not None:
-                sock.close()
-            raise unreached(node, error, self._timeout) from error
-        link = _Link(sock, Connection(node, self._client_id, self._limits))
+            failure = error
+        if self._closed.is_set():
+            raise ValueError(CLOSED)
+        raise unreached(node, failure, self._timeout) from failure
+
+    def _hold(self, link: _Link) -> None:
         with self._lock:
-            if not self._closed.is_set():
-                self._links.add(link)
-                return link
-        link.close()
-        raise ValueError(CLOSED)
+            if self._closed.is_set():
+                raise ValueError(CLOSED)
+            self._links.add(link)
 
     def _drop(self, link: _Link | None) -> None:
         if link is not None:
@@ -205,6 +263,16 @@ class _Link:
 
     def __init__(self, sock: socket.socket, connection: Connection):
         self._socket, self.connection, self.version = sock, connection, 0
+
+    def open(self, address: Any, timeout: float, tls: Any) -> None:
+        """Connects to an address."""
+        self._socket.settimeout(timeout)
+        self._socket.connect(address)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=self.connection.node.host,
+                                           do_handshake_on_connect=False)
+            self._socket.do_handshake()
 
     def send(self, exchange: Exchange, timeout: float) -> None:
         self.version = self.connection.version_of(exchange.api, exchange.versions)

@@ -9,10 +9,12 @@ from typing import Any
 
 from wirescan.kafka.client.connection import HANG_UPS, Connection, greet, lost, unreached
 from wirescan.kafka.client.effects import (
-    Answer, Begin, Exchange, Finish, Give, Node, Now, Operation, Together, Wait)
+    SIDE_BY_SIDE, Answer, Begin, Exchange, Finish, Give, Node, Now, Operation, Together, Wait)
 from wirescan.limits import Limits
 
 CLOSED = "the client is closed"
+FAREWELL = 1.0              # seconds that `close` waits for TLS to hand on what was sent
+CHUNK = 64 << 10            # bytes that are written at once: TLS takes over whatever it is given
 
 
 class Driver:
@@ -24,6 +26,7 @@ class Driver:
         self._idle: dict[tuple[str, int], list[_Link]] = {}
         self._links: set[_Link] = set()
         self._greeted: set[tuple[str, int]] = set()
+        self._dialling: set[asyncio.Timeout] = set()
         self._closed = False
 
     async def run(self, operation: Operation[Any]) -> Any:
@@ -57,19 +60,29 @@ class Driver:
             tickets.discard(effect.ticket)
             return await self._finish(effect.ticket)
         if isinstance(effect, Together):
-            return await asyncio.gather(*map(self.run, effect.operations), return_exceptions=True)
+            return await self._together(effect.operations)
         if isinstance(effect, Wait):
             return await asyncio.sleep(effect.seconds)
         if isinstance(effect, Now):
             return time.monotonic()
         raise TypeError(f"no operation may ask for {effect!r}")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Ends all connections: what waits for one fails."""
         self._closed = True
+        idle = [link for links in self._idle.values() for link in links if link.is_good]
         links, self._links, self._idle = list(self._links), set(), {}
+        for limit in self._dialling:
+            limit.reschedule(0)                 # now
+        ends = [asyncio.create_task(link.end()) for link in idle if link.is_unanswered]
         for link in links:
+            if link not in idle:
+                link.fail(ValueError(CLOSED))
+        if ends:
+            await asyncio.wait(ends, timeout=FAREWELL)
+        for link in idle:
             link.fail(ValueError(CLOSED))
+        await asyncio.sleep(0)                  # the transports close in the next round of the loop
 
     def drop(self, link: _Link | None) -> None:
         """Ends a connection."""
@@ -77,13 +90,25 @@ class Driver:
             self._links.discard(link)
             link.fail(ConnectionAbortedError("the connection is closed"))
 
+    async def _together(self, operations: Any) -> list[Any]:
+        room = asyncio.Semaphore(SIDE_BY_SIDE)
+
+        async def work(operation: Operation[Any]) -> Any:
+            async with room:
+                return await self.run(operation)
+
+        return await asyncio.gather(*map(work, operations), return_exceptions=True)
+
     async def _begin(self, exchange: Exchange) -> _Ticket:
         ticket = _Ticket(exchange)
         try:
             ticket.link = await self._take(exchange.node)
-            ticket.link.send(exchange)
+            await ticket.link.send(exchange, self._timeout)
         except Exception as error:
             ticket.error = error
+        except BaseException:
+            self.drop(ticket.link)
+            raise
         return ticket
 
     async def _finish(self, ticket: _Ticket) -> Answer:
@@ -97,6 +122,7 @@ class Driver:
         except BaseException:
             self.drop(ticket.link)
             raise
+        link.is_unanswered = not exchange.answered
         if not self._closed:
             self._idle.setdefault(exchange.node[1:], []).append(link)
         return answer
@@ -113,15 +139,17 @@ class Driver:
         return await self._connect(node)
 
     async def _connect(self, node: Node) -> _Link:
-        for _ in range(HANG_UPS):
+        for hang_ups in range(HANG_UPS):
+            is_doubted = hang_ups == HANG_UPS - 1
             link = await self._dial(node)
             try:
-                await link.greet(self._sasl, self._timeout)
+                await link.greet(self._sasl, self._timeout, is_doubted)
                 self._greeted.add(node[1:])
                 return link
             except (ConnectionResetError, BrokenPipeError):
                 self.drop(link)
-                if self._sasl is not None or link.connection.versions or node[1:] in self._greeted:
+                if (self._sasl is not None or link.connection.versions or node[1:] in self._greeted
+                        or is_doubted and not link.connection.has_answered):
                     raise
             except BaseException:
                 self.drop(link)
@@ -129,12 +157,20 @@ class Driver:
         return await self._dial(node)
 
     async def _dial(self, node: Node) -> _Link:
+        if self._closed:
+            raise ValueError(CLOSED)
         try:
-            async with asyncio.timeout(self._timeout):
-                _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: _Link(Connection(node, self._client_id, self._limits)), node.host, node.port,
-                    ssl=self._tls, server_hostname=None if self._tls is None else node.host)
+            async with asyncio.timeout(self._timeout) as limit:
+                self._dialling.add(limit)
+                try:
+                    _, link = await asyncio.get_running_loop().create_connection(
+                        lambda: _Link(Connection(node, self._client_id, self._limits)), node.host, node.port,
+                        ssl=self._tls, server_hostname=None if self._tls is None else node.host)
+                finally:
+                    self._dialling.discard(limit)
         except (OSError, OverflowError, ValueError) as error:       # the name may be of a broker's making
+            if self._closed:
+                raise ValueError(CLOSED) from error
             raise unreached(node, error, self._timeout) from error
         if self._closed:
             link.fail(ValueError(CLOSED))
@@ -190,14 +226,24 @@ class _Link(asyncio.BufferedProtocol):
     """A connection and its transport."""
 
     def __init__(self, connection: Connection):
-        self.connection, self.version = connection, 0
+        self.connection, self.version, self.is_unanswered = connection, 0, False
         self._ready: deque[Answer] = deque()
         self._error: Exception | None = None
         self._news = asyncio.Event()
+        self._is_empty = asyncio.Event()        # what is to be written
+        self._is_empty.set()
         self._transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        # Paused as soon as anything is left; TLS takes 0 for "even if nothing is".
+        transport.set_write_buffer_limits(int(transport.get_extra_info("sslcontext") is not None), 0)
+
+    def pause_writing(self) -> None:
+        self._is_empty.clear()
+
+    def resume_writing(self) -> None:
+        self._is_empty.set()
 
     def get_buffer(self, sizehint: int) -> Any:
         return self.connection.room() if self._error is None else bytearray(1)
@@ -223,36 +269,52 @@ class _Link(asyncio.BufferedProtocol):
         """Ends the connection; what waits for it raises `error`."""
         self._error = self._error or error
         self._news.set()
+        self._is_empty.set()
         self._transport.abort()
+
+    async def end(self) -> None:
+        """Ends the connection when all is sent."""
+        self._transport.close()
+        while self._error is None:
+            self._news.clear()
+            await self._news.wait()
 
     @property
     def is_good(self) -> bool:
         """Whether it is there, and says nothing that nobody asked for."""
         return self._error is None and not self._ready and self.connection.is_idle
 
-    async def greet(self, sasl: tuple[str, str, str] | None, timeout: float) -> None:
+    async def greet(self, sasl: tuple[str, str, str] | None, timeout: float, is_doubted: bool) -> None:
         """Says what is said first."""
-        steps = greet(self.connection, sasl)
+        steps = greet(self.connection, sasl, is_doubted)
         data = next(steps)
         while True:
-            self.write(data)
+            await self.write(data, timeout)
             answer = await self.answer("the greeting", timeout)
             try:
                 data = steps.send(answer)
             except StopIteration:
                 return
 
-    def send(self, exchange: Exchange) -> None:
+    async def send(self, exchange: Exchange, timeout: float) -> None:
         """Sends a request."""
         self.version = self.connection.version_of(exchange.api, exchange.versions)
-        self.write(self.connection.send(exchange.api, self.version, exchange.body(self.version),
-                                        answered=exchange.answered, expected=exchange.expected))
+        await self.write(self.connection.send(exchange.api, self.version, exchange.body(self.version),
+                                              answered=exchange.answered, expected=exchange.expected), timeout)
 
-    def write(self, data: bytes) -> None:
-        """Sends bytes."""
+    async def write(self, data: bytes, timeout: float) -> None:
+        """Sends bytes, and waits until the system has taken them."""
+        view = memoryview(data)
+        try:
+            async with asyncio.timeout(timeout):
+                while self._error is None and len(view):
+                    self._transport.write(view[:CHUNK])
+                    view = view[CHUNK:]
+                    await self._is_empty.wait()
+        except TimeoutError as error:
+            raise TimeoutError(f"{self.connection.node} took no more bytes for {timeout} s") from error
         if self._error is not None:
             raise self._error
-        self._transport.write(data)
 
     async def answer(self, api: str, seconds: float) -> Answer:
         """The answer to what was sent."""
