@@ -46,8 +46,8 @@ def run(plain: int, looks: int, rounds: int) -> str:
     for name in ("a record by its offset", "the first record of a time"):
         report.at_most(f"{name}, of a segment of {size / 2**30:.2g} GiB", 1,
                        tuple(one / MILLISECOND for one in seen.quartiles(name)), " ms")
-    report.say(f"{looks:,} records chosen at random in an uncompressed segment of {segment.records:,}, its pages in memory; an "
-               f"entry of the .index and .timeindex every {INTERVAL} bytes. Found, its checksum verified, and decoded.")
+    report.say(f"{looks:,} records chosen at random in an uncompressed segment of {segment.records:,}, its pages in "
+               f"memory; an entry of the .index and .timeindex every {INTERVAL} bytes. Found, its checksum verified, and decoded.")
     report.say(timings(seen, unit="look-up, or scan"))
     return report.markdown()
 

@@ -51,8 +51,8 @@ def messages(guarded, chance):
                 inside = sample(field.fields, version)
                 values[field.name] = [inside, inside] if field.is_array else inside
             elif version in field.versions:
-                values[field.name] = {"string": "name", "bytes": b"bytes", "records": b"records", "uuid": bytes(range(16)),
-                                      "[]int32": [1, 2], "[]int64": [3]}.get(field.type, 1)
+                values[field.name] = {"string": "name", "bytes": b"bytes", "records": b"records",
+                                      "uuid": bytes(range(16)), "[]int32": [1, 2], "[]int64": [3]}.get(field.type, 1)
         return values
 
     scans = 0

@@ -15,7 +15,8 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
     tests/test_checksum.py tests/test_kafka_encode.py tests/test_table.py tests/test_stream.py tests/test_codecs.py \
     tests/test_partition.py tests/test_arrow.py tests/test_kafka_protocol.py tests/test_kafka_streams.py \
     tests/test_kafka_arrays.py \
-    -k "not 4_gib and not 2_gib and not allocated and not bombs and not linear and not too_large and not than_there_is_memory"
+    -k "not 4_gib and not 2_gib and not allocated and not bombs and not linear and not too_large \
+        and not than_there_is_memory"
 # -s: with captured output the report of a finding would be lost.
 PYTHONPATH=$copy/pkg:$copy/tests PYTHONMALLOC=malloc WIRESCAN_EXAMPLES=25 \
     LD_PRELOAD=$(gcc -print-file-name=libasan.so) \

@@ -309,7 +309,7 @@ def test_counts_beyond_what_is_there():
     assert (keys["api_key"].tolist(), keys["fault"].tolist()) == ([18, 1], [0, Fault.TRUNCATED])
 
 
-# ------------------------------------------------------------------------------------------- hostile tables and arguments
+# ------------------------------------------------------------------------------- hostile tables and arguments
 
 def forged(table, **columns):
     rows = table.rows.copy()

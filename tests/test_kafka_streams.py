@@ -1,4 +1,4 @@
-"""Streams that real clients and brokers exchanged: every request and response is read whole, and written back as it was.
+"""Streams of real clients and brokers: every request and response is read whole, and written back as it was.
 
 tests/peers/make_streams.py recorded them.
 """
@@ -64,7 +64,8 @@ def test_every_byte_is_accounted_for(connection):
     for row in np.flatnonzero(pairs["response"] < 0):
         assert requests["api_key"][row] == PRODUCE and kafka.body(requests[row:row + 1], "Produce")["acks"] == [0]
     opaque = requests["kind"] == 255
-    assert not opaque.any() or (SASL_HANDSHAKE, 0) in zip(requests["api_key"].tolist(), requests["api_version"].tolist())
+    asked = list(zip(requests["api_key"].tolist(), requests["api_version"].tolist()))
+    assert not opaque.any() or (SASL_HANDSHAKE, 0) in asked
     assert (responses["kind"][pairs["response"][opaque]] == 255).all()
 
 

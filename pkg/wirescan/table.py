@@ -23,8 +23,9 @@ class Stop(NamedTuple):
 
 class Row:
     """One row of a table, read when asked: `row.size`, `row.key` (a memoryview, or None for null; an array of numbers
-    where the place holds such), and the frames inside it by the name of their format (`record.headers`), in the mode that the table was read in: under "mark" a bad
-    header is a pair of None, under "strict" FrameError. Unpacks to its places: `for key, value in ...`."""
+    where the place holds such), and the frames inside it by the name of their format (`record.headers`), in the mode
+    that the table was read in: under "mark" a bad header is a pair of None, under "strict" FrameError. Unpacks to its
+    places: `for key, value in ...`."""
     __slots__ = ("_index", "_table")
 
     def __init__(self, table: FrameTable, index: int):

@@ -80,7 +80,7 @@ def content(place):
     return None if place is None else bytes(place)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def codecs(broker_39, broker_4):
     """A topic of each broker with batches of all codecs."""
     for broker in (broker_39, broker_4):

@@ -78,7 +78,7 @@ def rows_of(out: Path) -> list[Record]:
             for row, time in zip(table.drop_columns(["timestamp"]).to_pylist(), times)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mixed(broker):
     """A topic of one partition in which all codecs, a committed and two aborted transactions follow each other."""
     topic = "fetch-mixed"
@@ -89,7 +89,7 @@ def mixed(broker):
     return SimpleNamespace(topic=topic, address=broker.address, directory=broker.directory(topic))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def large(broker_4):
     """Three partitions of 24 MB each."""
     from confluent_kafka import Producer

@@ -73,7 +73,7 @@ class Answer:
         assert self.at == len(self.content)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def guided(broker_39):
     """A topic of 3.9 whose first records were sent by the guide's Produce request."""
     broker_39.create_topic("guided")
@@ -207,7 +207,7 @@ NAMES = ("Metadata", "Produce", "ListOffsets", "Fetch", "ApiVersions")
 CASES = [(line, name, version) for line in LINES for name in NAMES for version in range(API[KEYS[name]].newest + 1)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def topics(broker_39, broker_4):
     """By line: a broker, what it serves, and a topic with 20 records of magic 2."""
     made = {}

@@ -1,4 +1,4 @@
-"""What the brokers note of groups and transactions: __consumer_offsets and __transaction_state, beside what they answer."""
+"""What brokers note of groups and transactions, in __consumer_offsets and __transaction_state, beside their answers."""
 import shutil
 import time
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.peers
 COUNT = 100
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def topic(broker_39):
     name = "readme"
     broker_39.create_topic(name, partitions=2)
@@ -28,7 +28,7 @@ def test_python(broker_39, topic, tmp_path):
                         f"{broker_39.addresses['SASL_SSL']!r}, tls={str(broker_39.authority)!r}")
     code = code.replace('"orders"', repr(topic))
     before = (f"from wirescan import kafka\nuser, password = {USER!r}, {PASSWORD!r}\nkeys = values = [b'a', b'b']\n")
-    done = subprocess.run([sys.executable, "-c", before + code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", before + code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     count = (f"from wirescan import kafka\nprint(sum(len(part.records) for part in "
              f"kafka.fetch({broker_39.address!r}, {topic!r})))")

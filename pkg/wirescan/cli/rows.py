@@ -55,8 +55,8 @@ def text_columns(format: Format) -> list[str]:
 class Rows:
     """The rows of tables of one format as lists of values, in the order of `columns`.
 
-    for_people: times as ISO 8601, codecs, APIs and error codes by name, bytes as printable text; else for JSON: times as
-    milliseconds (null: none), bytes as `encoding` says. errors: "skip" leaves out what is bad in a list.
+    for_people: times as ISO 8601, codecs, APIs and error codes by name, bytes as printable text; else for JSON: times
+    as milliseconds (null: none), bytes as `encoding` says. errors: "skip" leaves out what is bad in a list.
     """
     def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool, errors: str):
         self._format, self._columns, self._encoding, self._people = format, columns, encoding, for_people

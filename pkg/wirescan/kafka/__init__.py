@@ -1,4 +1,4 @@
-"""Kafka: record data, as brokers store it and Produce and Fetch carry it; the streams of its protocol; and its clusters.
+"""Kafka: record data, as brokers store it and Produce and Fetch carry it; streams of its protocol; and its clusters.
 
 `scan` gives batches, `records` what is in them, `headers` what is in those. kafka/scan.pyx draws the wire. The rest:
 

@@ -52,7 +52,8 @@ class PartitionLog:
         self.directory, self.limits = os.fspath(directory), limits
         if not os.path.isdir(self.directory):
             raise NotADirectoryError(f"not a directory: {self.directory}")
-        names = sorted(name for name in os.listdir(self.directory) if SEGMENT.fullmatch(name) and int(name[:20]) < 1 << 63)
+        names = sorted(name for name in os.listdir(self.directory)
+                       if SEGMENT.fullmatch(name) and int(name[:20]) < 1 << 63)
         paths = [os.path.join(self.directory, name) for name in names]
         self.segments = tuple(Segment(index.base_of(path), path, os.stat(path).st_size)
                               for path in paths if os.path.isfile(path))

@@ -230,8 +230,8 @@ def match(asked, opaque, answers, whole):
 
 
 def name_responses(responses, buffers, requests, numbers):
-    """(rows, bad): responses, dtype RESPONSE, whose requests are known by their numbers (-1: not), with what that tells:
-    request, API, version, and where the body begins."""
+    """(rows, bad): responses, dtype RESPONSE, whose requests are known by their numbers (-1: not), with what that
+    tells: request, API, version, and where the body begins."""
     rows = responses.copy()
     cdef Py_ssize_t i, n = len(rows), bad = 0
     cdef const int64_t[::1] number = numbers

@@ -23,7 +23,7 @@ class _Writer:
         self._struct(message.level, message.level.fields, "", whole=True)
 
     def _struct(self, level: Level, fields: tuple[Field, ...], prefix: str, whole: bool = False) -> tuple[int, int]:
-        """The steps of a struct: its own in a row, and behind them those of what lies inside. Returns where they are."""
+        """The steps of a struct: its own in a row, and behind them those of what lies inside; returns where they are."""
         present = [one for one in fields if self.version in one.versions]
         own = [(prefix + one.name, one) for one in present if one.tag is None]
         own = [found for name, one in own for found in self._flat(name, one)]

@@ -1,4 +1,5 @@
-"""Frames in Spark: a local session, a data source, a faster way to read, live topics, mappings, and Parquet written in the tasks."""
+"""Frames in Spark: a local session, a data source, a faster way to read, live topics, mappings, and Parquet written
+in the tasks."""
 from typing import TYPE_CHECKING, Any
 
 from wirescan.spark.java import JavaNotFound
