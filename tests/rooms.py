@@ -115,7 +115,7 @@ def room_of_requests(message, chain):
         rows, fault, at = kafka_protocol.requests(raw)
         if resync and fault >= kafka_protocol.BAD_LENGTH:
             rest = dict(start=at, size=len(raw) - at, parent=-1, fault=fault)
-            rows.append(dict.fromkeys(kafka_protocol.REQUEST, 0) | rest)
+            rows.append(dict.fromkeys(kafka_protocol.REQUEST, 0) | dict(api_key=-1, api_version=-1) | rest)
             fault, at = 0, len(raw)
         levels = {"kafka.requests": rows} | {name: [] for name in read}
         for number, row in enumerate(rows):
