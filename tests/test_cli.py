@@ -726,7 +726,9 @@ def test_a_closed_pipe_is_quiet(tmp_path):
 
 
 def test_interrupted(tmp_path):
-    process = start("scan", "-", stdin=subprocess.PIPE)
+    # A shell that runs this in the background has the signal ignored, and that would be inherited.
+    process = start("scan", "-", stdin=subprocess.PIPE,
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     process.stdin.write(batch(0))
     process.stdin.flush()
     time.sleep(1)
