@@ -20,7 +20,7 @@ from wirescan import FrameError, kafka
 from wirescan.core.fault import Fault
 from wirescan.kafka.body import Read
 from wirescan.kafka.program import steps_of
-from wirescan.kafka.schema import MESSAGE
+from wirescan.kafka.schema import MESSAGE, Field, Message
 
 HOSTILE = Path(__file__).with_name("corpus") / "kafka-hostile"
 steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 15)), deadline=None, derandomize=True,
@@ -378,3 +378,17 @@ def test_fields_of_other_versions_may_be_empty():
     for api, version in ((1, 4.0), (5.7, 0), ("Fetch", "4")):
         with pytest.raises(TypeError):
             kafka.encode_request(api, version)
+
+
+def test_a_struct_that_is_not_tagged_lies_in_the_row_around_it():
+    versions = range(2)
+    inner = Field("leader", "struct", versions, fields=(
+        Field("id", "int32", versions), Field("epoch", "int32", versions, tag=0, default=-1)))
+    message = Message("Made", "request", versions, 1, (inner, Field("last", "int16", versions)))
+    assert [name for name, *_ in message.level.columns][:2] == ["leader_id", "leader_epoch"]
+    for version, want in ((0, [Read.NUMBER, Read.NUMBER]), (1, [Read.NUMBER, Read.TAGS, Read.NUMBER, Read.TAGS])):
+        steps, ranges = steps_of(message, version)
+        first, last = ranges[message.level.path]
+        assert steps["read"][first:last].tolist() == want
+    tags = steps[1]
+    assert steps["read"][tags["first"]:tags["last"]].tolist() == [Read.TAG]

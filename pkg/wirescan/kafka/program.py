@@ -1,6 +1,7 @@
 """Programs: what the table of messages says of one version, as steps that the kernel follows without looking back."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -24,25 +25,28 @@ class _Writer:
 
     def _struct(self, level: Level, fields: tuple[Field, ...], prefix: str, whole: bool = False) -> tuple[int, int]:
         """The steps of a struct: its own in a row, and behind them those of what lies inside; returns where they are."""
-        present = [one for one in fields if self.version in one.versions]
-        own = [(prefix + one.name, one) for one in present if one.tag is None]
-        own = [found for name, one in own for found in self._flat(name, one)]
-        tagged = [one for one in present if one.tag is not None]
+        entries = list(self._entries(fields, prefix))
         first = len(self.steps)
-        last = first + len(own) + self.flexible
-        self.steps += [()] * (last - first)
+        last = first + len(entries)
+        self.steps += [()] * len(entries)
         if whole:
             self.ranges[level.path] = (first, last)
-        for number, (name, one) in enumerate(own, first):
-            self.steps[number] = self._step(level, name, one, prefix)
-        if self.flexible:
-            self.steps[last - 1] = (Read.TAGS, 0, 0, 0, 0, 0, *self._tags(level, tagged, prefix))
+        for number, (name, one) in enumerate(entries, first):
+            self.steps[number] = (self._step(level, name, one) if isinstance(one, Field) else
+                                  (Read.TAGS, 0, 0, 0, 0, 0, *self._tags(level, one, name)))
         return first, last
 
-    def _flat(self, name: str, one: Field) -> list[tuple[str, Field]]:
-        if one.type == "struct":
-            raise TypeError(f"{name}: a struct that is not tagged has no steps of its own yet")
-        return [(name, one)]
+    def _entries(self, fields: tuple[Field, ...], prefix: str) -> Iterator[tuple[str, Field | list[Field]]]:
+        """(column, field) of what a struct begins with, those of structs in it among them; and where its tagged fields
+        stand, (prefix, these)."""
+        present = [one for one in fields if self.version in one.versions]
+        for one in present:
+            if one.tag is None and one.type == "struct":
+                yield from self._entries(one.fields, f"{prefix}{one.name}_")
+            elif one.tag is None:
+                yield prefix + one.name, one
+        if self.flexible:
+            yield prefix, [one for one in present if one.tag is not None]
 
     def _tags(self, level: Level, tagged: list[Field], prefix: str) -> tuple[int, int]:
         first = len(self.steps)
@@ -54,12 +58,12 @@ class _Writer:
             else:
                 at = len(self.steps)
                 self.steps.append(())
-                self.steps[at] = self._step(level, prefix + one.name, one, prefix)
+                self.steps[at] = self._step(level, prefix + one.name, one)
                 inside = (at, at + 1)
             self.steps[number] = (Read.TAG, one.tag, 0, 0, 0, 0, *inside)
         return first, last
 
-    def _step(self, level: Level, name: str, one: Field, prefix: str) -> tuple[int, ...]:
+    def _step(self, level: Level, name: str, one: Field) -> tuple[int, ...]:
         columns = level.dtype.fields
         null = self.version >= one.nullable
         if one.type in WIDTHS:
