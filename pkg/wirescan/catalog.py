@@ -13,7 +13,7 @@ from wirescan.core.loop import HEAD
 from wirescan.table import RESERVED, FrameTable, places
 
 FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
-ROOMS = ("kafka",)                      # a room is registered here, by the name of its folder
+ROOMS = ("kafka", "lumberjack")               # a room is registered here, by the name of its folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,11 @@ class Format:
     inherited: columns and places of the enclosing frames that belong to every export.
     times: columns that are milliseconds since 1970 (-1: none).
     numbers: places that are arrays of numbers, name -> numpy dtype of one as it lies there.
+    kinds: what the numbers in the column `kind` are called; the column then belongs to every export, as text.
     scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
         bytes may follow; outermost formats only.
+    needed: bytes that a stream holds of a frame, and what was returned for fewer of them -> how many bytes the frame
+        has at the least, and anything; optional: it spares a stream to scan what cannot be whole yet.
     cuts: path, bytes -> offsets at which the file can be cut; outermost formats only.
     files, ignore: which files of a directory are read, and which a glob leaves out (regular expressions).
     """
@@ -43,7 +46,9 @@ class Format:
     inherited: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     numbers: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[int, str] = field(default_factory=dict)
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
+    needed: Callable[..., tuple[int, ...]] | None = None
     cuts: Callable[[str, int], list[int]] | None = None
     files: str | None = None
     ignore: str | None = None
@@ -60,7 +65,8 @@ class Format:
         hidden = {*HEAD.names, RESERVED, *self.lists.values(), *(name + "_at" for name in self.lists),
                   *(name + end for name in pairs for end in ("_at", "_size"))}
         own = [name for name in self.dtype.names or () if name not in hidden]
-        return [*own, *(name for name in pairs if name not in self.children), *self.lists, *self.inherited, "fault"]
+        own += [name for name in pairs if name not in self.children]
+        return [*(["kind"] if self.kinds else []), *own, *self.lists, *self.inherited, "fault"]
 
     def open(self, source: Any, **options: Any) -> FrameTable:
         """Frames of this format in a source, through every format that encloses them."""

@@ -10,10 +10,11 @@
                   header, block and content checksums are verified where present. Dictionaries are refused.
     "lz4-legacy"  the same, but the checksum of the first header is replaced by the right one in a copy: Kafka
                   clients put a wrong one into magic 0 (KAFKA-3160), and Kafka's own reader never looks at it
+    zlib          RFC 1950, of its own (`Arena.add_zlib`): what is left over, or missing at the end, is told
     "zstd"        RFC 8878: one or more frames, skippable ones too, with or without a content size; windows up
                   to 128 MiB
 
-The work is done by cramjam (the library beneath python-snappy); here it is bounded, and every error of its
+The work is done by cramjam (the library beneath python-snappy), and for zlib by Python's own; here it is bounded, and every error of its
 own becomes a CodecError. Nothing is allocated from a size that a payload claims.
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import operator
 import struct
+import zlib
 from typing import SupportsIndex
 
 import cramjam
@@ -118,6 +120,29 @@ def _turn(value: int, bits: int) -> int:
     return value << bits & 0xFFFFFFFF | value >> 32 - bits
 
 
+def _inflate_zlib(payload: memoryview, most: int, check: bool) -> tuple[bytes, Fault]:
+    if len(payload) < 2:
+        return b"", Fault.TRUNCATED
+    method, flags = payload[0], payload[1]
+    if method & 15 != 8 or method >> 4 > 7 or (method << 8 | flags) % 31 or flags & 32:
+        raise CodecError(Fault.BAD_COMPRESSION, "no zlib header, or one that asks for a dictionary")
+    inflater = zlib.decompressobj(-15)  # without its checksum, which may be missing, and is compared here
+    try:
+        data = inflater.decompress(payload[2:], most + 1)
+    except zlib.error as error:
+        message = str(error)
+    else:
+        if len(data) > most:
+            raise NoRoom(f"more than {most} bytes")
+        rest = inflater.unused_data
+        if not inflater.eof or len(rest) < 4:
+            return data, Fault.TRUNCATED
+        if check and zlib.adler32(data) != int.from_bytes(rest[:4], "big"):
+            raise CodecError(Fault.BAD_CHECKSUM, "Adler-32 does not match")
+        return data, Fault.LEFTOVER if len(rest) > 4 else Fault.OK
+    raise CodecError(Fault.BAD_COMPRESSION, message)
+
+
 _INFLATE = {
     "gzip": cramjam.gzip.decompress_into,
     "snappy": _inflate_snappy,
@@ -174,8 +199,7 @@ class Arena:
         `decompress_into` does. The arena is then as it was.
         """
         start = self._used
-        limits = self._limits
-        most = min(max(limits.ratio * len(payload), _RATIO_FREE), limits.inflated, self._left)
+        most = self._most(payload)
         try:
             size = decompress_into(codec, payload, self._room[start : start + most])
         except CodecError as error:
@@ -189,6 +213,28 @@ class Arena:
         self._used = start + size
         self._left -= size
         return len(self._full), start, size
+
+    def add_zlib(self, payload: memoryview, check: bool = True) -> tuple[tuple[int, int, int], Fault]:
+        """Inflate a zlib stream; return what `add` does, and what is wrong at its end: TRUNCATED where the payload ends
+        before the stream does, LEFTOVER where it goes on behind it, else OK. check: verify Adler-32.
+
+        Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM, or TOO_LARGE. The arena is then as it was.
+        """
+        data, fault = _inflate_zlib(payload, self._most(payload), check)
+        if len(data) > len(self._room) - self._used:
+            if self._used:
+                self._full.append(self._room[: self._used].toreadonly())
+            room = max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), len(data))
+            self._room, self._used = memoryview(Block(room)), 0
+        start, self._used = self._used, self._used + len(data)
+        self._room[start : self._used] = data
+        self._left -= len(data)
+        return (len(self._full), start, len(data)), fault
+
+    def _most(self, payload: memoryview) -> int:
+        """Bytes that a payload may inflate to."""
+        limits = self._limits
+        return min(max(limits.ratio * len(payload), _RATIO_FREE), limits.inflated, self._left)
 
     def _inflate_in_a_new_buffer(self, codec: str, payload: memoryview, most: int) -> int:
         room = max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), min(_GROWTH * len(payload), most))

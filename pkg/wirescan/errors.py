@@ -31,6 +31,7 @@ MEANING = {
     Fault.NESTED: "a compressed frame lies inside a compressed frame",
     Fault.BAD_OFFSET: "the offset of the wrapper is below that of its last message",
     Fault.BAD_NULL: "a field is null that must not be",
+    Fault.EMPTY: "a field is empty that must not be",
     Fault.SHORT: "the buffer ends inside a frame",
     Fault.ZEROS: "only zeros follow",
     Fault.FILLER: "an overflow filler follows, as brokers pad an answer",

@@ -38,6 +38,7 @@ class Stream:
         self._format, self._errors, self._check, self._limits = format, errors, check, limits
         self._outermost = format.outermost
         self._held = bytearray()        # what is not in a table yet
+        self._needed: tuple[int, ...] = ()              # what the format says of the frame that it begins with
         self._source, self._offset = source, offset     # of the first held byte
         self._lost = False              # where the next frame begins is not known
         self._searched = 0              # held bytes at the last search for it
@@ -74,7 +75,7 @@ class Stream:
                 tables.append(self._gap(self._zeros))
             elif self._held:
                 before = len(self._held)
-                piece = view[:max(FIRST_REACH, before)]
+                piece = view[:max(FIRST_REACH, before) if not self._needed else max(self._needed[0] - before, 1)]
                 self._held += piece
                 if not self._ready():
                     view = view[len(piece):]
@@ -82,13 +83,12 @@ class Stream:
                 table, used = self._read(view_of(bytes(self._held)))
                 tables.append(table)
                 # What follows the frame that was cut came with this chunk: it is read where it lies.
-                self._held = self._held[used:] if used <= before else bytearray()
+                self._hold(self._held[used:] if used <= before else bytearray())
                 view = view[len(piece) if used <= before else used - before:]
             else:
                 table, used = self._read(view)
                 tables.append(table)
-                self._held += view[used:]
-                self._ready()
+                self._hold(bytearray(view[used:]))
                 break
         return self._out(tables)
 
@@ -123,10 +123,19 @@ class Stream:
             raise FrameError(fault, self._offset + at, len(rows), view[at:at + NEAR])
         return found
 
+    def _hold(self, held: bytearray) -> None:
+        """Keep what begins a frame that is not whole, or what is searched for one."""
+        self._held, self._needed = held, ()
+        if held:
+            self._ready()
+
     def _ready(self) -> bool:
         """Whether the held bytes are worth reading: a whole frame, a fault, or enough to search through."""
         if self._lost:
             return len(self._held) > min(self._limits.frame, 2 * self._searched)
+        if self._outermost.needed is not None:
+            self._needed = self._outermost.needed(self._held, *self._needed[1:])
+            return self._needed[0] <= len(self._held) or self._needed[0] > self._limits.frame
         rows, _, fault, _ = self._outermost.scan(self._held, False, False, self._limits, more=True)
         return len(rows) > 0 or fault not in (Fault.SHORT, Fault.FILLER)
 
@@ -149,7 +158,7 @@ class Stream:
 
         The last of them may be the first of the next frame, and are held."""
         back = min(zeros, HELD_ZEROS)
-        self._zeros, self._held = 0, bytearray(back)
+        self._zeros, self._needed, self._held = 0, (), bytearray(back)
         zeros -= back
         if self._errors == "strict":
             raise FrameError(Fault.BAD_LENGTH, self._offset, 0, bytes(NEAR))

@@ -15,6 +15,7 @@ cpdef enum Fault:
     NESTED = 11
     BAD_OFFSET = 12
     BAD_NULL = 13
+    EMPTY = 14
     # Ends: the scan stops, and that is no error.
     SHORT = 128
     ZEROS = 129

@@ -18,6 +18,7 @@ class Fault(IntEnum):
     NESTED = 11
     BAD_OFFSET = 12
     BAD_NULL = 13
+    EMPTY = 14
     # ends: the scan stops, and that is no error
     SHORT = 128
     ZEROS = 129

@@ -8,7 +8,7 @@ from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport Reader, prefetch
-from wirescan.core.rows cimport Rows, grow_rows
+from wirescan.core.rows cimport RowBlock, Rows, grow_rows
 
 # The columns that every frame table begins with.
 cdef struct Head:
@@ -27,7 +27,7 @@ cpdef enum:
 
 # Read the frame at r into row and leave r after it. `row` comes zeroed and begins with a Head; `parent`
 # is the row being opened, or NULL at the top. Return OK or a soft fault with r after the frame, or
-# anything from SHORT on where the frame's end is not known.
+# anything from SHORT on where the frame's end is not known; with SHORT, `size` may say how large it is at the least.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
 # How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
@@ -97,6 +97,8 @@ cdef struct Opening:
 ctypedef Fault (*RunTop)(Top* top, Rows* rows) noexcept nogil
 ctypedef Fault (*RunOpening)(const Opening* opening, Rows* rows) noexcept nogil
 
+cdef RowBlock block_for(dtype, size_t room, limits, into)
+cdef object lend(RowBlock block, dtype, into, Fault fault)
 cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limits, into=*)
 cdef object scan_spans(buffers, spans, dtype, RunTop run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, ReadRun run, VerifyFrame verify, limits,
@@ -160,7 +162,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
         fault = read(&r, row, NULL)
         if fault < SHORT and r.at == start:
             fault = NOT_A_FRAME                 # every turn consumes a byte
-        if fault == SHORT and <size_t>(r.end - start) > top.longest:
+        if fault == SHORT and max(<size_t>(r.end - start), <size_t>row.size) > top.longest:
             fault = BAD_LENGTH
         if fault < SHORT and <size_t>(r.at - start) > top.longest:
             fault = BAD_LENGTH

@@ -1,0 +1,28 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.limits import Limits
+
+_Rows = NDArray[np.void]
+
+FRAME: Final[np.dtype[np.void]]
+EVENT: Final[np.dtype[np.void]]
+PAIR: Final[np.dtype[np.void]]
+
+def scan_stream(
+    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+) -> tuple[_Rows, int, int, int]: ...
+def needed(held: Buffer, at: int = 0, pairs: int = 0) -> tuple[int, int, int]: ...
+def compressed(frames: _Rows) -> NDArray[np.int64]: ...
+def unpack(
+    frames: _Rows, buffers: Sequence[memoryview], numbers: NDArray[np.int64], spans: _Rows, again: bool, last: bool,
+    events: bool, limits: Limits,
+) -> tuple[_Rows, int, int]: ...
+def open_pairs(
+    events: _Rows, buffers: Sequence[memoryview], spans: _Rows, counts: NDArray[np.int32], limits: Limits
+) -> tuple[_Rows, int, int]: ...
+def unrolled(sequences: NDArray[np.uint32], windows: NDArray[np.int32]) -> NDArray[np.int64]: ...
