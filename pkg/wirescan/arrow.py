@@ -4,6 +4,7 @@
     i1 i2 i4 i8                    int8 int16 int32 int64                 the same
     u1 u2 u4                       uint8 uint16 uint32                    int16 int32 int64
     is_...                         bool                                   bool
+    kind, where it has names       string                                 string
     milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
     <name>_at, <name>_size         <name>: binary_view, or as `binary`    binary
     a place of numbers             list of them                           the same
@@ -12,7 +13,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -143,6 +144,8 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
     owner = _owner(format, name)
     if owner is None:
         raise ValueError(f"{format.name} has no column {name!r}; it has {', '.join(format.columns)}")
+    if name == "kind" and owner.kinds:
+        return pa.string()
     if name in owner.numbers:
         return pa.list_(pa.from_numpy_dtype(np.dtype(owner.numbers[name]).newbyteorder("=")))
     if name in places(owner.dtype):
@@ -175,6 +178,8 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
     values = rows[name] if parents is None else rows[name][parents]
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
+    if pa.types.is_string(kind):
+        return _named(values, rows.format.kinds)
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(_bits(values != 0))])
     return _numbers(values, kind)
@@ -185,6 +190,13 @@ def _repeated(text: str, count: int) -> pa.Array:
     one = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, len(raw)], np.int32)),
                                                  pa.py_buffer(raw)])
     return pa.repeat(one[0], count)
+
+
+def _named(values: np.ndarray, names: Mapping[int, str]) -> pa.Array:
+    """The names of numbers of 8 bits; null for those that have none."""
+    codes = np.full(256, len(names), np.int32)
+    codes[list(names)] = np.arange(len(names))
+    return pa.array([*names.values(), None], pa.string()).take(_numbers(codes[values], pa.int32()))
 
 
 def _numbers(values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None) -> pa.Array:

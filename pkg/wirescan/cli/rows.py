@@ -21,6 +21,8 @@ SHORT = {
     "kafka.headers": ("_start", "key", "value"),
     "kafka.requests": ("_start", "size", "correlation_id", "api_key", "api_version", "client_id"),
     "kafka.responses": ("_start", "size", "correlation_id"),
+    "lumberjack.frames": ("_start", "size", "kind", "version", "sequence", "count"),
+    "lumberjack.events": ("kind", "window", "sequence", "json", "pairs"),
 }
 # Columns whose numbers have names.
 NAMES = {"codec": Codec, "api_key": ApiKey, "error_code": ErrorCode}
@@ -83,6 +85,8 @@ class Rows:
         if times:
             return [None if value == -1 else time_of(value) if self._people else value
                     for value in rows.tolist()]
+        if name == "kind" and table.format.kinds:
+            return [table.format.kinds.get(value) for value in rows.tolist()]
         if name.startswith("is_"):
             return (rows != 0).tolist()
         if name in NAMES and self._people:

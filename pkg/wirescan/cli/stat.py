@@ -14,6 +14,7 @@ from wirescan.cli.tally import Tally, count
 from wirescan.pieces import opened, outermost
 
 QUANTILES = ("min", "median", "p95", "max")
+DEEP = {"kafka.batches": "kafka.records", "lumberjack.frames": "lumberjack.events"}
 LABEL = 14                      # characters of the first column
 
 
@@ -22,7 +23,7 @@ LABEL = 14                      # characters of the first column
 @format_option("kafka.batches")
 @check_option
 @click.option("--deep", is_flag=True,
-              help="Open the records as well: sizes of keys and values, nulls, headers.")
+              help="Open the records as well: sizes of keys and values, nulls, headers; or the events.")
 @click.option("--total", is_flag=True, help="The total only.")
 @click.option("--json", "as_json", is_flag=True, help='One JSON object: {"files": [...], "total": {...}}.')
 @click.pass_context
@@ -43,9 +44,9 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
     """
     files = collect(paths, format_name)
     top = format_name.outermost
-    if deep and "records" not in top.children:
-        raise click.UsageError(f"--deep opens records, and {top.name} holds none")
-    inner = format_of("kafka.records") if deep else None
+    if deep and top.name not in DEEP:
+        raise click.UsageError(f"--deep opens records or events, and {top.name} holds none")
+    inner = format_of(DEEP[top.name]) if deep else None
     whole, each, ends = Tally(), [], []
     with Progress(total_size(files), "counting") as progress:
         for path in files:
@@ -75,6 +76,10 @@ def _show(title: str, found: dict[str, Any]) -> None:
     lines = [("frames",
               f"{found['frames']:,}, {bytes_of(found['frame_bytes'])} of {bytes_of(found['bytes'])}")]
     lines += [("frame size", _sizes(found["frame_size"]))]
+    lines += [("kinds", ", ".join(f"{name}: {number:,}" for name, number in found.get("kinds", {}).items()))]
+    if "events" in found:
+        lines += [("events", f"{found['events']:,}"), ("event size", _sizes(found["event_size"])),
+                  ("pairs", f"{found['pairs']:,}" if found["pairs"] else "")]
     if "records" in found:
         lines += _records(found)
     lines += _times(found.get("time"))

@@ -56,6 +56,8 @@ class Tally:
         self._fault_bytes: Counter[int] = Counter()
         self._by_codec: dict[int, Counter[str]] = {}
         self._magic: Counter[int] = Counter()
+        self._kinds: Counter[str] = Counter()
+        self._sizes_inside = Sizes()
         self._sizes, self._per_frame, self._keys, self._values = Sizes(), Sizes(), Sizes(), Sizes()
         self._offsets = Offsets()
         self._times: list[int] = []
@@ -88,6 +90,9 @@ class Tally:
                 counter["bytes"] += int(good["size"][of_codec].sum(dtype=np.int64))
         if "magic" in self._has:
             self._magic.update(good["magic"].tolist())
+        if table.format is not None:
+            counts = np.bincount(good["kind"], minlength=256)
+            self._kinds.update({name: int(counts[kind]) for kind, name in table.format.kinds.items() if counts[kind]})
         for name in ("is_control", "is_transactional"):
             if name in self._has:
                 self._count[name] += int(good[name].sum(dtype=np.int64))
@@ -98,11 +103,14 @@ class Tally:
         self._count["out_of_order"] += len(disorder)
 
     def records(self, table: FrameTable) -> None:
-        """Count the records of some frames."""
-        self._deep = True
+        """Count the records, or the events, of some frames."""
         for bad, _ in damage(table):
             self._bad(bad.where(outer_of(bad)["fault"][bad["parent"]] == 0))        # else the frame around it is bad
         good = self._good(table)
+        if "json_size" in names_of(table.dtype):
+            self._events(good)
+            return
+        self._deep = True
         self._count["records"] += len(good)
         self._time(good)
         for name, sizes in (("key", self._keys), ("value", self._values)):
@@ -115,6 +123,12 @@ class Tally:
             counter = self._by_codec.setdefault(number, Counter())
             counter["records"] += int((codec == number).sum())
             counter["inflated_bytes"] += int(good["size"][codec == number].sum(dtype=np.int64))
+
+    def _events(self, good: FrameTable) -> None:
+        self._has.add("json_size")
+        self._count["events"] += len(good)
+        self._count["pairs"] += int(good["count"].sum(dtype=np.int64))
+        self._sizes_inside.add(good["size"])
 
     def end(self, size: int, fault: int, left: int) -> None:
         """A file ended: its bytes, why the scan stopped, and how many bytes are left there."""
@@ -148,6 +162,10 @@ class Tally:
             out["magic"] = {str(number): self._magic[number] for number in sorted(self._magic)}
         out |= {name.removeprefix("is_") + "_frames": count[name]
                 for name in ("is_control", "is_transactional") if name in self._has}
+        if self._kinds:
+            out["kinds"] = dict(sorted(self._kinds.items()))
+        if "json_size" in self._has:
+            out |= {"events": count["events"], "event_size": self._sizes_inside.summary(), "pairs": count["pairs"]}
         if self._deep:
             out["inside"] = {"key_size": self._keys.summary(), "value_size": self._values.summary(),
                              "null_keys": count["null_key"], "null_values": count["null_value"],
