@@ -3,7 +3,8 @@
 `scan` gives frames, `events` the data and JSON frames among them, those in compressed frames too, and `pairs` the
 fields of the data frames. docs/lumberjack.md describes the protocol; lumberjack/scan.pyx draws the wire. The rest:
 
-    encode.py       encode_window, encode_json, encode_data, encode_compressed, encode_ack, encode_batch(es), encode_events
+    encode.py       encode_window, encode_json, encode_data, encode_compressed, encode_ack; whole windows: encode_batch,
+                    encode_batches, encode_events
     columns.py      the events as columns of Arrow, their JSON parsed
     conversation.py Receiver, Sender: both sides, without sockets             live.py     with them
 """
@@ -21,7 +22,7 @@ from wirescan.errors import apply, check_mode, limited
 from wirescan.limits import Limits
 from wirescan.lumberjack.cuts import FILES, cuts
 from wirescan.lumberjack.scan import (
-    EVENT, FRAME, PAIR, compressed, needed, open_pairs, scan_stream, unpack, unrolled)
+    EVENT, FRAME, PAIR, claims, compressed, needed, open_pairs, scan_stream, unpack, unrolled)
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
@@ -87,8 +88,8 @@ def plain(frames: FrameTable, *, errors: str = "strict", check: bool = True, lim
 
 def events(frames: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
            depth: int = 1) -> FrameTable:
-    """The data and JSON frames in a table of lumberjack.frames (or in one that `plain` gave), those in compressed frames
-    too, in the order of the stream, as a table of dtype EVENT (48 bytes a row): lumberjack.events.
+    """The data and JSON frames in a table of lumberjack.frames (or in one that `plain` gave), those in compressed
+    frames too, in the order of the stream, as a table of dtype EVENT (48 bytes a row): lumberjack.events.
 
     Column `parent` is the row of lumberjack.frames. window: the number of the window that the event lies in, from 0 in
     each table, -1 before the first. Places: json, null for a data frame; `count` is how many pairs that has. Bad frames
@@ -102,21 +103,19 @@ def pairs(events: FrameTable, *, errors: str = "strict", check: bool = True, lim
     """The pairs in a table of lumberjack.events, as a table of dtype PAIR (40 bytes a row): lumberjack.pairs.
 
     Column `parent` is the pair's row in `events`. Places: key, value: bytes, which need not be UTF-8. Duplicate keys
-    stay, in the order of the wire; readers take the last. Raises as `events`; `check` is there for the sake of likeness.
+    stay, in the order of the wire; readers take the last. Raises as `events`; `check` is there for likeness.
     """
     check_mode(errors, limits)
     if not isinstance(events, FrameTable) or events.dtype != EVENT:
         raise TypeError("pairs are opened from a table of lumberjack.events, not from "
                         f"{getattr(events, 'name', type(events).__name__)}")
-    have = (events["count"] > 0) | events.bad
-    opened, counts = spans(events.rows)[have], np.minimum(events["count"][have], 0x7FFFFFFF).astype(np.int32)
-    rows, bad, fault = open_pairs(events.rows, events.buffers, opened, counts, limits)
+    rows, bad, fault = open_pairs(events.rows, events.buffers, *claims(events.rows), limits)
     return apply(limited(FrameTable(events.buffers, rows, (), PAIRS, events), fault), errors, bad)
 
 
 def unroll(events: FrameTable) -> np.ndarray:
-    """Int64 array: the sequence numbers of a table of lumberjack.events (or frames), with 2**32 added for each roll-over
-    before them.
+    """Int64 array: the sequence numbers of a table of lumberjack.events (or frames), with 2**32 added for each
+    roll-over before them.
 
     A number below the one before has rolled over, as the protocol says; but where a new window begins, only if it falls
     by 2**31 or more: most writers begin each window at 1.
@@ -162,7 +161,7 @@ def _inflated(rows: np.ndarray, buffers: tuple[memoryview, ...], arena: Arena, h
             (number, first, size), behind = arena.add_zlib(buffers[buffer][start:end], check)
             found.append((held + number, first, size, 0, behind))
         except CodecError as error:
-            found.append((buffer, start, end - start, error.fault, 0))      # the row covers the payload as it lies there
+            found.append((buffer, start, end - start, error.fault, 0))      # the row covers the payload as it lies
     columns = np.array(found, np.int64).reshape(-1, 5)
     for name, column in zip(("buffer", "start", "size", "fault", "kind"), columns.T):
         places[name] = column
@@ -170,8 +169,8 @@ def _inflated(rows: np.ndarray, buffers: tuple[memoryview, ...], arena: Arena, h
 
 
 FRAMES = Format(
-    "lumberjack.frames", "what Beats, Logstash and their like sent: windows, data, JSON, compressed frames, acks", FRAME,
-    scan, children={"events": events}, kinds=KINDS, scan=scan_stream, needed=needed, cuts=cuts, files=FILES)
+    "lumberjack.frames", "what Beats, Logstash and their like send: windows, data, JSON, compressed frames, acks",
+    FRAME, scan, children={"events": events}, kinds=KINDS, scan=scan_stream, needed=needed, cuts=cuts, files=FILES)
 EVENTS = Format(
     "lumberjack.events", "the data and JSON frames among them, those in compressed ones too", EVENT, events,
     within="lumberjack.frames", children={"pairs": pairs}, lists={"pairs": "count"}, kinds=KINDS)

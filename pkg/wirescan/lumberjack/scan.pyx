@@ -17,10 +17,10 @@ import numpy as np
 from libc.string cimport memset
 from wirescan.core cimport (
     BAD_LENGTH, EMPTY, Fault, Head, LIMIT, NESTED, NOT_A_FRAME, OK, Opening, Readable, Reader, Rows, SHORT, TRUNCATED,
-    Top, be32, enter, int32_t, int64_t, left, open_all, open_frames, prefetch, scan_frames, scan_top, sized, take, uint8_t,
-    uint16_t, uint32_t, uint64_t)
+    Top, be32, beside, enter, int32_t, int64_t, left, open_all, open_frames, prefetch, put, scan_frames, scan_top,
+    sized, take, uint8_t, uint16_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport block_for, lend, place
-from wirescan.core.loop import addresses, flat, lie_inside
+from wirescan.core.loop import HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows
 
 cdef enum:
@@ -133,6 +133,33 @@ cdef inline Fault read_pair(Reader* r, void* out, const void* parent) noexcept n
     return OK
 
 
+cdef size_t good_pairs(Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
+                       const Head* span, bint ahead, bint past) noexcept nogil:
+    # The pairs up to the first that is bad, each row in five words.
+    cdef const uint8_t* start = r.at
+    cdef char* row = rows
+    cdef char* stop = rows + most * sizeof(Pair)
+    cdef uint64_t belongs = beside(<uint32_t>span.parent, span.buffer)
+    cdef size_t room = left(r), key, value
+    while row < stop and room >= SMALLEST_PAIR:
+        key = be32(start)
+        if key > LARGEST or key > room - SMALLEST_PAIR:
+            break
+        value = be32(start + 4 + key)
+        if value > LARGEST or value > room - SMALLEST_PAIR - key:
+            break
+        put(row, <uint64_t>(start - buffer.at), past)
+        put(row + 8, beside(<uint32_t>(SMALLEST_PAIR + key + value), 4), past)
+        put(row + 16, belongs, past)
+        put(row + 24, beside(4, <uint32_t>key), past)
+        put(row + 32, beside(<uint32_t>(SMALLEST_PAIR + key), <uint32_t>value), past)
+        start += SMALLEST_PAIR + key + value
+        room -= SMALLEST_PAIR + key + value
+        row += sizeof(Pair)
+    r.at = start
+    return <size_t>(row - rows) // sizeof(Pair)
+
+
 cdef size_t never(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
     # Behind damage nothing tells where a frame begins.
     return <size_t>(end - at) if deep else 0
@@ -211,7 +238,7 @@ def compressed(frames):
     return numbers[:found]
 
 
-cdef inline bint put(Rows* rows, const Frame* frame, bint events, int32_t* window) noexcept nogil:
+cdef inline bint add(Rows* rows, const Frame* frame, bint events, int32_t* window) noexcept nogil:
     # One row more: the frame, or the event that it is. False where there is no room.
     cdef Event* event
     if events and not frame.head.fault:
@@ -239,7 +266,7 @@ cdef inline bint put(Rows* rows, const Frame* frame, bint events, int32_t* windo
     return True
 
 
-cdef inline bint put_inside(Rows* rows, const Frame* outer, const Head* span, const Readable* buffer, bint last,
+cdef inline bint add_inside(Rows* rows, const Frame* outer, const Head* span, const Readable* buffer, bint last,
                             bint events, int32_t* window) noexcept nogil:
     # The frames inside a compressed one. Where it could not be inflated one bad row covers it; where the next inner
     # frame has no end, the rest of it; and a bad row without bytes tells what was wrong behind the last of them.
@@ -266,7 +293,7 @@ cdef inline bint put_inside(Rows* rows, const Frame* outer, const Head* span, co
                 fault = NESTED
             frame.depth = outer.depth + 1
         place(&frame.head, buffer.at, start, r.at, span.parent, span.buffer, fault)
-        if not put(rows, &frame, events, window):
+        if not add(rows, &frame, events, window):
             return False
         fault = 0
     return True
@@ -308,22 +335,46 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
                 if next < packed and number[next] == i:
                     own = span[next]
                     own.parent = frame.head.parent
-                    room = put_inside(&block.rows, &frame, &own, <const Readable*>&readable[own.buffer, 0], to_last,
+                    room = add_inside(&block.rows, &frame, &own, <const Readable*>&readable[own.buffer, 0], to_last,
                                       to_events, &window)
                     next += 1
                 else:
-                    room = put(&block.rows, &frame, to_events, &window)
+                    room = add(&block.rows, &frame, to_events, &window)
                 if not room:
                     break
     fault = OK if room else LIMIT
     return lend(block, dtype, None, fault), block.rows.bad, int(fault)
 
 
+def claims(events):
+    """(spans, counts) of rows of dtype EVENT that have pairs or are bad: array of dtype HEAD, from `body` to the
+    frame's end; int32 array, the pairs that each claims. For `open_pairs`."""
+    cdef Py_ssize_t i, n = len(events), found = 0
+    cdef const char[::1] view
+    cdef const Event* row
+    spans, counts = np.empty(n, HEAD), np.empty(n, np.int32)
+    cdef Head[::1] span
+    cdef int32_t[::1] count = counts
+    if n:
+        view, span = np.ascontiguousarray(events).view(np.int8), spans
+        with nogil:
+            for i in range(n):
+                row = <const Event*>&view[i * sizeof(Event)]
+                if row.count or row.head.fault:
+                    span[found] = Head(
+                        <int64_t>(<uint64_t>row.head.start + row.head.body),
+                        row.head.size - row.head.body if row.head.size > row.head.body else 0, 0, <int32_t>i,
+                        row.head.buffer, 0, row.head.fault)
+                    count[found] = <int32_t>min(row.count, <uint32_t>LARGEST)
+                    found += 1
+    return spans[:found], counts[:found]
+
+
 def open_pairs(events, buffers, spans, counts, limits):
     """(rows of dtype PAIR, bad, fault) of the spans of rows of dtype EVENT: see `core.loop.open_frames`."""
     if events.dtype != EVENT:
         raise TypeError("pairs are opened from a table of lumberjack.events")
-    return open_frames(events, buffers, spans, counts, PAIR, run_pairs, NULL, NULL, limits)
+    return open_frames(events, buffers, spans, counts, PAIR, run_pairs, good_pairs, NULL, limits)
 
 
 def unrolled(sequences, windows):
