@@ -10,6 +10,7 @@ fields of the data frames. docs/lumberjack.md describes the protocol; lumberjack
 """
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 from typing import Any
 
@@ -106,29 +107,30 @@ def pairs(events: FrameTable, *, errors: str = "strict", check: bool = True, lim
     stay, in the order of the wire; readers take the last. Raises as `events`; `check` is there for likeness.
     """
     check_mode(errors, limits)
-    if not isinstance(events, FrameTable) or events.dtype != EVENT:
-        raise TypeError("pairs are opened from a table of lumberjack.events, not from "
-                        f"{getattr(events, 'name', type(events).__name__)}")
+    _refuse_unless(events, EVENT, "pairs are those of a table of lumberjack.events")
     rows, bad, fault = open_pairs(events.rows, events.buffers, *claims(events.rows), limits)
     return apply(limited(FrameTable(events.buffers, rows, (), PAIRS, events), fault), errors, bad)
 
 
 def unroll(events: FrameTable) -> np.ndarray:
-    """Int64 array: the sequence numbers of a table of lumberjack.events (or frames), with 2**32 added for each
-    roll-over before them.
+    """Int64 array: the sequence numbers of a table of lumberjack.events, with 2**32 added for each roll-over before them.
 
-    A number below the one before has rolled over, as the protocol says; but where a new window begins, only if it falls
-    by 2**31 or more: most writers begin each window at 1.
+    A number below that of the good event before has rolled over, as the protocol says; but where a new window begins,
+    only if it falls by 2**31 or more: most writers begin each window at 1. Raises TypeError for another table.
     """
-    windows = events["window"] if "window" in events.dtype.names else np.zeros(len(events), np.int32)
-    return unrolled(events["sequence"], windows)
+    _refuse_unless(events, EVENT, "sequence numbers are those of a table of lumberjack.events")
+    return unrolled(events.rows)
+
+
+def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:
+    if not isinstance(table, FrameTable) or table.dtype != dtype:
+        raise TypeError(f"{what}, not of {getattr(table, 'name', type(table).__name__)}")
 
 
 def _unpacked(frames: FrameTable, errors: str, check: bool, limits: Limits, depth: int, to_events: bool) -> FrameTable:
     check_mode(errors, limits)
-    if not isinstance(frames, FrameTable) or frames.dtype != FRAME:
-        raise TypeError("events are opened from a table of lumberjack.frames, not from "
-                        f"{getattr(frames, 'name', type(frames).__name__)}")
+    _refuse_unless(frames, FRAME, "events are those of a table of lumberjack.frames")
+    depth = operator.index(depth)
     if not 1 <= depth <= DEEPEST:
         raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth!r}")
     outer, again = (frames, False) if frames.outer is None else (frames.outer, True)

@@ -377,18 +377,24 @@ def open_pairs(events, buffers, spans, counts, limits):
     return open_frames(events, buffers, spans, counts, PAIR, run_pairs, good_pairs, NULL, limits)
 
 
-def unrolled(sequences, windows):
-    """Int64 array: sequence numbers with the roll-overs before them counted on: 2**32 for each."""
-    cdef const uint32_t[::1] sequence = np.ascontiguousarray(sequences, np.uint32)
-    cdef const int32_t[::1] window = np.ascontiguousarray(windows, np.int32)
-    cdef Py_ssize_t i, n = sequence.shape[0]
+def unrolled(events):
+    """Int64 array: the sequence numbers of rows of dtype EVENT, with 2**32 added for each roll-over before them."""
+    cdef Py_ssize_t i, n = len(events)
+    cdef const char[::1] view
+    cdef const Event* row
+    cdef const Event* last = NULL
+    cdef int64_t turns = 0
     numbers = np.empty(n, np.int64)
     cdef int64_t[::1] out = numbers
-    cdef int64_t turns = 0
-    with nogil:
-        for i in range(n):
-            if i and sequence[i] < sequence[i - 1] and (
-                    window[i] == window[i - 1] or sequence[i - 1] - sequence[i] > LARGEST):
-                turns += <int64_t>1 << 32
-            out[i] = turns + sequence[i]
+    if n:
+        view = np.ascontiguousarray(events).view(np.int8)
+        with nogil:
+            for i in range(n):
+                row = <const Event*>&view[i * sizeof(Event)]
+                if last is not NULL and row.sequence < last.sequence and not row.head.fault and (
+                        row.window == last.window or last.sequence - row.sequence > LARGEST):
+                    turns += <int64_t>1 << 32
+                out[i] = turns + row.sequence
+                if not row.head.fault:
+                    last = row
     return numbers
