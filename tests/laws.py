@@ -16,7 +16,7 @@ from wirescan.errors import MODES
 from wirescan.table import RESERVED, join
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Room:
     """The formats of a room, from the outermost inwards, and where bytes and truth for them come from.
 
@@ -35,6 +35,7 @@ class Room:
     values: Callable[[FrameTable], list]
     expected: Callable[..., tuple]
     children: dict[str, Callable[[Any], tuple[int, int, int] | None]]
+    sparse: tuple[str, ...] = ()
 
 
 def scan(raw, name, errors="mark", check=True):
@@ -72,9 +73,10 @@ def frames_of(table: FrameTable) -> list[bytes]:
 
 
 def meaning(table: FrameTable, parents: bool = True) -> list[tuple]:
-    """Every row as (place in its file, columns that do not depend on the buffer, bytes)."""
-    names = [name for name in table.dtype.names
-             if name not in ("start", "buffer") and (parents or name != "parent")]
+    """Every row as (place in its file, columns that do not depend on the buffer, bytes); without `parents` those too
+    are left out that count within a table."""
+    hidden = ("start", "buffer") if parents else ("start", "buffer", "parent", "window")
+    names = [name for name in table.dtype.names if name not in hidden]
     return list(zip(table.positions.tolist(), table.rows[names].tolist(), frames_of(table)))
 
 
@@ -123,14 +125,15 @@ def inside(room: Room, name: str, table: FrameTable) -> None:
     assert list(groups) == sorted(groups) and all(g == list(range(g[0], g[-1] + 1)) for g in groups.values())
     for parent in parents:
         row, group = table.outer.rows[parent], groups.get(parent, [])
-        span = room.children[name](row)
-        assert bool(group) == (span is not None)
-        if span is None:
+        span, sparse = room.children[name](row), name in room.sparse
+        assert bool(group) == (span is not None) or sparse and not group
+        if not group:
             continue
         begin, end, fault = span
         starts = table["start"][group]
         ends = starts + table["size"][group]
-        assert (starts[1:] == ends[:-1]).all() and len(set(table["buffer"][group].tolist())) == 1
+        assert (starts[1:] >= ends[:-1] if sparse else starts[1:] == ends[:-1]).all()
+        assert len(set(table["buffer"][group].tolist())) == 1
         if table["buffer"][group[0]] == row["buffer"]:
             assert (starts[0], ends[-1]) == (row["start"] + begin, row["start"] + end)
         if fault:

@@ -5,11 +5,14 @@ from hypothesis import strategies as st
 from laws import Room
 from reference import kafka as reference
 from reference import kafka_protocol, kafka_resync
+from reference import lumberjack as beats
 from strategies import kafka as strategies
 from strategies import kafka_protocol as messages
+from strategies import lumberjack as sent
 from wirescan.kafka.compose import encode_request, encode_response
 from wirescan.kafka.encode import encode_batch, encode_message_set
 from wirescan.kafka.schema import MESSAGE, WIDTHS
+from wirescan.lumberjack.encode import encode_batch as encode_window_of
 
 
 def expect(raw, check, resync):
@@ -195,6 +198,50 @@ RESPONSES = Room(
     messages.broken(messages.received()), written_responses(), lambda table: table["correlation_id"].tolist(),
     expect_responses, {})
 
-ROOMS = {"kafka": KAFKA, "kafka.responses": RESPONSES} | {
+
+# ---------------------------------------------------------------------------------------- Lumberjack
+
+def expect_events(raw, check, resync):
+    """What tests/reference says of Lumberjack bytes."""
+    rows, fault, at = beats.frames(raw, resync)
+    events = beats.events(beats.plain(raw, check, resync=resync))
+    pairs = [(pair, data) for i, (event, data) in enumerate(events) for pair in beats.pairs(event, data, parent=i)]
+    return {"lumberjack.frames": [(row, raw) for row in rows], "lumberjack.events": events,
+            "lumberjack.pairs": pairs}, fault, at
+
+
+@st.composite
+def written_events(draw):
+    raw, read = b"", []
+    for events, call, values in draw(st.lists(sent.calls(), max_size=3)):
+        raw += encode_window_of(events, **call)
+        read += values
+    return raw, read
+
+
+def events_of(pairs):
+    """[(sequence, version, document or None, pairs)] of a table of lumberjack.pairs."""
+    found = [(event.sequence, event.version, as_bytes(event.json), []) for event in pairs.outer]
+    for parent, pair in zip(pairs["parent"].tolist(), pairs):
+        found[parent][3].append(tuple(as_bytes(string) for string in pair))
+    return [(*event, tuple(inside)) for *event, inside in found]
+
+
+def events_in(frame):
+    """Where the events of a frame are."""
+    if frame["fault"] or chr(frame["kind"]) in "DJ":
+        return 0, frame["size"], frame["fault"]
+    return (frame["body"], frame["size"], 0) if chr(frame["kind"]) == "C" else None
+
+
+LUMBERJACK = Room(
+    ("lumberjack.frames", "lumberjack.events", "lumberjack.pairs"), sent.streams(), sent.tails(),
+    sent.damaged_streams(), written_events(), events_of, expect_events,
+    {"lumberjack.events": events_in,
+     "lumberjack.pairs": lambda event: (event["body"], event["size"], event["fault"]) if (
+         event["count"] or event["fault"]) else None},
+    sparse=("lumberjack.events",))
+
+ROOMS = {"kafka": KAFKA, "kafka.responses": RESPONSES, "lumberjack": LUMBERJACK} | {
     f"kafka.{chain[-1].path}": room_of_requests(message, chain)
     for message in MESSAGE.values() if message.side == "request" for chain in chains(message.level)}

@@ -1,5 +1,17 @@
-# The rows of Lumberjack.
+# The rows of Lumberjack, and its numbers.
 from wirescan.core cimport Head, int32_t, uint16_t, uint32_t
+
+cdef enum:
+    WINDOW = 0x57
+    ACK = 0x41
+    DATA = 0x44
+    JSON = 0x4a
+    COMPRESSED = 0x43
+    SHORT_HEADER = 6                # bytes of W, A, and of C before its payload
+    LONG_HEADER = 10                # bytes of J before its document, and of D before its pairs
+    SMALLEST_PAIR = 8
+    LARGEST = 0x7fffffff            # a size above it is no place, and no other reader takes it
+    MOST_PAIRS = 0x1ffffffe         # that fit in 4 GiB
 
 cdef struct Frame:
     Head     head
