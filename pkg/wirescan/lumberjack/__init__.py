@@ -22,12 +22,18 @@ from wirescan.core.loop import lie_inside, spans
 from wirescan.errors import apply, check_mode, limited
 from wirescan.limits import Limits
 from wirescan.lumberjack.cuts import FILES, cuts
+from wirescan.lumberjack.encode import (
+    encode_ack, encode_batch, encode_batches, encode_compressed, encode_data, encode_data_batches, encode_events,
+    encode_json, encode_window)
 from wirescan.lumberjack.scan import (
     EVENT, FRAME, PAIR, claims, compressed, needed, open_pairs, scan_stream, unpack, unrolled)
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
-__all__ = ["EVENT", "FORMATS", "FRAME", "Kind", "PAIR", "events", "pairs", "plain", "scan", "unroll"]
+__all__ = [
+    "EVENT", "FORMATS", "FRAME", "Kind", "PAIR", "encode_ack", "encode_batch", "encode_batches", "encode_compressed",
+    "encode_data", "encode_data_batches", "encode_events", "encode_json", "encode_window", "events", "pairs", "plain",
+    "scan", "unroll"]
 
 DEEPEST = 0xFFFF            # of the column `depth`
 USUAL_RATIO = 5             # of what payloads inflate to, to what they are: a first guess

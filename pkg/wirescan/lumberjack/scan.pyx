@@ -19,7 +19,7 @@ from wirescan.core cimport (
     Fault, Head, LIMIT, NESTED, OK, Opening, Readable, Reader, Rows, SHORT, TRUNCATED, Top, be32, int32_t, int64_t,
     open_all, open_frames, prefetch, scan_frames, scan_top, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport block_for, lend, place
-from wirescan.core.loop import HEAD, addresses, flat, lie_inside
+from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows
 from wirescan.lumberjack.frame cimport good_pairs, read_frame, read_pair
 
@@ -215,7 +215,7 @@ def claims(events):
     cdef Py_ssize_t i, n = len(events), found = 0
     cdef const char[::1] view
     cdef const Event* row
-    spans, counts = np.empty(n, HEAD), np.empty(n, np.int32)
+    spans, counts = np.empty(n, _HEAD), np.empty(n, np.int32)
     cdef Head[::1] span
     cdef int32_t[::1] count = counts
     if n:
