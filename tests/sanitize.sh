@@ -14,9 +14,10 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
 [ $# -gt 0 ] || set -- tests/test_laws.py tests/test_kafka.py tests/test_kafka_hostile.py tests/test_kafka_resync.py \
     tests/test_checksum.py tests/test_kafka_encode.py tests/test_table.py tests/test_stream.py tests/test_codecs.py \
     tests/test_partition.py tests/test_arrow.py tests/test_kafka_protocol.py tests/test_kafka_streams.py \
-    tests/test_kafka_arrays.py \
+    tests/test_kafka_arrays.py tests/test_lumberjack.py tests/test_lumberjack_hostile.py \
+    tests/test_lumberjack_encode.py tests/test_lumberjack_conversation.py \
     -k "not 4_gib and not 2_gib and not allocated and not bombs and not linear and not too_large \
-        and not than_there_is_memory"
+        and not than_there_is_memory and not 2147483648 and not GiB and not bounded_memory"
 # -s: with captured output the report of a finding would be lost.
 PYTHONPATH=$copy/pkg:$copy/tests PYTHONMALLOC=malloc WIRESCAN_EXAMPLES=25 \
     LD_PRELOAD=$(gcc -print-file-name=libasan.so) \
