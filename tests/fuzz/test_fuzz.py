@@ -1,13 +1,15 @@
-"""A long run of random damage to Kafka bytes: the kernels and the reference say the same, and every law holds.
+"""A long run of random damage: the kernels and the references say the same, and every law holds.
 
 WIRESCAN_FUZZ_SECONDS (60, for all targets) and WIRESCAN_FUZZ_SEED (by the clock) steer it; the seed is printed. What it
-finds goes to build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read.
+finds goes to build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read, or put
+it into test_lumberjack_hostile.py.
 """
 import hashlib
 import os
 import random
 import struct
 import time
+import zlib
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import laws
 from golden import EXTREMES, GOLDEN, batch, record, varint, wrapper
 from reference import kafka_protocol as reference
 from rooms import ROOMS
+from strategies import lumberjack as beats
 from strategies.kafka import mend
 from strategies.kafka_protocol import RUNS, framed
 from test_kafka_protocol import conversation_agrees
@@ -169,7 +172,47 @@ def messages(chance):
     return struct.pack(">i", len(up)) + up + down, agree
 
 
-TARGETS = {"bin": batches, "messages": messages}        # by how the names of their files end
+# --------------------------------------------------------------------------------------------------- Lumberjack
+
+def frames(chance, depth=0):
+    """Good frames, and compressed ones around more of them, damaged inside or at their end."""
+    pieces = []
+    for _ in range(chance.randrange(1, 5)):
+        kind = chance.randrange(6)
+        if kind < 3 or depth > 2:
+            pieces.append(chance.choice(list(beats.GOLDEN.values())))
+        elif kind == 3:
+            pairs = [(chance.randbytes(chance.randrange(5)), b"value")] * chance.randrange(4)
+            pieces.append(beats.data(chance.randrange(2**32), pairs, chance.randrange(1, 3)))
+        else:
+            inside = frames(chance, depth + 1)
+            payload = zlib.compress(nearly(chance, inside) if kind == 4 else inside, chance.choice((0, 1, 6, 9)))
+            end = chance.choice((None, None, -1, -4, -5, chance.randrange(len(payload))))
+            payload = payload[:end] + chance.choice((b"", b"", b"", b"\0", payload))
+            pieces.append(beats.wrapped(damaged(chance, payload, 2), chance.randrange(1, 3)))
+    return b"".join(pieces)
+
+
+def nearly(chance, raw):
+    """`raw` with the numbers in it driven to extremes, or letters changed, or damaged as any bytes are."""
+    out = bytearray(raw)
+    for at in chance.choices(list(beats.numbers_in(raw)) or [0], k=chance.randrange(3)):
+        true = int.from_bytes(raw[at:at + 4], "big")
+        number = chance.choice((*beats.EXTREMES, true - 1, true + 1, len(raw) - at)) % 2**32
+        out[at:at + 4] = struct.pack(">I", number)[:max(len(raw) - at, 0)]
+    return damaged(chance, out, 3) if chance.randrange(2) else bytes(out)
+
+
+def streams(chance):
+    """As `batches`."""
+    raw = frames(chance)
+    raw = nearly(chance, raw) if chance.randrange(2) else raw
+    cuts, check = places(chance, raw), bool(chance.randrange(2))
+    return raw, lambda: laws.all_of_them(ROOMS["lumberjack"], raw, cuts, check)
+
+
+# By how the names of their files end.
+TARGETS = {"bin": batches, "messages": messages, "lumberjack": streams}
 
 
 @pytest.mark.parametrize("ending", TARGETS)
