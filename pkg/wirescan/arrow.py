@@ -122,7 +122,8 @@ def format_in(table: FrameTable) -> Format:
 
 
 def _all_columns(table: FrameTable) -> list[str]:
-    return [*(name for name in HEAD.names if name != "fault"), *format_in(table).columns]
+    columns = format_in(table).columns
+    return [*(name for name in HEAD.names if name not in columns), *columns]
 
 
 def _owner(format: Format, name: str) -> Format | None:
