@@ -1,8 +1,14 @@
-"""Workloads: Kafka log segments of seeded, JSON-like records, written by numpy once and then kept.
+"""Workloads: seeded records and events that look like JSON, written by numpy once and then kept.
 
+    Kafka log segments
     key      device-000012345                                               16 bytes
     value    {"user":"00012345","action":"purchase","amount":1001234,"country":"de","note":"..."}   about 100
     batch    so many records that it has about 16 KiB before compression
+
+    Streams of Lumberjack
+    JSON     {"@timestamp":"2023-11-14T22:13:20.123Z","@metadata":{"beat":"filebeat",...},"message":"..."}   about 200
+    data     file, host, line and offset of the same events, in four pairs  about 200
+    window   2048 events
 
 Every workload of one size holds the same records, so that they can be compared. The bytes are laid out as columns
 of one matrix, a row a record, and what a record does not use of its width is masked away.
@@ -30,6 +36,10 @@ WORDS = [f"{verb} the {what}" for verb in ("open", "close", "compare", "return")
          ("cart", "parcel", "wish list", "blue item", "small red item", "order of last week")]
 ACTIONS = ["page_view", "purchase", "search", "add_to_cart", "login", "logout"]
 COUNTRIES = ["de", "fr", "nl", "pl", "es", "it", "se", "us"]
+METHODS = ["GET", "POST", "PUT"]
+STATUSES = ["200", "304", "404", "500"]
+IN_WINDOW = 2048            # events, as libbeat sends them
+ZLIB_LEVEL = 3              # ... and compresses them
 
 HEADER_V2 = np.dtype([
     ("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"),
@@ -109,6 +119,53 @@ def chunks(records: int, value: int | None, first: int) -> Iterator[Chunk]:
             b'","note":"', words(random, WORDS, n), b'"}', rows=n)
         yield Chunk(offset, timestamp, beside(b"device-", digits(user * 7919 % 100_000, 9), rows=n),
                     body if value is None else cut(body, value))
+
+
+def stream(kind: str, events: int) -> Path:
+    """What a writer of Lumberjack sends, made at the first call; events: rounded down to whole windows, at least one.
+
+    kind: "json": W and J frames of version 2; "compressed": the J frames in one C frame a window; "data": W and D
+    frames of version 1.
+    """
+    windows = max(1, events // IN_WINDOW)
+    path = directory() / f"v{VERSION}-lumberjack-{kind}-{windows}.lumberjack"
+    if not path.exists():
+        unfinished = path.with_suffix(".unfinished")
+        with open(unfinished, "wb") as file:
+            for number in range(windows):
+                frames = frames_of(kind, number)
+                if kind == "compressed":
+                    frames = zlib.compress(frames, ZLIB_LEVEL)
+                    frames = b"2C" + len(frames).to_bytes(4, "big") + frames
+                file.write((b"1W" if kind == "data" else b"2W") + IN_WINDOW.to_bytes(4, "big") + frames)
+        unfinished.rename(path)
+    return path
+
+
+def frames_of(kind: str, number: int) -> bytes:
+    """The frames of the events of one window; the same at every call."""
+    n, random = IN_WINDOW, np.random.default_rng([VERSION, number])
+    times = FIRST_TIMESTAMP + 2500 * number + np.sort(random.integers(0, 2500, n))
+    moment = texts(np.datetime_as_string(times.astype("M8[ms]")))
+    host = beside(b"web-", digits(random.integers(0, 40, n), 2), rows=n)
+    offset = digits(10**9 + np.cumsum(random.integers(80, 120, n)) + 100 * n * number, 10)
+    line = beside(
+        b"192.0.2.", digits(random.integers(0, 256, n), 3), b" ", words(random, METHODS, n), b" /cart/",
+        digits(random.integers(0, 200_000, n), 8), b" ", words(random, STATUSES, n), b" ", words(random, WORDS, n),
+        rows=n)
+    sequence = big_endian(np.arange(1, n + 1))
+    if kind == "data":
+        pairs = {b"file": beside(b"/var/log/shop/", host, b"/access.log", rows=n), b"host": host,
+                 b"line": beside(moment, b" ", line, rows=n), b"offset": offset}
+        parts = [part for key, value in pairs.items() for part in
+                 (len(key).to_bytes(4, "big") + key, big_endian(value.sizes), value)]
+        frame = beside(b"1D", sequence, len(pairs).to_bytes(4, "big"), *parts, rows=n)
+    else:
+        document = beside(
+            b'{"@timestamp":"', moment, b'Z","@metadata":{"beat":"filebeat","type":"_doc"},"host":"', host,
+            b'","offset":', offset, b',"message":"', line, b'"}', rows=n)
+        frame = beside(b"2J", sequence, big_endian(document.sizes), document, rows=n)
+    return frame.bytes[frame.used].tobytes()
 
 
 def write_v2(file, chunk: Chunk, codec: str) -> int:
@@ -193,8 +250,12 @@ def digits(numbers: np.ndarray, width: int) -> Columns:
 
 def words(random: np.random.Generator, choice: list[str], n: int) -> Columns:
     """A word in every row, each with the same chance."""
-    known = np.array(choice, "S")
-    out = known[random.integers(0, len(known), n)].view(np.uint8).reshape(n, -1)
+    return texts(np.array(choice)[random.integers(0, len(choice), n)])
+
+
+def texts(given: np.ndarray) -> Columns:
+    """Strings of ASCII."""
+    out = given.astype("S").view(np.uint8).reshape(len(given), -1)
     return Columns(out, out != 0)
 
 
