@@ -468,6 +468,12 @@ def test_data_frames_in_small_pieces_cost_linear_work(sizes):
     assert calls <= len(raw) / (sum(sizes) / len(sizes)) + 2 * count
 
 
+def test_an_empty_document_does_not_wait_for_what_follows():
+    stream = Stream(format_of("lumberjack.frames"), errors="mark")
+    assert stream.feed(window(2) + json(1, b""))["fault"].tolist() == [0, Fault.EMPTY] and stream.held == 0
+    assert stream.feed(json(2))["sequence"].tolist() == [2]
+
+
 @pytest.mark.parametrize("raw", [b"\x16\3\1\2\0\1", b"GET / ", b"3J\0\0\0\1", b"2K\0\0\0\1", b"<13>Oc", b"1d\0\0\0\1"])
 def test_what_is_no_frame_is_told_at_once(raw):
     stream = wirescan.stream("lumberjack.frames")

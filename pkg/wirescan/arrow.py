@@ -122,8 +122,8 @@ def format_in(table: FrameTable) -> Format:
 
 
 def _all_columns(table: FrameTable) -> list[str]:
-    columns = format_in(table).columns
-    return [*(name for name in HEAD.names if name not in columns), *columns]
+    format = format_in(table)
+    return [*(name for name in HEAD.names if name not in format.columns), *format.local, *format.columns]
 
 
 def _owner(format: Format, name: str) -> Format | None:

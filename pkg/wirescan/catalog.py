@@ -13,7 +13,7 @@ from wirescan.core.loop import HEAD
 from wirescan.table import RESERVED, FrameTable, places
 
 FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
-ROOMS = ("kafka", "lumberjack")               # a room is registered here, by the name of its folder
+ROOMS = ("kafka", "lumberjack")         # a room is registered here, by the name of its folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,7 @@ class Format:
     inherited: columns and places of the enclosing frames that belong to every export.
     times: columns that are milliseconds since 1970 (-1: none).
     numbers: places that are arrays of numbers, name -> numpy dtype of one as it lies there.
+    local: columns that count within a table, and so mean nothing beyond it: an export has them if they are named.
     kinds: what the numbers in the column `kind` are called; the column then belongs to every export, as text.
     scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
         bytes may follow; outermost formats only.
@@ -46,6 +47,7 @@ class Format:
     inherited: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     numbers: Mapping[str, str] = field(default_factory=dict)
+    local: tuple[str, ...] = ()
     kinds: Mapping[int, str] = field(default_factory=dict)
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
     needed: Callable[..., tuple[int, ...]] | None = None
@@ -62,7 +64,7 @@ class Format:
     def columns(self) -> list[str]:
         """The columns of an export, where none are named: its own ones, and `fault`."""
         pairs = places(self.dtype)
-        hidden = {*HEAD.names, RESERVED, *self.lists.values(), *(name + "_at" for name in self.lists),
+        hidden = {*HEAD.names, RESERVED, *self.local, *self.lists.values(), *(name + "_at" for name in self.lists),
                   *(name + end for name in pairs for end in ("_at", "_size"))}
         own = [name for name in self.dtype.names or () if name not in hidden]
         own += [name for name in pairs if name not in self.children]

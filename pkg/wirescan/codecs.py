@@ -14,8 +14,8 @@
     "zstd"        RFC 8878: one or more frames, skippable ones too, with or without a content size; windows up
                   to 128 MiB
 
-The work is done by cramjam (the library beneath python-snappy), and for zlib by Python's own; here it is bounded, and every error of its
-own becomes a CodecError. Nothing is allocated from a size that a payload claims.
+The work is done by cramjam (the library beneath python-snappy), and for zlib by Python's own; here it is bounded, and
+every error of theirs becomes a CodecError. Nothing is allocated from a size that a payload claims.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _GROWTH = 8  # a payload that did not fit is given so many times the room
 
 
 class CodecError(Exception):
-    """A payload could not be inflated. `fault` says why: BAD_COMPRESSION, TOO_LARGE or BAD_CODEC.
+    """A payload could not be inflated. `fault` says why: BAD_COMPRESSION, BAD_CHECKSUM, TOO_LARGE or BAD_CODEC.
 
     Internal: it becomes the fault of a row, and never leaves the package.
     """

@@ -18,7 +18,7 @@ from wirescan import FrameError, __version__
 from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, problem
 from wirescan.cli.output import name_of, say
 
-VERBS = ("formats", "scan", "stat", "verify", "convert", "fetch")
+VERBS = ("formats", "scan", "stat", "verify", "convert", "fetch", "receive", "send")
 
 HELP = """Framed bytes as tables: Kafka log segments and what else `wirescan formats` lists.
 
@@ -31,6 +31,8 @@ Examples:
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster
+  wirescan receive lumberjack --to events            what Beats and Logstash send
+  wirescan send    lumberjack 127.0.0.1:5044 events  ... and files to a receiver
 
 A PATH is a file, a directory, a glob, a URL (s3://...) or - for standard input.
 

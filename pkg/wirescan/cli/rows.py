@@ -22,7 +22,8 @@ SHORT = {
     "kafka.requests": ("_start", "size", "correlation_id", "api_key", "api_version", "client_id"),
     "kafka.responses": ("_start", "size", "correlation_id"),
     "lumberjack.frames": ("_start", "size", "kind", "version", "sequence", "count"),
-    "lumberjack.events": ("kind", "window", "sequence", "json", "pairs"),
+    "lumberjack.events": ("_start", "kind", "sequence", "json", "pairs"),
+    "lumberjack.pairs": ("_start", "key", "value"),
 }
 # Columns whose numbers have names.
 NAMES = {"codec": Codec, "api_key": ApiKey, "error_code": ErrorCode}

@@ -33,6 +33,7 @@ ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept n
 # How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
 # UNDECIDED: only the bytes behind `end` tell. By whether its header looks usual; or (`deep`) by everything that can be
 # verified, however unusual it looks: then the bytes read are asked of `afford`, and if refused there is no frame.
+# NULL: nothing tells, and behind a hard fault no frame is found.
 ctypedef size_t (*IntactFrame)(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil
 
 # A whole buffer.
@@ -143,7 +144,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
     cdef int64_t budget[PURSES]
     cdef size_t away
     cdef int purse
-    cdef bint search = True                 # until a search finds nothing: then nothing intact lies ahead
+    cdef bint search = intact is not NULL   # until a search finds nothing: then nothing intact lies ahead
     cdef Head* row
     cdef int64_t usual = 0
     cdef Fault fault = OK

@@ -5,13 +5,15 @@ fields of the data frames. docs/lumberjack.md describes the protocol; lumberjack
 
     encode.py       encode_window, encode_json, encode_data, encode_compressed, encode_ack; whole windows: encode_batch,
                     encode_batches, encode_events
-    columns.py      the events as columns of Arrow, their JSON parsed
-    conversation.py Receiver, Sender: both sides, without sockets             live.py     with them
+    columns.py      documents: the events as columns of Arrow, their JSON parsed
+    conversation.py Receiver, Sender: both sides, without sockets
+    server.py       Server: receives with them                      client.py       Client: sends with them
 """
 from __future__ import annotations
 
 import operator
 from enum import IntEnum
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -119,10 +121,11 @@ def pairs(events: FrameTable, *, errors: str = "strict", check: bool = True, lim
 
 
 def unroll(events: FrameTable) -> np.ndarray:
-    """Int64 array: the sequence numbers of a table of lumberjack.events, with 2**32 added for each roll-over before them.
+    """Int64 array: the sequence numbers of lumberjack.events, with 2**32 added for each roll-over before them.
 
     A number below that of the good event before has rolled over, as the protocol says; but where a new window begins,
-    only if it falls by 2**31 or more: most writers begin each window at 1. Raises TypeError for another table.
+    only if it falls by 2**31 or more: most writers begin each window at 1. Of tables that are joined, ask each before:
+    their windows are counted from 0 in each. Raises TypeError for another table.
     """
     _refuse_unless(events, EVENT, "sequence numbers are those of a table of lumberjack.events")
     return unrolled(events.rows)
@@ -181,7 +184,17 @@ FRAMES = Format(
     FRAME, scan, children={"events": events}, kinds=KINDS, scan=scan_stream, needed=needed, cuts=cuts, files=FILES)
 EVENTS = Format(
     "lumberjack.events", "the data and JSON frames among them, those in compressed ones too", EVENT, events,
-    within="lumberjack.frames", children={"pairs": pairs}, lists={"pairs": "count"}, kinds=KINDS)
+    within="lumberjack.frames", children={"pairs": pairs}, lists={"pairs": "count"}, local=("window",), kinds=KINDS)
 PAIRS = Format(
     "lumberjack.pairs", "the keys and values of the data frames", PAIR, pairs, within="lumberjack.events")
 FORMATS = (FRAMES, EVENTS, PAIRS)
+
+# What holds a conversation, or needs pyarrow, is imported by who asks for it.
+LATE = {"Receiver": "conversation", "Sender": "conversation", "Window": "conversation",
+        "ConversationError": "conversation", "Server": "server", "Client": "client", "documents": "columns"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{LATE[name]}"), name)

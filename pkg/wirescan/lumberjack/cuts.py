@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wirescan.errors import HARD
 from wirescan.limits import Limits
 from wirescan.lumberjack.scan import scan_stream
 from wirescan.source import read_range, size_of
@@ -29,7 +30,7 @@ def cuts(path: str, size: int) -> list[int]:
         data = held + bytes(page)
         rows, _, fault, used = scan_stream(data, False, False, limits, more=True)
         out += _among(rows["start"] + at, rows["kind"] == WINDOW, out[-1], size)
-        if fault and used == 0 and len(data) > limits.frame or fault >= 160:
+        if fault and used == 0 and len(data) > limits.frame or fault >= HARD:
             break                       # who reads the slice tells what is wrong there
         at, held = at + used, data[used:]
     return out

@@ -99,7 +99,7 @@ def encode_batch(
     """
     if frames is None:
         frames = "json" if version is None or _version(version) == 2 else "data"
-    if frames not in VERSIONS:
+    if frames not in tuple(VERSIONS):
         raise ValueError(f"frames must be 'json' or 'data', not {frames!r}")
     version = VERSIONS[frames] if version is None else _version(version)
     compress, first = _compress(level), _u32(sequence, "sequence")

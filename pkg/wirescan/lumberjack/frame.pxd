@@ -3,7 +3,8 @@ from wirescan.core cimport (
     BAD_LENGTH, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED, be32, beside, enter, int32_t,
     int64_t, left, put, sized, take, uint8_t, uint32_t, uint64_t)
 from wirescan.lumberjack.scan cimport (
-    ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LONG_HEADER, MOST_PAIRS, Pair, SHORT_HEADER, SMALLEST_PAIR, WINDOW)
+    ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, MOST_PAIRS, Pair, SHORT_HEADER,
+    SMALLEST_PAIR, WINDOW)
 
 
 cdef inline bint is_version(uint8_t byte) noexcept nogil:
@@ -11,7 +12,7 @@ cdef inline bint is_version(uint8_t byte) noexcept nogil:
 
 cdef inline Fault cut(Frame* row, uint64_t least) noexcept nogil:
     # The bytes end inside a frame that has so many at the least: the loop compares that with the limit.
-    row.head.size = <uint32_t>min(least, <uint64_t>0xffffffff)
+    row.head.size = <uint32_t>min(least, <uint64_t>LARGEST_FRAME)
     return SHORT
 
 
@@ -32,7 +33,7 @@ cdef inline Fault read_data(Reader* r, Frame* row) noexcept nogil:
             if take(&walk, size) is NULL:
                 return cut(row, <uint64_t>(walk.at - start) + <uint64_t>SMALLEST_PAIR * pairs - 4 - 4 * half + size)
         pairs -= 1
-    if walk.at - start > <int64_t>0xffffffff:
+    if walk.at - start > <int64_t>LARGEST_FRAME:
         return BAD_LENGTH
     r.at = walk.at
     return OK

@@ -13,6 +13,9 @@ cdef enum:
     LARGEST = 0x7fffffff            # a size above it is no place, and no other reader takes it
     MOST_PAIRS = 0x1ffffffe         # that fit in 4 GiB
 
+cdef enum:
+    LARGEST_FRAME = 0xffffffff      # as `size` of a row can say
+
 cdef struct Frame:
     Head     head
     uint32_t sequence           # of D, J and A

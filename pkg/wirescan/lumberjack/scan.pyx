@@ -23,12 +23,8 @@ from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows
 from wirescan.lumberjack.frame cimport good_pairs, read_frame, read_pair
 
-cdef size_t never(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
-    # Behind damage nothing tells where a frame begins.
-    return <size_t>(end - at) if deep else 0
-
 cdef Fault run_frames(Top* top, Rows* rows) noexcept nogil:
-    return scan_top(top, rows, sizeof(Frame), read_frame, never)
+    return scan_top(top, rows, sizeof(Frame), read_frame, NULL)
 
 cdef Fault run_pairs(const Opening* opening, Rows* rows) noexcept nogil:
     return open_all(opening, rows, sizeof(Pair), read_pair, NULL)

@@ -16,13 +16,8 @@ from libc.string cimport memcpy
 from wirescan.core.rows cimport Block, RowBlock, Rows, grow_rows
 from wirescan.core.strings cimport ByteStrings, Strings
 from wirescan.core.writer cimport copied, store32
-from wirescan.lumberjack.scan cimport Event
-
-cdef enum:
-    SHORT_HEADER = 6            # of W and C
-    LONG_HEADER = 10            # of D and J
-    MOST = 0x7fffffff           # what a length may say
-    LARGEST = 0xffffffff        # bytes in a frame
+from wirescan.lumberjack.scan cimport (
+    COMPRESSED, DATA, Event, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, SHORT_HEADER, WINDOW)
 
 
 cdef struct Window:
@@ -95,7 +90,7 @@ cdef class Documents(Events):
         cdef uint32_t size
         for i in range(window.first, end):
             size = <uint32_t>texts.size[i * texts.step]
-            store32(put_header(to, version, c"J", sequence), size)
+            store32(put_header(to, version, JSON, sequence), size)
             copied(to + LONG_HEADER, <const uint8_t*><uintptr_t>texts.address[i * texts.step], size)
             to, sequence = to + LONG_HEADER + size, sequence + 1
 
@@ -136,7 +131,7 @@ cdef class Fields(Events):
                 value = column[c].values.size[i * column[c].values.step]
                 if value >= 0:
                     size += <int64_t>column[c].key_size + 4 + value
-            if size > LARGEST:
+            if size > LARGEST_FRAME:
                 return i
             window.size += size
         return -1
@@ -149,7 +144,7 @@ cdef class Fields(Events):
         cdef uint32_t pairs
         cdef int size
         for i in range(window.first, window.end):
-            pairs_at, pairs = put_header(to, window.version, c"D", sequence), 0
+            pairs_at, pairs = put_header(to, window.version, DATA, sequence), 0
             to = pairs_at + 4
             for c in range(width):
                 at = i * column[c].values.step
@@ -194,7 +189,7 @@ cdef class Frames(Events):
                 event = (<const Event*>&view[i * <Py_ssize_t>sizeof(Event)])[0]
                 fault = event.head.fault
                 # Nothing is added to what may be forged: it could wrap.
-                if (fault or event.head.kind not in (c"D", c"J") or event.version not in (1, 2)
+                if (fault or event.head.kind not in (DATA, JSON) or event.version not in (1, 2)
                         or event.head.size < LONG_HEADER or event.head.buffer >= known or event.head.start < 0
                         or event.head.start > ends[event.head.buffer] - <int64_t>event.head.size):
                     break
@@ -282,7 +277,7 @@ def write_windows(Events events not None, uint32_t most, uint32_t first, bint re
         to = <uint8_t*>aside.at
         with nogil:
             for i in range(n):
-                to = put_header(to, window[i].version, c"W", <uint32_t>(window[i].end - window[i].first))
+                to = put_header(to, window[i].version, WINDOW, <uint32_t>(window[i].end - window[i].first))
                 events.write(&window[i], sequence_of(&window[i], first, restart), to)
                 to += window[i].size
         return memoryview(aside).toreadonly()
@@ -293,16 +288,16 @@ def write_windows(Events events not None, uint32_t most, uint32_t first, bint re
             events.write(&window[i], sequence_of(&window[i], first, restart), <uint8_t*>aside.at)
         payload = compress(memoryview(aside)[:window[i].size])
         size = <size_t>payload.shape[0]
-        if size > MOST:
+        if size > LARGEST:
             raise ValueError(f"the window of event {window[i].first} is too large: a zlib stream has less than 2 GiB")
         size += 2 * SHORT_HEADER
         if rows.room - rows.count < size:
             grow_rows(rows, max(2 * rows.room, rows.count + size))
         if rows.room - rows.count < size:
             raise MemoryError(f"no memory for {rows.count + size} bytes")
-        to = put_header(<uint8_t*>rows.at + rows.count, window[i].version, c"W",
+        to = put_header(<uint8_t*>rows.at + rows.count, window[i].version, WINDOW,
                         <uint32_t>(window[i].end - window[i].first))
-        to = put_header(to, window[i].version, c"C", <uint32_t>payload.shape[0])
+        to = put_header(to, window[i].version, COMPRESSED, <uint32_t>payload.shape[0])
         memcpy(to, &payload[0], <size_t>payload.shape[0])
         rows.count += size
     return memoryview(out)
