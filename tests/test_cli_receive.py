@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pty
 import random
 import re
 import signal
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -580,3 +581,36 @@ def test_a_port_that_is_taken(tmp_path):
         port = listener.getsockname()[1]
         done = run("receive", "lumberjack", "--to", tmp_path, "--listen", f"127.0.0.1:{port}", code=2)
         assert "in use" in done.stderr and names(tmp_path) == []
+
+
+def test_a_terminal_shows_totals(tmp_path):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "wirescan", "receive", "lumberjack", "--to", tmp_path, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stderr=theirs, stdout=theirs,
+                               env={**os.environ, "PYTHONPATH": str(PACKAGE), "TERM": "xterm", "COLUMNS": "120"})
+    os.close(theirs)
+    shown: list[str] = []
+
+    def read() -> None:
+        with suppress(OSError):                     # the end of a terminal
+            while data := os.read(ours, 1 << 16):
+                shown.append(data.decode(errors="replace"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert eventually(lambda: "listening on" in "".join(shown))
+        port = int(re.search(r"listening on 127.0.0.1:(\d+)", "".join(shown))[1])
+        with Client("127.0.0.1", port) as client:
+            client.send(documents(1234))
+            client.flush()
+            assert eventually(lambda: "1 connection, 1,234 events, " in "".join(shown))
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.sendall(b"SSH-2.0-x\r\n")
+            assert eventually(lambda: "\nwirescan: 127.0.0.1" in re.sub(r"\x1b\[2K|\r", "\n", "".join(shown)))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
+        reader.join(PATIENCE)
+        os.close(ours)
+    assert "1,234 events, " in "".join(shown).splitlines()[-1] and process.returncode == 0

@@ -582,7 +582,7 @@ def trusting(certificate: bool = False):
     yield context
 
 
-def test_tls():
+def test_tls(caplog):
     sent = documents(5000)
     with Running(tls=server_context()) as running:
         with running.client(tls=str(TLS / "authority.pem"), level=1) as client:
@@ -591,7 +591,7 @@ def test_tls():
             client.send(sent)
         assert running.documents == 2 * sent
         assert eventually(lambda: running.server.open == 0)
-    assert running.lines == []
+    assert running.lines == [] and caplog.records == []
 
 
 def test_tls_with_certificates_of_writers():

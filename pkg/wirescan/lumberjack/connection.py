@@ -117,7 +117,8 @@ class Connection(asyncio.Protocol):
         self._is_finished = True
         if not self.rest:
             self._finish()
-        return True                             # the last windows are acked yet; `end` closes
+        # The last windows are acked yet, and `end` closes; but asyncio's TLS ends both directions at once.
+        return self._server.tls is None
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
