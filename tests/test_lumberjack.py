@@ -431,6 +431,7 @@ def test_files_are_cut_before_windows(tmp_path):
     endless = json(1, bytes(90)) * 1000                 # of a writer that sends no windows
     path.write_bytes(window(1000) + endless)
     assert all(len(one) <= 20_000 for one in plan(path, 10_000, "lumberjack.events"))
+    (tmp_path / "_two.lumberjack").write_bytes(path.read_bytes()[:-1])      # still being written
     assert len(lumberjack.events(lumberjack.scan(tmp_path))) == 1000
 
 

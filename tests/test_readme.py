@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from wirescan import scan
 from wirescan.kafka import encode_batch
+from wirescan.lumberjack import encode_batch as encode_window
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "tests/corpus/kafka/orders-0"
@@ -40,8 +42,8 @@ def block(word: str) -> str:
 
 
 def test_every_block_is_run():
-    words = ("polars", "PartitionLog", "kafka.pair", "encode_batches", "wirescan.stream", "wirescan.spark",
-             "kafka.Client")
+    words = ("polars", "PartitionLog", "kafka.pair", "kafka.encode_batches", "wirescan.stream", "wirescan.spark",
+             "kafka.Client", "import lumberjack")
     assert sorted(map(block, words)) == sorted(blocks("python"))
 
 
@@ -73,7 +75,48 @@ def test_streams(tmp_path):
 
 def test_writing(tmp_path):
     run("import numpy; import pyarrow; from wirescan import kafka\nkeys = values = pyarrow.array([b'a', b'b'])\n"
-        "times = numpy.arange(2)\n" + block("encode_batches"), tmp_path)
+        "times = numpy.arange(2)\n" + block("kafka.encode_batches"), tmp_path)
+
+
+SERVER = """
+import asyncio, threading
+from wirescan.lumberjack import Server
+taken, started = [], threading.Event()
+async def serve():
+    global server
+    server = Server(lambda windows: taken.extend(sum([list(window.events) for window in windows], [])))
+    await server.start("127.0.0.1", 0)
+    started.set()
+    await server.run()
+threading.Thread(target=asyncio.run, args=(serve(),), daemon=True).start()
+started.wait()
+documents = [b'{"message":"one"}']
+"""
+
+
+def test_lumberjack(tmp_path):
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.lumberjack").write_bytes(encode_window([{"message": "one"}] * 3))
+    code = block("import lumberjack").replace('"logs:5044", tls=True', "*server.addresses[0]")
+    run(SERVER + code + "assert len(events) == 3 and len(taken) == 2\n", tmp_path)
+
+
+def test_receive_and_send(tmp_path):
+    lines = [line.split("#")[0].split() for block in blocks("sh") for line in block.splitlines()]
+    (_, *receive), = (words for words in lines if words[:2] == ["wirescan", "receive"])
+    (_, *send), = (words for words in lines if words[:2] == ["wirescan", "send"])
+    here = [sys.executable, "-m", "wirescan"]
+    (tmp_path / "sent").write_bytes(encode_window([{"message": "one"}] * 3))
+    server = subprocess.Popen([*here, *receive, "--listen", "127.0.0.1:0"], cwd=tmp_path, stderr=subprocess.PIPE,
+                              text=True)
+    try:
+        address = next(line for line in server.stderr if "listening on" in line).split()[-1]
+        words = [address if word == "localhost:5044" else "sent" if word == "events" else word for word in send]
+        subprocess.run([*here, *words], cwd=tmp_path, check=True, timeout=60)
+    finally:
+        server.terminate()
+        assert server.wait(60) == 0
+    assert len(scan(tmp_path / "events", "lumberjack.events")) == 3
 
 
 @pytest.mark.spark
@@ -90,8 +133,9 @@ def test_spark(tmp_path):
 def test_command_line(tmp_path):
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 7
-    commands = [command for command in commands if "fetch" not in command]      # tests/peers runs that
+    assert len(commands) == 9
+    # tests/peers runs fetch, and the test below what follows it
+    commands = [command for command in commands if command.split()[1] not in ("fetch", "receive", "send")]
     (tmp_path / "wirescan").write_text(f"#!/bin/sh\nexec {sys.executable} -m wirescan \"$@\"\n")
     (tmp_path / "wirescan").chmod(0o755)
     (tmp_path / "orders-0").symlink_to(CORPUS)

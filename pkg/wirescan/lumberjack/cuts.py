@@ -8,7 +8,8 @@ from wirescan.limits import Limits
 from wirescan.lumberjack.scan import scan_stream
 from wirescan.source import read_range, size_of
 
-FILES = r"(?s)[^/]\.lumberjack\Z"       # of a directory, as `wirescan receive` names them
+# Of a directory, as `wirescan receive` names them; those that begin with _ are being written.
+FILES = r"(?s)(\A|/)[^/_.][^/]*\.lumberjack\Z"
 PIECE = 8 << 20                         # bytes read at a time
 WINDOW = ord("W")
 
