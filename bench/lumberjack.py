@@ -122,12 +122,14 @@ def data_frames(report: Report, whole: Stream, some: Stream, rounds: int) -> Non
         times = interleave([
             whole.contender("scan, events and pairs", lambda: pairs(whole.bytes)),
             whole.contender("scan and events", lambda: opened(whole.bytes)),
+            whole.contender("scan", lambda: ours.scan(whole.bytes)),
             some.loop("Python loop, dicts", peers.data_events),
             some.java("Camel (Java), maps", java, "camel"),
         ], rounds)
     first = "scan, events and pairs"
-    report.at_least(f"D frames, four pairs: {first}, times as fast as a Python loop that makes dicts", 150,
-                    times.ratio("Python loop, dicts", first))
+    for name in ("scan", "scan and events", first):
+        report.at_least(f"D frames, four pairs: {name}, times as fast as a Python loop that makes dicts", 150,
+                        times.ratio("Python loop, dicts", name))
     report.at_least("D frames: the same, times as fast as Camel's decoder (Java)", 10,
                     times.ratio("Camel (Java), maps", first))
     report.say("### D frames of four pairs", "", timings(times, beside_first(times), "event"))

@@ -437,7 +437,7 @@ def test_a_writer_that_hangs_up_within_a_window(incomplete):
             sock.sendall(encode_batch(documents(2)) + encode_batch(documents(3, 2))[:-1])
             sock.shutdown(socket.SHUT_WR)
             assert received(sock, 100) == encode_ack(2)         # and no other ack
-        assert running.said("2 events of a window of 3")
+        assert running.said("2 of the 3 events of a window")
         assert eventually(lambda: running.server.open == 0)
     assert running.documents == documents(4 if incomplete else 2)
     assert running.server.totals.incomplete == 2
@@ -629,3 +629,28 @@ def test_a_plain_server_meets_tls():
         with pytest.raises(OSError):
             running.client(tls=context, attempts=1).send(documents(1))
         assert running.said("TLS")
+
+
+def test_a_slow_receiver_is_waited_for():
+    """The timeout is for silence, not for all that is sent."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    size = 6 + 8 * (10 + 1_000_008)
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            left = size
+            while left > 0:
+                left -= len(connection.recv(1 << 16))
+                connection.sendall(encode_ack(0))
+                time.sleep(0.01)
+            connection.sendall(encode_ack(8))
+            connection.recv(1)
+
+    threading.Thread(target=serve, daemon=True).start()
+    with listener, Client(*listener.getsockname(), timeout=0.6, attempts=1) as client:
+        begun = time.monotonic()
+        client.send([b'"' + b"x" * 1_000_006 + b'"'] * 8)
+        client.flush()
+        assert client.connections == 1 and time.monotonic() - begun > 1

@@ -31,7 +31,7 @@ def run(code: str, folder: Path) -> None:
 
 def here(code: str, folder: Path) -> str:
     return (code.replace("/var/lib/kafka/orders-0", str(CORPUS)).replace("/data/orders-0", str(CORPUS))
-            .replace("/data/*-0", str(folder / "data" / "*-0")).replace('"out"', repr(str(folder / "out")))
+            .replace("/data/*-0", str(folder / "data" / "*-0")).replace("/data/events", str(folder / "data" / "events")).replace('"out"', repr(str(folder / "out")))
             .replace("/var/lib/kafka/__consumer_offsets-0", str(folder / "__consumer_offsets-0")))
 
 
@@ -97,7 +97,7 @@ documents = [b'{"message":"one"}']
 def test_lumberjack(tmp_path):
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "1.lumberjack").write_bytes(encode_window([{"message": "one"}] * 3))
-    code = block("import lumberjack").replace('"logs:5044", tls=True', "*server.addresses[0]")
+    code = block("import lumberjack").replace('"logs", 5044, tls=True', "*server.addresses[0]")
     run(SERVER + code + "assert len(events) == 3 and len(taken) == 2\n", tmp_path)
 
 
@@ -117,6 +117,8 @@ def test_receive_and_send(tmp_path):
         server.terminate()
         assert server.wait(60) == 0
     assert len(scan(tmp_path / "events", "lumberjack.events")) == 3
+    look, = (words for words in lines if words[:2] == ["wirescan", "scan"] and "lumberjack.events" in words)
+    subprocess.run([*here, *look[1:]], cwd=tmp_path, check=True, timeout=60)
 
 
 @pytest.mark.spark
@@ -124,6 +126,8 @@ def test_spark(tmp_path):
     code = "".join(line for line in block("wirescan.spark").splitlines(True) if "read_topic" not in line)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "orders-0").symlink_to(CORPUS)
+    (tmp_path / "data" / "events").mkdir()
+    (tmp_path / "data" / "events" / "1.lumberjack").write_bytes(encode_window([{"message": "one"}]))
     sets = f"data = open({str(CORPUS / '00000000000000000000.log')!r}, 'rb').read()\n"
     code = code.replace("spark = wirescan.spark.session()", "spark = wirescan.spark.session()\n" + sets
                         + "frames = spark.createDataFrame([(data,)], 'payload binary')")
@@ -133,9 +137,10 @@ def test_spark(tmp_path):
 def test_command_line(tmp_path):
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 9
+    assert len(commands) == 10
     # tests/peers runs fetch, and the test below what follows it
-    commands = [command for command in commands if command.split()[1] not in ("fetch", "receive", "send")]
+    commands = [command for command in commands if command.split()[1] not in ("fetch", "receive", "send")
+                and "lumberjack" not in command]
     (tmp_path / "wirescan").write_text(f"#!/bin/sh\nexec {sys.executable} -m wirescan \"$@\"\n")
     (tmp_path / "wirescan").chmod(0o755)
     (tmp_path / "orders-0").symlink_to(CORPUS)

@@ -38,7 +38,7 @@ def address_of(context: click.Context, option: click.Parameter, text: str) -> tu
     """HOST:PORT; [::1]:5044 for an address with colons."""
     found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})", text, re.ASCII)
     if found is None or int(found[3]) > 65535:
-        raise click.BadParameter(f"{printable(text)!r} is not HOST:PORT")
+        raise click.BadParameter(f"{printable(text)!r} is not HOST:PORT, such as 127.0.0.1:5044 or [::1]:5044")
     return found[1] or found[2], int(found[3])
 
 
@@ -47,23 +47,25 @@ def address_of(context: click.Context, option: click.Parameter, text: str) -> tu
 @click.option("--listen", "address", default="127.0.0.1:5044", show_default=True, metavar="HOST:PORT",
               callback=address_of, help="Port 0: any that is free.")
 @click.option("--to", "directory", metavar="DIR", required=True, help="Where it goes.")
-@click.option("--as", "kind", type=click.Choice(["frames", "parquet"]), default="frames", show_default=True)
+@click.option("--as", "kind", type=click.Choice(["frames", "parquet"]), default="frames", show_default=True,
+              help="The frames as they came, or their events as Parquet.")
 @click.option("--tls", nargs=2, metavar="CERT KEY", help="Talk TLS: files of the certificate and its key (PEM).")
 @click.option("--client-ca", metavar="FILE", help="Only writers with a certificate of an authority in FILE (PEM).")
 @click.option("--roll-bytes", type=click.IntRange(min=1), default=128 << 20, show_default=True, metavar="N",
               help="Begin a new file when one has so many bytes,")
-@click.option("--roll-seconds", type=click.FloatRange(min=0.01), default=60, show_default=True, metavar="N",
-              help="... or is so old.")
+@click.option("--roll-seconds", type=click.FloatRange(min=0.01), default=60, show_default=True,
+              metavar="SECONDS", help="... or is so old.")
 @click.option("--strict", is_flag=True, help="Refuse what not every reader takes.")
 @click.option("--keep-incomplete", is_flag=True,
               help="Keep the events of a window that its writer left incomplete, though they are not acked.")
-@click.option("--max-connections", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N")
+@click.option("--max-connections", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N",
+              help="Open at a time; more are refused.")
 @click.option("--max-frame", type=click.IntRange(16, (1 << 32) - 1), default=64 << 20, show_default=True, metavar="N",
               help="Bytes of a frame.")
 @click.option("--max-inflated", type=click.IntRange(16, (1 << 31) - 1), default=64 << 20, show_default=True,
               metavar="N", help="Bytes that a compressed frame may have inside.")
 @click.option("--max-window", type=click.IntRange(min=16), default=64 << 20, show_default=True, metavar="N",
-              help="Bytes of a window that is not complete.")
+              help="Bytes of memory for a window that is not complete; of a larger one, parts are kept.")
 @click.option("--idle", type=click.FloatRange(min=0.1), default=60, show_default=True, metavar="SECONDS",
               help="Close connections that are silent for so long.")
 @columns_option
@@ -86,9 +88,9 @@ def receive(protocol: str, address: tuple[str, int], directory: str, kind: str, 
     What is acked is on the disk: nothing of it is lost, whatever ends this process. Writers send again what was not
     acked, so events may be there twice after a failure (at least once).
 
-    DIR gets files of frames, as they came, or of Parquet; they appear under their name when they do not change any
-    more, and names sort by time. What lies there under a name that begins with _ is not complete: the next run, in
-    the same DIR, ends it.
+    DIR gets files of frames, as they came, or of Parquet; names sort by time. A file that is written to has a name
+    that begins with _, which all that reads DIR passes over; it loses the _ when it is complete: at --roll-bytes, at
+    --roll-seconds, or when this process is stopped. If the process dies, the next run in the same DIR completes it.
 
     Exit codes: 0 stopped by a signal, 2 cannot be done.
     """

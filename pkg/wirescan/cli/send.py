@@ -18,7 +18,7 @@ from wirescan.cli.output import bytes_of, counted, dump, name_of, say, shown
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import Progress
 from wirescan.cli.receive import ROOMS, address_of, refuse_password
-from wirescan.errors import FrameError
+from wirescan.errors import FrameError, error_of
 from wirescan.limits import Limits
 from wirescan.pieces import opened, outermost
 from wirescan.table import FrameTable
@@ -34,9 +34,10 @@ LINES = Format("lines", "", np.dtype([]), read=FrameTable)
 @click.argument("address", metavar="HOST:PORT", callback=address_of)
 @paths_argument
 @click.option("--lines", type=click.Choice(["json", "text"]),
-              help="The files hold lines, and no frames: each a JSON object, or the field message of one.")
+              help="The files hold lines, not frames: json: each is an event, a JSON object. text: each becomes the "
+                   "field \"message\" of one.")
 @click.option("--version", type=click.Choice(VERSIONS),
-              help="Of the protocol: 2, or of frames that of each, unless given.")
+              help="Of the protocol. Unless given: for lines 2, for frames the version that each has.")
 @click.option("--window", type=click.IntRange(1, (1 << 32) - 1), default=2048, show_default=True, metavar="N",
               help="Events of a window; many receivers take up to 10000.")
 @click.option("--pipelining", type=click.IntRange(min=1), default=2, show_default=True, metavar="N",
@@ -64,8 +65,10 @@ def send(protocol: str, address: tuple[str, int], paths: tuple[str, ...], lines:
       jq -c .doc hits.json | wirescan send lumberjack logs:5044 - --lines json --compress 3
       wirescan send lumberjack logs:5044 *.log --lines text --tls-ca authority.pem
 
-    Frames (captures too) are sent as they are, in windows of their own. Connections that are lost are made again, and
-    what was not acked is sent again: an event may arrive twice, after that, but each arrives.
+    The events of frames (captures too) are sent as they are, numbered anew and in new windows. Of a directory, the
+    files *.lumberjack are sent; with --lines, all. A line of text that is not UTF-8 has U+FFFD in the place of its bad
+    bytes, but with --version 1 it is sent as it is. Connections that are lost are made again, and what was not acked is
+    sent again: an event may arrive twice, after that, but each arrives.
 
     Exit codes: 0 all is acked, 1 damage was met (not with --errors skip), 2 cannot be done.
     """
@@ -78,14 +81,21 @@ def send(protocol: str, address: tuple[str, int], paths: tuple[str, ...], lines:
                     pipelining=pipelining, level=level, version=int(version) if version else None)
     try:
         with Progress(total_size(found), "sending") as progress, client:
-            for path in found:
-                pieces = chunks(path, partial(told.read, progress), PIECE)
-                for part in (frames(path, pieces, protocol, errors, told) if lines is None else
-                             texts(path, pieces, lines, version, errors, told)):
-                    client.send(part)
-    except (OSError, FrameError) as error:
-        acked = f"{counted(client.acknowledged, 'event')} were acked before"
-        raise (Damage if isinstance(error, FrameError) else Failure)(f"{problem(error)}; {acked}") from None
+            try:
+                for path in found:
+                    pieces = chunks(path, partial(told.read, progress), PIECE)
+                    for part in (frames(path, pieces, protocol, errors, told) if lines is None else
+                                 texts(path, pieces, lines, version, errors, told)):
+                        client.send(part)
+            except (FrameError, Damage):
+                client.flush()              # what precedes the damage
+                raise
+    except (OSError, FrameError, Damage) as error:
+        text = error.message if isinstance(error, Damage) else problem(error)
+        if isinstance(error, FrameError) and error.offset == 0 and not error.inflated:
+            text += "; lines of JSON or text need --lines"
+        text += f"; events acked before: {client.acknowledged:,}"
+        raise (Failure if isinstance(error, OSError) else Damage)(text) from None
     seconds = time.perf_counter() - begun
     if as_json:
         click.echo(dump({"files": len(found), "events": client.acknowledged, "bytes": told.bytes,
@@ -93,30 +103,48 @@ def send(protocol: str, address: tuple[str, int], paths: tuple[str, ...], lines:
     else:
         click.echo(f"sent {counted(client.acknowledged, 'event')} of {counted(len(found), 'file')}, "
                    f"{bytes_of(told.bytes)}, in {seconds:.1f} s")
+    if told.replaced:
+        say(f"wirescan: {counted(told.replaced, 'line')} not in UTF-8, with U+FFFD in the place of what was not")
     if told.faults:
         say(f"wirescan: {counted(told.faults, 'bad frame' if lines is None else 'line')} left out")
 
 
 class Told:
-    """What was read: bytes, and the bad frames or lines that were left out."""
+    """What was read: bytes, the bad frames or lines that were left out, and lines that are no UTF-8."""
     bytes = 0
     faults = 0
+    replaced = 0
 
     def read(self, progress: Progress, count: int) -> None:
         self.bytes += count
         progress(count)
 
+    def text(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.replaced += 1
+            return line.decode(errors="replace")
+
 
 def frames(path: str, pieces: Iterable[memoryview], protocol: str, errors: str, told: Told) -> Iterator[FrameTable]:
-    """The events in a file of frames, in tables. Raises FrameError; a frame that the file's end cuts is told."""
-    events, mode = format_of(f"{protocol}.events"), "strict" if errors == "strict" else "mark"
-    for table in outermost(pieces, events.outermost, errors=mode, source=path):
-        for part in opened(table, events, errors=mode, source=path):
+    """The events in a file of frames, in tables. Raises FrameError, behind those that precede what is bad; a frame that
+    the file's end cuts is told."""
+    events = format_of(f"{protocol}.events")
+    for table in outermost(pieces, events.outermost, errors="mark", source=path):
+        for part in opened(table, events, errors="mark", source=path):
+            error = None
+            if errors == "strict" and part.bad.any():
+                row = int(part.bad.argmax())
+                part, error = part[:row], error_of(part, row)
+                error.source = path
             told.faults += int(np.count_nonzero(part.bad))
             part = part.where(~part.bad)
             ends = np.flatnonzero(np.diff(part["version"])) + 1     # one version in a window
             for first, stop in zip([0, *ends], [*ends, len(part)]):
                 yield part[first:stop]
+            if error is not None:
+                raise error
     tail, _ = tail_of(table, path)
     if tail:
         say(f"wirescan: {tail}, left out")
@@ -134,12 +162,12 @@ def texts(path: str, pieces: Iterable[memoryview], kind: str, version: str | Non
         for number, line in enumerate(whole, number + 1):
             line = line.removesuffix(b"\r")
             if kind == "text" and line:
-                text = line.decode(errors="replace")
-                found.append({"message": line if version == "1" else text})
+                found.append({"message": line if version == "1" else told.text(line)})
             elif kind == "json" and line.strip():
                 if is_object(line):
                     found.append(line)
                 elif errors == "strict":
+                    yield found
                     raise Damage(f"{name_of(path)}: line {number:,} is no JSON object: {shown(line[:40])}")
                 else:
                     told.faults += 1

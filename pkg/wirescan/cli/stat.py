@@ -38,7 +38,8 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
       wirescan stat orders-0 --json | jq .total.codecs
 
     Read from the headers of the batches, without inflating anything. Compressed wrappers of magic 0 and 1 do
-    not say how many records they hold; --deep opens them.
+    not say how many records they hold; --deep opens them. So it does with compressed frames of Lumberjack, whose
+    events are counted only then.
 
     Exit codes: 0 good, 1 damage was met, 2 cannot be done.
     """

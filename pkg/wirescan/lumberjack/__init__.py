@@ -112,7 +112,8 @@ def pairs(events: FrameTable, *, errors: str = "strict", check: bool = True, lim
     """The pairs in a table of lumberjack.events, as a table of dtype PAIR (40 bytes a row): lumberjack.pairs.
 
     Column `parent` is the pair's row in `events`. Places: key, value: bytes, which need not be UTF-8. Duplicate keys
-    stay, in the order of the wire; readers take the last. Raises as `events`; `check` is there for likeness.
+    stay, in the order of the wire; readers take the last. Raises as `events`; `check` changes
+    nothing: pairs have no checksum.
     """
     check_mode(errors, limits)
     _refuse_unless(events, EVENT, "pairs are those of a table of lumberjack.events")
@@ -191,10 +192,15 @@ FORMATS = (FRAMES, EVENTS, PAIRS)
 
 # What holds a conversation, or needs pyarrow, is imported by who asks for it.
 LATE = {"Receiver": "conversation", "Sender": "conversation", "Window": "conversation",
-        "ConversationError": "conversation", "Server": "server", "Client": "client", "documents": "columns"}
+        "ConversationError": "conversation", "Reason": "refusal", "Server": "server", "Bounds": "server",
+        "Client": "client", "documents": "columns"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{LATE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *LATE]

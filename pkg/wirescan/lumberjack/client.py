@@ -6,11 +6,17 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
+
+import numpy as np
+
+from wirescan.core.chunks import is_arrow
 
 from wirescan.lumberjack.refusal import ConversationError
 from wirescan.lumberjack.sender import Sender
+from wirescan.table import FrameTable
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0      # seconds between two attempts to connect
 READ = 64 << 10
@@ -28,7 +34,8 @@ class Client:
             client.send([{"message": "one"}, b'{"message":"two"}'])
 
     Methods raise ConnectionError when it is given up, or for an answer that is no ack (__cause__ is the last error),
-    and PermissionError where TLS is refused. For one thread at a time.
+    and PermissionError for an error of TLS, such as a certificate that is not trusted. Where a receiver only hangs up,
+    because it does not speak TLS, or asks for a certificate, that is a lost connection. For one thread at a time.
     """
 
     def __init__(self, host: str, port: int, *, tls: Any = None, timeout: float = 30.0, attempts: int = 8,
@@ -46,16 +53,14 @@ class Client:
     def send(self, events: Any) -> None:
         """Sends events, in as many windows as it takes; waits while no window is free.
 
-        events: a list of events, a table or an array, as `Sender.send` takes them. They are sent, but not acked yet,
-        when it returns: see `flush`.
+        events: an iterable of events, a table or an array, as `Sender.send` takes them. They are sent, but not acked
+        yet, when it returns: see `flush`.
         """
-        if isinstance(events, Mapping):
-            raise TypeError("events are a list of events, not one mapping")
-        for first in range(0, len(events), self._window):
+        for part in parts(events, self._window):
             while not self._sender.ready:
                 self._wait()
-            data = self._sender.send(events[first:first + self._window])
-            self._do(lambda: self._socket.sendall(data))
+            data = self._sender.send(part)
+            self._do(lambda: self._put(data))
 
     def flush(self) -> None:
         """Waits until all that was sent is acked."""
@@ -113,9 +118,15 @@ class Client:
             self._refuse_more(error)
             try:
                 self._connect()
-                return self._socket.sendall(self._sender.resend())
+                return self._put(self._sender.resend())
             except OSError as failed:
                 error = failed
+
+    def _put(self, data: bytes | memoryview) -> None:
+        """Sends it; `timeout` is for each part that the receiver takes: sendall's would be for all of it."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._socket.send(rest):]
 
     def _refuse_more(self, error: OSError | None) -> None:
         """Waits before the next attempt; raises where there is none."""
@@ -124,11 +135,21 @@ class Client:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):     # no use in trying again
             raise PermissionError(f"TLS with {host}:{port} fails: {error}") from error
         if self._failures >= self._attempts:
-            raise ConnectionError(f"{host}:{port} acks nothing, after {self._attempts} attempts: {error}") from error
+            tried = f"{self._attempts} attempt{'s' * (self._attempts != 1)}"
+            raise ConnectionError(f"{host}:{port} acks nothing, after {tried}: {self._told(error)}") from error
         if self._failures:
             delay = min(FIRST_DELAY * 2 ** (self._failures - 1), LONGEST_DELAY)
             time.sleep(delay * random.uniform(0.5, 1))
         self._failures += 1
+
+    def _told(self, error: OSError | None) -> str:
+        """What went wrong, and what may be the reason where nothing was ever acked."""
+        hint = ""
+        if not self.acknowledged and isinstance(error, ssl.SSLEOFError):
+            return "it ends the handshake of TLS: does it speak TLS?"
+        if not self.acknowledged and isinstance(error, ConnectionResetError):
+            hint = "; does it expect TLS, or a certificate?" if self._tls is None else "; does it ask for a certificate?"
+        return f"{(error and error.strerror) or error}{hint}"
 
     def _connect(self) -> None:
         self._socket = socket.create_connection(self._address, self._timeout)
@@ -136,6 +157,18 @@ class Client:
         if self._tls is not None:
             self._socket = self._tls.wrap_socket(self._socket, server_hostname=self._address[0])
         self.connections += 1
+
+
+def parts(events: Any, size: int) -> Iterator[Any]:
+    """Events in parts of so many. Raises TypeError for what is one event, or none."""
+    if isinstance(events, (Mapping, str, bytes, bytearray, memoryview)):
+        raise TypeError(f"events are an iterable of events, not one {type(events).__name__}")
+    if isinstance(events, (list, tuple, FrameTable, np.ndarray)) or is_arrow(events):
+        yield from (events[first:first + size] for first in range(0, len(events), size))
+        return
+    rest = iter(events)
+    while part := list(islice(rest, size)):
+        yield part
 
 
 def context_of(tls: Any) -> ssl.SSLContext | None:

@@ -75,7 +75,8 @@ def documents(events: FrameTable, *, schema: pa.Schema | None = None, others: bo
     def refuse(row: int, why: str) -> None:
         if errors == "strict":
             near = bytes(events.bytes(row, "json")[:NEAR])
-            raise ValueError(f"the document of event {row} is refused: {why}; it begins {near!r}")
+            raise ValueError(f"the document of event {row} is refused: {why}; it begins {near!r}; "
+                             'errors="mark", or a schema, may go on')
         refused[row] = why
 
     places = Places(events, "json")

@@ -22,7 +22,7 @@ TURN = 0.008                # seconds of work for one connection, about, before 
 SMALLEST_PIECE = 2 << 10    # bytes that are read in a turn
 ACK_BYTES = 32 << 10        # of acks that a writer may leave unread
 WINDOW_COST = 1 << 10       # bytes of memory of a window that holds nothing
-TLS_HINT = "; does the writer speak TLS, and trust this certificate?"
+TLS_HINT = "; does the writer speak TLS, trust this certificate, and have one where it is asked for?"
 
 
 class Turns:
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         server, left = self._server, self._receiver.close()
         if left is not None:
             server.totals.incomplete += len(left.events)
-            server.tell(f"{self._name}: hung up after {len(left.events):,} events of a window of {left.count:,}, which "
+            server.tell(f"{self._name}: hung up after {len(left.events):,} of the {left.count:,} events of a window, which "
                          + ("are kept, but not acked" if server.incomplete else "are left out, and not acked"))
             if server.incomplete:
                 self._wait([left])

@@ -1,7 +1,7 @@
 """Both sides of a conversation in Lumberjack, without the socket: `Receiver` here, `Sender` in sender.py.
 
 What a Receiver makes of frames on which real readers disagree is in the table of strict.py; the rules in prose are
-those of docs/lumberjack.md, "Windows and acks".
+those of docs/lumberjack.md, "Events and windows" and "Acknowledgements".
 """
 from __future__ import annotations
 

@@ -54,9 +54,10 @@ class Server:
 
     keep: called in a thread of its own with a list of Windows, those that came from all connections meanwhile; when it
     returns they must be safe, for they are acked then. What it raises ends the server.
-    tls: an ssl.SSLContext of a server, or None. bounds, limits: what connections may take, and frames. strict, depth:
-    as of `Receiver`. incomplete: also keep what came of a window that its writer left incomplete, when it hangs up;
-    it is never acked. tell: called with a line about each connection that was not served to its end.
+    tls: an ssl.SSLContext of a server, or None. bounds, limits: what connections may take, as `server.Bounds`, and
+    frames. strict, depth: as of `Receiver`. incomplete: also keep what came of a window that its writer left
+    incomplete, when it hangs up; it is never acked. tell: called with a line about each connection that was not served
+    to its end.
 
         server = Server(keep)
         await server.start("127.0.0.1", 5044)
@@ -114,7 +115,7 @@ class Server:
             await asyncio.sleep(0)
 
     def stop(self) -> None:
-        """Listens no more, and ends `run` when what was received is kept. From within the event loop."""
+        """Listens no more, and ends `run` when what was received is kept. To be called in the event loop's thread."""
         self.is_stopping = True
         if self._listener is not None:
             self._listener.close()

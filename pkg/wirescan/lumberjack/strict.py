@@ -17,9 +17,11 @@ else, a frame that the end of its compressed frame cuts; and what lies deeper th
     a sequence number of 2**31 or more     G R       LARGE_SEQUENCE    acked like others
     D without pairs                        G         NO_PAIRS          an event without fields
     J that is no object                    G R       NOT_AN_OBJECT     an event
-    zlib data without end or Adler-32      L         CUT_PAYLOAD       what it inflates to
+    zlib data without an end               L G       CUT_PAYLOAD       what it inflates to
+    zlib data without its Adler-32         L         CUT_PAYLOAD       the same
     C of no bytes                          L         CUT_PAYLOAD       no events
-    bytes behind the zlib data             L R       LONG_PAYLOAD      left out, and a second zlib stream too
+    bytes behind the zlib data             L G R     LONG_PAYLOAD      left out
+    a second zlib stream behind it         L R       LONG_PAYLOAD      left out
     C that holds no frames                 L R       EMPTY_PAYLOAD     no events
     A from a writer                        V         ACK_FROM_WRITER   left out
     C inside a C                           L G R     refused, NESTED, with depth=1; taken up to a larger `depth`
