@@ -31,7 +31,8 @@ def run(code: str, folder: Path) -> None:
 
 def here(code: str, folder: Path) -> str:
     return (code.replace("/var/lib/kafka/orders-0", str(CORPUS)).replace("/data/orders-0", str(CORPUS))
-            .replace("/data/*-0", str(folder / "data" / "*-0")).replace("/data/events", str(folder / "data" / "events")).replace('"out"', repr(str(folder / "out")))
+            .replace("/data/*-0", str(folder / "data" / "*-0")).replace("/data/events", str(folder / "data" / "events"))
+            .replace('"out"', repr(str(folder / "out")))
             .replace("/var/lib/kafka/__consumer_offsets-0", str(folder / "__consumer_offsets-0")))
 
 

@@ -148,7 +148,7 @@ class Client:
         if not self.acknowledged and isinstance(error, ssl.SSLEOFError):
             return "it ends the handshake of TLS: does it speak TLS?"
         if not self.acknowledged and isinstance(error, ConnectionResetError):
-            hint = "; does it expect TLS, or a certificate?" if self._tls is None else "; does it ask for a certificate?"
+            hint = "; does it ask for a certificate?" if self._tls else "; does it expect TLS, or a certificate?"
         return f"{(error and error.strerror) or error}{hint}"
 
     def _connect(self) -> None:

@@ -243,8 +243,9 @@ class Connection(asyncio.Protocol):
         server, left = self._server, self._receiver.close()
         if left is not None:
             server.totals.incomplete += len(left.events)
-            server.tell(f"{self._name}: hung up after {len(left.events):,} of the {left.count:,} events of a window, which "
-                         + ("are kept, but not acked" if server.incomplete else "are left out, and not acked"))
+            kept = "are kept, but not acked" if server.incomplete else "are left out, and not acked"
+            server.tell(f"{self._name}: hung up after {len(left.events):,} of the {left.count:,} events of a window, "
+                        f"which {kept}")
             if server.incomplete:
                 self._wait([left])
         self.end()
