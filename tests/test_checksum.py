@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from test_laws import steady
-from wirescan.core.checksum import PATHS, crc32, crc32c
+from wirescan.core.checksum import PATHS, adler32, crc32, crc32c
 
 KINDS = {crc32: zlib.crc32, crc32c: oracle.crc32c}
 every_path = pytest.mark.parametrize("path", [None, *PATHS])
@@ -22,6 +22,16 @@ def test_check_values():
     assert crc32c(bytes(32)) == 0x8A9136AA and crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c(bytes(range(32))) == 0x46DD794E and crc32c(bytes(range(31, -1, -1))) == 0x113FDB5C
     assert crc32(b"") == crc32c(b"") == 0
+
+
+def test_adler32():
+    data = random.Random(2).randbytes(20_000)
+    for size in [*range(100), 5551, 5552, 5553, 5567, 5568, 11_104, 11_105, 20_000]:
+        for part in (data[:size], b"\xff" * size, bytes(size)):
+            assert adler32(part) == zlib.adler32(part)
+            assert adler32(part, 0xFFF0FFF0) == zlib.adler32(part, 0xFFF0FFF0)
+    assert adler32(memoryview(data)[7:5000], adler32(data[:7])) == zlib.adler32(data[:5000])
+    assert adler32(b"\xff" * 10_000_000) == zlib.adler32(b"\xff" * 10_000_000)
 
 
 @every_kind

@@ -7,6 +7,7 @@ import os
 import pty
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from click.testing import CliRunner
 
 import wirescan
 from test_lumberjack_live import PATIENCE, TLS, Running, documents, eventually, received
-from wirescan import Limits, lumberjack
+from wirescan import lumberjack
 from wirescan.cli import main
 from wirescan.cli.common import Failure
 from wirescan.cli.receive import Lines
@@ -307,19 +308,6 @@ def test_a_conversion_that_fails_ends_it_and_loses_nothing(tmp_path, monkeypatch
     assert kept(tmp_path) == documents(3)
 
 
-def test_frames_stay_where_not_all_of_them_can_be_read_again(tmp_path):
-    """They were received with other limits, say."""
-    document = b'"%s"' % (b" " * 2_000_000)
-    raw = encode_window(2) + encode_compressed(encode_json(1, b"{}")) + encode_compressed(encode_json(2, document))
-    got = SimpleNamespace(raw=(memoryview(raw),), events=lumberjack.events(lumberjack.scan(raw)))
-    with pytest.raises(Failure, match="of 2 events 1 could be read again; the frames stay"):
-        with Spool(tmp_path, "parquet", 1, 60, limits=Limits(inflated=1 << 20)) as spool:
-            spool.keep([got])
-    with Spool(tmp_path, "parquet", 1, 60):
-        pass
-    assert kept(tmp_path) == [b"{}", document]
-
-
 @pytest.mark.parametrize("kind", ["frames", "parquet"])
 def test_kill_9_loses_nothing_that_was_acked(tmp_path, kind):
     """A receiver is killed again and again while a writer sends; what was acked is there each time."""
@@ -350,7 +338,7 @@ def test_kill_9_loses_nothing_that_was_acked(tmp_path, kind):
         assert set(sent[:acked]) <= set(kept(tmp_path, partial=True))
     writer.join(3 * PATIENCE)
     receiver.stop()
-    assert not failure and client.acknowledged == len(sent) and kills >= 2 and client.connections > kills // 2
+    assert not failure and client.acknowledged == len(sent) and kills >= 2 and client.connections > 1
     found = kept(tmp_path)
     assert set(found) == set(sent) and len(found) < len(sent) + client.connections * 4 * 100
     assert not [name for name in names(tmp_path) if name.startswith("_")] and receiver.code == 0
@@ -614,3 +602,76 @@ def test_a_terminal_shows_totals(tmp_path):
         reader.join(PATIENCE)
         os.close(ours)
     assert "1,234 events, " in "".join(shown).splitlines()[-1] and process.returncode == 0
+
+
+# --- what goes wrong in the directory -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind, option", [("frames", "--max-frame"), ("parquet", "--max-inflated")])
+def test_recovery_keeps_what_an_earlier_run_took_with_larger_limits(tmp_path, kind, option):
+    large = b'"%s"' % (b" " * 2_000_000)
+    left_behind(tmp_path, encode_window(2) + encode_compressed(encode_json(1, b"{}") + encode_json(2, large))
+                + encode_window(1) + encode_json(1, large))
+    with receiving(tmp_path, "--as", kind, option, 1 << 20) as receiver:
+        with Client(*receiver.address) as client:
+            client.send(documents(1))
+        receiver.stop()
+    assert receiver.code == 0 and kept(tmp_path) == [b"{}", large, large, *documents(1)]
+    assert {Path(name).suffix for name in names(tmp_path)} == {".lumberjack" if kind == "frames" else ".parquet"}
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_frames_stay_where_not_all_of_them_can_be_read_again(tmp_path, capsys, recovered):
+    """And what follows them is received all the same."""
+    damaged = bytearray(encode_compressed(encode_json(2, b"[]"), level=6))
+    damaged[-1] ^= 1
+    raw = encode_batch(documents(2)) + encode_window(1) + bytes(damaged)
+    if recovered:
+        left_behind(tmp_path, raw)
+    with Spool(tmp_path, "parquet", 1, 60) as spool:
+        if not recovered:
+            spool.keep([SimpleNamespace(raw=(memoryview(raw),), events=documents(3))])
+        spool.keep([window(3, 2)])
+    first, second = sorted(tmp_path.iterdir())
+    assert first.suffix == ".lumberjack" and first.read_bytes() == raw and second.suffix == ".parquet"
+    assert not first.name.startswith("_")
+    assert pyarrow.dataset.dataset(second).to_table()["json"].to_pylist() == documents(3, 2)
+    assert f"{first.name}: frames stay as they came" in capsys.readouterr().err
+    assert spool.files == 2 and spool.faults == 1
+
+
+def test_a_directory_that_is_removed_is_told_before_anything_is_acked(tmp_path):
+    with pytest.raises(OSError, match=r"it was removed while it was written to.*\.lumberjack"):
+        with Spool(tmp_path / "out", "frames", 1 << 20, 60) as spool:
+            spool.keep([window(3)])
+            shutil.rmtree(tmp_path / "out")
+            spool.keep([window(3, 3)])
+    assert spool.events == 3
+
+
+@pytest.mark.parametrize("kind", ["frames", "parquet"])
+def test_a_first_write_that_fails_leaves_no_file(tmp_path, monkeypatch, kind):
+    def full(handle, views):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(OSError, match=r"No space left on device.*_.*\.lumberjack"):
+        with Spool(tmp_path, kind, 1 << 20, 60) as spool:
+            spool.keep([window(3)])
+    assert names(tmp_path) == [] and spool.files == 0
+
+
+def test_what_is_cut_off_is_on_the_disk_before_the_file_gets_its_name(tmp_path, monkeypatch):
+    path, calls = left_behind(tmp_path, encode_batch(documents(3)) + b"2W"), []
+    inode, fsync, rename = path.stat().st_ino, os.fsync, os.rename
+
+    def synced(handle):
+        if os.fstat(handle).st_ino == inode:
+            calls.append(os.fstat(handle).st_size)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", lambda old, new: calls.append("rename") or rename(old, new))
+    with Spool(tmp_path, "frames", 1 << 20, 60):
+        pass
+    assert calls == [len(encode_batch(documents(3))), "rename"]

@@ -28,6 +28,7 @@ from typing import SupportsIndex
 import cramjam
 import snappy
 
+from wirescan.core.checksum import adler32
 from wirescan.core.fault import Fault
 from wirescan.core.rows import Block
 from wirescan.limits import Limits
@@ -137,7 +138,7 @@ def _inflate_zlib(payload: memoryview, most: int, check: bool) -> tuple[bytes, F
         rest = inflater.unused_data
         if not inflater.eof or len(rest) < 4:
             return data, Fault.TRUNCATED
-        if check and zlib.adler32(data) != int.from_bytes(rest[:4], "big"):
+        if check and adler32(data) != int.from_bytes(rest[:4], "big"):
             raise CodecError(Fault.BAD_CHECKSUM, "Adler-32 does not match")
         return data, Fault.LEFTOVER if len(rest) > 4 else Fault.OK
     raise CodecError(Fault.BAD_COMPRESSION, message)

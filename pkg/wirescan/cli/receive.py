@@ -101,7 +101,7 @@ def receive(protocol: str, address: tuple[str, int], directory: str, kind: str, 
         raise click.UsageError("--client-ca is for --tls")
     names = listed(columns, columns_of(format_of(f"{protocol}.events")))
     limits = Limits(frame=max_frame, inflated=max_inflated)
-    spool = Spool(Path(directory), kind, roll_bytes, roll_seconds, names, compression or "zstd", limits)
+    spool = Spool(Path(directory), kind, roll_bytes, roll_seconds, names, compression or "zstd")
     allow_files(max_connections + OTHER_FILES)
     begun = time.perf_counter()
     progress, context = Received(None, ""), context_of(tls, client_ca)
@@ -132,10 +132,10 @@ async def serve(server: Server, address: tuple[str, int], progress: Received) ->
         server.stop()
 
     await server.start(*address)
-    for host, port in server.addresses:
-        say(f"wirescan: listening on {f'[{host}]' if ':' in host else host}:{port}")
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
+    for host, port in server.addresses:
+        say(f"wirescan: listening on {f'[{host}]' if ':' in host else host}:{port}")
     watching = loop.create_task(watch(server, progress))
     try:
         await server.run()

@@ -7,9 +7,11 @@
 
 The time is that of the file's first frame, in UTC, and names sort by it. Whoever looks for files passes over names that
 begin with an underscore. A process that died leaves files that begin with one: the next run ends what was begun.
+Frames that cannot all be read again keep their file, in place of Parquet.
 """
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -30,13 +32,14 @@ from wirescan.cli.output import bytes_of, counted, name_of, say
 from wirescan.cli.store import sync
 from wirescan.core.fault import Fault
 from wirescan.limits import Limits
-from wirescan.pieces import chunks, outermost
+from wirescan.pieces import chunks, iter_tables, outermost
 
 if TYPE_CHECKING:
     from wirescan.lumberjack.conversation import Window
 
 NAME = re.compile(r"_?(\d{8}T\d{6}\.\d{6}Z-\d{6,})\.(lumberjack|parquet)")
 MOST_VIEWS = 1024           # that the system takes in one write
+WIDEST = Limits(frame=(1 << 32) - 1, inflated=(1 << 31) - 1)     # what is in a spool was accepted, by whatever limits
 UNPUBLISHED = 4             # files that wait to become Parquet; with more, what comes has to wait
 
 
@@ -45,15 +48,15 @@ class Spool:
     until it is left; what an earlier run left behind is ended first.
 
     kind: "frames" or "parquet". size, seconds: a file that has so many bytes, or is so old, is followed by the next.
-    columns, compression: of Parquet. limits: those that the frames were received with. events, bytes, files, faults:
-    written by this run; faults are bad frames, which Parquet leaves out.
-    Raises Failure where another process writes there; OSError.
+    columns, compression: of Parquet. events, bytes, files, faults: written by this run; faults are bad frames that were
+    met on the way to Parquet.
+    Raises Failure where another process writes there, or this one may not; OSError.
     """
 
     def __init__(self, directory: Path, kind: str, size: int, seconds: float, columns: Sequence[str] | None = None,
-                 compression: str = "zstd", limits: Limits = Limits()):
+                 compression: str = "zstd"):
         self._directory, self._kind, self._limit, self._seconds = directory, kind, size, seconds
-        self._columns, self._compression, self._limits = columns, compression, limits
+        self._columns, self._compression = columns, compression
         self.events = self.bytes = self.files = self.faults = 0
         self._lock, self._news = threading.RLock(), threading.Event()
         self._full = threading.Condition(self._lock)
@@ -69,6 +72,8 @@ class Spool:
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in made:
             sync(path.parent)
+        if not os.access(self._directory, os.W_OK | os.X_OK):
+            raise Failure(f"{name_of(str(self._directory))}: it cannot be written to")
         self._handle = os.open(self._directory, os.O_RDONLY)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,7 +115,10 @@ class Spool:
             try:
                 size = self._write(views)
                 os.fdatasync(self._file)
-            except OSError:
+                if not os.fstat(self._file).st_nlink:           # no one will ever find what is in it
+                    raise OSError(errno.ENOENT, "it was removed while it was written to")
+            except OSError as error:
+                error.filename = str(self._path)
                 with suppress(OSError):
                     os.ftruncate(self._file, self._size)        # no torn frame stays in a file that gets its name
                 raise
@@ -184,26 +192,35 @@ class Spool:
                 self._full.notify_all()
 
     def _publish(self, path: Path, events: int = 0) -> None:
-        final = self._directory / path.name.removeprefix("_")
-        if self._kind == "frames":
+        """Gives a file its name, or puts Parquet in its place; one that is empty is removed."""
+        final, size = self._directory / path.name.removeprefix("_"), path.stat().st_size
+        if size and not (self._kind == "parquet" and self._convert(path, final, events)):
             os.rename(path, final)
         else:
-            from wirescan.parquet import write
-            from wirescan.partition import Slice
-            partial, size = path.with_suffix(".parquet"), path.stat().st_size
-            done = write([Slice(str(path), 0, size, True)] if size else [], str(partial), format="lumberjack.events",
-                         columns=self._columns, compression=self._compression, errors="skip", limits=self._limits)
-            if done.records < events:           # which the receiver acked
-                raise Failure(f"{name_of(str(path))}: of {events:,} events {done.records:,} could be read again; the "
-                              "frames stay where they are")
-            self.faults += done.faults
-            with open(partial, "rb") as file:
-                os.fsync(file.fileno())
-            os.rename(partial, final.with_suffix(".parquet"))
-            sync(self._directory)
             path.unlink()
         sync(self._directory)
-        self.files += 1
+        self.files += size > 0
+
+    def _convert(self, path: Path, final: Path, events: int) -> bool:
+        """Whether Parquet was made of a file's frames, without the loss of any.
+
+        events: those in it that were acked, as far as that is known."""
+        from wirescan.parquet import write
+        from wirescan.partition import Slice
+        partial = path.with_suffix(".parquet")
+        done = write([Slice(str(path), 0, path.stat().st_size, True)], str(partial), format="lumberjack.events",
+                     columns=self._columns, compression=self._compression, errors="skip", limits=WIDEST)
+        self.faults += done.faults
+        if done.records < events or done.faults and done.faults > ends(path):
+            partial.unlink()
+            say(f"wirescan: {name_of(final.name)}: frames stay as they came, since not all could be read again: "
+                f"{counted(done.records, 'event')}, {counted(done.faults, 'bad frame')}")
+            return False
+        with open(partial, "rb") as file:
+            os.fsync(file.fileno())
+        os.rename(partial, final.with_suffix(".parquet"))
+        sync(self._directory)
+        return True
 
     def _recover(self) -> None:
         """What an earlier run left behind: its last file is cut behind its last whole frame, for what follows that was
@@ -217,15 +234,13 @@ class Spool:
             if (self._directory / path.name[1:]).with_suffix(".parquet").exists():
                 path.unlink()
                 continue
-            size, cut = path.stat().st_size, whole(path, self._limits)
-            if cut < size:
-                os.truncate(path, cut)
-            say(f"{name_of(path.name)}: {bytes_of(cut)} that an earlier run left"
+            size, cut = path.stat().st_size, whole(path)
+            with open(path, "rb+") as file:         # on the disk before it gets its name
+                file.truncate(cut)
+                os.fsync(file.fileno())
+            say(f"wirescan: {name_of(path.name)}: {bytes_of(cut)} that an earlier run left"
                 + (f"; cut off {counted(size - cut, 'byte')} of a frame that was not acked" if cut < size else ""))
-            if cut:
-                self._publish(path)
-            else:
-                path.unlink()
+            self._publish(path)
         sync(self._directory)
 
     def _raise(self) -> None:
@@ -233,12 +248,12 @@ class Spool:
             raise self._error
 
 
-def whole(path: Path, limits: Limits) -> int:
+def whole(path: Path) -> int:
     """Bytes of a file up to the end of its last whole frame. Raises Failure where something else than a cut frame or
     zeros follows it, which no process leaves that dies."""
     size = path.stat().st_size
     last: Any = None
-    for last in outermost(chunks(str(path), 0, size), format_of("lumberjack.frames"), errors="mark", limits=limits):
+    for last in outermost(chunks(str(path), 0, size), format_of("lumberjack.frames"), errors="mark", limits=WIDEST):
         lost = np.isin(last["fault"], (Fault.NOT_A_FRAME, Fault.BAD_LENGTH))
         if lost.any():
             at = int(last.positions[lost.argmax()])
@@ -247,6 +262,13 @@ def whole(path: Path, limits: Limits) -> int:
             raise Failure(f"{name_of(str(path))}: no frame at byte {at:,}, and nothing was changed: cut the file there "
                           "(truncate -s), or give it another name")
     return size - len(last.tail)
+
+
+def ends(path: Path) -> int:
+    """How many bad rows of a file's events only tell how a compressed frame ends, which the receiver takes."""
+    from wirescan.lumberjack.strict import tolerable
+    tables = iter_tables(str(path), format="lumberjack.events", errors="mark", limits=WIDEST, tail=True)
+    return sum(np.count_nonzero(tolerable(table)) for table in tables)
 
 
 def zeros(path: Path, start: int, stop: int) -> bool:

@@ -1,6 +1,6 @@
-/* CRC-32 (IEEE 802.3, as zlib's) and CRC-32C (Castagnoli, RFC 3720 appendix B.4), both bit-reflected.
+/* CRC-32 (IEEE 802.3, as zlib's) and CRC-32C (Castagnoli, RFC 3720 appendix B.4), both bit-reflected; and Adler-32.
  *
- * One algorithm serves both: carry-less multiplication folds the input, 64 or 256 bytes a step, into
+ * One algorithm serves both CRCs: carry-less multiplication folds the input, 64 or 256 bytes a step, into
  * 16 bytes that have the same remainder (V. Gopal et al., "Fast CRC Computation for Generic Polynomials
  * Using PCLMULQDQ", Intel 2009); tables do the rest, and everything where the hardware has no such
  * multiplication. All constants are computed from the polynomial when the module is loaded.
@@ -144,4 +144,47 @@ static crc_update crc_path(int path) {
         return crc_vpclmul;
 #endif
     return path == CRC_PORTABLE ? crc_portable : NULL;
+}
+
+/* Adler-32 (RFC 1950, 9): a is 1 and all bytes, b is the sum of the values of a; both modulo 65521. So many bytes
+ * at a time that no sum of 32 bits overflows. */
+enum { ADLER_MOST = 5552 };
+
+static uint32_t adler32_update(uint32_t state, const uint8_t* p, size_t n) {
+    uint64_t a = state & 0xffff, b = state >> 16;
+    while (n) {
+        size_t count = n < ADLER_MOST ? n : ADLER_MOST;
+        n -= count;
+#if defined(__SSE2__)
+        if (count >= 16) {
+            const __m128i zero = _mm_setzero_si128();
+            const __m128i first = _mm_set_epi16(9, 10, 11, 12, 13, 14, 15, 16);
+            const __m128i second = _mm_set_epi16(1, 2, 3, 4, 5, 6, 7, 8);
+            __m128i sums = zero, sums_before = zero, weighted = zero;
+            uint32_t part[3][4];
+            b += a * (count & ~(size_t)15);
+            for (; count >= 16; count -= 16, p += 16) {
+                __m128i bytes = _mm_loadu_si128((const __m128i*)p);
+                sums_before = _mm_add_epi32(sums_before, sums);
+                sums = _mm_add_epi32(sums, _mm_sad_epu8(bytes, zero));
+                weighted = _mm_add_epi32(weighted, _mm_add_epi32(
+                    _mm_madd_epi16(_mm_unpacklo_epi8(bytes, zero), first),
+                    _mm_madd_epi16(_mm_unpackhi_epi8(bytes, zero), second)));
+            }
+            _mm_storeu_si128((__m128i*)part[0], sums);
+            _mm_storeu_si128((__m128i*)part[1], sums_before);
+            _mm_storeu_si128((__m128i*)part[2], weighted);
+            a += (uint64_t)part[0][0] + part[0][2];
+            b += 16 * ((uint64_t)part[1][0] + part[1][2]);
+            b += (uint64_t)part[2][0] + part[2][1] + part[2][2] + part[2][3];
+        }
+#endif
+        for (; count; count--) {
+            a += *p++;
+            b += a;
+        }
+        a %= 65521;
+        b %= 65521;
+    }
+    return (uint32_t)(b << 16 | a);
 }

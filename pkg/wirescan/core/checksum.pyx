@@ -1,4 +1,4 @@
-"""CRC-32 and CRC-32C for the kernels, and for Python: checksum.h holds the algorithm and its source."""
+"""CRC-32 and CRC-32C for the kernels and for Python, which has Adler-32 too: checksum.h holds the algorithms."""
 cdef extern from "checksum.h":
     ctypedef struct crc_kind:
         pass
@@ -6,6 +6,7 @@ cdef extern from "checksum.h":
     const int CRC_PATHS                 # how many there are
     void crc_prepare(crc_kind*, uint32_t polynomial)
     crc_update crc_path(int path)
+    uint32_t adler32_update(uint32_t state, const uint8_t*, size_t) noexcept nogil
 
 cdef crc_kind IEEE, CASTAGNOLI
 crc_prepare(&IEEE, 0xedb88320)
@@ -53,3 +54,13 @@ def crc32c(data, value=0, *, path=None):
     `path` as in `crc32`.
     """
     return checksum(&CASTAGNOLI, data, value, path)
+
+
+def adler32(data, value=1):
+    """Adler-32 (RFC 1950, 9) of a bytes-like object, going on from `value`; as `zlib.adler32`. The GIL is released."""
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef uint32_t state = value
+    if view.shape[0]:
+        with nogil:
+            state = adler32_update(state, &view[0], <size_t>view.shape[0])
+    return state
