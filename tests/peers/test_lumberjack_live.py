@@ -162,7 +162,7 @@ def test_a_window_that_is_never_complete(directory, authority, is_kept):
     options = ["--keep-incomplete"] if is_kept else []
     with Receiver(directory, "--tls", authority.server, authority.server, *options) as receiver:
         lumberjack_protocol_send(receiver.address, given, authority.file)
-        receiver.await_true(lambda: "20 events of a window of 1,000" in receiver.log.read_text())
+        receiver.await_true(lambda: "20 of the 1,000 events of a window" in receiver.log.read_text())
         assert receiver.stop()["incomplete"] == 20
     assert kept(directory) == (given if is_kept else [])
 
