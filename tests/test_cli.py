@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +19,6 @@ from click.testing import CliRunner, Result
 from crc32c import crc32c
 
 import wirescan
-from wirescan import kafka
 from wirescan.cli import main, progress
 from wirescan.cli.output import encode, escaped, printable
 from wirescan.kafka import Record, encode_batch, encode_message_set

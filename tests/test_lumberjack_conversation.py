@@ -492,7 +492,7 @@ EVENTS = [{"n": n} for n in range(5)]
 
 def test_a_sender_waits_when_its_windows_are_in_flight():
     sender = Sender(window=5)
-    first, second = sender.send(EVENTS), sender.send(EVENTS[:2])
+    first, _ = sender.send(EVENTS), sender.send(EVENTS[:2])
     assert not sender.ready and sender.unacknowledged == 7
     with pytest.raises(ValueError, match="2 windows wait"):
         sender.send(EVENTS)

@@ -146,7 +146,7 @@ static crc_update crc_path(int path) {
     return path == CRC_PORTABLE ? crc_portable : NULL;
 }
 
-/* Adler-32 (RFC 1950, 9): a is 1 and all bytes, b is the sum of the values of a; both modulo 65521. So many bytes
+/* Adler-32 (RFC 1950, 9): a is 1 plus all bytes, b the sum of the values of a; both modulo 65521. So many bytes
  * at a time that no sum of 32 bits overflows. */
 enum { ADLER_MOST = 5552 };
 
