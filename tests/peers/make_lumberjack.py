@@ -56,13 +56,13 @@ def messages(count: int) -> list[dict[str, str]]:
     return [{"message": f"order {i}: " + TEXTS[i % len(TEXTS)].replace("\n", " ")} for i in range(count)]
 
 
-def ship(address: str, given: Sequence[dict], received: Callable[[], Sequence], **options) -> None:
-    """Let Filebeat ship a file with these messages, until so many events are `received`."""
+def ship(address: str, given: Sequence[dict], done: Callable[[], bool], **options) -> None:
+    """Let Filebeat ship a file with these messages, until all is `done`."""
     with tempfile.TemporaryDirectory() as home:
         file = Path(home, "orders.log")
         file.write_text("".join(event["message"] + "\n" for event in given))
         with Filebeat(address, file, **options) as filebeat:
-            filebeat.await_true(lambda: len(received()) >= len(given))
+            filebeat.await_true(done)
 
 
 def record(target: Path) -> None:
@@ -72,25 +72,26 @@ def record(target: Path) -> None:
         (target / f"{case}.events.jsonl").write_text(
             "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in given))
 
-    def answered(case: str, given: Sequence[dict], run: Callable[[str, Receive], object], **options) -> None:
+    def answered(case: str, given: Sequence[dict], run: Callable[[Proxy], object], **options) -> None:
         """Record `run` with go-lumber's server."""
         with Receive(**options) as server, Proxy() as proxy:
             proxy.target = server.address
-            run(proxy.address, server)
+            run(proxy)
             connection, = proxy.take()
         keep(case, given, connection.requests, connection.responses)
 
     given = events(20)
     windows = [given[:8], given[8:16], given[16:]]
-    answered("go-lumber-plain", given, lambda address, _: send(address, given, batch=8))
-    answered("go-lumber-level-3", given, lambda address, _: send(address, given, batch=8, level=3))
-    answered("go-lumber-keepalive", given, lambda address, _: send(address, given, batch=8, level=9, pipeline=2),
+    answered("go-lumber-plain", given, lambda proxy: send(proxy.address, given, batch=8))
+    answered("go-lumber-level-3", given, lambda proxy: send(proxy.address, given, batch=8, level=3))
+    answered("go-lumber-keepalive", given, lambda proxy: send(proxy.address, given, batch=8, level=9, pipeline=2),
              hold=0.3, keepalive=0.1)
-    answered("pylogbeat", given, lambda address, _: pylogbeat_send(address, [given]))
-    answered("lumberjack-client", given, lambda address, _: lumberjack_client_send(address, given, first=12))
+    answered("pylogbeat", given, lambda proxy: pylogbeat_send(proxy.address, [given]))
+    answered("lumberjack-client", given, lambda proxy: lumberjack_client_send(proxy.address, given, first=12))
     lines = messages(20)
     for case, level in ("filebeat", 3), ("filebeat-plain", 0):
-        answered(case, lines, lambda address, server: ship(address, lines, server.events, batch=8, level=level))
+        answered(case, lines, lambda proxy: ship(proxy.address, lines, lambda: proxy.answered() == 6 * len(windows),
+                                                 batch=8, level=level))
 
     strings = pairs(20)
     with Authority() as authority, Reader() as plain, Reader(authority.identity("server")) as secured:

@@ -68,6 +68,10 @@ class Proxy:
                 client, _ = self._socket.accept()
                 self._connections.append(Connection(client, self.target))
 
+    def answered(self) -> int:
+        """How many bytes the target has sent so far."""
+        return sum(len(connection.responses) for connection in self._connections)
+
     def take(self, timeout: float = 20) -> list[Connection]:
         """The connections since the last call, in the order that they were opened, when all have ended."""
         taken, self._connections = self._connections, []

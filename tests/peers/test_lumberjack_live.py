@@ -172,7 +172,7 @@ def test_receive_from_filebeat(directory, secured, level):
     given = messages(3000)
     options, client, _, _ = secured
     with Receiver(directory, *options, "--roll-seconds", "0.2") as receiver:
-        ship(receiver.address, given, lambda: named(directory), level=level, **client)
+        ship(receiver.address, given, lambda: len(named(directory)) >= len(given), level=level, **client)
         receiver.stop()
     found = kept(directory)
     assert [{"message": event["message"]} for event in found] == given
