@@ -6,6 +6,7 @@
     is_...                         bool                                   bool
     kind, where it has names       string                                 string
     milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
+    nanoseconds                    timestamp[ns, UTC]                     timestamp[us, UTC], rounded down
     <name>_at, <name>_size         <name>: binary_view, or as `binary`    binary
     a place of numbers             list of them                           the same
     a list of pairs (`headers`)    list<struct<key, value>>               the same
@@ -153,6 +154,8 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
         return binary
     if name in owner.times:
         return pa.timestamp("us" if spark else "ms", tz="UTC")
+    if name in owner.nanoseconds:
+        return pa.timestamp("us" if spark else "ns", tz="UTC")
     if name.startswith("is_"):
         return pa.bool_()
     kind = owner.dtype[name].str[1:]
@@ -177,6 +180,8 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
         return (_number_lists if pa.types.is_list(kind) else _binary)(
             rows if parents is None else rows[parents], name, kind)
     values = rows[name] if parents is None else rows[name][parents]
+    if pa.types.is_timestamp(kind) and name in rows.format.nanoseconds:
+        return _numbers(values if kind.unit == "ns" else values // 1000, kind)
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
     if pa.types.is_string(kind):

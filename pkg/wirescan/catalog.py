@@ -13,7 +13,7 @@ from wirescan.core.loop import HEAD
 from wirescan.table import RESERVED, FrameTable, places
 
 FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
-ROOMS = ("kafka", "lumberjack")         # a room is registered here, by the name of its folder
+ROOMS = ("kafka", "lumberjack", "nats", "liftbridge")      # a room is registered here, by the name of its folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,14 @@ class Format:
     children: what lies inside a frame, name -> function of a table, which takes `errors`.
     lists: which of them are short lists of pairs, name -> the column that counts them; they become columns of lists.
     inherited: columns and places of the enclosing frames that belong to every export.
-    times: columns that are milliseconds since 1970 (-1: none).
+    times: columns that are milliseconds since 1970 (-1: none). nanoseconds: columns that are nanoseconds since 1970.
     numbers: places that are arrays of numbers, name -> numpy dtype of one as it lies there.
     local: columns that count within a table, and so mean nothing beyond it: an export has them if they are named.
     kinds: what the numbers in the column `kind` are called; the column then belongs to every export, as text.
     scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
         bytes may follow; outermost formats only.
+    values: a buffer, spans of it (dtype HEAD), check, limits -> (rows, bad): each span, such as a value of a binary
+        column, is one frame, and one row; optional, for formats whose frames do not tell where they end.
     needed: bytes that a stream holds of a frame, and what was returned for fewer of them -> how many bytes the frame
         has at the least, and anything; optional: it spares a stream to scan what cannot be whole yet.
     cuts: path, bytes -> offsets at which the file can be cut; outermost formats only.
@@ -46,10 +48,12 @@ class Format:
     lists: Mapping[str, str] = field(default_factory=dict)
     inherited: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
+    nanoseconds: tuple[str, ...] = ()
     numbers: Mapping[str, str] = field(default_factory=dict)
     local: tuple[str, ...] = ()
     kinds: Mapping[int, str] = field(default_factory=dict)
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
+    values: Callable[..., tuple[np.ndarray, int]] | None = None
     needed: Callable[..., tuple[int, ...]] | None = None
     cuts: Callable[[str, int], list[int]] | None = None
     files: str | None = None
@@ -59,6 +63,12 @@ class Format:
     def outermost(self) -> Format:
         """The format that has to be scanned first to get at these frames."""
         return self if self.within is None else _known()[self.within].outermost
+
+    @property
+    def in_values(self) -> Format:
+        """The format that the values of a binary column hold, of this one and those that enclose it: the innermost one
+        that reads values as they are, else the outermost."""
+        return self if self.values or self.within is None else _known()[self.within].in_values
 
     @property
     def columns(self) -> list[str]:
@@ -77,10 +87,14 @@ class Format:
         return self.read(source, **options)
 
     def inside(self, outer: FrameTable, **options: Any) -> FrameTable:
-        """Frames of this format in a table of the outermost one."""
-        if outer.format is self or self.within is None:
+        """Frames of this format in a table of one that encloses it, or of any frames that hold it."""
+        if outer.format is self:
             return outer
-        return self.read(_known()[self.within].inside(outer, **options), **options)
+        if outer.format is None or self.read not in outer.format.children.values():
+            if self.within is None:
+                return outer
+            outer = _known()[self.within].inside(outer, **options)
+        return self.read(outer, **options)
 
 
 @cache

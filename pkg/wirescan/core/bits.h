@@ -1,4 +1,4 @@
-/* Whole words: zig-zag varints out of them, and pairs of columns into them.
+/* Whole words: zig-zag varints and the gaps of text out of them, and pairs of columns into them.
  *
  * A varint is base-128 groups, low group first; the top bit of a byte says that more follow. Zig-zag puts the sign into
  * the lowest bit; the other bits are its half. Neighbouring frames are mostly alike: so how the varints of one lie is
@@ -10,6 +10,8 @@
 #include <string.h>
 #if defined(__BMI2__) && defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 #if defined(__GNUC__)               /* out of the way of the loops, whose shapes stay in registers */
 #define RARE __attribute__((noinline, cold, unused))
@@ -68,6 +70,43 @@ static inline uint64_t half(uint64_t word, const Shape* shape, int i) {
 #else
     word = (word & shape->half[i]) >> shape->shift[i];
     return (word >> 1 & 0x3f) | (word >> 2 & 0x1fc0) | (word >> 3 & 0xfe000) | (word >> 4 & 0x7f00000);
+#endif
+}
+
+/* What ends words in text: bit i is byte i. `line` has the line feeds, `blank` the spaces and tabs. */
+typedef struct {
+    uint64_t blank, line;
+} Gaps;
+
+/* The gaps among 64 bytes. */
+static inline Gaps gaps(const uint8_t* at) {
+    Gaps found = {0, 0};
+#if defined(__SSE2__)
+    const __m128i space = _mm_set1_epi8(' '), tab = _mm_set1_epi8('\t'), feed = _mm_set1_epi8('\n');
+    for (int i = 0; i < 64; i += 16) {
+        __m128i part = _mm_loadu_si128((const __m128i*)(at + i));
+        __m128i blank = _mm_or_si128(_mm_cmpeq_epi8(part, space), _mm_cmpeq_epi8(part, tab));
+        found.blank |= (uint64_t)(uint32_t)_mm_movemask_epi8(blank) << i;
+        found.line |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(part, feed)) << i;
+    }
+#else
+    for (int i = 0; i < 64; i++) {
+        found.blank |= (uint64_t)(at[i] == ' ' || at[i] == '\t') << i;
+        found.line |= (uint64_t)(at[i] == '\n') << i;
+    }
+#endif
+    return found;
+}
+
+/* The lowest bit that is set, of a word that has one. */
+static inline unsigned lowest(uint64_t word) {
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctzll(word);
+#else
+    unsigned i = 0;
+    while (!(word >> i & 1))
+        i++;
+    return i;
 #endif
 }
 

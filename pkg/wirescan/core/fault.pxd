@@ -16,6 +16,9 @@ cpdef enum Fault:
     BAD_OFFSET = 12
     BAD_NULL = 13
     EMPTY = 14
+    BAD_KIND = 15
+    BAD_FIELD = 16
+    BAD_HEADER = 17
     # Ends: the scan stops, and that is no error.
     SHORT = 128
     ZEROS = 129

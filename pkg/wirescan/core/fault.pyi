@@ -19,6 +19,9 @@ class Fault(IntEnum):
     BAD_OFFSET = 12
     BAD_NULL = 13
     EMPTY = 14
+    BAD_KIND = 15
+    BAD_FIELD = 16
+    BAD_HEADER = 17
     # ends: the scan stops, and that is no error
     SHORT = 128
     ZEROS = 129

@@ -13,6 +13,12 @@ cdef extern from "bits.h":
     Shape learn(uint64_t word, unsigned int at, unsigned int count) noexcept nogil
     bint lies(uint64_t word, const Shape* shape) noexcept nogil
     uint64_t half(uint64_t word, const Shape* shape, int i) noexcept nogil
+    # Where words of text end, among 64 bytes: spaces and tabs, line feeds; and the lowest bit that is set.
+    ctypedef struct Gaps:
+        uint64_t blank
+        uint64_t line
+    Gaps gaps(const uint8_t* at) noexcept nogil
+    unsigned int lowest(uint64_t word) noexcept nogil
     # A row, word by word; past the caches, or not.
     uint64_t beside(uint32_t first, uint32_t second) noexcept nogil
     void put(char* at, uint64_t word, bint past) noexcept nogil

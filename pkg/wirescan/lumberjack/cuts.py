@@ -3,14 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirescan.errors import HARD
-from wirescan.limits import Limits
 from wirescan.lumberjack.scan import scan_stream
-from wirescan.source import read_range, size_of
+from wirescan.source import size_of
+from wirescan.walk import walk
 
 # Of a directory, as `wirescan receive` names them; those that begin with _ are being written.
 FILES = r"(?s)(\A|/)[^/_.][^/]*\.lumberjack\Z"
-PIECE = 8 << 20                         # bytes read at a time
 WINDOW = ord("W")
 
 
@@ -20,20 +18,10 @@ def cuts(path: str, size: int) -> list[int]:
     Data frames have no length, so all frames are walked, up to the first that is damaged. A cut lies before the next
     window, unless that is `size` bytes away: writers without windows are cut at any frame.
     """
-    total = size_of(path)
-    out, at, held = [0], 0, b""
-    limits = Limits()
-    while total > size and at + len(held) < total:
-        first = at + len(held)
-        page = read_range(path, first, min(first + max(PIECE, len(held)), total))
-        if not len(page):
-            break                       # the file is shorter by now
-        data = held + bytes(page)
-        rows, _, fault, used = scan_stream(data, False, False, limits, more=True)
-        out += _among(rows["start"] + at, rows["kind"] == WINDOW, out[-1], size)
-        if fault and used == 0 and len(data) > limits.frame or fault >= HARD:
-            break                       # who reads the slice tells what is wrong there
-        at, held = at + used, data[used:]
+    out = [0]
+    if size_of(path) > size:
+        for starts, rows in walk(path, scan_stream):
+            out += _among(starts, rows["kind"] == WINDOW, out[-1], size)
     return out
 
 

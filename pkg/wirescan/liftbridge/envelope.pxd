@@ -1,0 +1,141 @@
+# Envelopes, and the records of a replication response and of the commit log. scan.pyx draws them.
+from libc.string cimport memset
+from wirescan.core cimport (
+    BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Fault, LEFTOVER, OK, Reader,
+    SHORT, TRUNCATED, UNDECIDED, ZEROS, afford, be16, be32, be64, crc32c_of, enter, int8_t, int16_t, int32_t, int64_t,
+    left, sized, take, uint8_t, uint16_t, uint32_t, uint64_t)
+from wirescan.liftbridge.scan cimport Entry, Envelope, Header
+
+cdef enum:
+    MAGIC = 0xb90e43b4
+    COOKIE = 0x4c494654             # "LIFT"
+    SMALLEST_HEADER = 8
+    CHECKED_HEADER = 12             # of an envelope with a CRC-32C
+    CHECKED = 1                     # the flag that says so
+    LAST_KIND = 14
+    LIFT = 254
+    PLAIN = 255
+    RECORD_HEADER = 28              # offset(8) timestamp(8) leader epoch(8) size(4)
+    SMALLEST_RECORD = 16            # crc(4) magic(1) attributes(1) key(4) value(4) count of headers(2)
+    LARGEST_RECORD = 0x7fffffff
+
+
+cdef inline Fault read_envelope(const uint8_t* p, uint32_t size, Envelope* row, bint check) noexcept nogil:
+    # The row comes as that of a plain payload.
+    cdef uint32_t magic = be32(p) if size >= 4 else 0
+    if magic != MAGIC:
+        if magic == COOKIE:
+            row.head.kind, row.head.body = LIFT, 4
+        return OK
+    if size < SMALLEST_HEADER:
+        return TRUNCATED
+    row.version, row.header_size, row.flags, row.head.kind = p[4], p[5], p[6], p[7]
+    if row.version:
+        return BAD_VERSION
+    if row.header_size < SMALLEST_HEADER:
+        return BAD_HEADER
+    if row.header_size > size:
+        return TRUNCATED
+    if row.flags & CHECKED and row.header_size != CHECKED_HEADER:
+        return BAD_HEADER
+    if row.head.kind > LAST_KIND:
+        return BAD_KIND
+    row.head.body = row.header_size
+    if row.flags & CHECKED:
+        row.crc = be32(p + 8)
+        if check and crc32c_of(p + CHECKED_HEADER, size - CHECKED_HEADER) != row.crc:
+            return BAD_CHECKSUM
+    return OK
+
+
+cdef inline Fault read_block(Reader* r, const uint8_t* start, uint32_t* at, int32_t* size) noexcept nogil:
+    # A length of four bytes, -1 for null, and so many bytes.
+    cdef const uint8_t* p = take(r, 4)
+    if p is NULL:
+        return TRUNCATED
+    if <int32_t>be32(p) < -1:
+        return BAD_NULL
+    return sized(r, start, <int32_t>be32(p), at, size)
+
+
+cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept nogil:
+    cdef Header* row = <Header*>out
+    cdef const uint8_t* start = r.at
+    cdef const uint8_t* p = take(r, 2)
+    cdef Fault fault
+    if p is NULL or sized(r, start, be16(p), &row.key_at, &row.key_size):
+        return TRUNCATED
+    fault = read_block(r, start, &row.value_at, &row.value_size)
+    if not fault:
+        row.head.body = row.key_at
+    return fault
+
+
+cdef inline Fault look_into(Reader* r, Entry* row, bint check) noexcept nogil:
+    # The message of a record, which r holds.
+    cdef const uint8_t* start = r.at - RECORD_HEADER
+    cdef const uint8_t* p = take(r, 6)
+    cdef Header header
+    cdef uint16_t i
+    cdef Fault fault
+    row.crc, row.magic, row.attributes = be32(p), <int8_t>p[4], <int8_t>p[5]
+    if check and crc32c_of(p + 4, left(r) + 2) != row.crc:
+        return BAD_CHECKSUM
+    if row.magic != 1:
+        return BAD_MAGIC
+    fault = read_block(r, start, &row.key_at, &row.key_size)
+    if not fault:
+        fault = read_block(r, start, &row.value_at, &row.value_size)
+    p = take(r, 2) if not fault else NULL
+    if p is NULL:
+        return fault or TRUNCATED
+    row.header_count, row.headers_at = be16(p), <uint32_t>(r.at - start)
+    for i in range(row.header_count):
+        fault = read_header(r, &header, NULL)
+        if fault:
+            return fault
+    return LEFTOVER if left(r) else OK
+
+
+cdef inline Fault read_record(Reader* r, Entry* row, bint check) noexcept nogil:
+    cdef const uint8_t* p = r.at
+    cdef Reader message
+    cdef uint32_t size
+    cdef Fault fault
+    if left(r) < RECORD_HEADER:
+        return SHORT
+    size = be32(p + 24)
+    if size < SMALLEST_RECORD or size > LARGEST_RECORD:
+        return BAD_LENGTH if size or be64(p) else ZEROS
+    fault = enter(r, RECORD_HEADER, size, &message)
+    if fault:
+        row.head.size = RECORD_HEADER + size
+        return fault
+    fault = look_into(&message, row, check)
+    if fault:
+        memset(row, 0, sizeof(Entry))
+        return fault
+    row.head.body = RECORD_HEADER
+    row.offset, row.timestamp, row.leader_epoch = <int64_t>be64(p), <int64_t>be64(p + 8), be64(p + 16)
+    return OK
+
+cdef inline Fault read_entry(Reader* r, void* out, const void* parent) noexcept nogil:
+    return read_record(r, <Entry*>out, False)
+
+cdef inline Fault read_entry_checked(Reader* r, void* out, const void* parent) noexcept nogil:
+    return read_record(r, <Entry*>out, True)
+
+
+cdef inline size_t intact_entry(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
+    # Sizes and the magic tell random bytes from a record with some thirty bits; the checksum settles it.
+    cdef size_t room = <size_t>(end - at), size
+    if room < RECORD_HEADER + SMALLEST_RECORD:
+        return room
+    size = be32(at + 24)
+    if size < SMALLEST_RECORD or size > LARGEST_RECORD or at[32] != 1:
+        return 1
+    if not deep:
+        return <int32_t>be32(at + 34) < -1 or <int64_t><int32_t>be32(at + 34) > <int64_t>size - SMALLEST_RECORD
+    if RECORD_HEADER + size > room:
+        return UNDECIDED
+    return 0 if afford(budget, size) and crc32c_of(at + 32, size - 4) == be32(at + 28) else 1

@@ -1,0 +1,24 @@
+"""The kinds of NATS messages: operations of the client protocol.
+
+The format's source: NATS documentation, "Client Protocol" (docs.nats.io, reference/nats-protocol).
+"""
+from enum import IntEnum
+
+__all__ = ["Kind"]
+
+
+class Kind(IntEnum):
+    """What a row of nats.messages is, in its column kind; the wire has the operation's name."""
+
+    INFO = 1
+    CONNECT = 2
+    PUB = 3
+    HPUB = 4
+    SUB = 5
+    UNSUB = 6
+    MSG = 7
+    HMSG = 8
+    PING = 9
+    PONG = 10
+    OK = 11
+    ERR = 12

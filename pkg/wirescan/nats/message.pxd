@@ -1,0 +1,269 @@
+# Messages, and the header lines in them. scan.pyx draws them.
+from libc.string cimport memchr, memcmp, memset
+from wirescan.core cimport (
+    BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, Head, NOT_A_FRAME, OK, Reader, SHORT,
+    TRUNCATED, gaps, int32_t, int64_t, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
+from wirescan.nats.scan cimport (
+    ACCEPTED, CONNECT, ERR, HMSG, HPUB, Header, INFO, MOST_DIGITS, MSG, Message, PING, PONG, PUB, SUB,
+    UNSUB)
+
+# A control line: its words, where it ends (a CR before the LF is part of the end), and where what follows it begins.
+# A line has six words at most (HMSG with a reply): of more, seven are told.
+cdef struct Line:
+    uint32_t words
+    uint32_t at[7]
+    uint32_t to[7]
+    size_t end
+    size_t next
+
+cdef enum:
+    WORDS = 7
+    OPERATIONS = 12
+    UNFINISHED = 255
+
+cdef extern from *:
+    """
+    typedef struct { const char* name; size_t size; unsigned char kind; } NatsOperation;
+    static const NatsOperation NATS_OPERATIONS[12] = {              /* the commonest first */
+        {"msg", 3, 7}, {"hmsg", 4, 8}, {"pub", 3, 3}, {"hpub", 4, 4}, {"ping", 4, 9}, {"pong", 4, 10}, {"+ok", 3, 11},
+        {"sub", 3, 5}, {"unsub", 5, 6}, {"info", 4, 1}, {"connect", 7, 2}, {"-err", 4, 12}};
+    """
+    ctypedef struct NatsOperation:
+        const char* name            # in lower case
+        size_t size
+        uint8_t kind
+    const NatsOperation[OPERATIONS] NATS_OPERATIONS
+
+
+cdef inline bint is_gap(uint8_t byte) noexcept nogil:
+    return byte == b" " or byte == b"\t"
+
+
+cdef inline uint8_t operation(const uint8_t* p, size_t size) noexcept nogil:
+    # The operation that the bytes begin with, in letters of either case; UNFINISHED where they may become one, 0 where
+    # they are none.
+    cdef size_t i, n
+    cdef uint8_t letter
+    cdef int one
+    for one in range(OPERATIONS):
+        n = min(size, NATS_OPERATIONS[one].size)
+        for i in range(n):
+            letter = <uint8_t>NATS_OPERATIONS[one].name[i]
+            if p[i] != letter and (letter < c"a" or p[i] + 32 != letter):
+                break
+        else:
+            if n == size:
+                return UNFINISHED
+            if is_gap(p[n]) or p[n] == b"\n" or (p[n] == b"\r" and (n + 1 == size or p[n + 1] == b"\n")):
+                return NATS_OPERATIONS[one].kind
+    return 0
+
+
+cdef inline bint split(const uint8_t* p, size_t size, Line* line) noexcept nogil:
+    # The words of the line at p; false where it has no end.
+    cdef Gaps found
+    cdef uint64_t text, starts, ends
+    cdef const uint8_t* feed
+    cdef size_t i = 0
+    line.words = 0
+    if size >= 64:
+        found = gaps(p)
+        if found.line:
+            i = lowest(found.line)
+            line.next = i + 1
+            i -= i > 0 and p[i - 1] == b"\r"
+            line.end = i
+            text = ~found.blank & ((<uint64_t>1 << i) - 1)
+            starts, ends = text & ~(text << 1), ~text & (text << 1)
+            while starts and line.words < WORDS:
+                line.at[line.words], line.to[line.words] = lowest(starts), lowest(ends)
+                line.words += 1
+                starts, ends = starts & (starts - 1), ends & (ends - 1)
+            return True
+        i = 64
+    feed = <const uint8_t*>memchr(p + i, c"\n", size - i) if size > i else NULL
+    if feed is NULL:
+        return False
+    line.next = <size_t>(feed - p) + 1
+    line.end = line.next - 1 - (feed > p and feed[-1] == b"\r")
+    i = 0
+    while True:
+        while i < line.end and is_gap(p[i]):
+            i += 1
+        if i == line.end or line.words == WORDS:
+            return True
+        line.at[line.words] = <uint32_t>i
+        while i < line.end and not is_gap(p[i]):
+            i += 1
+        line.to[line.words] = <uint32_t>i
+        line.words += 1
+
+
+cdef inline int64_t number(const uint8_t* p, const Line* line, uint32_t word) noexcept nogil:
+    # A word of one to nine digits, or -1.
+    cdef uint32_t i
+    cdef int64_t value = 0
+    cdef uint8_t digit
+    if line.to[word] - line.at[word] > MOST_DIGITS:
+        return -1
+    for i in range(line.at[word], line.to[word]):
+        digit = p[i] - c"0"
+        if digit > 9:
+            return -1
+        value = 10 * value + digit
+    return value
+
+
+cdef inline void put_word(const Line* line, uint32_t word, uint32_t* at, int32_t* size) noexcept nogil:
+    at[0], size[0] = line.at[word], <int32_t>(line.to[word] - line.at[word])
+
+
+cdef inline Fault open_block(const uint8_t* block, size_t size, size_t* first, size_t* last) noexcept nogil:
+    # Where the lines of a header block begin and end, between its first line and the empty one at its end.
+    cdef const uint8_t* feed
+    cdef size_t end = size
+    if size < 8 or memcmp(block, b"NATS/1.0", 8):
+        return BAD_MAGIC
+    feed = <const uint8_t*>memchr(block, c"\n", size)
+    if feed is NULL or block[size - 1] != b"\n":
+        return TRUNCATED
+    first[0] = <size_t>(feed - block) + 1
+    end -= 1 + (block[size - 2] == b"\r")
+    if end < first[0] or block[end - 1] != b"\n":
+        return TRUNCATED
+    last[0] = end
+    return OK
+
+
+cdef inline void look_into(const uint8_t* block, size_t size, Message* row) noexcept nogil:
+    # The status of a header block, and how many lines `headers` gives for it.
+    cdef size_t first = 0, last = 0, i = 8
+    cdef const uint8_t* feed
+    cdef uint32_t status = 0, digits = 0, lines = 0
+    if open_block(block, size, &first, &last):
+        row.header_count = 1
+        return
+    while is_gap(block[i]):
+        i += 1
+    while i > 8 and block[i] >= c"0" and block[i] <= c"9" and digits < 6:
+        status, digits, i = 10 * status + block[i] - c"0", digits + 1, i + 1
+    row.status = <uint16_t>status if digits < 6 and status <= 0xffff else 0
+    while first < last:
+        feed = <const uint8_t*>memchr(block + first, c"\n", last - first)
+        first = <size_t>(feed - block) + 1
+        lines += 1
+    row.header_count = <uint16_t>min(lines, <uint32_t>0xffff)
+
+
+cdef inline Fault bad(Message* row, Fault fault) noexcept nogil:
+    # A bad row tells nothing but what it is.
+    cdef uint8_t kind = row.head.kind
+    memset(row, 0, sizeof(Message))
+    row.head.kind = kind
+    return fault
+
+
+cdef inline Fault read_line(const uint8_t* p, Line* line, Message* row) noexcept nogil:
+    # A message that is a control line alone.
+    cdef uint8_t kind = row.head.kind
+    cdef size_t at, end = line.end
+    cdef int64_t count
+    if kind == SUB:
+        if line.words != 3 and line.words != 4:
+            return bad(row, BAD_COUNT)
+        put_word(line, 1, &row.subject_at, &row.subject_size)
+        if line.words == 4:
+            put_word(line, 2, &row.queue_at, &row.queue_size)
+        put_word(line, line.words - 1, &row.sid_at, &row.sid_size)
+    elif kind == UNSUB:
+        count = 0 if line.words != 3 else number(p, line, 2)
+        if (line.words != 2 and line.words != 3) or count < 0:
+            return bad(row, BAD_COUNT)
+        put_word(line, 1, &row.sid_at, &row.sid_size)
+        row.count = <uint32_t>count
+    elif kind == INFO or kind == CONNECT or kind == ERR:
+        at = line.to[0]
+        while at < end and is_gap(p[at]):
+            at += 1
+        while end > at and is_gap(p[end - 1]):
+            end -= 1
+        row.head.body = <uint32_t>at
+        row.payload_at, row.payload_size = <uint32_t>at, <int32_t>(end - at)
+        return OK
+    row.head.body = <uint32_t>line.next
+    return OK
+
+
+cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcept nogil:
+    cdef Message* row = <Message*>out
+    cdef const uint8_t* p = r.at
+    cdef size_t room = left(r)
+    cdef Line line
+    cdef uint8_t kind = operation(p, room)
+    cdef int64_t total, block = 0
+    cdef uint32_t least, own = 1
+    cdef Fault fault
+    if kind == 0:
+        return NOT_A_FRAME
+    if kind == UNFINISHED or not split(p, room, &line):
+        return SHORT
+    if line.next > 0x7fffffff:
+        return BAD_LENGTH
+    row.head.kind = kind
+    row.subject_size = row.sid_size = row.reply_size = row.queue_size = row.headers_size = row.payload_size = -1
+    if kind != PUB and kind != MSG and kind != HPUB and kind != HMSG:
+        r.at = p + line.next
+        return read_line(p, &line, row)
+    # operation subject [sid] [reply] [size of headers] size
+    least = 3 + (kind == MSG or kind == HMSG) + (kind == HPUB or kind == HMSG)
+    if line.words != least and line.words != least + 1:
+        return NOT_A_FRAME
+    total = number(p, &line, line.words - 1)
+    if kind == HPUB or kind == HMSG:
+        block = number(p, &line, line.words - 2)
+    if total < 0 or block < 0:
+        return BAD_LENGTH
+    if room - line.next < <size_t>total + 2:
+        row.head.size = <uint32_t>(line.next + <size_t>total + 2)
+        return SHORT
+    r.at = p + line.next + total + 2
+    if r.at[-2] != b"\r" or r.at[-1] != b"\n":
+        return BAD_LENGTH
+    if block > total:
+        return bad(row, BAD_HEADER)
+    put_word(&line, 1, &row.subject_at, &row.subject_size)
+    if kind == MSG or kind == HMSG:
+        own = 2
+        put_word(&line, 2, &row.sid_at, &row.sid_size)
+    if line.words > least:
+        put_word(&line, own + 1, &row.reply_at, &row.reply_size)
+    if kind == HPUB or kind == HMSG:
+        row.headers_at, row.headers_size = <uint32_t>line.next, <int32_t>block
+        look_into(p + line.next, <size_t>block, row)
+    row.head.body = row.payload_at = <uint32_t>(line.next + <size_t>block)
+    row.payload_size = <int32_t>(total - block)
+    return OK
+
+
+cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept nogil:
+    cdef Header* row = <Header*>out
+    cdef const uint8_t* p = r.at
+    cdef const uint8_t* feed = <const uint8_t*>memchr(p, c"\n", left(r))
+    cdef const uint8_t* colon
+    cdef const uint8_t* end
+    if feed is NULL:
+        return TRUNCATED
+    r.at = feed + 1
+    end = feed - (feed > p and feed[-1] == b"\r")
+    colon = <const uint8_t*>memchr(p, c":", <size_t>(end - p))
+    if colon is NULL or colon == p:
+        return BAD_FIELD
+    row.key_size = <int32_t>(colon - p)
+    colon += 1
+    while colon < end and is_gap(colon[0]):
+        colon += 1
+    while end > colon and is_gap(end[-1]):
+        end -= 1
+    row.head.body = row.value_at = <uint32_t>(colon - p)
+    row.value_size = <int32_t>(end - colon)
+    return OK

@@ -1,0 +1,23 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.limits import Limits
+
+_Rows = NDArray[np.void]
+
+MESSAGE: Final[np.dtype[np.void]]
+HEADER: Final[np.dtype[np.void]]
+
+def scan_stream(
+    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False,
+    credentials: bool = False,
+) -> tuple[_Rows, int, int, int]: ...
+def needed(held: Buffer, at: int = 0) -> tuple[int, int]: ...
+def claims(messages: _Rows, buffers: Sequence[memoryview]) -> tuple[_Rows, NDArray[np.int32]]: ...
+def open_headers(
+    messages: _Rows, buffers: Sequence[memoryview], spans: _Rows, counts: NDArray[np.int32], limits: Limits
+) -> tuple[_Rows, int, int]: ...

@@ -1,0 +1,38 @@
+"""Where the frames of a file begin whose bytes have to be walked from the first: for planning, not for reading."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from wirescan.errors import HARD
+from wirescan.limits import Limits
+from wirescan.source import read_range, size_of
+
+PIECE = 8 << 20             # bytes read at a time
+
+
+def walk(path: str, scan: Callable[..., tuple[np.ndarray, int, int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(starts, rows) of the frames of a file, a piece at a time, up to the first that is damaged: who reads the slice
+    tells what is wrong there. starts: int64 array, offsets in the file. scan: that of an outermost `Format`."""
+    total, at, held, limits = size_of(path), 0, b"", Limits()
+    while at + len(held) < total:
+        first = at + len(held)
+        page = read_range(path, first, min(first + max(PIECE, len(held)), total))
+        if not len(page):
+            break                       # the file is shorter by now
+        data = held + bytes(page)
+        rows, _, fault, used = scan(data, False, False, limits, more=True)
+        yield rows["start"] + at, rows
+        if fault and used == 0 and len(data) > limits.frame or fault >= HARD:
+            break
+        at, held = at + used, data[used:]
+
+
+def apart(starts: np.ndarray, last: int, size: int) -> list[int]:
+    """Those of the starts, which rise, that lie `size` or more behind the one chosen before, which was `last`."""
+    found = []
+    while (i := int(np.searchsorted(starts, last + size))) < len(starts):
+        last = int(starts[i])
+        found.append(last)
+    return found
