@@ -1,4 +1,4 @@
-"""`python -m bench [kafka] [lookup] [fetch] [encode] [lumberjack] [spark] [--quick]`: see bench/__init__.py."""
+"""`python -m bench [PART ...] [--quick]`: see bench/__init__.py."""
 from __future__ import annotations
 
 import argparse
@@ -7,7 +7,8 @@ import importlib
 from bench import report
 
 PARTS = {"kafka": "bench.kafka_records", "lookup": "bench.kafka_lookup", "fetch": "bench.kafka_fetch",
-         "encode": "bench.kafka_encode", "lumberjack": "bench.lumberjack", "spark": "bench.spark"}
+         "encode": "bench.kafka_encode", "lumberjack": "bench.lumberjack", "nats": "bench.nats",
+         "liftbridge": "bench.liftbridge", "spark": "bench.spark"}
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
     column of the table            in Arrow                               for Spark (types="spark")
     i1 i2 i4 i8                    int8 int16 int32 int64                 the same
-    u1 u2 u4                       uint8 uint16 uint32                    int16 int32 int64
+    u1 u2 u4 u8                    uint8 uint16 uint32 uint64             int16 int32 int64 int64, beyond is null
     is_...                         bool                                   bool
     kind, where it has names       string                                 string
     milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
@@ -29,7 +29,7 @@ from wirescan.table import FrameTable, places
 
 BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
 TYPES = ("arrow", "spark")
-WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64()}
+WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64(), "u8": pa.int64()}
 LATEST = (2**63 - 1) // 1000        # milliseconds that are still microseconds in 64 bits
 LARGEST = (1 << 31) - 1             # bytes in one binary column of 32-bit offsets
 BATCH_BYTES = PIECE
@@ -188,7 +188,8 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
         return _named(values, rows.format.kinds)
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(_bits(values != 0))])
-    return _numbers(values, kind)
+    beyond = values >> 63 == 1 if values.dtype == np.uint64 and pa.types.is_int64(kind) else None
+    return _numbers(values, kind, beyond)
 
 
 def _repeated(text: str, count: int) -> pa.Array:

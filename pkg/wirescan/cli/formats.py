@@ -38,4 +38,4 @@ def _described(one: Format) -> dict[str, Any]:
     columns = {name: one.dtype[name].str.lstrip("<|") for name in names_of(one.dtype)}
     return {"name": one.name, "about": one.about, "within": one.within, "bytes_per_row": one.dtype.itemsize,
             "columns": columns, "places": list(places(one.dtype)), "children": list(one.children),
-            "times": list(one.times)}
+            "times": list(one.times), "nanoseconds": list(one.nanoseconds)}

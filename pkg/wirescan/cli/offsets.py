@@ -1,4 +1,4 @@
-"""The offsets of a log as batches go by: what is missing between them, and what is out of order."""
+"""The offsets of a log as its batches, or entries, go by: what is missing between them, and what is out of order."""
 from __future__ import annotations
 
 import re
@@ -8,6 +8,8 @@ import numpy as np
 
 from wirescan.table import FrameTable
 
+# Frames that continue each other by their offsets: the columns of the first one in a frame, and of the last.
+LOGS = {"kafka.batches": ("base_offset", "last_offset"), "liftbridge.entries": ("offset", "offset")}
 SEGMENT = re.compile(r"^(.*?)\d{20}\.log$", re.DOTALL)
 
 
@@ -49,13 +51,15 @@ class Offsets:
         if not len(good):
             return [], []
         rows = batches.rows[good]
-        count, last = rows["record_count"].astype(np.int64), rows["last_offset"]
+        base, last = (rows[name] for name in LOGS[batches.name])
+        counted = "record_count" in rows.dtype.fields
+        count = rows["record_count"].astype(np.int64) if counted else np.ones(len(rows), np.int64)
         begin = first[good]
         known = begin >= 0
         begin = np.where(known, begin, last)
         before = np.concatenate([[begin[0] - 1 if self._last is None else self._last], last[:-1]])
         step = begin - before
-        self.lacking += int((last - rows["base_offset"] + 1 - count)[count >= 0].sum())
+        self.lacking += int((last - base + 1 - count)[count >= 0].sum())
         gaps = [Gap(int(good[i]), int(before[i]) + 1, int(begin[i]) - 1)
                 for i in np.flatnonzero((step > 1) & known)]
         disorder = [(int(good[i]), int(before[i])) for i in np.flatnonzero(step < 1)]
@@ -70,11 +74,14 @@ class Offsets:
 
 def first_offsets(batches: FrameTable) -> np.ndarray:
     """The first offset in each batch as the headers tell it; -1 for wrappers, which do not."""
-    return np.where(batches["record_count"] < 0, -1, batches["base_offset"])
+    first = batches[LOGS[batches.name][0]]
+    return np.where(batches["record_count"] < 0, -1, first) if "record_count" in batches.rows.dtype.fields else first
 
 
 def learn(first: np.ndarray, records: FrameTable, at: int) -> None:
     """Fill in what the headers do not tell; `records` were opened from the batches from row `at` on."""
+    if "offset" not in records.rows.dtype.fields:
+        return
     good = records.where(~records.bad)
     parents, rows = np.unique(good["parent"], return_index=True)
     unknown = first[at + parents] < 0

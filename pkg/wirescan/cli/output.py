@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Literal
 
 import click
 import numpy as np
@@ -67,9 +67,9 @@ def encode(data: Any, encoding: str) -> Any:
     return _base64(data)
 
 
-def time_of(milliseconds: int) -> str:
-    """Milliseconds since 1970 as UTC in ISO 8601."""
-    return str(np.datetime_as_string(np.datetime64(milliseconds, "ms"), timezone="UTC"))
+def time_of(value: int, unit: Literal["ms", "ns"] = "ms") -> str:
+    """Milliseconds, or nanoseconds, since 1970 as UTC in ISO 8601."""
+    return str(np.datetime_as_string(np.datetime64(value, unit), timezone="UTC"))
 
 
 def bytes_of(count: float) -> str:

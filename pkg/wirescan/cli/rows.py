@@ -10,6 +10,7 @@ from wirescan.catalog import FILE, START, Format, format_of
 from wirescan.cli.output import encode, fault_name, shown, time_of
 from wirescan.errors import pairs
 from wirescan.kafka import ApiKey, Codec, ErrorCode
+from wirescan.liftbridge.kind import AckError, AckPolicy
 from wirescan.table import FrameTable, places
 
 FAULT = "fault"
@@ -24,9 +25,18 @@ SHORT = {
     "lumberjack.frames": ("_start", "size", "kind", "version", "sequence", "count"),
     "lumberjack.events": ("_start", "kind", "sequence", "json", "pairs"),
     "lumberjack.pairs": ("_start", "key", "value"),
+    "nats.messages": ("_start", "kind", "subject", "reply", "headers", "payload"),
+    "nats.headers": ("_start", "key", "value"),
+    "liftbridge.envelopes": ("_start", "size", "kind", "version", "header_size", "flags"),
+    "liftbridge.messages": ("_start", "kind", "stream", "subject", "offset", "key", "value", "headers"),
+    "liftbridge.acks": ("_start", "stream", "offset", "commit_timestamp", "ack_policy", "ack_error", "correlation_id"),
+    "liftbridge.internal": ("_start", "kind", "stream", "partition", "leader_epoch", "offset", "error"),
+    "liftbridge.headers": ("_start", "key", "value"),
+    "liftbridge.entries": ("offset", "timestamp", "leader_epoch", "key", "value", "headers"),
 }
 # Columns whose numbers have names.
-NAMES = {"codec": Codec, "api_key": ApiKey, "error_code": ErrorCode}
+NAMES = {
+    "codec": Codec, "api_key": ApiKey, "error_code": ErrorCode, "ack_policy": AckPolicy, "ack_error": AckError}
 
 
 def names_of(dtype: np.dtype) -> tuple[str, ...]:
@@ -58,7 +68,8 @@ class Rows:
     """The rows of tables of one format as lists of values, in the order of `columns`.
 
     for_people: times as ISO 8601, codecs, APIs and error codes by name, bytes as printable text; else for JSON: times
-    as milliseconds (null: none), bytes as `encoding` says. errors: "skip" leaves out what is bad in a list.
+    as milliseconds (null: none) or nanoseconds, bytes as `encoding` says. errors: "skip" leaves out what is bad in a
+    list.
     """
     def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool, errors: str):
         self._format, self._columns, self._encoding, self._people = format, columns, encoding, for_people
@@ -86,6 +97,8 @@ class Rows:
         if times:
             return [None if value == -1 else time_of(value) if self._people else value
                     for value in rows.tolist()]
+        if name in table.format.nanoseconds and self._people:
+            return [time_of(value, "ns") for value in rows.tolist()]
         if name == "kind" and table.format.kinds:
             return [table.format.kinds.get(value) for value in rows.tolist()]
         if name.startswith("is_"):

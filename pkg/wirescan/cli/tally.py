@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.cli.offsets import Offsets, first_offsets, learn
+from wirescan.cli.offsets import LOGS, Offsets, first_offsets, learn
 from wirescan.cli.output import fault_name, time_of
 from wirescan.cli.rows import named, names_of, outer_of
 from wirescan.core.fault import Fault
@@ -19,6 +19,7 @@ from wirescan.errors import damage
 from wirescan.table import FrameTable
 
 OTHER_TIME = DELETE_HORIZON | TIMESTAMP_TYPES[APPEND]
+NANOSECONDS = 1_000_000         # in a millisecond
 TAILS = {Fault.SHORT: "cut", Fault.ZEROS: "zeros", Fault.FILLER: "filler"}
 
 
@@ -57,12 +58,13 @@ class Tally:
         self._by_codec: dict[int, Counter[str]] = {}
         self._magic: Counter[int] = Counter()
         self._kinds: Counter[str] = Counter()
+        self._envelopes: Counter[str] = Counter()
         self._sizes_inside = Sizes()
         self._sizes, self._per_frame, self._keys, self._values = Sizes(), Sizes(), Sizes(), Sizes()
         self._offsets = Offsets()
         self._times: list[int] = []
         self._has: set[str] = set()
-        self._deep = False
+        self._deep = self._ordered = False
 
     def turn(self, path: str) -> None:
         """What follows is in another file."""
@@ -91,14 +93,14 @@ class Tally:
         if "magic" in self._has:
             self._magic.update(good["magic"].tolist())
         if table.format is not None:
-            counts = np.bincount(good["kind"], minlength=256)
-            self._kinds.update({name: int(counts[kind]) for kind, name in table.format.kinds.items() if counts[kind]})
+            self._kinds.update(_kinds(good))
         for name in ("is_control", "is_transactional"):
             if name in self._has:
                 self._count[name] += int(good[name].sum(dtype=np.int64))
 
     def offsets(self, table: FrameTable, first: np.ndarray) -> None:
         """Follow the offsets of a piece; see `Offsets.follow`."""
+        self._ordered = True
         _, disorder = self._offsets.follow(table, first)
         self._count["out_of_order"] += len(disorder)
 
@@ -109,6 +111,9 @@ class Tally:
         good = self._good(table)
         if "json_size" in names_of(table.dtype):
             self._events(good)
+            return
+        if "header_size" in names_of(table.dtype):
+            self._envelopes.update(_kinds(good))
             return
         self._deep = True
         self._count["records"] += len(good)
@@ -150,7 +155,7 @@ class Tally:
                     "records_per_frame": self._per_frame.summary()}
         if self._times:
             out["time"] = self._time_range(records)
-        if "base_offset" in self._has:
+        if self._ordered:
             offsets = self._offsets
             out["offsets"] = {"first": offsets.first, "last": offsets.last, "gaps": offsets.gaps,
                               "missing": offsets.missing, "missing_inside_frames": offsets.lacking,
@@ -164,6 +169,8 @@ class Tally:
                 for name in ("is_control", "is_transactional") if name in self._has}
         if self._kinds:
             out["kinds"] = dict(sorted(self._kinds.items()))
+        if self._envelopes:
+            out["envelopes"] = dict(sorted(self._envelopes.items()))
         if "json_size" in self._has:
             out |= {"events": count["events"], "event_size": self._sizes_inside.summary(), "pairs": count["pairs"]}
         if self._deep:
@@ -185,9 +192,9 @@ class Tally:
             self._fault_bytes[number] += size
 
     def _time(self, good: FrameTable) -> None:
-        if not good.format.times:
-            return
-        values = np.concatenate([good[name][self._is_time(good, name)] for name in good.format.times])
+        found = [good[name][self._is_time(good, name)] for name in good.format.times]
+        found += [good[name] // NANOSECONDS for name in good.format.nanoseconds]
+        values = np.concatenate(found) if found else np.empty(0)
         if len(values):
             both = [*self._times, int(values.min()), int(values.max())]
             self._times = [min(both), max(both)]
@@ -209,9 +216,15 @@ class Tally:
                 "seconds": seconds, **rates}
 
 
+def _kinds(good: FrameTable) -> dict[str, int]:
+    """How many frames there are of each kind that has a name."""
+    counts = np.bincount(good["kind"], minlength=256)
+    return {name: int(counts[kind]) for kind, name in good.format.kinds.items() if counts[kind]}
+
+
 def count(tallies: list[Tally], table: FrameTable, opened: Any) -> None:
     """Count a piece, and the records that `opened` yields from it, in several tallies."""
-    ordered = "base_offset" in names_of(table.dtype)
+    ordered = table.name in LOGS
     first, at = first_offsets(table) if ordered else np.empty(0), 0
     for records in opened:
         for tally in tallies:

@@ -6,14 +6,14 @@ from typing import Any
 import click
 import numpy as np
 
-from wirescan.catalog import Format, formats
+from wirescan.catalog import Format, format_of, formats
 from wirescan.cli.common import (
     DAMAGE, FAILED, Failure, check_option, collect, format_option, paths_argument, problem, total_size)
-from wirescan.cli.offsets import Offsets, first_offsets, learn
+from wirescan.cli.offsets import LOGS, Offsets, first_offsets, learn
 from wirescan.cli.output import colour, counted, dump, fault_name, name_of, say
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import Progress
-from wirescan.cli.rows import names_of, outer_of
+from wirescan.cli.rows import outer_of
 from wirescan.core.fault import Fault
 from wirescan.errors import MEANING, NEAR
 from wirescan.pieces import opened, outermost
@@ -21,7 +21,7 @@ from wirescan.table import FrameTable
 
 SHOWN = 20                      # gaps in offsets told one by one in the text for a file
 ORDER = "OFFSET_ORDER"
-ORDER_MEANING = "the offset is not above that of the batch before"
+ORDER_MEANING = "the offset is not above that of the frame before"
 
 
 @click.command(short_help="Is anything damaged, and where?")
@@ -81,7 +81,10 @@ class Report:
     """What was found in the files verified so far; `damage` counts the findings that are damage."""
 
     def __init__(self, format: Format, check: bool, deep: bool, as_json: bool):
-        self._outermost = format.outermost
+        self._outermost, self._asked = format.outermost, set[str]()
+        while format.within is not None:
+            self._asked.add(format.name)
+            format = format_of(format.within)
         self._check, self._deep, self._json = check, deep, as_json
         self._offsets = Offsets()
         self._count = dict.fromkeys(("files", "bytes", "frames", "records", "damage", "gaps"), 0)
@@ -125,12 +128,13 @@ class Report:
         self._count["frames"] += int(np.count_nonzero(~table.bad))
         for i in np.flatnonzero(table.bad).tolist():
             self._fault(int(starts[i]), int(table["size"][i]), int(table["fault"][i]), table.frame(i))
-        ordered = "last_offset" in names_of(table.dtype)
+        ordered = table.name in LOGS
         first = first_offsets(table) if ordered else np.empty(0)
+        pairs = [self._outermost.children[name] for name in self._outermost.lists]
         for format in self._within(self._outermost):
             at = 0
             for inner in opened(table, format, errors="mark", check=self._check):
-                self._count["records"] += int(np.count_nonzero(~inner.bad))
+                self._count["records"] += 0 if format.read in pairs else int(np.count_nonzero(~inner.bad))
                 self._inside(inner)
                 if ordered:
                     learn(first, inner, at)
@@ -139,8 +143,9 @@ class Report:
             self._order(table, first)
 
     def _within(self, outer: Format) -> list[Format]:
-        return [one for one in formats().values()
-                if one.within == outer.name and one.read in outer.children.values()] if self._deep else []
+        """What lies in frames of a format: all that it knows of, and what was asked for, perhaps of another room."""
+        return [one for one in formats().values() if one.read in outer.children.values()
+                or one.within == outer.name and one.name in self._asked] if self._deep else []
 
     def _inside(self, inner: FrameTable) -> None:
         """Tell the bad rows, unless the frame around them is what is bad, and open the good ones in turn."""
@@ -157,7 +162,7 @@ class Report:
         starts = table.positions
         gaps, disorder = self._offsets.follow(table, first)
         for row, before in disorder:
-            offset = int(table["base_offset"][row])
+            offset = int(table[LOGS[table.name][0]][row])
             self._found("damage", int(starts[row]), int(table["size"][row]), ORDER,
                         f"{ORDER_MEANING} ({offset:,} after {before:,})", table.frame(row))
         for gap in gaps:

@@ -110,6 +110,13 @@ static inline unsigned lowest(uint64_t word) {
 #endif
 }
 
+/* The groups of seven bits in the bytes of a word, put together; the top bits of the bytes are clear. */
+static inline uint64_t groups(uint64_t word) {
+    word = (word & 0x007f007f007f007full) | (word & 0x7f007f007f007f00ull) >> 1;
+    word = (word & 0x00003fff00003fffull) | (word & 0x3fff00003fff0000ull) >> 2;
+    return (word & 0x0fffffffull) | (word & 0x0fffffff00000000ull) >> 4;
+}
+
 /* Two columns of 32 bits, as the word that they are in a row. */
 static inline uint64_t beside(uint32_t first, uint32_t second) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

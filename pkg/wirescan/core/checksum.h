@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define WIRESCAN_X86 1
 #include <immintrin.h>
 #endif
@@ -20,6 +20,7 @@ static const int FOLD_BITS[FOLDS] = {128, 256, 384, 512, 2048};
 typedef struct crc_kind {
     uint32_t table[8][256];      /* table[k][b]: the remainder of byte b followed by k zero bytes */
     uint64_t fold[FOLDS][2];     /* multipliers that move 16 bytes ahead by FOLD_BITS */
+    int has_instruction;         /* CRC-32C: SSE4.2 has it */
 } crc_kind;
 
 typedef uint32_t (*crc_update)(const crc_kind*, uint32_t state, const uint8_t*, size_t);
@@ -44,6 +45,7 @@ static void crc_prepare(crc_kind* crc, uint32_t polynomial) {
             uint32_t before = crc->table[k - 1][byte];
             crc->table[k][byte] = (before >> 8) ^ crc->table[0][before & 0xff];
         }
+    crc->has_instruction = polynomial == 0x82f63b78u;
     for (int i = 0; i < FOLDS; i++) {
         crc->fold[i][0] = crc_power(polynomial, FOLD_BITS[i] + 32);
         crc->fold[i][1] = crc_power(polynomial, FOLD_BITS[i] - 32);
@@ -66,23 +68,47 @@ static uint32_t crc_portable(const crc_kind* crc, uint32_t state, const uint8_t*
 
 #define FOLD(crc, i) _mm_loadu_si128((const __m128i*)(crc)->fold[i])
 
-__attribute__((target("pclmul,sse4.1")))
-static inline __m128i crc_ahead(__m128i x, __m128i k) {
+#define HARDWARE __attribute__((target("pclmul,sse4.2")))
+
+HARDWARE static inline __m128i crc_ahead(__m128i x, __m128i k) {
     return _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11));
 }
 
-/* The last steps, from one folded block on: sixteen bytes a step, then the tables. */
-__attribute__((target("pclmul,sse4.1")))
-static uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_t* p, size_t n) {
+/* CRC-32C by its instruction, eight bytes a step: the fastest for few bytes, whose steps wait for one another. */
+HARDWARE static uint32_t crc_instruction(uint32_t state, const uint8_t* p, size_t n) {
+    uint64_t wide = state, word;
+    uint32_t half;
+    for (; n >= 8; p += 8, n -= 8) {
+        memcpy(&word, p, 8);
+        wide = _mm_crc32_u64(wide, word);
+    }
+    state = (uint32_t)wide;
+    if (n & 4) {
+        memcpy(&half, p, 4);
+        state = _mm_crc32_u32(state, half);
+        p += 4;
+    }
+    for (n &= 3; n; p++, n--)
+        state = _mm_crc32_u8(state, *p);
+    return state;
+}
+
+/* The last steps, from one folded block on: sixteen bytes a step, then the instruction or the tables. */
+HARDWARE static uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_t* p, size_t n) {
     uint8_t block[16];
     for (; n >= 16; p += 16, n -= 16)
         x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_128)), _mm_loadu_si128((const __m128i*)p));
     _mm_storeu_si128((__m128i*)block, x);
+    if (crc->has_instruction)
+        return crc_instruction(crc_instruction(0, block, 16), p, n);
     return crc_portable(crc, crc_portable(crc, 0, block, 16), p, n);
 }
 
-__attribute__((target("pclmul,sse4.1")))
-static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
+enum { FEW = 256 };              /* bytes: up to them the instruction is faster than to fold */
+
+HARDWARE static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
+    if (crc->has_instruction && n < FEW)
+        return crc_instruction(state, p, n);
     if (n < 16)
         return crc_portable(crc, state, p, n);
     __m128i x = _mm_xor_si128(_mm_loadu_si128((const __m128i*)p), _mm_cvtsi32_si128((int)state));
@@ -101,7 +127,7 @@ static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const uint8_t* p
     return crc_finish(crc, x, p, n);
 }
 
-#define WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
+#define WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
 
 WIDE static inline __m512i crc_ahead_wide(__m512i z, __m512i k, __m512i next) {
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(z, k, 0x00),
@@ -137,10 +163,10 @@ enum { CRC_PORTABLE, CRC_PCLMUL, CRC_VPCLMUL, CRC_PATHS };
 static crc_update crc_path(int path) {
 #ifdef WIRESCAN_X86
     __builtin_cpu_init();
-    if (path == CRC_PCLMUL && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+    if (path == CRC_PCLMUL && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2"))
         return crc_pclmul;
     if (path == CRC_VPCLMUL && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")
-            && __builtin_cpu_supports("pclmul"))
+            && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2"))
         return crc_vpclmul;
 #endif
     return path == CRC_PORTABLE ? crc_portable : NULL;

@@ -19,12 +19,20 @@ cdef extern from "bits.h":
         uint64_t line
     Gaps gaps(const uint8_t* at) noexcept nogil
     unsigned int lowest(uint64_t word) noexcept nogil
+    # The groups of a varint, which are bytes of a word, put together.
+    uint64_t groups(uint64_t word) noexcept nogil
     # A row, word by word; past the caches, or not.
     uint64_t beside(uint32_t first, uint32_t second) noexcept nogil
     void put(char* at, uint64_t word, bint past) noexcept nogil
     void settle() noexcept nogil
     # Bytes there will be read soon; the address may lie behind the buffer.
     void prefetch(const uint8_t* address) noexcept nogil
+
+cdef extern from *:
+    """
+    #define TOPS 0x8080808080808080ull
+    """
+    const uint64_t TOPS             # the top bit of each byte
 
 cdef struct Reader:
     const uint8_t* at
@@ -126,8 +134,24 @@ cdef inline Fault varint32(Reader* r, uint32_t* out) noexcept nogil:
     return fault
 
 cdef inline Fault varint64(Reader* r, uint64_t* out) noexcept nogil:
-    # At most ten bytes and 64 bits.
-    return _varint(r, out, 63, 0x01)
+    # At most ten bytes and 64 bits. Where so many are left, eight are taken as a word.
+    cdef const uint8_t* p = r.at
+    cdef uint64_t word, last
+    if left(r) < 10 or p[0] < 0x80:
+        return _varint(r, out, 63, 0x01)
+    word = le64(p)
+    last = ~word & TOPS                                     # the first of these bits is that of the last byte
+    if last:
+        out[0] = groups(word & (last ^ (last - 1)) & ~TOPS)
+        r.at = p + (lowest(last) >> 3) + 1
+        return OK
+    if p[8] < 0x80:
+        out[0] = groups(word & ~TOPS) | <uint64_t>p[8] << 56
+        r.at = p + 9
+        return OK
+    out[0] = groups(word & ~TOPS) | <uint64_t>(p[8] & 0x7f) << 56 | <uint64_t>p[9] << 63
+    r.at = p + 10
+    return OK if p[9] < 2 else BAD_VARINT
 
 cdef inline Fault zigzag32(Reader* r, int32_t* out) noexcept nogil:
     cdef uint64_t value = 0

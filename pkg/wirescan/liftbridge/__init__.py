@@ -3,8 +3,8 @@
 `scan` gives envelopes; `messages`, `acks` and `internal` what is in them, `headers` the headers of messages; `entries`
 the records of replication and of log files. liftbridge/scan.pyx draws the wire. The rest:
 
-    encode.py       encode_envelope, encode_message, encode_ack, encode_replication_response, encode_entry; for columns
-                    encode_messages, encode_entries
+    encode.py       encode_envelope, encode_message, encode_ack, encode_internal, encode_replication_response,
+                    encode_entry; for columns encode_messages, encode_acks, encode_entries
     log.py          CommitLog, open_log, gaps: a partition directory
     publisher.py    Publisher, subscriber.py: Subscriber: both sides, without sockets
     client.py       Client: with them, over nats-py
@@ -20,6 +20,9 @@ from wirescan.catalog import Format
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.errors import apply, check_mode, limited
+from wirescan.liftbridge.encode import (
+    encode_ack, encode_acks, encode_entries, encode_entry, encode_envelope, encode_internal, encode_message,
+    encode_messages, encode_replication_response)
 from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
 from wirescan.liftbridge.log import FILES, IGNORE, cuts
 from wirescan.liftbridge.payloads import places
@@ -32,7 +35,9 @@ from wirescan.table import FrameTable, Stop, empty, join
 
 __all__ = [
     "ACK", "AckError", "AckPolicy", "ENTRY", "ENVELOPE", "FORMATS", "HEADER", "INTERNAL", "Kind", "MESSAGE", "acks",
-    "entries", "headers", "internal", "messages", "scan"]
+    "encode_ack", "encode_acks", "encode_entries", "encode_entry", "encode_envelope", "encode_internal",
+    "encode_message", "encode_messages", "encode_replication_response", "entries", "headers", "internal", "messages",
+    "scan"]
 
 KINDS = {kind.value: kind.name for kind in Kind}
 RESPONSE_HEADER = 16        # bytes of a ReplicationResponse before its records
@@ -212,7 +217,7 @@ FORMATS = (ENVELOPES, MESSAGES, ACKS, INTERNALS, HEADERS, ENTRIES)
 
 # What holds a conversation is imported by who asks for it.
 LATE = {"CommitLog": "log", "open_log": "log", "gaps": "log", "Publisher": "publisher", "PublishError": "publisher",
-        "Subscriber": "subscriber", "Client": "client"}
+        "Outcome": "publisher", "Receipt": "publisher", "Subscriber": "subscriber", "Client": "client"}
 
 
 def __getattr__(name: str) -> Any:

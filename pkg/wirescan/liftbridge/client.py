@@ -144,8 +144,8 @@ class Client:
                 self._expire()
             return await asyncio.gather(*futures.values(), return_exceptions=True)
         finally:
-            for one in futures:
-                self._waiting.pop(one, None)
+            for name in futures:
+                self._waiting.pop(name, None)
 
     async def _heard(self, message: Msg) -> None:
         """An ack. What arrives together is read together."""
@@ -194,7 +194,7 @@ class Client:
         finally:
             for one in [one for one, its in self._feeds.items() if its is feed]:
                 del self._feeds[one]
-                if self._nats.is_connected:
+                with contextlib.suppress(nats.errors.Error):    # it has ended already
                     await one.unsubscribe()
 
     async def _failed(self, error: Exception) -> None:

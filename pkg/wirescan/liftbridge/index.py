@@ -22,12 +22,13 @@ from wirescan.core.fault import Fault
 from wirescan.errors import FrameError
 from wirescan.source import read_range, seekable_size
 
+COLUMNS = ("offset", "timestamp", "position", "size")
 LAYOUT = struct.Struct(">iqii")
-INDEX_ENTRY = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4"), ("size", ">i4")])
+INDEX_ENTRY = np.dtype(list(zip(COLUMNS, (">i4", ">i8", ">i4", ">i4"))))
 SMALLEST = 44               # bytes of a record that holds nothing
 LARGEST = 1 << 30           # an index has fewer bytes than this: a position in a segment is below 2 GiB
 
-INDEX = np.dtype([(name, np.int64) for name in INDEX_ENTRY.names])
+INDEX = np.dtype([(name, np.int64) for name in COLUMNS])
 EPOCHS = np.dtype([("leader_epoch", np.uint64), ("start_offset", np.int64)])
 
 
@@ -64,7 +65,7 @@ def around(path: str, column: str, goal: int) -> tuple[Entry | None, Entry | Non
     """The last entry whose column is below a goal, and the first from there on whose is not, by binary search: so the
     column has to rise. None where there is no such entry, or no index that can be read; what they say is not checked.
     """
-    base, number = int(os.path.basename(path)[:20]), INDEX.names.index(column)
+    base, number = int(os.path.basename(path)[:20]), COLUMNS.index(column)
     try:
         count = seekable_size(path) // LAYOUT.size
         with open(path, "rb", buffering=0) as file:
@@ -107,7 +108,7 @@ def leader_epochs(path: str) -> np.ndarray:
     """The lines of a leader-epoch-checkpoint: array of dtype EPOCHS: `leader_epoch` u8, which rises, and `start_offset`
     i8 (-1: the log was empty). Raises FrameError with the offset of the line that is wrong, OSError."""
     *lines, rest = bytes(_whole(path)).split(b"\n")
-    at, found = 0, []
+    at, found = 0, list[tuple[int, ...]]()
     for number, line in enumerate(lines):
         fields = re.fullmatch(rb"(\d{1,19}) (-1|\d{1,19})" if number > 1 else rb"(\d{1,19})", line)
         numbers = tuple(map(int, fields.groups())) if fields else (1 << 63,)

@@ -18,8 +18,8 @@ import numpy as np
 from wirescan.errors import apply, check_mode
 from wirescan.liftbridge import index, segment
 from wirescan.liftbridge.index import SMALLEST
-from wirescan.liftbridge.scan import ENTRY
-from wirescan.liftbridge.segment import HEADER, Segment, index_of, is_confirmed, is_intact
+from wirescan.liftbridge.scan import ENTRY, scan_entries
+from wirescan.liftbridge.segment import HEADER, Segment, index_of, is_confirmed
 from wirescan.limits import Limits
 from wirescan.source import pager, read_range, size_of
 from wirescan.table import FrameTable, empty, join
@@ -68,12 +68,18 @@ def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
                 if stop > total or not SMALLEST <= stop - at <= largest:
                     return out
                 # After a damaged size the walk may be inside an entry, at what looks like a header.
-                if at - out[-1] >= size and is_intact(read_range(path, at, stop)):
+                if at - out[-1] >= size and _is_intact(read_range(path, at, stop)):
                     out.append(at)
                 at = stop
             if at == first:
                 break                   # the file is shorter by now
     return out
+
+
+def _is_intact(record: memoryview) -> bool:
+    """Whether these bytes are one entry, whose checksum is right."""
+    rows, bad, _, used = scan_entries(record, True, False, Limits())
+    return len(rows) == 1 and not bad and bool(used == len(record))
 
 
 class Place(NamedTuple):
@@ -150,17 +156,18 @@ class CommitLog:
         there is none. Damage and errors are as for `find`. What the index says of the timestamps before is believed."""
         return self._place(self._find("timestamp", integer(timestamp)))
 
-    def _place(self, found: tuple[int, int] | None) -> Place | None:
+    def _place(self, found: tuple[int, int, int] | None) -> Place | None:
         return None if found is None else Place(self.segments[found[0]], found[1])
 
-    def _find(self, column: str, goal: int) -> tuple[int, int] | None:
-        first = 0
+    def _find(self, column: str, goal: int) -> tuple[int, int, int] | None:
+        """The number of a segment, and the positions that `segment.find` gives."""
+        first, last = 0, len(self.segments) - 1
         if column == "offset":
             first = max(bisect_right(self.segments, goal, key=lambda one: one.base_offset) - 1, 0)
         for number, one in enumerate(self.segments[first:], first):
-            position = segment.find(one, column, goal, self.limits)
-            if position is not None:
-                return number, position
+            found = segment.find(one, column, goal, self.limits, number == last)
+            if found is not None:
+                return number, *found
         return None
 
     # ----------------------------------------------------------------------------------------- reading
@@ -170,17 +177,19 @@ class CommitLog:
         """The entries of a part of the log, as one table of liftbridge.entries: see `open_log`."""
         from wirescan.liftbridge import ENTRIES
         check_mode(errors, self.limits)
-        last = len(self.segments) - 1, self.segments[-1].size
-        bounds = [otherwise if goal is None else self._find(column, integer(goal)) or last
-                  for column, goal, otherwise in (("offset", start, (0, 0)), ("timestamp", start_time, (0, 0)),
-                                                  ("offset", stop, last), ("timestamp", stop_time, last))]
-        begin, end = max(bounds[:2]), min(bounds[2:])
+        last = len(self.segments) - 1, self.segments[-1].size, self.segments[-1].size
+        begin, end = (0, 0, 0), last
+        for column, low, high in (("offset", start, stop), ("timestamp", start_time, stop_time)):
+            if low is not None:
+                begin = max(begin, self._find(column, integer(low)) or last)
+            if high is not None:
+                end = min(end, self._find(column, integer(high)) or last, key=lambda found: (found[0], found[2]))
         parts = []
         for number in range(begin[0], end[0] + 1):
             one = self.segments[number]
-            low, high = begin[1] * (number == begin[0]), end[1] if number == end[0] else one.size
-            if low < high:
-                parts.append(segment.part(one, low, high, self.limits, check))
+            at, until = begin[1] if number == begin[0] else 0, end[2] if number == end[0] else one.size
+            if at < until:
+                parts.append(segment.part(one, at, until, self.limits, check))
         table = join(parts) if parts else empty(ENTRIES)
         return apply(table, errors, int(np.count_nonzero(table.bad)))
 

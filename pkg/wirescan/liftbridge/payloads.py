@@ -18,6 +18,7 @@ import numpy as np
 
 from wirescan.core.chunks import chunks_of, is_arrow, nulls_of, numbers
 from wirescan.core.loop import HEAD, spans
+from wirescan.liftbridge.scan import value_spans
 from wirescan.nats import MESSAGE, Kind
 from wirescan.source import view_of
 from wirescan.table import FrameTable
@@ -25,6 +26,7 @@ from wirescan.table import FrameTable
 CARRIES = np.isin(np.arange(256), (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG))      # [kind]
 INLINE = 12                 # bytes that a view of Arrow holds itself
 LONGEST = (1 << 31) - 1     # bytes in a payload
+MOST = 1 << 16              # buffers that the column `buffer` can count
 Places = tuple[tuple[memoryview, ...], np.ndarray]
 
 
@@ -62,15 +64,16 @@ def _in_table(table: FrameTable) -> np.ndarray:
 
 def _in_arrow(source: Any) -> Places:
     buffers: list[memoryview] = []
-    found = [np.empty(0, HEAD)]
+    found: list[np.ndarray] = []
     for chunk in chunks_of(source):
         held, part = _in_chunk(chunk)
-        if len(buffers) + len(held) > 1 << 16:
-            raise ValueError("a table holds at most 65,536 buffers: take fewer chunks at a time")
-        part["buffer"] += len(buffers)
+        if len(buffers) + len(held) > MOST:
+            raise ValueError(f"a table holds at most {MOST:,} buffers: take fewer chunks at a time")
+        if buffers:
+            part["buffer"] += len(buffers)
         buffers += held
         found.append(part)
-    return tuple(buffers), np.concatenate(found)
+    return tuple(buffers), found[0] if len(found) == 1 else np.concatenate([np.empty(0, HEAD), *found])
 
 
 def _in_chunk(chunk: Any) -> Places:
@@ -82,7 +85,8 @@ def _in_chunk(chunk: Any) -> Places:
     if kind in ("binary", "large_binary"):
         found = numbers(parts[0], np.int64 if kind == "large_binary" else np.int32, first, count + 1)
         buffers, out = _in_data(held[1], found)
-        out["size"][null] = 0
+        if chunk.null_count:
+            out["size"][null] = 0
         return buffers, out
     if kind == "binary_view":
         return held, _in_views(numbers(parts[0], np.dtype((np.int32, 4)), first, count), first, null, held)
@@ -108,11 +112,9 @@ def _in_views(views: np.ndarray, first: int, null: np.ndarray, held: tuple[memor
 def _in_data(data: memoryview, offsets: np.ndarray) -> Places:
     if not len(offsets):
         raise ValueError("n payloads have n + 1 offsets, and here is none")
-    offsets = offsets.astype(np.int64)          # what does not fit is negative then, and refused
-    start, stop = offsets[:-1], offsets[1:]
-    if start.size and (offsets[0] < 0 or offsets[-1] > len(data) or (stop < start).any()):
-        raise ValueError(f"the offsets are not in order in {len(data)} bytes")
-    return (data,), _spans(start, stop - start)
+    if offsets.dtype not in (np.int32, np.int64):
+        offsets = offsets.astype(np.int64)      # what does not fit is negative then, and refused
+    return (data,), value_spans(np.ascontiguousarray(offsets), len(data))
 
 
 def _joined(payloads: list[Any] | tuple[Any, ...]) -> Places:

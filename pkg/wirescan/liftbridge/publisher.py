@@ -11,13 +11,13 @@ acknowledged, and when.
 """
 from __future__ import annotations
 
+import operator
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +46,8 @@ MEANING = {
 class PublishError(RuntimeError):
     """A message that Liftbridge refused: it is not stored.
 
-    code: an `AckError`, or the plain number of one that is unknown. correlation_id: of the message. stream, subject: of
-    the partition that refused it. offset: as the ack has it, which is 0 from the known servers.
+    code: an `AckError`, or the plain number of one that is unknown. correlation_id: of the message. stream: that
+    refused it. subject: on which it was published. offset: as the ack has it, which is 0 from the known servers.
     """
     def __init__(self, code: int, correlation_id: str = "", stream: str = "", subject: str = "", offset: int = 0):
         super().__init__(code, correlation_id, stream, subject, offset)
@@ -55,8 +55,8 @@ class PublishError(RuntimeError):
         self.correlation_id, self.stream, self.subject, self.offset = correlation_id, stream, subject, offset
 
     def __str__(self) -> str:
-        known = isinstance(self.code, AckError)
-        text = f"{self.code.name} ({self.code:d}): {MEANING[self.code]}" if known else f"unknown error {self.code}"
+        text = (f"{self.code.name} ({self.code:d}): {MEANING[self.code]}" if isinstance(self.code, AckError) else
+                f"unknown error {self.code}")
         return f"{text}; stream {self.stream!r}, subject {self.subject!r}, correlation id {self.correlation_id!r}"
 
 
@@ -74,14 +74,13 @@ class Outcome(Enum):
 SETTLING = (Outcome.ACKED, Outcome.REFUSED, Outcome.EXPIRED)        # one of them is what becomes of a message first
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What was heard of a message, or that nothing was.
 
-    outcome: an `Outcome`. correlation_id: of the message; bytes that are no UTF-8 stand as escapes. offset: where it is
-    stored, -1 if it is not. stream, subject: of the partition. received, committed: of the server, in nanoseconds since
-    1970; 0 where it does not say. error: PublishError for a refusal, late and duplicate ones too; TimeoutError for what
-    expired, FrameError for what is damaged; else None.
+    outcome: an `Outcome`. correlation_id: of the message; bytes that are no UTF-8 stand as escapes. stream: that stored
+    it. offset: where in its partition, -1 if it is not stored. subject: on which it was published. received, committed:
+    by the server's clock, in nanoseconds since 1970; 0 where it does not say. error: PublishError for a refusal, late
+    and duplicate ones too; TimeoutError for what expired, FrameError for what is damaged; else None.
     """
     outcome: Outcome
     correlation_id: str = ""
@@ -128,7 +127,7 @@ class Publisher:
         self._timeout, self._remembered, self._limits, self._clock = timeout, remembered, limits, clock
         self._token, self._number = token, 0
         self._pending: OrderedDict[bytes, float] = OrderedDict()        # id -> when it expires; the earliest first
-        self._settled: OrderedDict[bytes, Outcome] = OrderedDict()      # the latest last
+        self._settled: OrderedDict[bytes, Outcome] = OrderedDict()      # the earliest first
 
     @property
     def inbox(self) -> str:
@@ -161,22 +160,21 @@ class Publisher:
         chosen = partition_of(key, partitions) if partition is None else _chosen(partition, 1, partitions)[0]
         (wanted,) = self._identified(1, None if correlation_id is None else [correlation_id])
         payload = encode_message(value, key=key, headers=headers, ack_inbox=self._inbox, correlation_id=wanted,
-                                 ack_policy=ack_policy, expected_offset=expected_offset, crc=crc)
+                                 ack_policy=ack_policy, offset=expected_offset, crc=crc)
         return Sending(subjects[chosen], payload, wanted, self._await([wanted], ack_policy))
 
     def publish_many(
         self, subject: str, values: Any, *, keys: Any = None, headers: Any = None, partitions: int = 1,
-        partition: Any = None, ack_policy: int = AckPolicy.LEADER, correlation_ids: Iterable[str] | None = None,
-        crc: bool = False,
+        partition: Any = None, ack_policy: int = AckPolicy.LEADER, expected_offset: Any = ANY_OFFSET,
+        correlation_ids: Iterable[str] | None = None, crc: bool = False,
     ) -> list[Sending]:
         """What to send for many messages, in their order.
 
-        values, keys, headers, crc: as `encode_messages` takes them. partition: one for all, or an array of integers.
-        correlation_ids: one for each. The rest is as in `publish`; an expected offset would be of use to none but the
-        first.
+        values, keys, headers, crc: as `encode_messages` takes them. partition, expected_offset: one for all, or an
+        array of integers. correlation_ids: one for each. The rest is as in `publish`.
         """
-        subjects, values = subjects_of(subject, partitions), _strings(values)
-        keys = None if keys is None else _strings(keys)
+        subjects, values = subjects_of(subject, partitions), ByteStrings(values)
+        keys = None if keys is None else ByteStrings(keys)
         if partition is not None:
             chosen = _chosen(partition, len(values), partitions)
         elif keys is None or partitions == 1:
@@ -184,11 +182,12 @@ class Publisher:
         else:
             chosen = [partition_of(key, partitions) for key in keys]
         wanted = self._identified(len(values), correlation_ids)
-        payloads = encode_messages(values, keys=keys, headers=headers, ack_inbox=self._inbox, correlation_ids=wanted,
-                                   ack_policy=ack_policy, crc=crc)
+        data, offsets = encode_messages(
+            values, keys=keys, headers=headers, ack_inbox=self._inbox, correlation_id=[*map(str.encode, wanted)],
+            ack_policy=operator.index(ack_policy), offset=expected_offset, crc=crc)
         acknowledged = self._await(wanted, ack_policy)
-        return [Sending(subjects[number], payload, one, acknowledged)
-                for number, payload, one in zip(chosen, payloads, wanted)]
+        return [Sending(subjects[number], data[start:end], one, acknowledged)
+                for number, (start, end), one in zip(chosen, pairwise(offsets.tolist()), wanted)]
 
     def forget(self, correlation_id: str) -> None:
         """Waits no longer for the ack of a message, as of one that could not be sent."""
@@ -223,7 +222,11 @@ class Publisher:
         if len(wanted) != count or len(set(wanted)) != count or not all(wanted):
             raise ValueError("correlation ids are unlike, none is empty, and there is one for each message")
         for one in wanted:
-            if one.encode(errors="surrogatepass") in self._pending:
+            try:
+                waits = one.encode() in self._pending
+            except UnicodeEncodeError:
+                raise ValueError(f"a correlation id that UTF-8 cannot hold: {one!r}") from None
+            if waits:
                 raise ValueError(f"the message of correlation id {one!r} waits for its ack")
         return wanted
 
@@ -232,13 +235,11 @@ class Publisher:
         if ack_policy == AckPolicy.NONE:
             return False
         expires = self._clock() + self._timeout
-        for one in map(str.encode, wanted):
-            self._settled.pop(one, None)
-            self._pending[one] = expires
+        self._pending.update(dict.fromkeys(map(str.encode, wanted), expires))
         return True
 
     def _receipts(self, found: FrameTable) -> Iterator[Receipt]:
-        texts = [_strings((found, name)) for name in ("correlation_id", "stream", "partition_subject")]
+        texts = [ByteStrings((found, name)) for name in ("correlation_id", "stream", "msg_subject")]
         numbers = [found[name].tolist() for name in (
             "fault", "offset", "reception_timestamp", "commit_timestamp", "ack_policy", "ack_error")]
         for row, (one, stream, subject, fault, offset, received, committed, policy, code) in enumerate(
@@ -267,7 +268,6 @@ class Publisher:
     def _settle(self, one: bytes, outcome: Outcome) -> None:
         self._pending.pop(one, None)
         self._settled[one] = outcome
-        self._settled.move_to_end(one)
         if len(self._settled) > self._remembered:
             self._settled.popitem(last=False)
 
@@ -282,10 +282,6 @@ def _chosen(partition: Any, count: int, partitions: int) -> list[int]:
     if chosen.size and not 0 <= chosen.min() <= chosen.max() < partitions:
         raise ValueError(f"partitions from {chosen.min()} to {chosen.max()} are given, and there are {partitions}")
     return np.broadcast_to(chosen, count).tolist()
-
-
-def _strings(given: Any) -> ByteStrings:
-    return given if isinstance(given, ByteStrings) else ByteStrings(given)
 
 
 def _text(given: bytes | None) -> str:

@@ -19,12 +19,13 @@ from wirescan.core cimport (
     Fault, Head, LIMIT, OK, Opening, Readable, Reader, Rows, TRUNCATED, Top, be64, int16_t, int32_t, int64_t, open_all,
     open_frames, scan_frames, scan_top, uint8_t, uint16_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport block_for, lend, place
-from wirescan.core.loop import ANY, HEAD as _HEAD, addresses, flat, lie_inside
+from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows
 from wirescan.liftbridge.envelope cimport (
     LIFT, PLAIN, intact_entry, read_entry, read_entry_checked, read_envelope, read_header)
 from wirescan.liftbridge.proto cimport (
-    FIELDS, FLAG, Field, HALF, INSIDE, LISTED, PLACE, QUARTER, WHOLE, WORD, find_field, read_fields)
+    FIELDS, FLAG, Field, HALF, INSIDE, LISTED, PLACE, QUARTER, WHOLE, WORD, find_field, read_fields,
+    read_inside)
 
 cdef Fault run_entries(Top* top, Rows* rows) noexcept nogil:
     return scan_top(top, rows, sizeof(Entry), read_entry, intact_entry)
@@ -59,6 +60,7 @@ HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
 # ---------------------------------------------------------------------------------- which field is which column
 
 cdef enum:
+    LARGEST_VALUE = 0xffffffff
     KINDS = 15
     REPLICATION_RESPONSE = 3        # the kind that is no Protocol Buffers message
     RESPONSE_HEADER = 16            # leader epoch(8) high watermark(8)
@@ -117,10 +119,35 @@ lay_inside(OF_KIND[PROPAGATED_RESPONSE], 11, JOINED)
 
 # ---------------------------------------------------------------------------------- envelopes, and what is in them
 
+ctypedef fused Offset:
+    int32_t
+    int64_t
+
+
+def value_spans(const Offset[::1] offsets, size):
+    """Array of dtype HEAD: the values between n + 1 offsets, an array of int32 or int64, in a buffer of `size` bytes;
+    every `parent` is -1.
+
+    Raises ValueError where the offsets do not rise within it."""
+    cdef Py_ssize_t i, n = max(offsets.shape[0] - 1, 0)
+    cdef int64_t most = size, start, length
+    cdef bint good = n == 0 or (offsets[0] >= 0 and offsets[n] <= most)
+    spans = np.empty(n, _HEAD)
+    cdef Head[::1] span = spans
+    with nogil:
+        for i in range(n):
+            start, length = offsets[i], <int64_t>offsets[i + 1] - <int64_t>offsets[i]
+            good &= 0 <= length <= LARGEST_VALUE
+            span[i] = Head(start, <uint32_t>length, 0, -1, 0, 0, 0)
+    if not good:
+        raise ValueError(f"the offsets are not in order in {size} bytes, or a payload has 4 GiB or more")
+    return spans
+
+
 def scan_values(buffers, spans, check, bare, limits):
-    """(rows of dtype ENVELOPE, bad, fault): one for each span, an array of dtype HEAD; where that has a fault, with that.
-    bare: the values have no envelope, and are of this kind; -1: they may have one. LIMIT where there are more than
-    limits.rows.
+    """(rows of dtype ENVELOPE, bad, fault): one for each span, an array of dtype HEAD; where that has a fault, a bad
+    one. bare: the values have no envelope, and are of this kind; -1: they may have one. LIMIT where there are more
+    than limits.rows.
 
     Raises ValueError where a span lies outside its buffer, or has 2 GiB or more, MemoryError."""
     cdef Py_ssize_t i, n = len(spans)
@@ -165,15 +192,16 @@ cdef inline bint holds(bint message, uint8_t kind, int first, int last) noexcept
     return first <= kind <= last or (message and kind >= LIFT)
 
 
-cdef inline Fault read_payload(const uint8_t* p, uint32_t size, char* row, uint8_t kind) noexcept nogil:
+cdef inline Fault read_payload(const uint8_t* p, uint32_t size, char* row, uint8_t kind,
+                              bint message) noexcept nogil:
     # The row comes blank.
     cdef Reader r = Reader(p, p + size)
-    cdef Message* message
     cdef Internal* internal
-    if kind == PLAIN:
-        message = <Message*>row
-        message.value_at, message.value_size = 0, <int32_t>size
-        return OK
+    if message:
+        if kind == PLAIN:
+            (<Message*>row).value_at, (<Message*>row).value_size = 0, <int32_t>size
+            return OK
+        return read_fields(p, &r, row, OF_KIND[0])
     if kind == REPLICATION_RESPONSE:
         if size < RESPONSE_HEADER:
             return TRUNCATED
@@ -184,7 +212,40 @@ cdef inline Fault read_payload(const uint8_t* p, uint32_t size, char* row, uint8
         return OK
     if kind == PROPAGATED_REQUEST or kind == PROPAGATED_RESPONSE:
         (<Internal*>row).op = 0
-    return read_fields(p, &r, row, OF_KIND[0 if kind == LIFT else kind])
+    return read_inside(p, &r, row, OF_KIND[kind])
+
+
+cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[:, ::1] readable, Rows* rows,
+                                 size_t stride, const char* blank, bint message, int first, int last) noexcept nogil:
+    # A row for each envelope of those kinds, as long as there is room; how many envelopes were looked at.
+    cdef const Head* outer
+    cdef Head* head
+    cdef char* row
+    cdef const uint8_t* p
+    cdef uint32_t body
+    cdef uint8_t fault
+    cdef Py_ssize_t i
+    for i in range(n):
+        outer = <const Head*>(view + i * sizeof(Envelope))
+        if not holds(message, outer.kind, first, last):
+            continue
+        if rows.count == rows.room:
+            return i
+        row = rows.at + rows.count * stride
+        head = <Head*>row
+        body = min(outer.body, outer.size)
+        p = (<const Readable*>&readable[outer.buffer, 0]).at + outer.start + body
+        memcpy(row, blank, stride)
+        fault = outer.fault
+        if not fault:
+            fault = <uint8_t>read_payload(p, outer.size - body, row, outer.kind, message)
+        if fault:                           # a bad row tells nothing but its fault
+            memset(row, 0, stride)
+            rows.bad += 1
+        head.start, head.size = outer.start + body, outer.size - body
+        head.parent, head.buffer, head.kind, head.fault = <int32_t>i, outer.buffer, outer.kind, fault
+        rows.count += 1
+    return n
 
 
 def open_payloads(envelopes, buffers, dtype, first, last, limits):
@@ -193,17 +254,11 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(envelopes), count = 0
+    cdef size_t seen = n
     cdef const char[::1] view
     cdef const uint64_t[:, ::1] readable
-    cdef const Head* outer
-    cdef Head* head
-    cdef char* row
-    cdef const uint8_t* p
-    cdef uint32_t body
-    cdef bint message = dtype == MESSAGE
     cdef int lowest = first, highest = last
-    cdef size_t stride = dtype.itemsize
-    cdef Fault fault = OK
+    cdef bint message = dtype == MESSAGE
     if envelopes.dtype != ENVELOPE or not lie_inside(envelopes, buffers) or (envelopes["size"] > 0x7fffffff).any():
         raise ValueError("a row points outside its buffer")
     empty = np.zeros(1, dtype)
@@ -213,42 +268,23 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
     if dtype == INTERNAL:
         empty["op"] = -1
     cdef const char[::1] blank = empty.view(np.int8)
+    cdef RowBlock block
+    cdef Rows* rows
     if n:
         view, readable = np.ascontiguousarray(envelopes).view(np.int8), addresses(buffers)
-        for i in range(n):
-            count += holds(message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
-    cdef RowBlock block = block_for(dtype, count, limits, None)
-    cdef Rows* rows = &block.rows
-    with nogil:
-        for i in range(n):
-            outer = <const Head*>&view[i * sizeof(Envelope)]
-            if not holds(message, outer.kind, lowest, highest):
-                continue
-            if rows.count == rows.room:
-                fault = LIMIT
-                break
-            row = rows.at + rows.count * stride
-            head = <Head*>row
-            body = min(outer.body, outer.size)
-            p = (<const Readable*>&readable[outer.buffer, 0]).at + outer.start + body
-            memcpy(row, &blank[0], stride)
-            head.fault = outer.fault
-            if not head.fault:
-                head.fault = <uint8_t>read_payload(p, outer.size - body, row, outer.kind)
-            if head.fault:
-                rows.bad += 1
-                clear(row, stride)
-            head.start, head.size = outer.start + body, outer.size - body
-            head.parent, head.buffer, head.kind = <int32_t>i, outer.buffer, outer.kind
-            rows.count += 1
+        with nogil:
+            for i in range(n):
+                count += holds(message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
+    block = block_for(dtype, count, limits, None)
+    rows = &block.rows
+    if n:
+        with nogil:
+            if message:
+                seen = read_payloads(&view[0], n, readable, rows, sizeof(Message), &blank[0], True, 0, 0)
+            else:
+                seen = read_payloads(&view[0], n, readable, rows, rows.stride, &blank[0], False, lowest, highest)
+    fault = OK if seen == <size_t>n else LIMIT
     return lend(block, dtype, None, fault), rows.bad, int(fault)
-
-
-cdef inline void clear(char* row, size_t stride) noexcept nogil:
-    # A bad row tells nothing but its fault.
-    cdef uint8_t fault = (<Head*>row).fault
-    memset(row, 0, stride)
-    (<Head*>row).fault = fault
 
 
 def open_headers(messages, buffers, limits):
@@ -316,7 +352,7 @@ def scan_entries(buffer, check, resync, limits, into=None, more=False):
 
 def open_entries(envelopes, buffers, spans, check, limits):
     """(rows of dtype ENTRY, bad, fault) of the spans of rows of dtype ENVELOPE: see `core.loop.open_frames`."""
-    return open_frames(envelopes, buffers, spans, np.full(len(spans), ANY, np.int32), ENTRY,
+    return open_frames(envelopes, buffers, spans, np.full(len(spans), _ANY, np.int32), ENTRY,
                        open_records_checked if check else open_records, NULL, NULL, limits)
 
 

@@ -52,39 +52,34 @@ def index_of(path: str) -> str:
     return path[:-len("log")] + "index"
 
 
-def is_confirmed(entry: index.Entry, record: memoryview) -> bool:
-    """Whether the bytes that an entry of an index points at begin with the header that it tells of."""
-    return len(record) >= HEADER.size and HEADER.unpack_from(record) == (entry.offset, entry.timestamp,
-                                                                         entry.size - HEADER.size)
+def is_confirmed(entry: index.Entry, header: memoryview) -> bool:
+    """Whether the bytes that an entry of an index points at are the header that it tells of."""
+    return len(header) == HEADER.size and HEADER.unpack(header) == (entry.offset, entry.timestamp,
+                                                                    entry.size - HEADER.size)
 
 
-def is_intact(record: memoryview) -> bool:
-    """Whether these bytes are one entry, whose checksum is right."""
-    rows, bad, _, used = scan_entries(record, True, False, Limits())
-    return len(rows) == 1 and not bad and bool(used == len(record))
-
-
-def find(segment: Segment, column: str, goal: int, limits: Limits) -> int | None:
-    """The position of the first entry whose `offset`, or `timestamp`, is not below a goal, or of the damage that may
-    hide it; None if there is none."""
+def find(segment: Segment, column: str, goal: int, limits: Limits,
+         newest: bool) -> tuple[int, int] | None:
+    """Where the first entry begins whose `offset`, or `timestamp`, is not below a goal; None if there is none. Two
+    positions: before damage that may hide the goal, and behind it; without any they are one. newest: no segment
+    follows, so a torn entry at the end is no damage."""
     view, path, ended, whole = segment.view(), index_of(segment.path), 0, True
     if column == "offset":
         hint, _ = index.around(path, column, goal)
     else:
         hint = index.before_time(path, goal, segment.size // SMALLEST)
-    if hint and 0 <= hint.position < len(view):
-        record = view[hint.position:hint.position + max(hint.size, 0)]
-        if is_confirmed(hint, record) and is_intact(record):
-            ended = hint.position
+    if hint and 0 <= hint.position and is_confirmed(hint, view[hint.position:hint.position + HEADER.size]):
+        ended = hint.position
     for rows in walk(view, ended, limits):
         good, ends = rows["fault"] == 0, rows["start"] + rows["size"]
         for i in np.flatnonzero(good & (rows[column] >= goal))[:1]:
+            at = int(rows["start"][i])
             if column == "offset" and rows["offset"][i] == goal:
-                return int(rows["start"][i])            # damage before it cannot hide the offset
-            return int(ends[:i][good[:i]].max(initial=ended))
+                return at, at                           # damage before it cannot hide the offset
+            return int(ends[:i][good[:i]].max(initial=ended)), at
         if len(rows):
             whole, ended = bool(good[-1]), int(ends[good].max(initial=ended))
-    return None if whole else ended
+    return None if whole and (newest or ended == len(view)) else (ended, len(view))
 
 
 def walk(view: memoryview, at: int, limits: Limits) -> Iterator[np.ndarray]:

@@ -96,7 +96,7 @@ class Subscriber:
                 break
         if not batch:
             return None
-        options = {"errors": self._errors if errors is None else errors, **self._options}
+        options: dict[str, Any] = {"errors": self._errors if errors is None else errors, **self._options}
         table = self._format.inside(scan(batch, **options), **options)
         for _ in batch:
             self._held.popleft()

@@ -13,16 +13,19 @@ import numpy as np
 from wirescan.catalog import Format
 from wirescan.errors import apply, check_mode, limited
 from wirescan.limits import Limits
+from wirescan.nats.cuts import FILES, cuts
+from wirescan.nats.encode import encode_msg, encode_msgs, encode_pub, encode_pubs
 from wirescan.nats.kind import Kind
 from wirescan.nats.scan import HEADER, MESSAGE, claims, needed, open_headers, scan_stream
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
-__all__ = ["FORMATS", "HEADER", "Kind", "MESSAGE", "headers", "options", "scan"]
+__all__ = [
+    "FORMATS", "HEADER", "Kind", "MESSAGE", "encode_msg", "encode_msgs", "encode_pub", "encode_pubs", "headers",
+    "options", "scan"]
 
 KINDS = {kind.value: kind.name for kind in Kind} | {Kind.OK.value: "+OK", Kind.ERR.value: "-ERR"}
 CREDENTIALS = ("auth_token", "jwt", "nkey", "pass", "sig", "user")      # members of CONNECT
-FILES = r"(?s)(\A|/)[^/_.][^/]*\.nats\Z"
 
 
 def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
@@ -98,6 +101,6 @@ def _refuse_unless(table: Any, what: str) -> None:
 MESSAGES = Format(
     "nats.messages", "what NATS clients and servers send: publications, deliveries, subscriptions", MESSAGE, scan,
     children={"headers": headers}, lists={"headers": "header_count"}, kinds=KINDS, scan=scan_stream, needed=needed,
-    files=FILES)
+    cuts=cuts, files=FILES)
 HEADERS = Format("nats.headers", "the header lines in them", HEADER, headers, within="nats.messages")
 FORMATS = (MESSAGES, HEADERS)

@@ -2,7 +2,7 @@
 from libc.string cimport memchr, memcmp, memset
 from wirescan.core cimport (
     BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, Head, NOT_A_FRAME, OK, Reader, SHORT,
-    TRUNCATED, gaps, int32_t, int64_t, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
+    TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
 from wirescan.nats.scan cimport (
     ACCEPTED, CONNECT, ERR, HMSG, HPUB, Header, INFO, MOST_DIGITS, MSG, Message, PING, PONG, PUB, SUB,
     UNSUB)
@@ -45,6 +45,13 @@ cdef inline uint8_t operation(const uint8_t* p, size_t size) noexcept nogil:
     cdef size_t i, n
     cdef uint8_t letter
     cdef int one
+    cdef uint32_t word
+    if size > 4:                                    # the commonest, by a word: 0x20 tells upper case from lower
+        word = le32(p) | 0x20202020
+        if word & 0xffffff == 0x67736d and is_gap(p[3]):
+            return MSG
+        if word == 0x67736d68 and is_gap(p[4]):
+            return HMSG
     for one in range(OPERATIONS):
         n = min(size, NATS_OPERATIONS[one].size)
         for i in range(n):

@@ -20,7 +20,7 @@ import numpy as np
 from wirescan.core cimport (
     Fault, Head, Opening, Readable, Reader, Rows, SHORT, Top, int32_t, int64_t, open_all, open_frames, scan_frames,
     scan_top, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop import ANY, HEAD as _HEAD, addresses, flat, lie_inside
+from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.nats.message cimport open_block, operation, read_header, read_message
 
 
@@ -115,7 +115,7 @@ def claims(messages, buffers):
                 found += 1
         if not inside:
             raise ValueError("a header block lies outside its message")
-    return spans[:found], np.full(found, ANY, np.int32)
+    return spans[:found], np.full(found, _ANY, np.int32)
 
 
 def open_headers(messages, buffers, spans, counts, limits):

@@ -12,12 +12,13 @@ from pyspark.sql.types import BinaryType, StructType
 from wirescan import arrow
 from wirescan.catalog import Format, format_of
 from wirescan.core.fault import Fault
-from wirescan.errors import FrameError, error_of
+from wirescan.core.loop import HEAD
+from wirescan.errors import NEAR, FrameError, error_of
 from wirescan.limits import Limits
 from wirescan.pieces import opened
 from wirescan.source import view_of
 from wirescan.spark.reading import Reading, settle
-from wirescan.table import FrameTable, Stop
+from wirescan.table import FrameTable, Stop, empty
 
 BATCH_BYTES = 8 << 20       # of values that are read together
 
@@ -29,12 +30,16 @@ def map_frames(df: DataFrame, column: str, format: str = "kafka.records", keep: 
 
     Each value holds whole frames of the outermost format, one after another, such as a record set of Kafka; null and
     empty values hold none. What follows the last whole frame of a value is left out; a value without any is a fault,
-    NOT_A_FRAME. columns, errors, check, limits: as of `wirescan.spark.read`; offsets in the message of an error count
-    from the beginning of the value.
+    NOT_A_FRAME. But for the formats of Liftbridge that lie in envelopes, each value is one envelope, as NATS carries
+    it, an empty one too. columns, errors, check, limits: as of `wirescan.spark.read`; offsets in the message of an
+    error count from the beginning of the value.
 
-    Raises ValueError for a column that there is not or that is not binary, or a kept one with the name of another.
+    Raises ValueError for a column that there is not or that is not binary, a kept one with the name of another, or one
+    of frames that are not in the values.
     """
     reading = Reading(format, columns, errors, check, limits)
+    inner = format_of(format)
+    arrow.to_batch(inner.inside(empty(inner.in_values)), reading.columns)       # refuses columns that are not there
     for name in (column, *keep):
         if name not in df.columns:
             raise ValueError(f"the DataFrame has no column {name!r}, only {', '.join(df.columns)}")
@@ -82,7 +87,8 @@ def tables(values: pa.Array, reading: Reading, first: int = 0,
     offset_type = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     validity, offsets, data = values.buffers()
     offsets = np.frombuffer(offsets, offset_type)[values.offset:values.offset + len(values) + 1].astype(np.int64)
-    there = np.diff(offsets) > 0
+    whole = format.in_values.values is not None         # a value is a frame, and no bytes are one too
+    there = np.diff(offsets) >= (0 if whole else 1)
     if validity is not None:
         bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
         there &= bits[values.offset:values.offset + len(values)] > 0
@@ -91,8 +97,10 @@ def tables(values: pa.Array, reading: Reading, first: int = 0,
     for piece in np.split(filled, turns):
         if not len(piece):
             continue
-        outer, origins = _outermost(view_of(data), offsets[piece], offsets[piece + 1], reading, format.outermost)
+        value: int | None = None
         try:
+            read = _values if whole else _outermost
+            outer, origins = read(view_of(data or b""), offsets[piece], offsets[piece + 1], reading, format.in_values)
             for table in opened(outer, format, errors="mark", check=reading.check, limits=reading.limits):
                 rows, frames = np.arange(len(table)), table
                 while frames.outer is not None:
@@ -101,12 +109,14 @@ def tables(values: pa.Array, reading: Reading, first: int = 0,
                 origins = origins[len(frames):]         # the next table is of the frames that follow
                 bad = table.bad
                 if reading.errors == "strict" and bad.any():
+                    value = int(found[bad.argmax()])
                     raise _error(table, int(bad.argmax()))
                 good = ~bad if reading.errors == "skip" and bad.any() else slice(None)
                 yield table[good], found[good]
         except FrameError as error:
-            value = piece[np.searchsorted(offsets[piece], error.offset, "right") - 1]
-            raise _in_value(error, int(offsets[value]), where(first + int(value))) from None
+            if value is None:
+                value = int(piece[np.searchsorted(offsets[piece], error.offset, "right") - 1])
+            raise _in_value(error, int(offsets[value]), where(first + value)) from None
 
 
 def _outermost(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading: Reading,
@@ -114,7 +124,9 @@ def _outermost(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading:
     """The outermost frames of the pieces of a buffer, bad ones too, as one table; and the piece that each is in."""
     found, pieces = [], []
     for piece, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist())):
-        rows, _, fault, _ = format.scan(data[start:stop], reading.check, True, reading.limits)
+        rows, _, fault, at = format.scan(data[start:stop], reading.check, True, reading.limits)
+        if fault == Fault.LIMIT:
+            raise FrameError(fault, start + at, len(rows), data[start + at:start + at + NEAR])
         rows = rows.copy()
         if not len(rows) and fault == Fault.SHORT:      # no frame is whole: it is not cut, it is something else
             rows = np.zeros(1, rows.dtype)
@@ -124,6 +136,18 @@ def _outermost(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading:
         pieces.append(np.full(len(rows), piece))
     outer = FrameTable((data,), np.concatenate(found), (Stop(0, len(data)),), format, checked=reading.check)
     return outer, np.concatenate(pieces)
+
+
+def _values(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading: Reading,
+            format: Format) -> tuple[FrameTable, np.ndarray]:
+    """The pieces of a buffer as one frame each, as a table; and the piece that each is in."""
+    spans = np.zeros(len(starts), HEAD)
+    spans["start"], spans["size"], spans["parent"] = starts, stops - starts, -1
+    rows, _ = format.values(data, spans, reading.check, reading.limits)
+    if len(rows) < len(spans):
+        at = int(starts[len(rows)])
+        raise FrameError(Fault.LIMIT, at, len(rows), data[at:at + NEAR])
+    return FrameTable((data,), rows, (), format, checked=reading.check), np.arange(len(rows))
 
 
 def _error(table: FrameTable, i: int) -> FrameError:

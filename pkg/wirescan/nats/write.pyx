@@ -1,0 +1,279 @@
+# cython: boundscheck=False, wraparound=False
+"""NATS messages out of columns, in two passes over the rows and without the GIL: sizes first, then bytes. encode.py
+draws them.
+
+The header pairs of rows, which Liftbridge's encoders take as well, are laid side by side before.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.string cimport memchr, memset
+from wirescan.core.strings cimport ByteStrings
+from wirescan.core.writer cimport copied
+
+cdef enum:
+    MOST = 999999999            # bytes in a message: a size has nine digits
+    EMPTY_BLOCK = 12            # bytes: NATS/1.0 and two line ends
+    MOST_WORDS = 3
+
+MOST_BYTES = MOST
+
+cdef struct Messages:           # all that is to be written
+    Py_ssize_t count
+    Strings words[MOST_WORDS]   # in the order of the wire; a null is left out
+    size_t width                # so many of them are columns
+    Strings payloads
+    const Pair* pair            # NULL: no row has headers
+    const int64_t* end
+
+
+# --------------------------------------------------------------------------------------- pairs of rows
+
+cdef class Pairs:
+    """The header pairs of rows, as `of_lists` and `of_columns` make them. A length: how many rows there are."""
+
+    cdef int room(self, Py_ssize_t count, Py_ssize_t pairs) except -1:
+        self.pairs, self.ends, self.count = Block(pairs * <Py_ssize_t>sizeof(Pair)), Block(8 * (count + 1)), count
+        self.pair, self.end = <Pair*>self.pairs.at, <int64_t*>self.ends.at
+        memset(self.end, 0, 8 * <size_t>(count + 1))
+        return 0
+
+    @staticmethod
+    def of_lists(first, counts, ByteStrings keys not None, ByteStrings values not None):
+        """Row i has `counts[i]` pairs, from number `first[i]` on in keys and values, which are of equal length.
+
+        Raises ValueError where the numbers, int64 arrays, do not fit each other and them; for a key that is null.
+        """
+        cdef const int64_t[::1] starts = first, sizes = counts
+        cdef Strings key = keys.strings, value = values.strings
+        cdef Pairs self = Pairs.__new__(Pairs)
+        cdef int64_t known = len(keys), total = 0, number
+        cdef Py_ssize_t i, n = starts.shape[0]
+        cdef bint good = n == sizes.shape[0] and known == len(values)
+        cdef Pair* pair
+        cdef int64_t* end
+        if good:
+            for i in range(n):
+                good &= 0 <= sizes[i] <= known - total and 0 <= starts[i] <= known - sizes[i]
+                if not good:
+                    break
+                total += sizes[i]
+        if not good:
+            raise ValueError("the counts of headers do not fit their keys and values")
+        self.room(n, total)
+        self.held, pair, end = (keys, values), self.pair, self.end
+        with nogil:
+            for i in range(n):
+                for number in range(starts[i], starts[i] + sizes[i]):
+                    pair[0] = Pair(string_at(&key, number), string_at(&value, number), size_of(&key, number),
+                                   size_of(&value, number))
+                    good &= pair.key_size >= 0
+                    pair += 1
+                end[i + 1] = pair - self.pair
+                if not good:
+                    break
+        if not good:
+            raise ValueError(f"row {i}: a header's key must not be null")
+        return self
+
+    @staticmethod
+    def of_columns(list keys not None, list columns not None, Py_ssize_t count):
+        """A list of bytes, and a list of as many `ByteStrings` of `count` values, in the order of the pairs in a row.
+        A null leaves its pair out. Raises ValueError for columns of unequal length."""
+        cdef Pairs self = Pairs.__new__(Pairs)
+        cdef ByteStrings names = ByteStrings(list(keys)), column
+        cdef Strings name = names.strings, value
+        cdef int64_t total = 0, size
+        cdef Py_ssize_t i, c = 0
+        columns = list(columns)
+        if len(columns) != len(keys) or any(len(one) != count for one in columns):
+            raise ValueError("columns of unequal length")
+        self.room(count, sum(len(one) - one.nulls for one in columns))
+        self.held = names, columns
+        cdef int64_t* at = self.end + 1         # of each row: how many pairs, then where the next one goes, which is
+        for column in columns:                  # the row's end when all are there
+            value = column.strings
+            with nogil:
+                for i in range(count):
+                    at[i] += size_of(&value, i) >= 0
+        for i in range(count):
+            size, at[i] = at[i], total
+            total += size
+        for column in columns:
+            value = column.strings
+            with nogil:
+                for i in range(count):
+                    if size_of(&value, i) >= 0:
+                        self.pair[at[i]] = Pair(string_at(&name, c), string_at(&value, i), size_of(&name, c),
+                                                size_of(&value, i))
+                        at[i] += 1
+            c += 1
+        return self
+
+    def __len__(self):
+        return self.count
+
+
+# -------------------------------------------------------------------------------- what cannot be written
+
+cdef bint holds(const uint8_t* p, int32_t size, const char* forbidden) noexcept nogil:
+    while size > 0 and forbidden[0]:
+        if memchr(p, forbidden[0], <size_t>size) is not NULL:
+            return True
+        forbidden += 1
+    return False
+
+
+def unfit_word(ByteStrings words not None, bint optional=False):
+    """The first that is no word of a control line, for it is empty or holds a space, a tab, CR or LF; or -1. A null is
+    one too, unless `optional`."""
+    cdef Strings strings = words.strings
+    cdef Py_ssize_t i, n = len(words) if strings.step else min(len(words), 1)
+    cdef int32_t size
+    with nogil:
+        for i in range(n):
+            size = strings.size[i]
+            if size == 0 or (size < 0 and not optional) or holds(<const uint8_t*>strings.address[i], size, b" \t\r\n"):
+                break
+        else:
+            i = -1
+    return i
+
+
+cdef Py_ssize_t find_unfit(Pairs pairs) noexcept nogil:
+    cdef Pair pair
+    cdef Py_ssize_t i
+    cdef int64_t at
+    for i in range(pairs.count):
+        for at in range(pairs.end[i], pairs.end[i + 1]):
+            pair = pairs.pair[at]
+            if (pair.key_size <= 0 or pair.value_size < 0 or holds(pair.key, pair.key_size, b":\r\n")
+                    or holds(pair.value, pair.value_size, b"\r\n")):
+                return i
+    return -1
+
+
+def unfit_pair(Pairs pairs not None):
+    """The first row with a pair that is no header line, or -1. The name must not be empty or hold a colon, and neither
+    name nor value CR or LF; the value must not be null."""
+    cdef Py_ssize_t i
+    with nogil:
+        i = find_unfit(pairs)
+    return i
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+cdef inline size_t digits(int64_t number) noexcept nogil:
+    cdef size_t count = 1
+    while number > 9:
+        number, count = number // 10, count + 1
+    return count
+
+
+cdef inline uint8_t* put_number(uint8_t* to, int64_t number) noexcept nogil:
+    cdef size_t count = digits(number), i = count
+    while i:
+        i -= 1
+        to[i], number = <uint8_t>(c"0" + number % 10), number // 10
+    return to + count
+
+
+cdef inline int64_t block_size(const Messages* m, Py_ssize_t i) noexcept nogil:
+    # 0 without headers. More than MOST is not counted on.
+    cdef int64_t size = EMPTY_BLOCK, at
+    if m.pair is NULL or m.end[i] == m.end[i + 1]:
+        return 0
+    for at in range(m.end[i], m.end[i + 1]):
+        size += <int64_t>m.pair[at].key_size + m.pair[at].value_size + 4
+        if size > MOST:
+            break
+    return size
+
+
+cdef Py_ssize_t measure(const Messages* m, size_t operation, int64_t* total) noexcept nogil:
+    # The row that is too large, or -1.
+    cdef int64_t size, block
+    cdef Py_ssize_t i
+    cdef size_t w
+    for i in range(m.count):
+        block = block_size(m, i)
+        size = block + size_of(&m.payloads, i)
+        if size > MOST:
+            return i
+        total[0] += <int64_t>(operation + 1 + digits(size) + 4) + size
+        if block:
+            total[0] += <int64_t>(2 + digits(block))        # the operation's H, a blank
+        for w in range(m.width):
+            total[0] += max(size_of(&m.words[w], i), -1) + 1
+    return -1
+
+
+cdef inline uint8_t* put(uint8_t* to, const void* at, size_t size) noexcept nogil:
+    copied(to, <const uint8_t*>at, size)
+    return to + size
+
+
+cdef void write_all(const Messages* m, const uint8_t* operation, size_t size, uint8_t* to) noexcept nogil:
+    cdef int64_t block, at
+    cdef Py_ssize_t i
+    cdef size_t w
+    for i in range(m.count):
+        block = block_size(m, i)
+        if block:
+            to[0] = c"H"
+            to += 1
+        to = put(to, operation, size)
+        for w in range(m.width):
+            if size_of(&m.words[w], i) >= 0:
+                to[0] = c" "
+                to = put(to + 1, string_at(&m.words[w], i), <size_t>size_of(&m.words[w], i))
+        if block:
+            to[0] = c" "
+            to = put_number(to + 1, block)
+        to[0] = c" "
+        to = put_number(to + 1, block + size_of(&m.payloads, i))
+        to = put(to, b"\r\n", 2)
+        if block:
+            to = put(to, b"NATS/1.0\r\n", 10)
+            for at in range(m.end[i], m.end[i + 1]):
+                to = put(to, m.pair[at].key, <size_t>m.pair[at].key_size)
+                to = put(to, b": ", 2)
+                to = put(to, m.pair[at].value, <size_t>m.pair[at].value_size)
+                to = put(to, b"\r\n", 2)
+            to = put(to, b"\r\n", 2)
+        to = put(to, string_at(&m.payloads, i), <size_t>size_of(&m.payloads, i))
+        to = put(to, b"\r\n", 2)
+
+
+def write_messages(const uint8_t[::1] operation not None, list words not None, ByteStrings payloads not None,
+                   Pairs pairs=None):
+    """Messages, one behind another, as bytes.
+
+    operation: PUB or MSG; a row with pairs is an HPUB or HMSG. words: up to three `ByteStrings`, whose nulls are left
+    out. All are as long as payloads, and nothing in them is unfit.
+    Raises ValueError for columns of unequal length, a null payload, and a message of more than 999,999,999 bytes.
+    """
+    cdef Messages m
+    cdef Py_ssize_t refused
+    cdef int64_t total = 0
+    cdef uint8_t* to
+    cdef ByteStrings word
+    memset(&m, 0, sizeof(Messages))
+    m.count, m.payloads = len(payloads), payloads.strings
+    if len(words) > MOST_WORDS or any(len(one) != m.count for one in (*words, *([] if pairs is None else [pairs]))):
+        raise ValueError("columns of unequal length")
+    if payloads.nulls:
+        raise ValueError(f"row {int((payloads.lengths() < 0).argmax())}: a payload must not be null")
+    for word in words:
+        m.words[m.width] = word.strings
+        m.width += 1
+    if pairs is not None:
+        m.pair, m.end = pairs.pair, pairs.end
+    with nogil:
+        refused = measure(&m, <size_t>operation.shape[0], &total)
+    if refused >= 0:
+        raise ValueError(f"row {refused} is too large: a message has at most {MOST} bytes")
+    out = PyBytes_FromStringAndSize(NULL, total)
+    to = <uint8_t*>PyBytes_AS_STRING(out)
+    with nogil:
+        write_all(&m, &operation[0], <size_t>operation.shape[0], to)
+    return out

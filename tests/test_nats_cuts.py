@@ -1,0 +1,75 @@
+"""Where captures are cut whose frames have to be walked: those of NATS, and the walk itself."""
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies.nats import hmsg, line, msg, pub
+from wirescan import nats, pieces, walk
+from wirescan.nats.cuts import FILES, cuts
+from wirescan.nats.scan import scan_stream
+from wirescan.source import expand
+
+FRAMES = [line(b"PING"), msg(b"PING\r\nPONG\r\n"), line(b"SUB", b"a", 1), hmsg(b"MSG a 1 2\r\n"), pub(bytes(300)),
+          msg()]
+
+
+def slow_cuts(frames, size):
+    """The frames' first bytes, each the next that is `size` behind the one before."""
+    out, at = [0], 0
+    for frame in frames:
+        if at - out[-1] >= size:
+            out.append(at)
+        at += len(frame)
+    return out
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(FRAMES), max_size=30), st.integers(1, 700), st.sampled_from((1, 7, 64, 8 << 20)),
+       st.sampled_from((b"", b"MSG a 1 50\r\nhalf", b"\xff\xff\xff\r\nPING\r\n", b"MSG a 1 1\r\nxxxx\r\nPING\r\n")))
+def test_cuts_are_where_frames_begin(tmp_path_factory, frames, size, piece, tail):
+    path = tmp_path_factory.getbasetemp() / "cuts.nats"
+    path.write_bytes(b"".join(frames) + tail)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "PIECE", piece)
+        found = cuts(str(path), size)
+    assert found == slow_cuts(frames, size)
+    bounds = [*found, path.stat().st_size]
+    tables = [table for start, stop in zip(bounds, bounds[1:])
+              for table in pieces.iter_tables(str(path), start, stop, format="nats.messages", errors="mark")]
+    whole = nats.scan(path, errors="mark")
+    assert sum(map(len, tables)) == len(whole)
+    assert [int(at) for table in tables for at in table.positions] == whole["start"].tolist()
+
+
+def test_a_frame_larger_than_a_piece(tmp_path, monkeypatch):
+    frames = [pub(bytes(size)) for size in (10, 100_000, 10, 50_000, 10)]
+    path = tmp_path / "large.nats"
+    path.write_bytes(b"".join(frames))
+    read, read_range = [], walk.read_range
+    monkeypatch.setattr(walk, "PIECE", 100)
+    monkeypatch.setattr(walk, "read_range", lambda *args: read.append(args) or read_range(*args))
+    starts = np.concatenate([starts for starts, _ in walk.walk(str(path), scan_stream)])
+    assert starts.tolist() == np.cumsum([0, *map(len, frames[:-1])]).tolist()
+    assert len(read) < 40                       # what is held doubles: no byte is looked at more than a few times
+
+
+def test_a_frame_above_the_limit_ends_the_walk(tmp_path):
+    path = tmp_path / "vast.nats"
+    with open(path, "wb") as file:
+        file.write(line(b"PING") * 10 + b"PUB a 999999999\r\n")
+        file.truncate(1 << 34)
+    assert cuts(str(path), 20)[-1] <= 60 and len(cuts(str(path), 20)) == 3
+
+
+def test_a_file_that_shrinks(tmp_path, monkeypatch):
+    path = tmp_path / "short.nats"
+    path.write_bytes(line(b"PING") * 10)
+    monkeypatch.setattr(walk, "size_of", lambda path: 1000)
+    assert [starts.tolist() for starts, _ in walk.walk(str(path), scan_stream)] == [list(range(0, 60, 6))]
+
+
+def test_files_of_a_directory(tmp_path):
+    for name in ("a.nats", "_b.nats", ".c.nats", "d.nats.gz", "e.txt"):
+        (tmp_path / name).write_bytes(line(b"PING"))
+    assert expand(tmp_path, files=FILES) == [str(tmp_path / "a.nats")]
