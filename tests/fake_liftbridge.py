@@ -75,8 +75,7 @@ class FakeLiftbridge:
         return self
 
     async def __aexit__(self, *_):
-        self._server.close()
-        self.hang_up()
+        self.stop()
         await self._server.wait_closed()
 
     def acknowledge(self, subject, found):
@@ -90,6 +89,11 @@ class FakeLiftbridge:
         for writer, wanted, sid in self._subscriptions:
             if wanted == subject:
                 writer.write(f"MSG {subject} {sid} {len(payload)}\r\n".encode() + payload + b"\r\n")
+
+    def stop(self):
+        """End all connections, and take no new one."""
+        self._server.close()
+        self.hang_up()
 
     def hang_up(self):
         """End all connections."""

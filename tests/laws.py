@@ -20,12 +20,12 @@ from wirescan.table import RESERVED, join
 class Room:
     """The formats of a room, from the outermost inwards, and where bytes and truth for them come from.
 
-    children: format -> function of a row that encloses its frames: where in that they begin and end, and the fault of
-        the one row that covers what is not opened, or 0; None where there are none. good, tails, damaged: strategies
-        of bytes: whole frames; what may follow them; anything near those. written: strategy of (bytes, what `values`
-        has to give for a table of the innermost format). expected: (bytes, check, resync) -> ({format: [(row, bytes
-        that it points into)]}, stop fault, stop offset), a row being a dict of every column, `buffer` 1 where those
-        bytes were inflated.
+    children: format -> function of a row that encloses its frames: where in that they begin and end (None: the row does
+        not tell), and the fault of the one row that covers what is not opened, or 0; None where there are none. good,
+        tails, damaged: strategies of bytes: whole frames; what may follow them; anything near those. written: strategy
+        of (bytes, what `values` has to give for a table of the innermost format). expected: (bytes, check, resync) ->
+        ({format: [(row, bytes that it points into)]}, stop fault, stop offset), a row being a dict of every column,
+        `buffer` 1 where those bytes were inflated.
     """
     formats: tuple[str, ...]
     good: Any
@@ -34,7 +34,7 @@ class Room:
     written: Any
     values: Callable[[FrameTable], list]
     expected: Callable[..., tuple]
-    children: dict[str, Callable[[Any], tuple[int, int, int] | None]]
+    children: dict[str, Callable[[Any], tuple[int | None, int | None, int] | None]]
     sparse: tuple[str, ...] = ()
 
 
@@ -43,8 +43,12 @@ def scan(raw, name, errors="mark", check=True):
 
 
 def rows_of(table: FrameTable) -> list[dict]:
-    names = [name for name in table.dtype.names if name != RESERVED]        # that one only fills up a row
-    return [dict(zip(names, row)) for row in table.rows[names].tolist()]
+    return plain_rows(table.rows)
+
+
+def plain_rows(rows: np.ndarray) -> list[dict]:
+    names = [name for name in rows.dtype.names if name != RESERVED]         # that one only fills up a row
+    return [dict(zip(names, row)) for row in rows[names].tolist()]
 
 
 def levels_of(table: FrameTable) -> list[list[dict]]:
@@ -97,7 +101,7 @@ def agrees_with_the_reference(room: Room, raw: bytes, check: bool = True) -> Non
     truth, fault, at = room.expected(raw, check, False)
     rows, bad, *stop = outermost.scan(raw, check, False, wirescan.Limits())
     want = [row for row, _ in truth[outermost.name]]
-    assert [dict(zip(rows.dtype.names, row)) for row in rows.tolist()] == want
+    assert plain_rows(rows) == want
     assert (bad, *stop) == (sum(row["fault"] != 0 for row in want), fault, at)
 
 
@@ -135,7 +139,9 @@ def inside(room: Room, name: str, table: FrameTable) -> None:
         assert (starts[1:] >= ends[:-1] if sparse else starts[1:] == ends[:-1]).all()
         assert len(set(table["buffer"][group].tolist())) == 1
         if table["buffer"][group[0]] == row["buffer"]:
-            assert (starts[0], ends[-1]) == (row["start"] + begin, row["start"] + end)
+            edges = (starts[0] - row["start"], ends[-1] - row["start"])
+            assert 0 <= edges[0] and edges[1] <= row["size"]
+            assert all(told in (None, edge) for told, edge in zip((begin, end), edges))
         if fault:
             assert table["fault"][group].tolist() == [fault]
 

@@ -1,18 +1,26 @@
 """The rooms that the laws are run for: one entry each."""
+from functools import partial
+
 import numpy as np
 from hypothesis import strategies as st
 
 from laws import Room
 from reference import kafka as reference
 from reference import kafka_protocol, kafka_resync
+from reference import liftbridge as lifted
 from reference import lumberjack as beats
+from reference import nats as wires
 from strategies import kafka as strategies
 from strategies import kafka_protocol as messages
+from strategies import liftbridge as carried
 from strategies import lumberjack as sent
+from strategies import nats as wired
 from wirescan.kafka.compose import encode_request, encode_response
 from wirescan.kafka.encode import encode_batch, encode_message_set
 from wirescan.kafka.schema import MESSAGE, WIDTHS
+from wirescan.liftbridge.encode import encode_ack, encode_entry, encode_internal, encode_message
 from wirescan.lumberjack.encode import encode_batch as encode_window_of
+from wirescan.nats.encode import encode_msg, encode_pub
 
 
 def expect(raw, check, resync):
@@ -242,6 +250,164 @@ LUMBERJACK = Room(
          event["count"] or event["fault"]) else None},
     sparse=("lumberjack.events",))
 
-ROOMS = {"kafka": KAFKA, "kafka.responses": RESPONSES, "lumberjack": LUMBERJACK} | {
+
+# ---------------------------------------------------------------------------------------- NATS
+
+def expect_lines(raw, check, resync):
+    """What tests/reference says of NATS bytes."""
+    rows, fault, at = wires.messages(raw, resync)
+    headers = [(header, raw) for i, row in enumerate(rows) for header in wires.headers(row, raw, parent=i)]
+    return {"nats.messages": [(row, raw) for row in rows], "nats.headers": headers}, fault, at
+
+
+@st.composite
+def written_lines(draw):
+    """Messages of the encoders, as (subject, sid, reply, payload, headers); blanks around a header's value are none."""
+    raw, rows = b"", []
+    for _ in range(draw(st.integers(0, 3))):
+        subject, sid, reply = draw(wired.PLAIN_WORDS), draw(st.none() | wired.PLAIN_WORDS), draw(wired.PLAIN_OPTIONAL)
+        payload = draw(wired.PAYLOADS)
+        pairs = draw(st.lists(st.tuples(wired.NAMES, st.sampled_from((b"", b"1", b"a b", b":", b"\xff"))), max_size=3))
+        raw += encode_pub(subject, payload, reply=reply, headers=pairs) if sid is None else encode_msg(
+            subject, sid, payload, reply=reply, headers=pairs)
+        rows.append((subject, sid, reply, payload, tuple(pairs)))
+    return raw, rows
+
+
+def lines_of(headers):
+    """[(subject, sid, reply, payload, headers)] of a table of nats.headers."""
+    pairs = pairs_of(headers)
+    return [tuple(as_bytes(getattr(row, name)) for name in ("subject", "sid", "reply", "payload")) + (pairs[i],)
+            for i, row in enumerate(headers.outer)]
+
+
+def pairs_of(headers):
+    """Of each row around a table of headers a tuple of its pairs."""
+    found = [[] for _ in headers.outer]
+    for parent, pair in zip(headers["parent"].tolist(), headers):
+        found[parent].append(tuple(map(as_bytes, pair)))
+    return [tuple(pairs) for pairs in found]
+
+
+def pairs_in(row):
+    """Where the headers of a row are; between what, it does not tell."""
+    if row["fault"]:
+        return 0, row["size"], row["fault"]
+    return (None, None, 0) if row["header_count"] else None
+
+
+NATS = Room(
+    ("nats.messages", "nats.headers"), wired.streams(), wired.tails(), wired.damaged_streams(), written_lines(),
+    lines_of, expect_lines, {"nats.headers": pairs_in})
+
+
+# ---------------------------------------------------------------------------------------- Liftbridge
+
+def expect_carried(raw, check, resync):
+    """What tests/reference says of NATS bytes whose payloads are Liftbridge's."""
+    rows, fault, at = wires.messages(raw, resync)
+    envelopes = lifted.envelopes(raw, rows, check)
+    messages = lifted.messages(raw, envelopes)
+    levels = {
+        "nats.messages": rows, "liftbridge.envelopes": envelopes, "liftbridge.messages": messages,
+        "liftbridge.acks": lifted.acks(raw, envelopes), "liftbridge.internal": lifted.internal(raw, envelopes),
+        "liftbridge.headers": [one for i, row in enumerate(messages) for one in lifted.headers(raw, row, parent=i)]}
+    return {name: [(row, raw) for row in rows] for name, rows in levels.items()}, fault, at
+
+
+def expect_entries(raw, check, resync):
+    rows, fault, at = lifted.entries(raw, check, resync)
+    return {"liftbridge.entries": [(row, raw) for row in rows]}, fault, at
+
+
+@st.composite
+def written_payloads(draw, encode, drawn):
+    """Payloads of an encoder in NATS messages, and the fields that it was given."""
+    raw, rows = b"", []
+    for fields in draw(st.lists(drawn, max_size=3)):
+        raw += encode_pub(b"s", encode(crc=draw(st.booleans()), **fields))
+        rows.append(fields)
+    return raw, rows
+
+
+def fields_of(columns):
+    """Function of a table: of each row the fields that were given to an encoder; those that were not have 0."""
+    def fields(table):
+        inner = table if table.name != "liftbridge.headers" else table.outer
+        found = [{name: as_bytes(getattr(row, name)) if name in inner.places else int(getattr(row, name))
+                  for name in columns} for row in inner]
+        if inner is not table:
+            for row, pairs in zip(found, pairs_of(table)):
+                row["headers"] = list(pairs)
+        return found
+    return fields
+
+
+def payload_in(message):
+    """Where the payload of a message is; of all that are not published or delivered there is none."""
+    if message["fault"]:
+        return 0, message["size"], message["fault"]
+    begin = message["payload_at"]
+    return (begin, begin + message["payload_size"], 0) if message["kind"] in (3, 4, 7, 8) else None
+
+
+def body_of(*kinds):
+    return lambda row: (row["body"], row["size"], row["fault"]) if row["kind"] in kinds else None
+
+
+def room_of_payloads(payloads, written, columns, *inside):
+    """Captures that carry some kinds of payloads, and what is read of these."""
+    captures = carried.captures(payloads)
+    return Room(
+        ("nats.messages", "liftbridge.envelopes", *inside), captures, carried.tails(captures),
+        carried.damaged_captures(), written, fields_of(columns), expect_carried,
+        {"liftbridge.envelopes": payload_in, "liftbridge.messages": body_of(0, 254, 255),
+         "liftbridge.acks": body_of(1), "liftbridge.internal": body_of(*range(2, 15)),
+         "liftbridge.headers": pairs_in}, sparse=("liftbridge.headers",))
+
+
+@st.composite
+def written_entries(draw):
+    raw, rows = b"", []
+    for row in draw(st.lists(st.tuples(
+            st.integers(0, 2**63 - 1), carried.BITS_64, st.integers(0, 2**64 - 1), carried.OPTIONAL, carried.VALUES,
+            st.lists(st.tuples(carried.STRINGS, carried.OPTIONAL), max_size=3).map(tuple)), max_size=3)):
+        raw += encode_entry(*row)
+        rows.append(row)
+    return raw, rows
+
+
+def records_of(entries):
+    return [(row.offset, row.timestamp, row.leader_epoch, as_bytes(row.key), as_bytes(row.value),
+             tuple(tuple(map(as_bytes, pair)) for pair in row.headers)) for row in entries]
+
+
+TEXT, NUMBER = carried.OPTIONAL, carried.BITS_64
+WRITTEN = {
+    "message": dict(
+        value=TEXT, key=TEXT, offset=NUMBER, timestamp=NUMBER, stream=TEXT, partition=carried.BITS_32, subject=TEXT,
+        reply_subject=TEXT, ack_inbox=TEXT, correlation_id=TEXT, ack_policy=st.integers(0, 2)),
+    "ack": dict(
+        stream=TEXT, partition_subject=TEXT, msg_subject=TEXT, offset=NUMBER, ack_inbox=TEXT, correlation_id=TEXT,
+        ack_policy=st.integers(0, 2), reception_timestamp=NUMBER, commit_timestamp=NUMBER, ack_error=st.integers(0, 4)),
+    "internal": dict(stream=TEXT, partition=carried.BITS_32)}
+HEADERS = st.lists(st.tuples(carried.STRINGS.filter(len), carried.OPTIONAL), max_size=3)
+LIFTBRIDGE = room_of_payloads(
+    carried.payloads(),
+    written_payloads(encode_message, st.fixed_dictionaries(WRITTEN["message"] | {"headers": HEADERS})),
+    list(WRITTEN["message"]), "liftbridge.messages", "liftbridge.headers")
+ACKS = room_of_payloads(
+    carried.payloads(), written_payloads(encode_ack, st.fixed_dictionaries(WRITTEN["ack"])), list(WRITTEN["ack"]),
+    "liftbridge.acks")
+INTERNAL = room_of_payloads(
+    carried.internals(), written_payloads(partial(encode_internal, 12), st.fixed_dictionaries(WRITTEN["internal"])),
+    list(WRITTEN["internal"]), "liftbridge.internal")
+ENTRIES = Room(
+    ("liftbridge.entries",), carried.logs(), carried.log_tails(), carried.damaged_logs(), written_entries(), records_of,
+    expect_entries, {})
+
+ROOMS = {"kafka": KAFKA, "kafka.responses": RESPONSES, "lumberjack": LUMBERJACK, "nats": NATS,
+         "liftbridge": LIFTBRIDGE, "liftbridge.acks": ACKS, "liftbridge.internal": INTERNAL,
+         "liftbridge.entries": ENTRIES} | {
     f"kafka.{chain[-1].path}": room_of_requests(message, chain)
     for message in MESSAGE.values() if message.side == "request" for chain in chains(message.level)}

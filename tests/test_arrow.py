@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from liftbridge_bytes import capture, entry, envelope, segment
 
 import wirescan
-from wirescan import Fault, FrameError, FrameTable, Limits, arrow, kafka
+from wirescan import Fault, FrameError, FrameTable, Limits, arrow, kafka, liftbridge
 from wirescan.core.gather import WINDOW, Places
 from wirescan.core.loop import HEAD
 from wirescan.kafka import Record, encode_batch
+from wirescan.liftbridge import Kind
 from wirescan.partition import plan
 from wirescan.source import MappedFile
 
@@ -126,6 +128,23 @@ def test_types():
     ]
 
 
+def test_types_of_nats_and_liftbridge():
+    ns, us = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
+    pairs = pa.list_(pa.struct([("key", pa.binary_view()), ("value", pa.binary_view())]))
+    names = ["kind", "timestamp", "reception_timestamp", "commit_timestamp", "headers", "leader_epoch", "is_leader"]
+    def types_of(format, **options):
+        known = arrow.columns_of(format)
+        return {name: arrow.schema(format, [name], **options).types[0] for name in names if name in known}
+    assert types_of("nats.messages") == {"kind": pa.string(), "headers": pairs}
+    assert types_of("liftbridge.messages") == {"kind": pa.string(), "timestamp": ns, "headers": pairs}
+    assert types_of("liftbridge.acks") == {"reception_timestamp": ns, "commit_timestamp": ns}
+    assert types_of("liftbridge.entries") == {"timestamp": ns, "headers": pairs, "leader_epoch": pa.uint64()}
+    assert types_of("liftbridge.internal") == {
+        "kind": pa.string(), "leader_epoch": pa.uint64(), "is_leader": pa.bool_()}
+    assert types_of("liftbridge.acks", types="spark") == {"reception_timestamp": us, "commit_timestamp": us}
+    assert types_of("liftbridge.internal", types="spark")["leader_epoch"] == pa.int64()
+
+
 def test_unknown_names_are_refused():
     for call in (lambda: arrow.schema("kafka.records", ["offset", "nothing"]),
                  lambda: arrow.to_batch(table_of(RAW), ["nothing"]),
@@ -221,10 +240,73 @@ def test_file_and_start():
     assert batch_of(table, ["_file"], file=unreadable).column(0).unique().to_pylist() == [r"a\udcff.log"]
 
 
+NATS = ["nats.messages", "nats.headers", "liftbridge.envelopes", "liftbridge.messages", "liftbridge.acks",
+        "liftbridge.internal", "liftbridge.headers", "liftbridge.entries"]
+
+
+def bytes_of(format):
+    return RAW if format.startswith("kafka") else segment(0) if format == "liftbridge.entries" else capture(0)
+
+
+@pytest.mark.parametrize("types", ["arrow", "spark"])
+@pytest.mark.parametrize("format", NATS)
+def test_every_column_of_nats_and_liftbridge(format, types):
+    table = wirescan.scan(bytes_of(format), format)
+    assert len(table) > 5
+    names = list(dict.fromkeys([*table.dtype.names, *arrow.columns_of(format), "_start"]))
+    batch = batch_of(table, names, types=types)
+    for name in table.dtype.names:
+        column, values = batch.column(name), table[name].tolist()
+        if name == "kind" and table.format.kinds:
+            assert column.to_pylist() == [table.format.kinds[value] for value in values]
+        elif pa.types.is_timestamp(column.type):
+            unit = 1000 if types == "spark" else 1
+            assert column.null_count == 0
+            assert column.cast(pa.int64()).to_pylist() == [value // unit for value in values]
+        else:
+            assert column.to_pylist() == list(map(bool, values) if pa.types.is_boolean(column.type) else values)
+    for name in set(table.places) - set(table.format.lists):
+        found = [table.bytes(i, name) for i in range(len(table))]
+        assert batch.column(name).to_pylist() == [None if one is None else bytes(one) for one in found]
+    for name in table.format.lists:
+        lists = [[{"key": bytes_or_none(pair.key), "value": bytes_or_none(pair.value)} for pair in getattr(row, name)]
+                 for row in table]
+        assert batch.column(name).to_pylist() == lists and any(lists)
+    assert batch.column("_start").to_pylist() == table.positions.tolist()
+
+
+def bytes_or_none(view):
+    return None if view is None else bytes(view)
+
+
+def test_nanoseconds_and_epochs_of_any_value():
+    times = [0, -1, 1, -2**63, 2**63 - 1, 1_700_000_000_123_456_789]
+    epochs = [0, 1, 2**63 - 1, 2**63, 2**64 - 1, 7]
+    table = wirescan.scan(b"".join(entry(i, time, None, b"", epoch=epoch) for i, (time, epoch) in enumerate(
+        zip(times, epochs))), "liftbridge.entries")
+    names = ["timestamp", "leader_epoch"]
+    exact, spark = batch_of(table, names), batch_of(table, names, types="spark")
+    assert exact["timestamp"].cast("int64").to_pylist() == times and exact["leader_epoch"].to_pylist() == epochs
+    assert spark["timestamp"].cast("int64").to_pylist() == [time // 1000 for time in times]
+    assert spark["leader_epoch"].to_pylist() == [0, 1, 2**63 - 1, None, None, 7]
+
+
+def test_what_frames_hold_by_other_ways():
+    """Records of replication, and headers of records: the formats of what encloses them differ."""
+    response = envelope(Kind.REPLICATION_RESPONSE, bytes(16) + segment(0, 9))
+    entries, alone = liftbridge.scan(response).open("entries"), liftbridge.entries(segment(0, 9))
+    assert batch_of(entries) == batch_of(alone)
+    headers = wirescan.formats()["liftbridge.headers"]
+    for table in (entries, alone):
+        assert batch_of(headers.inside(table), ["key", "value", "timestamp"]).num_rows == 12
+    assert headers.in_values.name == "liftbridge.envelopes" and entries.format.in_values is entries.format
+    assert wirescan.formats()["kafka.headers"].in_values.name == "kafka.batches"
+
+
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
-@pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers"])
+@pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers", *NATS])
 def test_empty_tables(format, binary):
-    for table in (wirescan.scan(b"", format), wirescan.scan(RAW, format)[:0]):
+    for table in (wirescan.scan(b"", format), wirescan.scan(bytes_of(format), format)[:0]):
         batch = batch_of(table, [*arrow.columns_of(format), "_start", "_file"], binary=binary)
         assert batch.num_rows == 0
         assert pa.table(table).num_rows == 0

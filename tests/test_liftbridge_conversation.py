@@ -5,6 +5,7 @@ import contextlib
 import logging
 import zlib
 
+import nats.errors
 import numpy as np
 import pytest
 from fake_liftbridge import MAGIC, FakeLiftbridge, ack, fields, message
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from wirescan import Fault, FrameError
+from wirescan import Fault, FrameError, Limits
 from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
 from wirescan.liftbridge.publisher import Outcome, Publisher, PublishError, Receipt
 from wirescan.liftbridge.subjects import partition_of, subjects_of
@@ -78,10 +79,35 @@ def test_many_are_sent_as_each_alone(keys, partitions):
         assert one.subject == (f"orders.{number}" if number else "orders")
 
 
+@given(st.lists(st.none() | st.binary(max_size=5), min_size=1, max_size=9))
+@settings(max_examples=20)
+def test_one_value_or_key_for_all(column):
+    many, alone = Publisher(inbox="acks"), Publisher(inbox="acks")
+    ids = [f"id {number}" for number in range(len(column))]
+    for sent, one_by_one in (
+        (many.publish_many("orders", "one", keys=column, partitions=5, correlation_ids=ids),
+         [alone.publish("orders", b"one", key=key, partitions=5, correlation_id=one)
+          for key, one in zip(column, ids)]),
+        (many.publish_many("orders", column, keys="key", partitions=5, correlation_ids=[one + "'" for one in ids]),
+         [alone.publish("orders", value or b"", key=b"key", partitions=5, correlation_id=one + "'")
+          for value, one in zip(column, ids)]),
+    ):
+        assert [one.subject for one in sent] == [one.subject for one in one_by_one]
+        assert [message(one.payload) for one in sent] == [
+            {number: value for number, value in message(one.payload).items()
+             if number != 3 or 3 in message(two.payload)}
+            for one, two in zip(one_by_one, sent)]
+
+
 def test_partitions():
     assert subjects_of("a.b", 3) == ("a.b", "a.b.1", "a.b.2")
     assert partition_of(b"123456789", 1000) == 0xCBF43926 % 1000 == partition_of("123456789", 1000)
     assert partition_of(None, 7) == partition_of(b"", 7) == 0
+    assert partition_of(memoryview(b"1-2-3")[::2], 1000) == partition_of(b"123", 1000)
+    for key, partitions, error in ((b"", 0, ValueError), (b"", -3, ValueError), ("\udcff", 7, ValueError),
+                                   (b"", 1.5, TypeError), (7, 7, TypeError)):
+        with pytest.raises(error):
+            partition_of(key, partitions)
     publisher = Publisher()
     assert publisher.publish("orders", b"", partitions=3, partition=2).subject == "orders.2"
     sent = publisher.publish_many("orders", [b"a", b"b", b"c"], partitions=2, partition=np.array([1, 0, 1]))
@@ -126,6 +152,7 @@ def test_arguments_that_do_not_fit_change_nothing():
         lambda: publisher.publish("orders", b"", partition=0.5),
         lambda: publisher.publish("orders", b"", key=7),
         lambda: publisher.publish_many("orders", [b"", b""], ack_policy=[0, 2]),
+        lambda: publisher.publish_many("orders", [b""], partition=np.ma.array([0], mask=[True])),
     ):
         with pytest.raises(TypeError):
             wrong()
@@ -372,6 +399,12 @@ def test_strict_keeps_the_batch_that_it_refuses():
     assert table["fault"].tolist() == [0, Fault.TRUNCATED] and subscriber.held == 0
 
 
+def test_a_batch_has_no_more_payloads_than_a_table_may_have_rows():
+    subscriber = Subscriber(limits=Limits(rows=2))
+    subscriber.receive([b"1", b"2", b"3"])
+    assert [len(table) for table in drained(subscriber)] == [2] and len(subscriber.flush()) == 1
+
+
 def test_arguments_of_a_subscriber():
     for wrong in ({"count": 0}, {"bytes": 0}, {"seconds": -1}, {"seconds": float("nan")}, {"errors": "lax"},
                   {"format": "kafka.records"}, {"format": "nats.messages"}, {"format": "nothing"}):
@@ -553,3 +586,51 @@ def test_client_says_that_messages_were_dropped():
         assert seen and seen == [*range(len(seen))] and len(seen) < 9
 
     held(test)
+
+
+@pytest.mark.parametrize("options", [{}, {"allow_reconnect": True, "max_reconnect_attempts": 1,
+                                          "reconnect_time_wait": 0.01}])
+def test_client_says_that_the_connection_is_lost_for_good(options):
+    told = []
+
+    async def ended():
+        told.append("ended")
+
+    async def test(client, server):
+        tables = await client.subscribe("orders", seconds=60)
+        await client.publish("orders", b"before")
+        server.stop()
+        assert [bytes(row.value) for row in await anext(tables)] == [b"before"]
+        with pytest.raises(nats.errors.ConnectionClosedError):
+            await anext(tables)
+        assert told == ["ended"]
+
+    held(test, closed_cb=ended, **options)
+
+
+def test_client_leaves_nobody_waiting_when_it_cannot_be_closed_well():
+    async def test(client, server):
+        tables = await client.subscribe("orders", seconds=60)
+        waiting = asyncio.ensure_future(client.publish("orders", b"value"))
+        while not server.stored:
+            await asyncio.sleep(0.001)
+
+        async def drain():
+            raise nats.errors.FlushTimeoutError
+
+        client._nats.drain = drain
+        with pytest.raises(nats.errors.FlushTimeoutError):
+            await client.close()
+        assert client._nats.is_closed
+        with pytest.raises(ConnectionError):
+            await waiting
+        assert [bytes(row.value) async for table in tables for row in table] == [b"value"]
+
+    held(test, lambda subject, found: [])
+
+
+def test_client_wants_coroutine_functions():
+    from wirescan.liftbridge.client import Client
+    for name in "error_cb", "closed_cb":
+        with pytest.raises(TypeError):
+            Client(**{name: print})

@@ -379,6 +379,7 @@ def test_bad_arguments(call, words):
     (lambda: encode_messages([b"x"], offset=[[1]]), "offset must be integers in an array of one dimension"),
     (lambda: encode_messages([b"x"], offset="1"), "offset must be an integer"),
     (lambda: encode_messages([b"x"], offset=[True]), "offset must be integers"),
+    (lambda: encode_messages([b"x"], offset=np.ma.array([1], mask=[True])), "offset: a masked array"),
     (lambda: encode_messages([b"x"], offset=pa.array(["a"])), "offset in Arrow are integers or timestamps"),
     (lambda: encode_messages([b"x"], headers=7), "headers are a mapping or list"),
     (lambda: encode_entries(None, 0, 0, None, ["x"]), "value: string 0"),

@@ -2,7 +2,7 @@
 
 WIRESCAN_FUZZ_SECONDS (60, for all targets) and WIRESCAN_FUZZ_SEED (by the clock) steer it; the seed is printed. What it
 finds goes to build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read, or put
-it into test_lumberjack_hostile.py.
+it into the test_*_hostile.py of its room.
 """
 import hashlib
 import os
@@ -19,11 +19,13 @@ import laws
 from golden import EXTREMES, GOLDEN, batch, record, varint, wrapper
 from reference import kafka_protocol as reference
 from rooms import ROOMS
+from strategies import liftbridge as carried
 from strategies import lumberjack as beats
+from strategies import nats as wired
 from strategies.kafka import mend
 from strategies.kafka_protocol import RUNS, framed
 from test_kafka_protocol import conversation_agrees
-from test_laws import MESSAGES
+from test_laws import CARRIED, MESSAGES
 from wirescan import kafka
 from wirescan.kafka.schema import MESSAGE, WIDTHS
 
@@ -211,8 +213,75 @@ def streams(chance):
     return raw, lambda: laws.all_of_them(ROOMS["lumberjack"], raw, cuts, check)
 
 
+# ---------------------------------------------------------------------------------------------------- NATS
+
+def touched(chance, raw, runs, steps=3):
+    """`raw` with runs of bytes put in and over what is there, numbers in text changed, or damaged as any bytes are."""
+    out = bytearray(raw)
+    for _ in range(chance.randrange(steps)):
+        at, run = chance.randrange(len(out) + 1), chance.choice(runs)
+        numbers = wired.numbers_in(bytes(out))
+        if numbers and chance.randrange(3) == 0:
+            begin, end = chance.choice(numbers)
+            out[begin:end] = chance.choice((*wired.NUMBERS, b"%d" % (int(out[begin:end][:20]) + 1)))
+        else:
+            out[at:at + chance.choice((0, 0, 1, len(run)))] = run
+    return damaged(chance, out, 3) if chance.randrange(4) == 0 else bytes(out)
+
+
+def blocks(chance):
+    block = wired.block(*[(chance.choice((b"A", b"b", b"\xff")), chance.randbytes(chance.randrange(4)))
+                          for _ in range(chance.randrange(4))], status=chance.choice((b"", b" 503", b" 7 x")))
+    return touched(chance, block, wired.RUNS, 2)
+
+
+def lines(chance):
+    """As `batches`."""
+    pieces = []
+    for _ in range(chance.randrange(1, 5)):
+        kind, payload = chance.randrange(4), chance.choice((b"", b"x", b"PING\r\n", chance.randbytes(80)))
+        pieces.append(chance.choice(list(wired.GOLDEN.values())) if kind == 0 else wired.msg(payload) if kind == 1
+                      else chance.choice((wired.hpub, wired.hmsg))(payload, blocks(chance)))
+    raw = b"".join(pieces)
+    raw = touched(chance, raw, wired.RUNS) if chance.randrange(3) else raw
+    cuts = places(chance, raw)
+    return raw, lambda: laws.all_of_them(ROOMS["nats"], raw, cuts)
+
+
+# ---------------------------------------------------------------------------------------------- Liftbridge
+
+def payloads(chance):
+    """As `batches`: what NATS messages carry, damaged around a sound body or in it."""
+    pieces = []
+    for _ in range(chance.randrange(1, 6)):
+        kind = chance.choice((0, 0, 0, 1, *range(2, 15)))
+        body = carried.INTERNAL.get(kind) or (carried.ack(ack_error=1) if kind else carried.SAMPLE)
+        body = touched(chance, body, carried.ODD, 4)
+        payload = carried.envelope(body, kind, crc=bool(chance.randrange(2))) if chance.randrange(6) else b"LIFT" + body
+        payload = touched(chance, payload, carried.ODD, 2) if chance.randrange(4) == 0 else payload
+        pieces.append(chance.choice((wired.pub, wired.msg, wired.hmsg))(payload))
+    raw = b"".join(pieces)
+    cuts, check, room = places(chance, raw), bool(chance.randrange(2)), chance.choice(CARRIED[:-1])
+    return raw, lambda: laws.all_of_them(room, raw, cuts, check)
+
+
+def entries(chance):
+    """As `batches`: records whose checksum is right around anything, and others."""
+    pieces = []
+    for _ in range(chance.randrange(1, 6)):
+        body = carried.entry_message(chance.choice((None, b"", b"k")), chance.randbytes(chance.randrange(60)),
+                                     [(b"n", b"v"), (b"", None)][:chance.randrange(3)])
+        body = damaged(chance, body, 3) if chance.randrange(2) else body
+        record = carried.sealed(body, chance.randrange(9))
+        pieces.append(damaged(chance, record, 3) if chance.randrange(3) == 0 else record)
+    raw = b"".join(pieces) + chance.choice((b"", b"", bytes(60), bytes(9)))
+    cuts, check = places(chance, raw), bool(chance.randrange(2))
+    return raw, lambda: laws.all_of_them(ROOMS["liftbridge.entries"], raw, cuts, check)
+
+
 # By how the names of their files end.
-TARGETS = {"bin": batches, "messages": messages, "lumberjack": streams}
+TARGETS = {"bin": batches, "messages": messages, "lumberjack": streams, "nats": lines, "liftbridge": payloads,
+           "entries": entries}
 
 
 @pytest.mark.parametrize("ending", TARGETS)

@@ -23,6 +23,8 @@ class Connection:
         client, broker = self._sockets
         self._threads = [threading.Thread(target=self._copy, args=way, daemon=True)
                          for way in ((client, broker, self.requests), (broker, client, self.responses))]
+
+    def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
@@ -66,7 +68,9 @@ class Proxy:
         with contextlib.suppress(OSError):  # closed by __exit__
             while True:
                 client, _ = self._socket.accept()
-                self._connections.append(Connection(client, self.target))
+                connection = Connection(client, self.target)
+                self._connections.append(connection)    # before anything is said: it may soon be over
+                connection.start()
 
     def answered(self) -> int:
         """How many bytes the target has sent so far."""

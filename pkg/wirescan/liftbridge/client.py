@@ -45,7 +45,9 @@ class Client:
                  stray: Callable[[Receipt], None] | None = None, **options: Any):
         self._servers, self._timeout, self._options = servers, timeout, options
         self._stray = _log if stray is None else stray
-        self._told = options.pop("error_cb", None)
+        self._told, self._told_end = options.pop("error_cb", None), options.pop("closed_cb", None)
+        if any(one is not None and not asyncio.iscoroutinefunction(one) for one in (self._told, self._told_end)):
+            raise TypeError("error_cb and closed_cb are coroutine functions")
         self._acks: list[bytes] = []                        # payloads of the inbox that wait to be read
         self._waiting: dict[str, asyncio.Future[Receipt]] = {}
         self._feeds: dict[Subscription, _Feed] = {}
@@ -54,7 +56,8 @@ class Client:
     async def connect(self) -> Client:
         """Connects, and subscribes to an inbox for acks."""
         self._loop = asyncio.get_running_loop()
-        self._nats = await nats.connect(self._servers, error_cb=self._failed, **self._options)
+        self._nats = await nats.connect(self._servers, error_cb=self._failed, closed_cb=self._ended,
+                                        **self._options)
         self._publisher = Publisher(inbox=self._nats.new_inbox(), timeout=self._timeout, clock=self._loop.time)
         await self._nats.subscribe(self._publisher.inbox, cb=self._heard)
         return self
@@ -91,8 +94,9 @@ class Client:
 
         partitions: of the stream; each is a subject, and between them the order is that of arrival. queue: a group of
         subscribers, each of which gets a part. options: as of `Subscriber`: count, bytes, seconds, format, errors.
-        The tables raise FrameError if errors are "strict", and nats.errors.SlowConsumerError where they were taken so
-        slowly that messages had to be dropped.
+        The tables raise FrameError if errors are "strict"; and, behind what has arrived, nats.errors.SlowConsumerError
+        where they were taken so slowly that messages had to be dropped, and nats.errors.ConnectionClosedError where
+        nats-py gave up to connect again.
         """
         subjects = subjects_of(subject, partitions)
         feed = _Feed(Subscriber(clock=self._loop.time, **options))
@@ -106,9 +110,14 @@ class Client:
         has a ConnectionError."""
         for feed in self._feeds.values():
             feed.close()
-        if self._nats.is_connected:
-            await self._nats.drain()
-        await self._nats.close()
+        async with contextlib.AsyncExitStack() as stack:        # nobody waits for ever, whatever fails
+            stack.callback(self._release)
+            stack.push_async_callback(self._nats.close)
+            if self._nats.is_connected:
+                await self._nats.drain()
+
+    def _release(self) -> None:
+        """Ends what waits for acks and for messages, when nothing comes any more."""
         self._read()
         if self._timer is not None:
             self._timer.cancel()
@@ -208,6 +217,15 @@ class Client:
         else:
             logger.warning("NATS: %s", error)
 
+    async def _ended(self) -> None:
+        """The connection is closed: by `close`, or since nats-py has given it up."""
+        for feed in self._feeds.values():
+            if not feed.closing and feed.lost is None:
+                feed.lost = nats.errors.ConnectionClosedError()
+                feed.news.set()
+        if self._told_end is not None:
+            await self._told_end()
+
 
 class _Feed:
     """A Subscriber between nats-py, which gives it messages, and an iterator that takes its tables. While a table waits
@@ -217,19 +235,19 @@ class _Feed:
         self.subscriber = subscriber
         self.news, self.room = asyncio.Event(), asyncio.Event()
         self.lost: Exception | None = None
-        self.finished = self._closing = False
+        self.finished = self.closing = False
 
     async def take(self, message: Msg) -> None:
         self.subscriber.receive([message.data])
         if self.subscriber.held == 1 or self.subscriber.ready:
             self.news.set()
-        while self.subscriber.ready and not self._closing:
+        while self.subscriber.ready and not self.closing:
             self.room.clear()
             await self.room.wait()
 
     def close(self) -> None:
         """Takes all that is given from now on."""
-        self._closing = True
+        self.closing = True
         self.room.set()
 
 

@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.chunks import chunks_of, is_arrow, nulls_of, numbers
-from wirescan.core.loop import HEAD, spans
-from wirescan.liftbridge.scan import value_spans
-from wirescan.nats import MESSAGE, Kind
+from wirescan.core.loop import HEAD
+from wirescan.liftbridge.located import between, in_messages, viewed
+from wirescan.nats import MESSAGE
 from wirescan.source import view_of
 from wirescan.table import FrameTable
 
-CARRIES = np.isin(np.arange(256), (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG))      # [kind]
-INLINE = 12                 # bytes that a view of Arrow holds itself
 LONGEST = (1 << 31) - 1     # bytes in a payload
 MOST = 1 << 16              # buffers that the column `buffer` can count
 Places = tuple[tuple[memoryview, ...], np.ndarray]
@@ -41,7 +39,9 @@ def places(source: Any) -> tuple[tuple[memoryview, ...], np.ndarray, FrameTable 
     of 2 GiB or more, and for more than 65,536 buffers.
     """
     if isinstance(source, FrameTable):
-        return source.buffers, _in_table(source), source
+        if source.dtype != MESSAGE:
+            raise TypeError(f"payloads are those of a table of nats.messages, not of {source.name}")
+        return source.buffers, in_messages(source.rows), source
     if is_arrow(source):
         return (*_in_arrow(source), None)
     if isinstance(source, tuple) and len(source) == 2 and source[1] is not None and not _is_bytes(source[1]):
@@ -50,16 +50,6 @@ def places(source: Any) -> tuple[tuple[memoryview, ...], np.ndarray, FrameTable 
         return (*_joined(source), None)
     data = _bytes(source)
     return (*_in_data(data, np.array([0, len(data)])), None)
-
-
-def _in_table(table: FrameTable) -> np.ndarray:
-    if table.dtype != MESSAGE:
-        raise TypeError(f"payloads are those of a table of nats.messages, not of {table.name}")
-    rows, bad = table.rows, table.bad
-    found = spans(rows, np.where(bad, 0, rows["payload_at"]))
-    found["size"] = np.where(bad, rows["size"], np.maximum(rows["payload_size"], 0))
-    there = bad | CARRIES[rows["kind"]]
-    return found if there.all() else found[there]
 
 
 def _in_arrow(source: Any) -> Places:
@@ -73,7 +63,8 @@ def _in_arrow(source: Any) -> Places:
             part["buffer"] += len(buffers)
         buffers += held
         found.append(part)
-    return tuple(buffers), found[0] if len(found) == 1 else np.concatenate([np.empty(0, HEAD), *found])
+    spans = found[0] if len(found) == 1 else np.concatenate([np.empty(0, HEAD), *found])
+    return tuple(buffers), spans
 
 
 def _in_chunk(chunk: Any) -> Places:
@@ -81,40 +72,33 @@ def _in_chunk(chunk: Any) -> Places:
     _, *parts = chunk.buffers()
     held = tuple(view_of(b"" if part is None else part) for part in parts)
     if kind == "null" or not count and kind in ("binary", "large_binary"):      # which then may have no offsets
-        return (memoryview(b""),), _spans(np.zeros(count, np.int64), 0)
+        return _in_data(memoryview(b""), np.zeros(count + 1, np.int64))
     if kind in ("binary", "large_binary"):
-        found = numbers(parts[0], np.int64 if kind == "large_binary" else np.int32, first, count + 1)
-        buffers, out = _in_data(held[1], found)
-        if chunk.null_count:
-            out["size"][null] = 0
-        return buffers, out
+        width = np.int64 if kind == "large_binary" else np.int32
+        return _in_data(held[1], numbers(parts[0], width, first, count + 1), null)
     if kind == "binary_view":
-        return held, _in_views(numbers(parts[0], np.dtype((np.int32, 4)), first, count), first, null, held)
+        views, ends = numbers(parts[0], np.dtype((np.int32, 4)), first, count), np.array(list(map(len, held)), np.int64)
+        spans, wrong = viewed(views, first, null, ends, LONGEST)
+        if wrong >= 0:
+            raise ValueError(f"payload {wrong}: its view, of {views[wrong, 0]} bytes, points outside the buffers")
+        return held, spans
     if kind.startswith("fixed_size_binary"):
-        width = chunk.type.byte_width
-        return held, _spans(width * np.arange(first, first + count), np.where(null, 0, width))
+        return _in_data(held[0], chunk.type.byte_width * np.arange(first, first + count + 1), null)
     raise TypeError(f"payloads in Arrow are binary, large_binary, binary_view or fixed_size_binary, not {kind}")
 
 
-def _in_views(views: np.ndarray, first: int, null: np.ndarray, held: tuple[memoryview, ...]) -> np.ndarray:
-    """Spans of views: of the short ones in the views themselves, which are the first of the buffers."""
-    size = np.where(null, 0, views[:, 0]).astype(np.int64)
-    inline = size <= INLINE
-    number = np.where(inline, 0, 1 + views[:, 2].astype(np.int64))
-    start = np.where(inline, 16 * np.arange(first, first + len(views)) + 4, views[:, 3])
-    ends = np.array([len(part) for part in held], np.int64)
-    there = (size >= 0) & (start >= 0) & (inline | (number > 0)) & (number < len(held))
-    if not there.all() or (start + size > ends[number]).any():
-        raise ValueError("a view points outside the buffers of its array")
-    return _spans(start, size, number)
-
-
-def _in_data(data: memoryview, offsets: np.ndarray) -> Places:
+def _in_data(data: memoryview, offsets: np.ndarray, null: np.ndarray | None = None) -> Places:
     if not len(offsets):
         raise ValueError("n payloads have n + 1 offsets, and here is none")
-    if offsets.dtype not in (np.int32, np.int64):
-        offsets = offsets.astype(np.int64)      # what does not fit is negative then, and refused
-    return (data,), value_spans(np.ascontiguousarray(offsets), len(data))
+    if offsets.dtype != np.int32:
+        offsets = offsets.astype(np.int64, copy=False)      # what does not fit is negative then, and refused
+    null = np.zeros(len(offsets) - 1, bool) if null is None else null
+    spans, wrong = between(np.ascontiguousarray(offsets), len(data), LONGEST, null)
+    if wrong >= 0:
+        start, stop = offsets[wrong:wrong + 2].tolist()
+        raise ValueError(f"payload {wrong}: its offsets {start} and {stop} are not in order in {len(data)} bytes, or are "
+                         "2 GiB apart")
+    return (data,), spans
 
 
 def _joined(payloads: list[Any] | tuple[Any, ...]) -> Places:
@@ -122,14 +106,6 @@ def _joined(payloads: list[Any] | tuple[Any, ...]) -> Places:
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=offsets[1:])
     return _in_data(memoryview(b"".join(parts)), offsets)
-
-
-def _spans(start: np.ndarray, size: Any, buffer: Any = 0) -> np.ndarray:
-    if np.max(size, initial=0) > LONGEST:
-        raise ValueError(f"a payload of {np.max(size)} bytes, and at most {LONGEST} are possible")
-    found = np.zeros(len(start), HEAD)
-    found["start"], found["size"], found["buffer"], found["parent"] = start, size, buffer, -1
-    return found
 
 
 def _offsets(given: Any) -> np.ndarray:

@@ -3,7 +3,7 @@
 # Fields that the table does not name, or that have another type than it says, are stepped over; of a field that comes
 # twice the last one stays. Source: protobuf.dev, "Encoding".
 from wirescan.core cimport (
-    BAD_FIELD, Fault, NESTED, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
+    BAD_FIELD, BAD_VARINT, Fault, NESTED, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
     varint32, varint64)
 
 cdef enum:
@@ -41,13 +41,20 @@ cdef Fault read_inside(const uint8_t* start, Reader* r, char* row, const Field* 
 cdef Fault step_over_group(Reader* r, uint32_t number) noexcept nogil
 
 
+cdef inline Fault varint(Reader* r, uint64_t* out) noexcept nogil:
+    # Of ten bytes the last may have bits that no number of 64 has: they are cut off, as other readers do.
+    cdef const uint8_t* p = r.at
+    cdef Fault fault = varint64(r, out)
+    return OK if fault == BAD_VARINT and r.at == p + 10 and p[9] < 0x80 else fault
+
+
 cdef inline Fault step_over(Reader* r, uint32_t wire) noexcept nogil:
     # A field that is no group.
     cdef uint64_t value
     cdef uint32_t length
     cdef Fault fault
     if wire == WIRE_VARINT:
-        return varint64(r, &value)
+        return varint(r, &value)
     if wire == WIRE_BYTES:
         fault = varint32(r, &length)
         if fault:
@@ -74,7 +81,7 @@ cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64
     if tag >> 3 == 0:
         return BAD_FIELD
     if tag & 7 == WIRE_VARINT:
-        return varint64(r, value)
+        return varint(r, value)
     if tag & 7 == WIRE_BYTES:
         if r.at < r.end and r.at[0] < 0x80:
             length = r.at[0]

@@ -30,6 +30,7 @@ from wirescan.liftbridge.encode import encode_message, encode_messages
 from wirescan.liftbridge.kind import AckError, AckPolicy
 from wirescan.liftbridge.subjects import check_subject, partition_of, subjects_of
 from wirescan.limits import Limits
+from wirescan.nats.columns import Bounded, columns_of, integer, numbers_of
 from wirescan.table import FrameTable
 
 __all__ = ["Outcome", "PublishError", "Publisher", "Receipt", "Sending"]
@@ -157,7 +158,8 @@ class Publisher:
         concurrency control; -1: any. correlation_id: by default a new one; ValueError for one that waits for its ack.
         """
         subjects = subjects_of(subject, partitions)
-        chosen = partition_of(key, partitions) if partition is None else _chosen(partition, 1, partitions)[0]
+        chosen = partition_of(key, partitions) if partition is None else integer(
+            partition, "partition", (0, partitions - 1))
         (wanted,) = self._identified(1, None if correlation_id is None else [correlation_id])
         payload = encode_message(value, key=key, headers=headers, ack_inbox=self._inbox, correlation_id=wanted,
                                  ack_policy=ack_policy, offset=expected_offset, crc=crc)
@@ -170,14 +172,15 @@ class Publisher:
     ) -> list[Sending]:
         """What to send for many messages, in their order.
 
-        values, keys, headers, crc: as `encode_messages` takes them. partition, expected_offset: one for all, or an
-        array of integers. correlation_ids: one for each. The rest is as in `publish`.
+        values, keys, headers, crc: as `encode_messages` takes them; values or keys are a column, which says how many
+        messages there are. partition, expected_offset: one for all, or an array of integers. correlation_ids: one for
+        each. The rest is as in `publish`.
         """
-        subjects, values = subjects_of(subject, partitions), ByteStrings(values)
-        keys = None if keys is None else ByteStrings(keys)
+        subjects = subjects_of(subject, partitions)
+        values, keys = columns_of({"value": values, "key": keys})[0].values()
         if partition is not None:
             chosen = _chosen(partition, len(values), partitions)
-        elif keys is None or partitions == 1:
+        elif partitions == 1:
             chosen = [0] * len(values)
         else:
             chosen = [partition_of(key, partitions) for key in keys]
@@ -274,13 +277,9 @@ class Publisher:
 
 def _chosen(partition: Any, count: int, partitions: int) -> list[int]:
     """Partitions, out of one for all or an array."""
-    chosen = np.asarray(partition)
-    if chosen.ndim > 1 or chosen.dtype.kind not in "iu":
-        raise TypeError("partition must be an integer, or an array of integers in one dimension")
+    chosen = numbers_of(Bounded(partition, (0, partitions - 1)), "partition")
     if chosen.ndim and len(chosen) != count:
         raise ValueError(f"{len(chosen)} partitions are given for {count} messages")
-    if chosen.size and not 0 <= chosen.min() <= chosen.max() < partitions:
-        raise ValueError(f"partitions from {chosen.min()} to {chosen.max()} are given, and there are {partitions}")
     return np.broadcast_to(chosen, count).tolist()
 
 

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ INTERNAL: Final[np.dtype[np.void]]
 ENTRY: Final[np.dtype[np.void]]
 HEADER: Final[np.dtype[np.void]]
 
-def value_spans(offsets: NDArray[np.integer[Any]], size: int) -> _Rows: ...
 def scan_values(
     buffers: Sequence[memoryview], spans: _Rows, check: bool, bare: int, limits: Limits
 ) -> tuple[_Rows, int, int]: ...

@@ -60,7 +60,6 @@ HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
 # ---------------------------------------------------------------------------------- which field is which column
 
 cdef enum:
-    LARGEST_VALUE = 0xffffffff
     KINDS = 15
     REPLICATION_RESPONSE = 3        # the kind that is no Protocol Buffers message
     RESPONSE_HEADER = 16            # leader epoch(8) high watermark(8)
@@ -118,31 +117,6 @@ lay_inside(OF_KIND[PROPAGATED_RESPONSE], 11, JOINED)
 
 
 # ---------------------------------------------------------------------------------- envelopes, and what is in them
-
-ctypedef fused Offset:
-    int32_t
-    int64_t
-
-
-def value_spans(const Offset[::1] offsets, size):
-    """Array of dtype HEAD: the values between n + 1 offsets, an array of int32 or int64, in a buffer of `size` bytes;
-    every `parent` is -1.
-
-    Raises ValueError where the offsets do not rise within it."""
-    cdef Py_ssize_t i, n = max(offsets.shape[0] - 1, 0)
-    cdef int64_t most = size, start, length
-    cdef bint good = n == 0 or (offsets[0] >= 0 and offsets[n] <= most)
-    spans = np.empty(n, _HEAD)
-    cdef Head[::1] span = spans
-    with nogil:
-        for i in range(n):
-            start, length = offsets[i], <int64_t>offsets[i + 1] - <int64_t>offsets[i]
-            good &= 0 <= length <= LARGEST_VALUE
-            span[i] = Head(start, <uint32_t>length, 0, -1, 0, 0, 0)
-    if not good:
-        raise ValueError(f"the offsets are not in order in {size} bytes, or a payload has 4 GiB or more")
-    return spans
-
 
 def scan_values(buffers, spans, check, bare, limits):
     """(rows of dtype ENVELOPE, bad, fault): one for each span, an array of dtype HEAD; where that has a fault, a bad
@@ -321,7 +295,8 @@ def open_headers(messages, buffers, limits):
                 r = Reader(field + message.headers_at, field + message.head.size)
                 inside = r
                 while fault or find_field(&r, HEADERS, &field, &inside):
-                    if rows.count == rows.room and not grow_rows(rows, rows.room + (rows.room >> 1) + 64):
+                    if rows.count == rows.room and (rows.count >= rows.most
+                                                    or not grow_rows(rows, rows.room + (rows.room >> 1) + 64)):
                         room = False
                         break
                     row = <Header*>rows.at + rows.count

@@ -4,11 +4,14 @@ Sources: Liftbridge documentation, "Concepts"; go-liftbridge, v2/message.go (Par
 """
 from __future__ import annotations
 
-import operator
 import zlib
 from typing import Any
 
+from wirescan.nats.columns import I32, integer, octets
+
 __all__ = ["check_subject", "partition_of", "subjects_of"]
+
+PARTITIONS = (1, I32[1])
 
 
 def subjects_of(subject: str, partitions: int = 1) -> tuple[str, ...]:
@@ -16,18 +19,16 @@ def subjects_of(subject: str, partitions: int = 1) -> tuple[str, ...]:
 
     Raises TypeError and ValueError for what is no subject to publish on, and for less than one partition."""
     check_subject(subject)
-    count = operator.index(partitions)
-    if count < 1:
-        raise ValueError(f"a stream has 1 partition or more, not {count}")
-    return subject, *(f"{subject}.{number}" for number in range(1, count))
+    return subject, *(f"{subject}.{number}" for number in range(1, integer(partitions, "partitions", PARTITIONS)))
 
 
 def partition_of(key: Any, partitions: int) -> int:
     """The partition that a key belongs to, by its CRC-32 (IEEE), as in go-liftbridge's PartitionByKey: from 0 to
-    partitions - 1; 0 for None and for an empty key. key: bytes-like, str or None."""
-    if isinstance(key, str):
-        key = key.encode(errors="surrogatepass")        # refused by the encoder, which can say it
-    return zlib.crc32(b"" if key is None else key) % partitions
+    partitions - 1; 0 for None and for an empty key. key: bytes-like, str or None.
+
+    Raises TypeError and ValueError for another key, and for less than one partition."""
+    count = integer(partitions, "partitions", PARTITIONS)
+    return zlib.crc32(b"" if key is None else octets(key, "key")) % count
 
 
 def check_subject(subject: str) -> str:

@@ -51,7 +51,8 @@ class Subscriber:
             if inner.within is None:
                 raise ValueError(f"{format} does not lie in {ENVELOPES}")
             inner = format_of(inner.within)
-        self._count, self._most, self._seconds, self._clock = count, bytes, seconds, clock
+        # A batch beyond the limit would never be a table.
+        self._count, self._most, self._seconds, self._clock = min(count, limits.rows), bytes, seconds, clock
         self._errors, self._options = errors, {"check": check, "limits": limits}
         self._held: deque[tuple[Any, int, float]] = deque()     # payload, its size, when it came
         self._bytes = 0

@@ -109,6 +109,8 @@ def numbers_of(column: Bounded, name: str) -> np.ndarray:
     Raises TypeError for anything else, ValueError for a number outside the bounds.
     """
     given, (least, most) = column.given, column.bounds
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{name}: a masked array: give what it hides as 0, or as nulls of Arrow")
     if is_arrow(given):
         array = np.concatenate([_of_arrow(chunk, name) for chunk in chunks_of(given)] or [[]])
     else:

@@ -26,10 +26,11 @@ from wirescan.nats.message cimport open_block, operation, read_header, read_mess
 
 cdef Fault read_guarded(Reader* r, void* out, const void* parent) noexcept nogil:
     # As read_message, but where credentials are tells nothing.
+    cdef const uint8_t* start = r.at
     cdef Fault fault = read_message(r, out, parent)
     cdef Message* row = <Message*>out
     if row.head.kind == CONNECT and not fault:
-        row.payload_at, row.payload_size = 0, -1
+        row.payload_at, row.payload_size, row.head.body = 0, -1, <uint32_t>(r.at - start)
     return fault
 
 cdef Fault run_messages(Top* top, Rows* rows) noexcept nogil:
@@ -109,6 +110,8 @@ def claims(messages, buffers):
                     last = <size_t>row.headers_size
                     fault = open_block((<const Readable*>&readable[row.head.buffer, 0]).at + row.head.start
                                        + row.headers_at, last, &first, &last)
+                    if fault:
+                        first, last = 0, <size_t>row.headers_size
                     first, last = row.headers_at + first, row.headers_at + last
                 span[found] = Head(row.head.start + <int64_t>first, <uint32_t>(last - first), 0, <int32_t>i,
                                    row.head.buffer, 0, fault)

@@ -1,0 +1,191 @@
+"""NATS bytes that mean harm: every small damage to small streams, lies about sizes, lines and blocks without an end."""
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import laws
+import wirescan
+from rooms import ROOMS
+from strategies.nats import GOLDEN, NUMBERS, block, hpub, msg, numbers_in, pub
+from wirescan import Fault, FrameError, Limits, nats
+
+ROOM = ROOMS["nats"]
+ALL = b"".join(GOLDEN.values())
+ODD = {0, 0x80, 0xFF, *b"\r\n \t:+-019PM"}
+every_stream = pytest.mark.parametrize("raw", GOLDEN.values(), ids=GOLDEN)
+
+
+# ------------------------------------------------------------------------------- each byte, each number, each cut
+
+@every_stream
+def test_every_byte(raw):
+    for at in range(len(raw)):
+        for byte in {*ODD, raw[at] ^ 0x20, raw[at] ^ 1} - {raw[at]}:
+            laws.agrees_with_the_reference(ROOM, raw[:at] + bytes([byte]) + raw[at + 1:])
+
+
+@every_stream
+def test_a_byte_less_and_a_byte_more(raw):
+    for at in range(len(raw)):
+        laws.agrees_with_the_reference(ROOM, raw[:at] + raw[at + 1:])
+        for byte in b"\r\n 0A":
+            damaged = raw[:at] + bytes([byte]) + raw[at:]
+            laws.agrees_with_the_reference(ROOM, damaged)
+            laws.streams_lose_nothing(ROOM, damaged, [at])
+
+
+def test_cut_at_each_byte():
+    whole, ends = laws.meaning(wirescan.scan(ALL, "nats.headers", errors="mark")), [0]
+    for size in nats.scan(ALL)["size"].tolist():
+        ends.append(ends[-1] + size)
+    for cut in range(len(ALL)):
+        laws.agrees_with_the_reference(ROOM, ALL[:cut])
+        table = wirescan.scan(ALL[:cut], "nats.headers", errors="mark")
+        assert laws.meaning(table) == whole[:len(table)]
+        stop = laws.tables_of(table)[0].stop
+        assert stop[:2] == (Fault.OK if cut in ends else Fault.SHORT, max(end for end in ends if end <= cut))
+
+
+@every_stream
+def test_numbers_to_extremes(raw):
+    for begin, end in numbers_in(raw):
+        near = (b"%d" % max(int(raw[begin:end]) + step, 0) for step in (-2, -1, 1, 2))
+        for number in {*NUMBERS, *near} - {raw[begin:end]}:
+            damaged = raw[:begin] + number + raw[end:]
+            laws.agrees_with_the_reference(ROOM, damaged + b"PING\r\n")
+            laws.ends_well(ROOM, damaged)
+
+
+GUARD = """
+import random
+from dataclasses import replace
+from guard import Guarded
+from strategies.nats import GOLDEN, hpub, pub
+from wirescan import liftbridge, nats
+from wirescan.nats.scan import needed
+
+chance, scans = random.Random(1), 0
+room = Guarded(400)
+
+def scan(raw):
+    global scans
+    for view in (room.at_the_end(raw), room.at_the_beginning(raw)):
+        messages = nats.scan(view, errors="mark", credentials=True)
+        nats.headers(messages, errors="mark")
+        nats.options(messages)
+        liftbridge.messages(liftbridge.scan(messages, errors="mark"), errors="mark")
+        needed(view)
+    scans += 1
+
+streams = [*GOLDEN.values(), hpub(b"", b"NATS/1.0"), pub(b"x" * 70), b"SUB " + b"a" * 60 + b" 1\\n", b"NATS/1.0"]
+for raw in streams:
+    for cut in range(len(raw) + 1):
+        scan(raw[:cut])
+        scan(raw[cut:])
+        for _ in range(5):
+            damaged = bytearray(raw[:cut])
+            for _ in range(chance.randrange(1, 3) if cut else 0):
+                damaged[chance.randrange(cut)] = chance.choice((0, 0xFF, *b"\\r\\n \\t:019PM"))
+            scan(bytes(damaged))
+
+# A block that ends where nothing may be read behind it.
+for size in range(60):
+    block = (b"NATS/1.0\\r\\n" + b"A: 1\\r\\n" * 8)[:size]
+    view = room.at_the_end(b"HPUB a %d %d\\r\\n" % (size, size) + block + b"\\r\\n")
+    table = nats.scan(view)
+    rows = table.rows.copy()
+    nats.headers(table, errors="mark")
+    rows["size"], rows["payload_size"] = len(view), 0
+    rows["headers_at"], rows["headers_size"] = len(view) - size, size
+    nats.headers(replace(table, rows=rows), errors="mark")
+    scans += 1
+print(scans)
+"""
+
+
+def test_nothing_is_read_outside():
+    """Every cut and much damage, against pages that cannot be read: test_guard.py proves that these bite."""
+    done = subprocess.run([sys.executable, "-c", GUARD], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert int(done.stdout) > 3000
+
+
+# ------------------------------------------------------------------------------------------------ memory and time
+
+CHILD = """
+import resource, sys, time
+from wirescan import FrameError, nats
+raw = sys.stdin.buffer.read()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
+start = time.process_time()
+for errors in ("mark", "skip", "strict"):
+    try:
+        messages = nats.scan(raw, errors=errors)
+        print(len(messages), len(nats.headers(messages, errors=errors)), sep="/", end=" ")
+    except FrameError as error:
+        print(error.fault.name, end=" ")
+print(round(time.process_time() - start, 3))
+"""
+CLAIMS = {
+    "a payload": (b"PUB a 99999999\r\nx", "0/0"), "a payload beyond the limit": (b"PUB a 999999999\r\nx", "BAD_LENGTH"),
+    "headers": (b"HPUB a 99999999 99999999\r\nNATS/1.0\r\n", "0/0"),
+    "headers above the size": (b"HPUB a 999999999 0\r\n\r\n", "BAD_HEADER"),
+    "headers of header_count 65,536": (hpub(b"", block(*[(b"A", b"")] * 65_536)), "1/65536"),
+}
+
+
+@pytest.mark.parametrize("raw, said", CLAIMS.values(), ids=CLAIMS)
+def test_nothing_is_allocated_from_a_claim(raw, said):
+    done = subprocess.run([sys.executable, "-c", CHILD], input=raw, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+    *_, strict, seconds = done.stdout.decode().split()
+    assert strict == said and float(seconds) < 2
+
+
+TRAPS = {
+    "the smallest messages": lambda size: b"+OK\n" * (size // 4),
+    "lines without an end": lambda size: b"PUB " + b"a" * size,
+    "blanks": lambda size: b"PUB" + b" \t" * (size // 2) + b"a 0\r\n\r\n",
+    "words": lambda size: b"SUB" + b" a" * (size // 2) + b"\r\n",
+    "blanks behind INFO": lambda size: b"INFO {}" + b" " * size + b"\r\n",
+    "lines of CR": lambda size: b"PING" + b"\r" * size,
+    "header lines": lambda size: hpub(b"", block(*[(b"A", b"")] * (size // 5))),
+    "empty header lines": lambda size: hpub(b"", b"NATS/1.0\r\n" + b"\n" * size),
+    "one header of blanks": lambda size: hpub(b"", block((b"A", b" " * size))),
+    "blocks of nothing": lambda size: hpub(b"", b"") * (size // 17),
+    "a status of digits": lambda size: hpub(b"", block(status=b" " + b"0" * size)),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS)
+def test_time_is_linear(trap):
+    """Eight times the bytes take at most thirty times the time, where that is long enough to be measured."""
+    seconds = []
+    for size in (100_000, 800_000):
+        raw, start = trap(size), time.process_time()
+        nats.headers(nats.scan(raw, errors="mark"), errors="mark")
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < max(30 * seconds[0], 0.2)
+
+
+def test_rows_are_bounded_by_bytes():
+    for raw in (b"+OK\n", b"PING\r\n", b"SUB\n", hpub(b"", b""), msg(), b"?"):
+        count = 10_000
+        table = wirescan.scan(raw * count, "nats.headers", errors="mark")
+        assert len(table.outer) <= count and len(table) <= count
+    with pytest.raises(FrameError, match="LIMIT"):
+        nats.headers(nats.scan(hpub(b"", block(*[(b"A", b"")] * 20))), limits=Limits(rows=10))
+
+
+def test_places_hold_what_the_line_has():
+    """A control line of a megabyte: places are of 32 bits, and none wraps around."""
+    raw = b"SUB " + b"a" * (1 << 20) + b" " + b"q" * (1 << 20) + b" 1\r\n"
+    table = nats.scan(raw + pub(b"x"))
+    assert [len(view) for view in (table.bytes(0, "subject"), table.bytes(0, "queue"))] == [1 << 20, 1 << 20]
+    assert table["size"].tolist() == [len(raw), 12] and np.all(~table.bad)
