@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference import kafka_log as reference
 from strategies import kafka_log as strategy
 from strategies.kafka_log import make
-from wirescan import FrameError, Limits, kafka
+from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.kafka import PartitionLog, encode_batch, encode_message_set, segment
 
 CORPUS = Path(__file__).parent / "corpus" / "kafka"
@@ -157,9 +157,81 @@ def test_damage_in_a_part_is_told(tmp_path_factory, data, segments):
         lost = kafka.records(kafka.scan(parts[one]))["offset"].tolist()
         inside = [offset for offset in wanted if start <= offset < stop]
         assert kafka.within(found, start, stop)["offset"].tolist() == [o for o in inside if o not in lost]
-        # A damaged length at the very end is a tail, there as in the whole.
+        # A damaged length at the very end of the log is a tail, there as in the whole.
         whole = kafka.scan(folder / f"{base:020}.log", errors="mark")
-        assert not set(inside) & set(lost) or (one == len(parts) - 1 and whole.stop.offset == begin)
+        assert not set(inside) & set(lost) or (
+            number == len(segments) - 1 and one == len(parts) - 1 and whole.stop.offset == begin)
+
+
+@pytest.mark.parametrize("damage", (
+    lambda raw: raw[:-1], lambda raw: raw[:8], lambda raw: raw[:11] + b"\xff" + raw[12:],
+    lambda raw: raw[:8] + b"\x01" + raw[9:], lambda raw: b"\xff" * 8 + raw[8:-1]), ids=(
+    "cut", "cut behind its offset", "a length that is too large", "one that is far too large", "like a filler"))
+def test_a_segment_that_is_not_the_newest_has_no_tail(tmp_path, damage):
+    """Where its last batch is torn, what is asked for may have been there."""
+    folder = tmp_path / "torn-0"
+    parts = [encode_batch([kafka.Record(n, 1000 + n, None, b"v" * 20)]) for n in (5, 6, 7)]
+    for good in (0, 1):                         # batches before the torn one, whose offset is 5 + good
+        raw = make(folder, [(5, parts[:good + 1]), (6 + good, parts[good + 1:])])
+        position, torn, others = len(parts[0]) * good, damage(parts[good]), [n for n in (5, 6, 7) if n != 5 + good]
+        raw[0] = 5, b"".join(parts[:good]) + torn
+        strategy.write(folder, 5, "log", raw[0][1])
+        log = PartitionLog(folder)
+        check_look_up(log, raw)
+        assert place_of(log, log.find(5 + good)) == place_of(log, log.find_time(1005 + good)) == (0, position)
+        for options, left in (({"start": 5 + good, "stop": 6 + good}, []), ({"start": 0}, others),
+                              ({"start_time": 1005 + good, "stop": 6 + good}, []), ({"stop": 8}, others),
+                              ({"isolation": "read_committed"}, others)):
+            with pytest.raises(FrameError) as caught:
+                kafka.open_log(folder, **options)
+            assert (caught.value.fault, caught.value.offset) == (Fault.BAD_LENGTH, position)
+            assert caught.value.source == log.segments[0].path
+            marked = kafka.open_log(folder, errors="mark", **options)
+            bad = marked.where(marked.bad)
+            assert bad.positions.tolist() == [position] and bad["size"].tolist() == [len(torn)]
+            assert marked["base_offset"][~marked.bad].tolist() == left
+            assert kafka.open_log(folder, errors="skip", **options)["base_offset"].tolist() == left
+        assert kafka.open_log(folder, start=6 + good)["base_offset"].tolist() == others[good:]
+    assert kafka.open_log(folder, stop=6)["base_offset"].tolist() == [5]
+
+
+def test_the_torn_end_of_the_newest_segment_is_its_tail(tmp_path):
+    folder = tmp_path / "newest-0"
+    parts = [encode_batch([kafka.Record(n, 1000 + n, None, b"v" * 20)]) for n in range(3)]
+    raw = make(folder, [(0, parts[:1]), (1, parts[1:])])
+    for torn in (parts[2][:-1], parts[2][:5], parts[2][:8] + b"\x01" + parts[2][9:]):
+        raw[1] = 1, parts[1] + torn
+        strategy.write(folder, 1, "log", raw[1][1])
+        for suffix in ("index", "timeindex"):
+            strategy.write(folder, 1, suffix, None)
+        log = PartitionLog(folder)
+        check_look_up(log, raw)
+        assert [one.newest for one in log.segments] == [False, True] and log.find(2) is None
+        for errors in ("strict", "mark"):
+            found = kafka.open_log(folder, start=0, stop=3, errors=errors)
+            assert found["base_offset"].tolist() == [0, 1] and found["fault"].tolist() == [0, 0]
+            assert found.stop.fault == Fault.SHORT and bytes(found.tail) == torn
+
+
+@pytest.mark.parametrize("count", (1, 11, 12, 100, 40_000))
+def test_zeros_behind_a_segment_are_preallocated(tmp_path, count):
+    folder = tmp_path / "zeros-0"
+    parts = [encode_batch([kafka.Record(n, 1000 + n, None, b"v" * 20)]) for n in range(3)]
+    raw = make(folder, [(0, parts[:1]), (2, parts[2:])])
+    raw[0] = 0, parts[0] + bytes(count)
+    strategy.write(folder, 0, "log", raw[0][1])
+    log = PartitionLog(folder)
+    check_look_up(log, raw)
+    assert place_of(log, log.find(1)) == place_of(log, log.find_time(1001)) == (1, 0)
+    found = kafka.open_log(folder, start=0)
+    assert found["base_offset"].tolist() == [0, 2] and found.stops[0].offset == len(parts[0])
+    # One byte among them is not what a broker preallocates.
+    raw[0] = 0, raw[0][1][:-1] + b"\1"
+    strategy.write(folder, 0, "log", raw[0][1])
+    check_look_up(log, raw)
+    with pytest.raises(FrameError):
+        kafka.open_log(folder, start=0)
+    assert place_of(log, log.find(1)) == (0, len(parts[0]))
 
 
 # ------------------------------------------------------------------------------------------- real directories

@@ -424,3 +424,17 @@ def test_line_builder():
     """The builder that these tests rest on writes what the protocol says."""
     assert line(b"PUB", b"a", None, 0) == b"PUB a 0\r\n" and block((b"A", b"1")) == b"NATS/1.0\r\nA: 1\r\n\r\n"
     assert hmsg(b"x", block(), b"s", b"9", b"r") == b"HMSG s 9 r 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
+
+
+@pytest.mark.parametrize("name", ["PASS", "Pass", "paſſ", "AUTH_TOKEN", "Jwt", "NKey", "nKey", "SIG", "uſer"])
+def test_credentials_in_letters_of_either_case(name):
+    """Servers take them, as Go's JSON does."""
+    table = nats.scan(f'CONNECT {{"{name}":"x","lang":"y"}}\r\n'.encode())
+    assert nats.options(table) == [dict(lang="y")]
+    assert nats.options(table, credentials=True) == [{name: "x", "lang": "y"}]
+
+
+def test_more_header_lines_than_are_counted():
+    raw = hpub(b"", b"NATS/1.0\r\n" + 70_000 * b"a:\n" + b"\r\n")
+    table = nats.scan(raw)
+    assert table["header_count"].tolist() == [65_535] and len(nats.headers(table)) == 70_000

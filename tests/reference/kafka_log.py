@@ -31,9 +31,14 @@ def find(segments, offset):
             if row["last_offset"] >= offset:
                 return number, row["start"] if row["base_offset"] <= offset else ended
             ended, damaged = row["start"] + row["size"], False
-        if damaged:
+        if damaged or is_torn(segments, number, ended):
             return number, ended
     return None
+
+
+def is_torn(segments, number, ended):
+    """Bytes left over are a tail only at the end of the log, or where they are zeros."""
+    return number < len(segments) - 1 and any(segments[number][1][ended:])
 
 
 def find_time(segments, timestamp):
@@ -51,7 +56,7 @@ def find_time(segments, timestamp):
                 if late:
                     return (number, ended), None if damaged else late[0]
             ended, damaged = row["start"] + row["size"], False
-        if damaged:
+        if damaged or is_torn(segments, number, ended):
             return (number, ended), None
     return None
 

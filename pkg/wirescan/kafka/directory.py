@@ -54,9 +54,9 @@ class PartitionLog:
             raise NotADirectoryError(f"not a directory: {self.directory}")
         names = sorted(name for name in os.listdir(self.directory)
                        if SEGMENT.fullmatch(name) and int(name[:20]) < 1 << 63)
-        paths = [os.path.join(self.directory, name) for name in names]
-        self.segments = tuple(Segment(index.base_of(path), path, os.stat(path).st_size)
-                              for path in paths if os.path.isfile(path))
+        paths = [path for name in names if os.path.isfile(path := os.path.join(self.directory, name))]
+        self.segments = tuple(Segment(index.base_of(path), path, os.stat(path).st_size, path == paths[-1])
+                              for path in paths)
         if not self.segments:
             raise FileNotFoundError(f"no segment in {self.directory}")
         found = NAME.fullmatch(os.path.basename(os.path.abspath(self.directory)))

@@ -47,9 +47,10 @@ def open_log(directory: str | os.PathLike[str], *, start: int | None = None, sto
     checkpoints: leave out what lies before the log start or from the high watermark on, by the checkpoints in the
     directory around this one; where these do not tell, nothing is left out: `PartitionLog` has both, or None.
 
-    Without any of these all segments under the directory are read; with one, those in it. Files with the suffixes
-    .deleted, .cleaned and .swap are left out. options: errors, check and limits, and without these also into, as of
-    `kafka.scan`.
+    Without any of these all segments under the directory are read; with one, those in it: then bytes left over at the
+    end of a segment that is not the newest, other than zeros, are a bad row (BAD_LENGTH) and not a tail. Files with the
+    suffixes .deleted, .cleaned and .swap are left out. options: errors, check and limits, and without these also into,
+    as of `kafka.scan`.
     Raises NotADirectoryError, FileNotFoundError where there is no segment, and as `kafka.scan`.
     """
     from wirescan.kafka import scan

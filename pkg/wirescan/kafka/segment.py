@@ -31,7 +31,8 @@ LENGTH = struct.Struct(">8xi")          # how many bytes follow it: so every bat
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment: the offset that it is named for, the path of its .log, and how many bytes that had.
+    """A segment: the offset that it is named for, the path of its .log, how many bytes that had, and whether it is the
+    newest of its directory: only that one may end inside a batch, the others with a batch or in zeros.
 
     The three indexes are read when asked; without the file they are empty arrays. They raise as the functions of
     wirescan.kafka.index do.
@@ -39,6 +40,7 @@ class Segment:
     base_offset: int
     path: str
     size: int
+    newest: bool
 
     def beside(self, suffix: str) -> str:
         """The path of the file with another suffix."""
@@ -64,6 +66,10 @@ class Segment:
         """Its bytes, mapped. Raises OSError, EOFError where the file has become shorter."""
         return memoryview(MappedFile(self.path, self.size) if self.size else b"")
 
+    def is_torn(self, left: memoryview) -> bool:
+        """Whether bytes left over at its end are damage: not in the newest, nor zeros, which brokers preallocate."""
+        return not self.newest and bool(np.frombuffer(left, np.uint8).any())
+
 
 class Found(NamedTuple):
     """What a look-up ends at: the row of a batch, whose `start` counts from the segment's first byte, or None where
@@ -77,7 +83,7 @@ def find(segment: Segment, view: memoryview, offset: int, limits: Limits) -> Fou
     hint = _hint(segment.beside("index"), OFFSET_ENTRY, lambda entry: segment.base_offset + entry[0] <= offset)
     row = _batch_at(view, hint[1], limits) if hint else None
     begin = int(row["start"]) if row is not None and row["base_offset"] <= offset else 0
-    found = _search(view, begin, limits, lambda rows: rows["last_offset"] >= offset)
+    found = _search(segment, view, begin, limits, lambda rows: rows["last_offset"] >= offset)
     if found and found.row is not None and found.row["base_offset"] <= offset:
         return Found(int(found.row["start"]), found.row)        # damage before it cannot hide the offset
     return found
@@ -95,7 +101,7 @@ def find_time(segment: Segment, view: memoryview, timestamp: int, limits: Limits
         from wirescan.kafka import records
         found = records(table_of(rows, view), errors="mark", limits=limits)
         return bool((found.bad | (found["timestamp"] >= timestamp)).any())
-    return _search(view, begin, limits, lambda rows: rows["max_timestamp"] >= timestamp, holds)
+    return _search(segment, view, begin, limits, lambda rows: rows["max_timestamp"] >= timestamp, holds)
 
 
 def walk(view: memoryview, at: int, limits: Limits) -> Iterator[np.ndarray]:
@@ -113,10 +119,10 @@ def walk(view: memoryview, at: int, limits: Limits) -> Iterator[np.ndarray]:
 
 def part(segment: Segment, start: int, stop: int, limits: Limits, check: bool = True) -> FrameTable:
     """The batches between two positions, bad ones too, as a table in the mode "mark". What the second position cuts
-    is bad, unless the segment ends there."""
+    is bad, and so are torn bytes where the segment ends there."""
     view = segment.view()[start:stop]
     rows, _, fault, at = scan_batches(view, check, True, limits)
-    if stop < segment.size and at < len(view) and fault < HARD:
+    if at < len(view) and fault < HARD and (stop < segment.size or segment.is_torn(view[at:])):
         gap = np.zeros(-(-(len(view) - at) // LARGEST_ROW), BATCH)
         gap["start"] = at + LARGEST_ROW * np.arange(len(gap))
         gap["size"] = np.minimum(len(view) - gap["start"], LARGEST_ROW)
@@ -133,7 +139,8 @@ def table_of(rows: np.ndarray, view: memoryview, stops: tuple[Stop, ...] = (), o
     return FrameTable((view,), rows, stops, BATCHES, origins=(origin,), checked=check, errors="mark")
 
 
-def _search(view: memoryview, begin: int, limits: Limits, reaches: Callable[[np.ndarray], np.ndarray],
+def _search(segment: Segment, view: memoryview, begin: int, limits: Limits,
+            reaches: Callable[[np.ndarray], np.ndarray],
             holds: Callable[[np.ndarray], bool] = lambda rows: True) -> Found | None:
     """The first good batch from `begin` on, where one begins, that reaches the goal by its header and holds it; its
     position is the end of the good batch before, so that damage between the two is not passed over."""
@@ -147,7 +154,7 @@ def _search(view: memoryview, begin: int, limits: Limits, reaches: Callable[[np.
         if len(rows):
             whole = bool(good[-1])
             ended = int(ends[good][-1]) if good.any() else ended
-    return None if whole else Found(ended, None)
+    return None if whole and not segment.is_torn(view[ended:]) else Found(ended, None)
 
 
 def _hint(path: str, entry: struct.Struct, before: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...] | None:
