@@ -36,7 +36,8 @@ def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Lim
     cut on messages. `kind` is the operation, see `Kind`. Places: subject, sid, reply; queue: the group of SUB; headers:
     the whole header block; payload: what is published, the JSON of INFO, the text of -ERR; that of CONNECT, which may
     hold a password, only with `credentials`. count: the maximum of UNSUB. status: the number in the block's first line,
-    or 0. header_count: rows that `headers` gives, 65535 where they are more. into: a writable array of dtype MESSAGE, for a source of one buffer.
+    or 0. header_count: rows that `headers` gives, 65535 where they are more. into: a writable array of dtype MESSAGE,
+    for a source of one buffer.
 
     An operation with too few or too many words is BAD_COUNT, a header block larger than its message BAD_HEADER. Where
     a message's size is no number of one to nine digits, or no CRLF follows its payload (BAD_LENGTH), and behind what is
