@@ -400,6 +400,12 @@ def test_operations(number):
     assert set_in(opened(payload, liftbridge.internal)) == dict(op=9) | operation | said
 
 
+def test_an_operation_that_16_bits_do_not_hold():
+    """It is no other operation."""
+    for op in 0x8000, 65_535, 65_541, 2 ** 32 + 5, 2 ** 64 - 1:
+        assert opened(envelope(field(1, op), 9), liftbridge.internal)["op"] == 0x7FFF
+
+
 def test_only_kinds_between_servers_are_internal():
     table = liftbridge.internal(liftbridge.scan([*GOLDEN.values()]))
     assert table["kind"].tolist() == list(range(2, 15)) and table.name == "liftbridge.internal"

@@ -322,11 +322,11 @@ def slow_disagreements(base, listed, raw):
     entries = [(base + offset, stamp, at, size) for offset, stamp, at, size in listed]
     while entries and listed[len(entries) - 1] == (0, 0, 0, 0):
         entries.pop()
-    before, out = -2**40, []
+    seen, out = set(), []
     for number, (offset, stamp, at, size) in enumerate(entries):
-        if records.get(at) != (offset, stamp, size) or at <= before:
+        if records.get(at) != (offset, stamp, size) or at in seen:
             out.append((base, number, at, offset))
-        before = at
+        seen.add(at)
     known = {entry[2] for entry in entries}
     return out + [(base, -1, at, offset) for at, (offset, _, _) in records.items() if at not in known]
 

@@ -151,7 +151,7 @@ def read(window, spec, row):
                 row[name] = int(value != 0)
             elif kind in INTEGERS and wire == 0:
                 bits, signed = INTEGERS[kind]
-                value %= 1 << bits
+                value = min(value, 0x7FFF) if bits == 16 else value % (1 << bits)
                 row[name] = value - (signed and value >> bits - 1) * (1 << bits)
     return row
 

@@ -85,9 +85,9 @@ def messages(envelopes: FrameTable, *, errors: str = "strict", check: bool = Tru
     ack_inbox, correlation_id, null where there is no such field; strings are bytes that may not be UTF-8. header_count:
     rows that `headers` gives.
 
-    Unknown fields are stepped over, of repeated ones the last counts. Faults: TRUNCATED, BAD_VARINT, BAD_FIELD (a tag
-    that cannot be), NESTED (groups more than 100 deep); those of the envelope. Raises as `scan`; `check` changes
-    nothing. Format: liftbridge-api, api.proto, Message.
+    Unknown fields are stepped over, and so are known ones of another type, which a server refuses: to it the payload is
+    a plain one then. Of repeated fields the last counts. Faults: TRUNCATED, BAD_VARINT, BAD_FIELD (a tag that cannot
+    be), NESTED (groups more than 100 deep); those of the envelope. Raises as `scan`; `check` changes nothing. Format: liftbridge-api, api.proto, Message.
     """
     return _opened(envelopes, MESSAGES, Kind.PUBLISH, Kind.PUBLISH, errors, check, limits)
 

@@ -1,7 +1,7 @@
 """The numbers that Liftbridge's envelope and its messages have names for.
 
-The format's sources: Liftbridge documentation, "Envelope Protocol"; liftbridge-api, api.proto (AckPolicy and Ack.Error);
-and of the server server/protocol/envelope.go (the kinds of the envelope).
+The format's sources: Liftbridge documentation, "Envelope Protocol"; liftbridge-api, api.proto (AckPolicy and
+Ack.Error); and of the server server/protocol/envelope.go (the kinds of the envelope).
 """
 from enum import IntEnum
 

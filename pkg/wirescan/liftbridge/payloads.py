@@ -96,8 +96,8 @@ def _in_data(data: memoryview, offsets: np.ndarray, null: np.ndarray | None = No
     spans, wrong = between(np.ascontiguousarray(offsets), len(data), LONGEST, null)
     if wrong >= 0:
         start, stop = offsets[wrong:wrong + 2].tolist()
-        raise ValueError(f"payload {wrong}: its offsets {start} and {stop} are not in order in {len(data)} bytes, or are "
-                         "2 GiB apart")
+        raise ValueError(f"payload {wrong}: its offsets {start} and {stop} are not in order in {len(data)} bytes, or "
+                         "are 2 GiB apart")
     return (data,), spans
 
 

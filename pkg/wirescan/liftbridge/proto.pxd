@@ -3,8 +3,8 @@
 # Fields that the table does not name, or that have another type than it says, are stepped over; of a field that comes
 # twice the last one stays. Source: protobuf.dev, "Encoding".
 from wirescan.core cimport (
-    BAD_FIELD, BAD_VARINT, Fault, NESTED, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
-    varint32, varint64)
+    BAD_FIELD, BAD_VARINT, Fault, NESTED, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t,
+    uint64_t, varint32, varint64)
 
 cdef enum:
     FIELDS = 16             # of a table: numbers 0 to 15
@@ -14,7 +14,7 @@ cdef enum:
     UNKNOWN = 0
     WORD = 1                # 64 bits
     HALF = 2                # 32 bits
-    QUARTER = 3             # 16 bits
+    QUARTER = 3             # 16 bits, the largest number where the value has more
     FLAG = 4                # 8 bits: 0 or 1
     PLACE = 5               # _at and _size
     INSIDE = 6              # a message, whose fields have a table of their own
@@ -135,7 +135,7 @@ cdef inline Fault read_fields(const uint8_t* start, Reader* r, char* row, const 
             elif known.how == HALF:
                 (<uint32_t*>column)[0] = <uint32_t>value
             elif known.how == QUARTER:
-                (<uint16_t*>column)[0] = <uint16_t>value
+                (<uint16_t*>column)[0] = <uint16_t>min(value, <uint64_t>0x7fff)
             elif known.how == FLAG:
                 (<uint8_t*>column)[0] = value != 0
         elif wire == WIRE_BYTES:

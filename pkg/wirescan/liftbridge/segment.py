@@ -1,7 +1,8 @@
 """One segment of a Liftbridge partition: look-up in it, a part of it, and whether its index tells the truth.
 
 A look-up begins at the entry that the index names, where that entry bears the index out, or else at the segment's first
-one; from there it goes from entry to entry, so that no index makes an answer wrong. index.py draws the files.
+one; from there it goes from entry to entry, so that no damaged index makes an answer wrong; a forged one can, where a
+value holds records. index.py draws the files.
 """
 from __future__ import annotations
 
@@ -121,8 +122,8 @@ def disagreements(segment: Segment, limits: Limits) -> np.ndarray:
     rows = rows[rows["fault"] == 0]
     places = np.minimum(np.searchsorted(rows["start"], listed["position"]), len(rows) - 1)
     there = np.isin(listed["position"], rows["start"])
-    again = np.zeros(len(listed), bool)
-    again[1:] = listed["position"][1:] <= listed["position"][:-1]
+    again = np.ones(len(listed), bool)
+    again[np.unique(listed["position"], return_index=True)[1]] = False
     wrong = ~there | again
     for name in ("offset", "timestamp", "size"):
         wrong[there] |= listed[name][there] != rows[name][places[there]]

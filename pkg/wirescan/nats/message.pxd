@@ -128,17 +128,17 @@ cdef inline void put_word(const Line* line, uint32_t word, uint32_t* at, int32_t
 cdef inline Fault open_block(const uint8_t* block, size_t size, size_t* first, size_t* last) noexcept nogil:
     # Where the lines of a header block begin and end, between its first line and the empty one at its end.
     cdef const uint8_t* feed
-    cdef size_t end = size
+    cdef size_t begin, end = size
     if size < 8 or memcmp(block, b"NATS/1.0", 8):
         return BAD_MAGIC
     feed = <const uint8_t*>memchr(block, c"\n", size)
     if feed is NULL or block[size - 1] != b"\n":
         return TRUNCATED
-    first[0] = <size_t>(feed - block) + 1
+    begin = <size_t>(feed - block) + 1
     end -= 1 + (block[size - 2] == b"\r")
-    if end < first[0] or block[end - 1] != b"\n":
+    if end < begin or block[end - 1] != b"\n":
         return TRUNCATED
-    last[0] = end
+    first[0], last[0] = begin, end
     return OK
 
 

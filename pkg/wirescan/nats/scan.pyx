@@ -110,8 +110,6 @@ def claims(messages, buffers):
                     last = <size_t>row.headers_size
                     fault = open_block((<const Readable*>&readable[row.head.buffer, 0]).at + row.head.start
                                        + row.headers_at, last, &first, &last)
-                    if fault:
-                        first, last = 0, <size_t>row.headers_size
                     first, last = row.headers_at + first, row.headers_at + last
                 span[found] = Head(row.head.start + <int64_t>first, <uint32_t>(last - first), 0, <int32_t>i,
                                    row.head.buffer, 0, fault)
