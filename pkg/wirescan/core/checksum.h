@@ -74,23 +74,24 @@ HARDWARE static inline __m128i crc_ahead(__m128i x, __m128i k) {
     return _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11));
 }
 
-/* CRC-32C by its instruction, eight bytes a step: the fastest for few bytes, whose steps wait for one another. */
-HARDWARE static uint32_t crc_instruction(uint32_t state, const uint8_t* p, size_t n) {
+/* CRC-32C by its instruction, eight bytes a step: the fastest for few bytes, whose steps wait for one another. The last
+ * `rest` bytes are a step, too, without a branch that nothing foretells: they are the high bytes of the last word, before
+ * which there are zeros; and of the state those bits remain that they do not reach. */
+HARDWARE static inline uint32_t crc_instruction(uint32_t state, const uint8_t* p, size_t n) {
     uint64_t wide = state, word;
-    uint32_t half;
+    if (n < 8) {
+        for (; n; p++, n--)
+            state = _mm_crc32_u8(state, *p);
+        return state;
+    }
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&word, p, 8);
         wide = _mm_crc32_u64(wide, word);
     }
-    state = (uint32_t)wide;
-    if (n & 4) {
-        memcpy(&half, p, 4);
-        state = _mm_crc32_u32(state, half);
-        p += 4;
-    }
-    for (n &= 3; n; p++, n--)
-        state = _mm_crc32_u8(state, *p);
-    return state;
+    unsigned rest = 8 * (unsigned)n, gone = 63 - rest;          /* and one bit more: a shift by 64 would be none */
+    memcpy(&word, p + n - 8, 8);
+    word = (word & ~0ull << gone << 1) ^ wide << gone << 1;
+    return (uint32_t)(_mm_crc32_u64(0, word) ^ wide >> rest);
 }
 
 /* The last steps, from one folded block on: sixteen bytes a step, then the instruction or the tables. */
