@@ -118,7 +118,7 @@ def slow_find(raw_of, column, goal):
             if row[column] >= goal:
                 return number, row["start"] if column == "offset" and row["offset"] == goal else ended
             ended, damaged = row["start"] + row["size"], False
-        if damaged or (ended < len(raw_of[number][1]) and number < len(raw_of) - 1):
+        if damaged or (number < len(raw_of) - 1 and any(raw_of[number][1][ended:])):
             return number, ended                # a torn entry is a tail only at the end of the log
     return None
 
@@ -248,10 +248,11 @@ def test_damage_in_a_part_is_told(tmp_path_factory, data, parts_of):
         left = [offset for offset in inside if offset not in taken]
         assert first == begin and marked["offset"][~marked.bad].tolist() == skipped["offset"].tolist() == left
     else:
-        # A damaged size at the very end of a segment is a tail, there as in the whole.
+        # A damaged size at the very end of the log is a tail, there as in the whole.
         assert found["offset"].tolist() == inside
         assert not start <= lost < stop or (
-            one == len(parts) - 1 and Fault.SHORT in [stop.fault for stop in found.stops])
+            one == len(parts) - 1 and base == parts_of[-1][0]
+            and Fault.SHORT in [stop.fault for stop in found.stops])
 
 
 def test_a_size_that_leads_beyond_the_part(tmp_path):
@@ -281,9 +282,12 @@ def test_damage_at_the_end_of_what_is_asked_for(tmp_path):
     marked = liftbridge.open_log(tmp_path / "0", start=0, stop=2, errors="mark")
     assert marked["fault"].tolist() == [0, Fault.BAD_CHECKSUM]
     write(tmp_path / "0", f"{0:020}.log", b"".join(parts[:3])[:-1])
-    torn = liftbridge.open_log(tmp_path / "0", start=2, stop=3)
-    assert not len(torn) and torn.stop.fault == Fault.SHORT and bytes(torn.tail) == parts[2][:-1]
-    assert liftbridge.open_log(tmp_path / "0", start=2)["offset"].tolist() == [3]
+    for stop in 3, 4, None:
+        with pytest.raises(FrameError, match="BAD_LENGTH"):
+            liftbridge.open_log(tmp_path / "0", start=2, stop=stop)
+    torn = liftbridge.open_log(tmp_path / "0", start=2, errors="mark")
+    assert torn["fault"].tolist() == [Fault.BAD_LENGTH, 0] and bytes(torn.frame(0)) == parts[2][:-1]
+    assert liftbridge.open_log(tmp_path / "0", start=2, errors="skip")["offset"].tolist() == [3]
     assert CommitLog(tmp_path / "0").find(4) is None
 
 

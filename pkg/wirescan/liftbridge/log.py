@@ -106,8 +106,9 @@ class CommitLog:
         names = sorted(name for name in os.listdir(self.directory)
                        if SEGMENT.fullmatch(name) and int(name[:20]) < 1 << 63)
         paths = [os.path.join(self.directory, name) for name in names]
-        self.segments = tuple(Segment(int(os.path.basename(path)[:20]), path, os.stat(path).st_size)
-                              for path in paths if os.path.isfile(path))
+        paths = [path for path in paths if os.path.isfile(path)]
+        self.segments = tuple(Segment(int(os.path.basename(path)[:20]), path, os.stat(path).st_size, path == paths[-1])
+                              for path in paths)
         if not self.segments:
             raise FileNotFoundError(f"no segment in {self.directory}")
 
@@ -161,11 +162,11 @@ class CommitLog:
 
     def _find(self, column: str, goal: int) -> tuple[int, int, int] | None:
         """The number of a segment, and the positions that `segment.find` gives."""
-        first, last = 0, len(self.segments) - 1
+        first = 0
         if column == "offset":
             first = max(bisect_right(self.segments, goal, key=lambda one: one.base_offset) - 1, 0)
         for number, one in enumerate(self.segments[first:], first):
-            found = segment.find(one, column, goal, self.limits, number == last)
+            found = segment.find(one, column, goal, self.limits)
             if found is not None:
                 return number, *found
         return None
@@ -202,8 +203,9 @@ def open_log(directory: str | os.PathLike[str], *, start: int | None = None, sto
     timestamp, in nanoseconds since 1970, is not below the one, and before the first that is not below the other. Only
     the parts of the segments that hold these are read.
 
-    Without any of these all segments under the directory are read; with one, those in it. options: errors, check and
-    limits, and without these also into, as of `liftbridge.entries`.
+    Without any of these all segments under the directory are read; with one, those in it: then bytes left over at the
+    end of a segment that is not the newest, other than zeros, are a bad row (BAD_LENGTH) and not a tail. options:
+    errors, check and limits, and without these also into, as of `liftbridge.entries`.
     Raises NotADirectoryError, FileNotFoundError where there is no segment, and as `liftbridge.entries`.
     """
     from wirescan.liftbridge import entries

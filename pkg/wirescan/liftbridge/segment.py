@@ -32,10 +32,12 @@ DISAGREEMENT = np.dtype([(name, np.int64) for name in ("base_offset", "entry", "
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment: the offset that it is named for, the path of its .log, and how many bytes that had."""
+    """A segment: the offset that it is named for, the path of its .log, how many bytes that had, and whether it is the
+    newest of its directory: only that one may end inside an entry."""
     base_offset: int
     path: str
     size: int
+    newest: bool
 
     def index(self) -> np.ndarray:
         """The .index: array of `offset`, `timestamp`, `position`, `size`, all i8; empty without the file. Raises as
@@ -46,6 +48,10 @@ class Segment:
     def view(self) -> memoryview:
         """Its bytes, mapped. Raises OSError, EOFError where the file has become shorter."""
         return memoryview(MappedFile(self.path, self.size) if self.size else b"")
+
+    def is_torn(self, left: memoryview) -> bool:
+        """Whether bytes left over at its end are damage: not in the newest, nor zeros, which are no entries."""
+        return not self.newest and bool(np.frombuffer(left, np.uint8).any())
 
 
 def index_of(path: str) -> str:
@@ -59,11 +65,9 @@ def is_confirmed(entry: index.Entry, header: memoryview) -> bool:
                                                                     entry.size - HEADER.size)
 
 
-def find(segment: Segment, column: str, goal: int, limits: Limits,
-         newest: bool) -> tuple[int, int] | None:
+def find(segment: Segment, column: str, goal: int, limits: Limits) -> tuple[int, int] | None:
     """Where the first entry begins whose `offset`, or `timestamp`, is not below a goal; None if there is none. Two
-    positions: before damage that may hide the goal, and behind it; without any they are one. newest: no segment
-    follows, so a torn entry at the end is no damage."""
+    positions: before damage that may hide the goal, and behind it; without any they are one."""
     view, path, ended, whole = segment.view(), index_of(segment.path), 0, True
     if column == "offset":
         hint, _ = index.around(path, column, goal)
@@ -80,7 +84,7 @@ def find(segment: Segment, column: str, goal: int, limits: Limits,
             return int(ends[:i][good[:i]].max(initial=ended)), at
         if len(rows):
             whole, ended = bool(good[-1]), int(ends[good].max(initial=ended))
-    return None if whole and (newest or ended == len(view)) else (ended, len(view))
+    return None if whole and not segment.is_torn(view[ended:]) else (ended, len(view))
 
 
 def walk(view: memoryview, at: int, limits: Limits) -> Iterator[np.ndarray]:
@@ -100,11 +104,11 @@ def walk(view: memoryview, at: int, limits: Limits) -> Iterator[np.ndarray]:
 
 def part(segment: Segment, start: int, stop: int, limits: Limits, check: bool = True) -> FrameTable:
     """The entries between two positions, bad ones too, as a table in the mode "mark". What the second position cuts is
-    bad, unless the segment ends there."""
+    bad, and so are torn bytes where the segment ends there."""
     from wirescan.liftbridge import ENTRIES
     view = segment.view()[start:stop]
     rows, _, fault, at = scan_entries(view, check, True, limits)
-    if stop < segment.size and at < len(view) and fault < HARD:
+    if at < len(view) and fault < HARD and (stop < segment.size or segment.is_torn(view[at:])):
         gap = np.zeros(-(-(len(view) - at) // LARGEST_ROW), ENTRY)
         gap["start"] = at + LARGEST_ROW * np.arange(len(gap))
         gap["size"] = np.minimum(len(view) - gap["start"], LARGEST_ROW)
