@@ -207,6 +207,13 @@ def test_bad_rows_and_nulls_of_a_table_are_null():
 TIMES = [1_700_000_000_123, 0, -1, -62_135_596_800_000]
 
 
+def test_what_a_mask_hides_is_not_written():
+    hidden = np.ma.array([5], mask=[True])
+    for given in dict(timestamps=hidden), dict(timestamps=hidden.astype("M8[ms]")), dict(select=hidden):
+        with pytest.raises(TypeError, match="a masked array"):
+            encode_batches([b"a"], **given)
+
+
 def test_every_kind_of_timestamps():
     wanted = encode_batches(None, timestamps=TIMES)
     times = np.array(TIMES)

@@ -152,6 +152,8 @@ def _strings(given: Any, name: str, count: int | None = None) -> ByteStrings:
 
 def _integers(given: Any, name: str) -> np.ndarray:
     """A copy, of int64."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{name}: a masked array: what it hides would be taken")
     array = np.asarray(given)
     if array.shape == (0,):
         return np.empty(0, np.int64)
@@ -164,7 +166,9 @@ def _milliseconds(given: Any) -> np.ndarray:
     """Int64 array of no dimension, for all, or of one."""
     if is_arrow(given):
         return np.concatenate([np.empty(0, np.int64), *map(_of_arrow, chunks_of(given))])
-    array = np.asarray(NO_TIMESTAMP if given is None else given)
+    array = np.asanyarray(NO_TIMESTAMP if given is None else given)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("timestamps: a masked array: give what it hides as nulls of Arrow")
     if array.ndim and array.dtype.kind == "M":
         return _of_datetimes(array)
     return _integers(array, "timestamps") if array.ndim else np.asarray(
