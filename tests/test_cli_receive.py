@@ -314,13 +314,15 @@ def test_kill_9_loses_nothing_that_was_acked(tmp_path, kind):
     rng, sent = random.Random(kind), [b'{"n":%d,"text":"%s"}' % (number, b"x" * 200) for number in range(60_000)]
     options = ("--as", kind, "--roll-bytes", 300_000)
     receiver = Receiver(tmp_path, *options)
-    port, failure = receiver.address[1], []
+    port, failure, twice = receiver.address[1], [], threading.Event()
     client = Client(*receiver.address, window=100, pipelining=4, attempts=1000)
 
     def write() -> None:
         try:
             with client:
                 for first in range(0, len(sent), 1000):
+                    if first == 50_000:
+                        twice.wait(3 * PATIENCE)        # on a busy machine kills are slow
                     client.send(sent[first:first + 1000])
                     time.sleep(0.02)
         except BaseException as error:
@@ -333,6 +335,8 @@ def test_kill_9_loses_nothing_that_was_acked(tmp_path, kind):
         time.sleep(rng.uniform(0.1, 0.6))
         receiver.stop(signal.SIGKILL)
         kills += 1
+        if kills == 2:
+            twice.set()
         acked = client.acknowledged                 # windows are acked in order, so these are the first events
         receiver = Receiver(tmp_path, *options, port=port)
         assert set(sent[:acked]) <= set(kept(tmp_path, partial=True))

@@ -12,7 +12,9 @@ import pytest
 
 from wirescan import scan
 from wirescan.kafka import encode_batch
+from wirescan.liftbridge import encode_entries, encode_message
 from wirescan.lumberjack import encode_batch as encode_window
+from wirescan.nats import encode_pub
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "tests/corpus/kafka/orders-0"
@@ -44,7 +46,7 @@ def block(word: str) -> str:
 
 def test_every_block_is_run():
     words = ("polars", "PartitionLog", "kafka.pair", "kafka.encode_batches", "wirescan.stream", "wirescan.spark",
-             "kafka.Client", "import lumberjack")
+             "kafka.Client", "import lumberjack", "import liftbridge, nats")
     assert sorted(map(block, words)) == sorted(blocks("python"))
 
 
@@ -102,6 +104,17 @@ def test_lumberjack(tmp_path):
     run(SERVER + code + "assert len(events) == 3 and len(taken) == 2\n", tmp_path)
 
 
+def test_nats_and_liftbridge(tmp_path):
+    raw = encode_pub("orders", encode_message(b"one", key=b"k", headers={"a": b"b"}), reply="inbox")
+    (tmp_path / "connection.nats").write_bytes(raw + encode_pub("orders", b"plain"))
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / f"{0:020}.log").write_bytes(encode_entries([19_999, 20_000, 20_003], 0, 1, None, [b"a"] * 3))
+    code = block("import liftbridge, nats").replace("/var/lib/liftbridge/streams/orders/0", str(tmp_path / "0"))
+    code = code.replace("liftbridge.gaps", "found = liftbridge.gaps")
+    run("import pyarrow\nkeys = values = pyarrow.array([b'a', b'b'])\n" + code + "assert len(messages) == 2\n"
+        "assert found.tolist() == [[20_001, 20_003]] and len(liftbridge.scan((data, offsets))) == 2\n", tmp_path)
+
+
 def test_receive_and_send(tmp_path):
     lines = [line.split("#")[0].split() for block in blocks("sh") for line in block.splitlines()]
     (_, *receive), = (words for words in lines if words[:2] == ["wirescan", "receive"])
@@ -131,7 +144,8 @@ def test_spark(tmp_path):
     (tmp_path / "data" / "events" / "1.lumberjack").write_bytes(encode_window([{"message": "one"}]))
     sets = f"data = open({str(CORPUS / '00000000000000000000.log')!r}, 'rb').read()\n"
     code = code.replace("spark = wirescan.spark.session()", "spark = wirescan.spark.session()\n" + sets
-                        + "frames = spark.createDataFrame([(data,)], 'payload binary')")
+                        + "frames = spark.createDataFrame([(data,)], 'payload binary')\n"
+                        "sent = spark.createDataFrame([('orders', b'plain')], 'sent_to string, data binary')")
     run(here(code, tmp_path) + "\nassert df.count() == 27708\n", tmp_path)
 
 

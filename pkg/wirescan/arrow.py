@@ -6,7 +6,7 @@
     is_...                         bool                                   bool
     kind, where it has names       string                                 string
     milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
-    nanoseconds                    timestamp[ns, UTC]                     timestamp[us, UTC], rounded down
+    nanoseconds                    timestamp[ns, UTC], 0 is null          timestamp[us, UTC], rounded down
     <name>_at, <name>_size         <name>: binary_view, or as `binary`    binary
     a place of numbers             list of them                           the same
     a list of pairs (`headers`)    list<struct<key, value>>               the same
@@ -181,7 +181,7 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
             rows if parents is None else rows[parents], name, kind)
     values = rows[name] if parents is None else rows[name][parents]
     if pa.types.is_timestamp(kind) and name in rows.format.nanoseconds:
-        return _numbers(values if kind.unit == "ns" else values // 1000, kind)
+        return _numbers(values if kind.unit == "ns" else values // 1000, kind, values == 0)
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
     if pa.types.is_string(kind):

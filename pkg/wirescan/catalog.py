@@ -26,7 +26,8 @@ class Format:
     children: what lies inside a frame, name -> function of a table, which takes `errors`.
     lists: which of them are short lists of pairs, name -> the column that counts them; they become columns of lists.
     inherited: columns and places of the enclosing frames that belong to every export.
-    times: columns that are milliseconds since 1970 (-1: none). nanoseconds: columns that are nanoseconds since 1970.
+    times: columns that are milliseconds since 1970 (-1: none). nanoseconds: columns that are nanoseconds since 1970 (0:
+        none).
     numbers: places that are arrays of numbers, name -> numpy dtype of one as it lies there.
     local: columns that count within a table, and so mean nothing beyond it: an export has them if they are named.
     kinds: what the numbers in the column `kind` are called; the column then belongs to every export, as text.

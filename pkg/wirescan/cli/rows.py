@@ -97,8 +97,8 @@ class Rows:
         if times:
             return [None if value == -1 else time_of(value) if self._people else value
                     for value in rows.tolist()]
-        if name in table.format.nanoseconds and self._people:
-            return [time_of(value, "ns") for value in rows.tolist()]
+        if name in table.format.nanoseconds:
+            return [None if value == 0 else time_of(value, "ns") if self._people else value for value in rows.tolist()]
         if name == "kind" and table.format.kinds:
             return [table.format.kinds.get(value) for value in rows.tolist()]
         if name.startswith("is_"):

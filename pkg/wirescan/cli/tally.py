@@ -193,7 +193,7 @@ class Tally:
 
     def _time(self, good: FrameTable) -> None:
         found = [good[name][self._is_time(good, name)] for name in good.format.times]
-        found += [good[name] // NANOSECONDS for name in good.format.nanoseconds]
+        found += [good[name][good[name] != 0] // NANOSECONDS for name in good.format.nanoseconds]
         values = np.concatenate(found) if found else np.empty(0)
         if len(values):
             both = [*self._times, int(values.min()), int(values.max())]

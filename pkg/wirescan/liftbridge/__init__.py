@@ -80,14 +80,16 @@ def messages(envelopes: FrameTable, *, errors: str = "strict", check: bool = Tru
     liftbridge.messages.
 
     They are those of the kinds PUBLISH, LIFT and PLAIN, which the column `kind` tells apart: of a plain one the whole
-    payload is the value, as a server stores it. Column `parent` is the row in `envelopes`. offset: of what is published
-    the one that is expected. timestamp: nanoseconds since 1970. Places: key, value, stream, subject, reply_subject,
-    ack_inbox, correlation_id, null where there is no such field; strings are bytes that may not be UTF-8. header_count:
-    rows that `headers` gives.
+    payload is the value, as a server stores it; of these there are many in a capture, all that is no envelope. Column
+    `parent` is the row in `envelopes`. offset: of what is published the one that is expected. timestamp: nanoseconds
+    since 1970, 0 where there is none. Places: key, value, stream, subject, reply_subject, ack_inbox, correlation_id,
+    null where there is no such field; strings are bytes that may not be UTF-8. header_count: rows that `headers` gives.
+    `subject` is what a server fills in; that on which a message was published is the one in nats.messages.
 
     Unknown fields are stepped over, and so are known ones of another type, which a server refuses: to it the payload is
     a plain one then. Of repeated fields the last counts. Faults: TRUNCATED, BAD_VARINT, BAD_FIELD (a tag that cannot
-    be), NESTED (groups more than 100 deep); those of the envelope. Raises as `scan`; `check` changes nothing. Format: liftbridge-api, api.proto, Message.
+    be), NESTED (groups more than 100 deep); those of the envelope. Raises as `scan`; `check` changes nothing.
+    Format: liftbridge-api, api.proto, Message.
     """
     return _opened(envelopes, MESSAGES, Kind.PUBLISH, Kind.PUBLISH, errors, check, limits)
 
@@ -95,9 +97,9 @@ def messages(envelopes: FrameTable, *, errors: str = "strict", check: bool = Tru
 def acks(envelopes: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()) -> FrameTable:
     """The acks in a table of liftbridge.envelopes, as a table of dtype ACK (96 bytes a row): liftbridge.acks.
 
-    Column `parent` is the row in `envelopes`. reception_timestamp, commit_timestamp: nanoseconds since 1970. ack_policy
-    and ack_error: see `AckPolicy` and `AckError`. Places: stream, partition_subject, msg_subject, ack_inbox,
-    correlation_id. The rest is as for `messages`. Format: liftbridge-api, api.proto, Ack.
+    Column `parent` is the row in `envelopes`. reception_timestamp, commit_timestamp: nanoseconds since 1970, 0 where
+    there is none. ack_policy and ack_error: see `AckPolicy` and `AckError`. Places: stream, partition_subject,
+    msg_subject, ack_inbox, correlation_id. The rest is as for `messages`. Format: liftbridge-api, api.proto, Ack.
     """
     return _opened(envelopes, ACKS, Kind.ACK, Kind.ACK, errors, check, limits)
 

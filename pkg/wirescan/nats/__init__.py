@@ -42,7 +42,8 @@ def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Lim
     An operation with too few or too many words is BAD_COUNT, a header block larger than its message BAD_HEADER. Where
     a message's size is no number of one to nine digits, or no CRLF follows its payload (BAD_LENGTH), and behind what is
     no message (NOT_A_FRAME), nothing tells where the next one begins: what follows is one bad row, with errors="mark".
-    check changes nothing: messages have no checksum.
+    check changes nothing: messages have no checksum. An error shows the first bytes of what it met: of a capture that
+    begins inside CONNECT they may be a password.
     Raises FrameError as `errors` says, OSError, TypeError and ValueError for unfit arguments.
     Format: NATS documentation, "Client Protocol".
     """
