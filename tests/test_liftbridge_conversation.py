@@ -18,7 +18,6 @@ from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
 from wirescan.liftbridge.publisher import Outcome, Publisher, PublishError, Receipt
 from wirescan.liftbridge.subjects import partition_of, subjects_of
 from wirescan.liftbridge.subscriber import Subscriber
-from wirescan.table import join
 
 NEXT = (1 << 64) - 1        # -1, as the wire has it
 
