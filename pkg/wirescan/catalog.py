@@ -34,7 +34,8 @@ class Format:
     scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
         bytes may follow; outermost formats only.
     values: a buffer, spans of it (dtype HEAD), check, limits -> (rows, bad): each span, such as a value of a binary
-        column, is one frame, and one row; optional, for formats whose frames do not tell where they end.
+        column, is one frame, and one row, up to limits.rows; optional, for formats whose frames do not tell where they
+        end.
     needed: bytes that a stream holds of a frame, and what was returned for fewer of them -> how many bytes the frame
         has at the least, and anything; optional: it spares a stream to scan what cannot be whole yet.
     cuts: path, bytes -> offsets at which the file can be cut; outermost formats only.

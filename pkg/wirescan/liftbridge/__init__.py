@@ -69,9 +69,7 @@ def scan(source: Any, *, bare: Kind | None = None, errors: str = "strict", check
 
 
 def _values(buffer: memoryview, values: np.ndarray, check: bool, limits: Limits) -> tuple[np.ndarray, int]:
-    rows, bad, fault = scan_values((buffer,), values, check, -1, limits)
-    limited(FrameTable((buffer,), rows, (), ENVELOPES), fault)
-    return rows, bad
+    return scan_values((buffer,), values, check, -1, limits)[:2]
 
 
 def messages(envelopes: FrameTable, *, errors: str = "strict", check: bool = True,

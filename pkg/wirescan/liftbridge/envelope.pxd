@@ -2,8 +2,8 @@
 from libc.string cimport memset
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Fault, LEFTOVER, OK, Reader,
-    SHORT, TRUNCATED, UNDECIDED, ZEROS, afford, be16, be32, be64, crc32c_of, enter, int8_t, int16_t, int32_t, int64_t,
-    left, sized, take, uint8_t, uint16_t, uint32_t, uint64_t)
+    SHORT, TRUNCATED, UNDECIDED, ZEROS, afford, be16, be32, be64, crc32c_of, enter, int8_t, int32_t, int64_t,
+    left, sized, take, uint8_t, uint16_t, uint32_t)
 from wirescan.liftbridge.scan cimport Entry, Envelope, Header
 
 cdef enum:

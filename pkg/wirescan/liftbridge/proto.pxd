@@ -3,7 +3,7 @@
 # Fields that the table does not name, or that have another type than it says, are stepped over; of a field that comes
 # twice the last one stays. Source: protobuf.dev, "Encoding".
 from wirescan.core cimport (
-    BAD_FIELD, BAD_VARINT, Fault, NESTED, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t,
+    BAD_FIELD, BAD_VARINT, Fault, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t,
     uint64_t, varint32, varint64)
 
 cdef enum:

@@ -16,8 +16,8 @@ import numpy as np
 
 from libc.string cimport memcpy, memset
 from wirescan.core cimport (
-    Fault, Head, LIMIT, OK, Opening, Readable, Reader, Rows, TRUNCATED, Top, be64, int16_t, int32_t, int64_t, open_all,
-    open_frames, scan_frames, scan_top, uint8_t, uint16_t, uint32_t, uint64_t)
+    Fault, Head, LIMIT, OK, Opening, Readable, Reader, Rows, TRUNCATED, Top, be64, int32_t, int64_t, open_all,
+    open_frames, scan_frames, scan_top, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport block_for, lend, place
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows

@@ -39,9 +39,10 @@ def scan(source: Any, *, errors: str = "strict", check: bool = True, limits: Lim
     or 0. header_count: rows that `headers` gives, 65535 where they are more. into: a writable array of dtype MESSAGE,
     for a source of one buffer.
 
-    An operation with too few or too many words is BAD_COUNT, a header block larger than its message BAD_HEADER. Where
-    a message's size is no number of one to nine digits, or no CRLF follows its payload (BAD_LENGTH), and behind what is
-    no message (NOT_A_FRAME), nothing tells where the next one begins: what follows is one bad row, with errors="mark".
+    SUB and UNSUB with too few or too many words are BAD_COUNT, a header block larger than its message is BAD_HEADER.
+    Where a message's size is no number of one to nine digits, or no CRLF follows its payload (BAD_LENGTH), and behind
+    what is no message, or one with another number of words (NOT_A_FRAME), nothing tells where the next one begins: what
+    follows is one bad row, with errors="mark".
     check changes nothing: messages have no checksum. An error shows the first bytes of what it met: of a capture that
     begins inside CONNECT they may be a password.
     Raises FrameError as `errors` says, OSError, TypeError and ValueError for unfit arguments.

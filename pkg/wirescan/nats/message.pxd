@@ -1,11 +1,10 @@
 # Messages, and the header lines in them. scan.pyx draws them.
 from libc.string cimport memchr, memcmp, memset
 from wirescan.core cimport (
-    BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, Head, NOT_A_FRAME, OK, Reader, SHORT,
+    BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, NOT_A_FRAME, OK, Reader, SHORT,
     TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
 from wirescan.nats.scan cimport (
-    ACCEPTED, CONNECT, ERR, HMSG, HPUB, Header, INFO, MOST_DIGITS, MSG, Message, PING, PONG, PUB, SUB,
-    UNSUB)
+    CONNECT, ERR, HMSG, HPUB, Header, INFO, MOST_DIGITS, MSG, Message, PUB, SUB, UNSUB)
 
 # A control line: its words, where it ends (a CR before the LF is part of the end), and where what follows it begins.
 # A line has six words at most (HMSG with a reply): of more, seven are told.
