@@ -13,7 +13,7 @@ from wirescan.core.loop import HEAD
 from wirescan.table import RESERVED, FrameTable, places
 
 FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
-ROOMS = ("kafka", "lumberjack", "nats", "liftbridge")      # a room is registered here, by the name of its folder
+ROOMS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")      # a room is registered here, by the name of its folder
 
 
 @dataclass(frozen=True, eq=False)

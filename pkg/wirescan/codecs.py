@@ -10,7 +10,10 @@
                   header, block and content checksums are verified where present. Dictionaries are refused.
     "lz4-legacy"  the same, but the checksum of the first header is replaced by the right one in a copy: Kafka
                   clients put a wrong one into magic 0 (KAFKA-3160), and Kafka's own reader never looks at it
-    zlib          RFC 1950, of its own (`Arena.add_zlib`): what is left over, or missing at the end, is told
+    "snappy-raw"  one raw block, whatever it begins with
+    "lz4-block"   one raw LZ4 block (lz4_Block_format.md) behind its inflated size, a varint
+    zlib          RFC 1950, of its own (`Arena.add_zlib`, `add_zlib_each`): what is left over, or missing at the
+                  end, is told
     "zstd"        RFC 8878: one or more frames, skippable ones too, with or without a content size; windows up
                   to 128 MiB
 
@@ -23,13 +26,17 @@ from __future__ import annotations
 import operator
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import SupportsIndex
 
 import cramjam
+import numpy as np
 import snappy
 
+from wirescan.core import inflate
 from wirescan.core.checksum import adler32
 from wirescan.core.fault import Fault
+from wirescan.core.loop import HEAD
 from wirescan.core.rows import Block
 from wirescan.limits import Limits
 
@@ -144,10 +151,30 @@ def _inflate_zlib(payload: memoryview, most: int, check: bool) -> tuple[bytes, F
     raise CodecError(Fault.BAD_COMPRESSION, message)
 
 
+def _inflate_lz4_block(payload, out) -> int:
+    # Only the wire says how large it is: that is compared with the room before anything else.
+    size = shift = at = 0
+    while True:
+        if at == len(payload) or shift > 28:
+            raise CodecError(Fault.BAD_COMPRESSION, "no size before the lz4 block")
+        byte = payload[at]
+        size, shift, at = size | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            break
+    if size > len(out):
+        raise NoRoom(f"the block says {size} bytes")
+    written = cramjam.lz4.decompress_block_into(payload[at:], out[:size])
+    if written != size:
+        raise CodecError(Fault.BAD_COMPRESSION, "the block is shorter than it says")
+    return written
+
+
 _INFLATE = {
     "gzip": cramjam.gzip.decompress_into,
     "snappy": _inflate_snappy,
+    "snappy-raw": cramjam.snappy.decompress_raw_into,
     "lz4": cramjam.lz4.decompress_into,
+    "lz4-block": _inflate_lz4_block,
     "lz4-legacy": _inflate_lz4_legacy,
     "zstd": cramjam.zstd.decompress_into,
 }
@@ -222,15 +249,54 @@ class Arena:
         Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM, or TOO_LARGE. The arena is then as it was.
         """
         data, fault = _inflate_zlib(payload, self._most(payload), check)
+        return self._put(data), fault
+
+    def add_zlib_each(self, buffers: Sequence[memoryview], spans: np.ndarray, check: bool = True) -> np.ndarray:
+        """Inflate zlib streams, each of which has to be all of its span (array of dtype HEAD); return an array of
+        dtype HEAD: `buffer`, `start` and `size` as `add` returns them, or a `fault`: that of the span, or BAD_COMPRESSION,
+        BAD_CHECKSUM, TOO_LARGE, TRUNCATED or LEFTOVER. check: verify Adler-32, and refuse what follows a stream."""
+        places, done, tried = np.zeros(len(spans), HEAD), 0, 0
+        bounds = self._limits.ratio, _RATIO_FREE, self._limits.inflated
+        while inflate.available:
+            before = self._used
+            done, self._used = inflate.inflate_spans(buffers, spans, places, done, self._room.obj, before,
+                                                     len(self._full), bounds, self._left, check)
+            self._left -= self._used - before
+            if done == len(spans):
+                return places
+            tried = len(self._room) if self._used == 0 else 0           # that room alone did not do for the next
+            wanted = _GROWTH * max(tried, int(spans["size"][done]))
+            self._next_room(min(wanted, self._limits.inflated))
+        for i, (start, size, number, fault) in enumerate(spans[["start", "size", "buffer", "fault"]].tolist()):
+            try:
+                if not fault:
+                    (number, start, size), fault = self.add_zlib(buffers[number][start : start + size], check)
+                    fault = fault if check or fault != Fault.LEFTOVER else Fault.OK
+            except CodecError as error:
+                fault = error.fault
+            places[i] = (0, 0, 0, 0, 0, 0, fault) if fault else (start, size, 0, 0, number, 0, 0)
+        return places
+
+    def add_parts(self, parts: Sequence[memoryview]) -> tuple[int, int, int]:
+        """Put bytes there as they are, one after another; return what `add` does. Raises CodecError(TOO_LARGE)."""
+        size = sum(map(len, parts))
+        if size > min(self._limits.inflated, self._left):
+            raise NoRoom(f"more than {min(self._limits.inflated, self._left)} bytes")
+        return self._put(b"".join(parts))
+
+    def _put(self, data: bytes) -> tuple[int, int, int]:
         if len(data) > len(self._room) - self._used:
-            if self._used:
-                self._full.append(self._room[: self._used].toreadonly())
-            room = max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), len(data))
-            self._room, self._used = memoryview(Block(room)), 0
+            self._next_room(len(data))
         start, self._used = self._used, self._used + len(data)
         self._room[start : self._used] = data
         self._left -= len(data)
-        return (len(self._full), start, len(data)), fault
+        return len(self._full), start, len(data)
+
+    def _next_room(self, least: int) -> None:
+        if self._used:
+            self._full.append(self._room[: self._used].toreadonly())
+        self._room = memoryview(Block(max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), least)))
+        self._used = 0
 
     def _most(self, payload: memoryview) -> int:
         """Bytes that a payload may inflate to."""
@@ -289,21 +355,33 @@ def _compress_lz4(header: bytes):
     return compress_lz4
 
 
+def _compress_lz4_block(data, level) -> bytes:
+    size, prefix = len(data), bytearray()
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    return bytes(prefix) + bytes((size,)) + bytes(cramjam.lz4.compress_block(data, store_size=False))
+
+
 _COMPRESS = {
     "gzip": lambda data, level: bytes(cramjam.gzip.compress(data, level)),
     "snappy": lambda data, level: snappy.compress(bytes(data)),
     "snappy-xerial": _compress_xerial,
+    "zlib": lambda data, level: zlib.compress(data, -1 if level is None else level),
+    "lz4-block": _compress_lz4_block,
     "lz4": _compress_lz4(b"\x60\x40\x82"),  # version 1, independent blocks of at most 64 KiB, header checksum
     "lz4-legacy": _compress_lz4(b"\x60\x40\x1a"),  # the same with the checksum of KAFKA-3160
     "zstd": lambda data, level: bytes(cramjam.zstd.compress(data, level)),
 }
-_LEVELS = {"gzip": range(10), "zstd": range(-131_072, 23)}     # what the library would clamp is refused
+_LEVELS = {"gzip": range(10), "zlib": range(10), "zstd": range(-131_072, 23)}     # what the library would clamp is refused
 
 
 def compress(codec: str, data: bytes | memoryview, level: SupportsIndex | None = None) -> bytes:
-    """Compress `data` as Kafka's own clients do. level: gzip 0 .. 9, zstd -131072 .. 22; others have none.
+    """Compress `data` as the protocols' own clients do. level: gzip and zlib 0 .. 9, zstd -131072 .. 22; others have
+    none.
 
-    Codecs: those of `decompress_into`, and "snappy-xerial", which is inflated as "snappy". Raises ValueError
+    Codecs: those of `decompress_into`, but "snappy" is what "snappy-raw" is there; "snappy-xerial", which is inflated
+    as "snappy"; "zlib". Raises ValueError
     for a codec that is not known and a level that it does not have, TypeError for one that is not an integer.
     """
     if codec not in _COMPRESS:

@@ -1,0 +1,186 @@
+# Thrift over HTTP/1: one message is the body of a request or of a response. Source: RFC 9112, "Message Body".
+#
+#     head        lines, the last of them empty; of the fields only those count that tell how long the body is
+#     body        of Content-Length bytes; or chunks: { size(hex) extension? CR LF  bytes CR LF }*, one of size 0, lines
+from libc.string cimport memchr
+from wirescan.core cimport BAD_LENGTH, Fault, OK, Reader, SHORT, int32_t, int64_t, left, uint8_t, uint32_t
+from wirescan.thrift.scan cimport BINARY, COMPACT, Frame, HTTP, HTTP_CHUNKED, JSON
+
+cdef enum:
+    LONGEST_HEAD = 65536
+    LONGEST_LINE = 4096                 # of a chunk's size, with extensions; of a trailer
+    UNTOLD = -1                         # the length of a body: the connection's end is its end
+
+cdef extern from *:
+    """
+    #include <string.h>
+    #include <strings.h>
+    static int wirescan_is_method(const unsigned char* at) {
+        static const char methods[][5] = {"POST", "GET ", "HEAD", "PUT ", "HTTP", "CONN", "DELE", "OPTI", "PATC",
+                                          "TRAC"};
+        for (unsigned i = 0; i < sizeof methods / sizeof *methods; i++)
+            if (!memcmp(at, methods[i], 4))
+                return 1;
+        return 0;
+    }
+    """
+    bint is_http "wirescan_is_method"(const uint8_t* at) noexcept nogil
+    int strncasecmp(const char* a, const char* b, size_t n) noexcept nogil
+
+
+cdef inline const uint8_t* line_end(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # Behind the line feed, or NULL.
+    cdef const uint8_t* found = <const uint8_t*>memchr(at, c"\n", <size_t>(end - at))
+    return found if found is NULL else found + 1
+
+cdef inline bint is_blank(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    return end - at == 1 or (end - at == 2 and at[0] == c"\r")
+
+
+cdef inline bint read_number(const uint8_t* at, const uint8_t* end, int base, int64_t* out) noexcept nogil:
+    # Digits with blanks around, and nothing else, up to 32 bits.
+    cdef int64_t value = 0
+    cdef int digit
+    while at < end and (at[0] == c" " or at[0] == c"\t"):
+        at += 1
+    while end > at and (end[-1] == c" " or end[-1] == c"\t" or end[-1] == c"\r" or end[-1] == c"\n"):
+        end -= 1
+    if at == end:
+        return False
+    while at < end:
+        digit = at[0] - c"0" if at[0] <= c"9" else (at[0] | 0x20) - c"a" + 10
+        if digit < 0 or digit >= base or (at[0] > c"9" and digit < 10):
+            return False
+        value = value * base + digit
+        if value > <int64_t>0xffffffff:
+            return False
+        at += 1
+    out[0] = value
+    return True
+
+
+cdef inline bint names(const uint8_t* at, const uint8_t* end, const char* name, size_t size) noexcept nogil:
+    return <size_t>(end - at) > size and strncasecmp(<const char*>at, name, size) == 0
+
+cdef inline bint ends_chunked(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # The last coding in the list is "chunked".
+    while end > at and end[-1] <= c" ":
+        end -= 1
+    return end - at >= 7 and strncasecmp(<const char*>end - 7, b"chunked", 7) == 0
+
+
+cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept nogil:
+    # Leaves r behind the empty line.
+    cdef const uint8_t* begin = r.at
+    cdef const uint8_t* line = r.at
+    cdef const uint8_t* next
+    cdef int64_t told = UNTOLD, number = 0
+    cdef int32_t status = 0
+    cdef bint response = begin[0] == c"H" and begin[1] == c"T"
+    chunked[0] = False
+    while True:
+        next = line_end(line, r.end)
+        if (r.end if next is NULL else next) - begin > LONGEST_HEAD:
+            return BAD_LENGTH
+        if next is NULL:
+            return SHORT
+        if line == begin:
+            if response and next - line > 12 and read_number(line + 9, line + 12, 10, &number):
+                status = <int32_t>number
+        elif is_blank(line, next):
+            break
+        elif names(line, next, b"content-length:", 15):
+            if not read_number(line + 15, next, 10, &number) or told >= 0 and told != number:
+                return BAD_LENGTH
+            told = number
+        elif names(line, next, b"transfer-encoding:", 18):
+            chunked[0] = ends_chunked(line + 18, next)
+        line = next
+    if told < 0 and (not response or 100 <= status < 200 or status == 204 or status == 304):
+        told = 0
+    length[0] = told
+    r.at = next
+    return OK
+
+
+cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size, int64_t* least) noexcept nogil:
+    # One chunk; the last has size 0, and r is left behind the trailer. SHORT: r stays, and there are `least` bytes from
+    # there on.
+    cdef const uint8_t* line = r.at
+    cdef const uint8_t* next = line_end(line, r.end)
+    cdef const void* extension
+    cdef int64_t number = 0
+    least[0] = <int64_t>left(r) + 1
+    if next is NULL:
+        return BAD_LENGTH if left(r) > LONGEST_LINE else SHORT
+    extension = memchr(line, c";", <size_t>(next - line))
+    if next - line > LONGEST_LINE or not read_number(
+            line, next if extension is NULL else <const uint8_t*>extension, 16, &number):
+        return BAD_LENGTH
+    data[0], size[0] = next, number
+    if number:
+        if r.end - next < number + 2:
+            least[0] = next - line + number + 2
+            return SHORT
+        if next[number] != c"\r" or next[number + 1] != c"\n":
+            return BAD_LENGTH
+        r.at = next + number + 2
+        return OK
+    while True:
+        line = next
+        next = line_end(line, r.end)
+        if next is NULL:
+            return BAD_LENGTH if r.end - line > LONGEST_LINE else SHORT
+        if is_blank(line, next):
+            r.at = next
+            return OK
+
+
+cdef inline void sniff(Frame* row, const uint8_t* body, int64_t size) noexcept nogil:
+    if size:
+        row.protocol_id = COMPACT if body[0] == 0x82 else JSON if body[0] == c"[" else BINARY
+
+
+cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
+    # whole: no bytes follow those in r.
+    cdef const uint8_t* start = r.at
+    cdef const uint8_t* body
+    cdef const uint8_t* data = NULL
+    cdef int64_t length = 0, size = 1, least = 0
+    cdef bint chunked = False, first = True
+    cdef Fault fault
+    row.head.kind = HTTP
+    row.infos_size = row.payload_size = -1
+    fault = read_head(r, &length, &chunked)
+    if fault:
+        return fault
+    body = r.at
+    row.head.body = row.payload_at = <uint32_t>(body - start)
+    if chunked:
+        row.head.kind = HTTP_CHUNKED
+        while size:
+            fault = next_chunk(r, &data, &size, &least)
+            if fault:
+                row.head.size = <uint32_t>min(r.at - start + least, <int64_t>0xffffffff)
+                return fault
+            if first:
+                sniff(row, data, size)
+                first = False
+    else:
+        if length == UNTOLD:
+            if not whole:
+                return SHORT
+            length = r.end - body
+        if length > <int64_t>0x7fffffff:
+            return BAD_LENGTH
+        if <int64_t>left(r) < length:
+            row.head.size = <uint32_t>(body - start + length)
+            return SHORT
+        r.at = body + length
+        sniff(row, body, length)
+        if length == 0:
+            return OK
+    if r.at - body > <int64_t>0x7fffffff:
+        return BAD_LENGTH
+    row.payload_size = <int32_t>(r.at - body)
+    return OK

@@ -1,0 +1,9 @@
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Rows = NDArray[np.void]
+
+def payloads(frames: _Rows, buffers: Sequence[memoryview]) -> tuple[_Rows, _Rows, NDArray[np.int64]]: ...
+def settle(rows: _Rows, spans: _Rows, places: _Rows, held: int) -> None: ...

@@ -1,0 +1,28 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.limits import Limits
+
+_Rows = NDArray[np.void]
+
+FRAME: Final[np.dtype[np.void]]
+INFO: Final[np.dtype[np.void]]
+PLAIN: Final[np.dtype[np.void]]
+MESSAGE: Final[np.dtype[np.void]]
+
+def scan_stream(
+    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+) -> tuple[_Rows, int, int, int]: ...
+def scan_any(
+    buffer: Buffer, resync: bool, limits: Limits, into: _Rows | None = None
+) -> tuple[_Rows, int, int, int]: ...
+def needed(held: Buffer, at: int = 0, state: bytes = b"") -> tuple[int, int, bytes]: ...
+def open_infos(frames: _Rows, buffers: Sequence[memoryview], limits: Limits) -> tuple[_Rows, int, int]: ...
+def open_messages(frames: _Rows, buffers: Sequence[memoryview], limits: Limits) -> tuple[_Rows, int, int] | None: ...
+def open_plain(
+    frames: _Rows, plain: _Rows, buffers: Sequence[memoryview], limits: Limits
+) -> tuple[_Rows, int, int]: ...
