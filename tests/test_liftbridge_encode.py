@@ -17,7 +17,7 @@ from wirescan.liftbridge.encode import (
 from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
 from wirescan.liftbridge.write import write_entries, write_messages
 from wirescan.nats.encode import encode_pubs
-from wirescan.nats.write import Pairs
+from wirescan.core.pairs import Pairs
 
 quiet = settings(max_examples=150, deadline=None)
 I64 = st.sampled_from((0, 0, -1, 1, 127, 128, 2**31, 2**63 - 1, -2**63)) | st.integers(-2**63, 2**63 - 1)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from guard import Guarded
 from strategies import nats as strategies
 from wirescan import nats
+from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 from wirescan.nats.encode import encode_msg, encode_msgs, encode_pub, encode_pubs
-from wirescan.nats.write import Pairs, write_messages
+from wirescan.nats.write import write_messages
 
 quiet = settings(max_examples=150, deadline=None)
 NAMES = st.sampled_from((b"A", b"Nats-Msg-Id", b"x y", b"\xff"))

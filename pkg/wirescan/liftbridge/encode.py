@@ -25,10 +25,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from wirescan.core.checksum import crc32c
+from wirescan.core.columns import I32, I64, LONGEST, U64, Bounded, columns_of, integer, octets, pairs_of
 from wirescan.core.strings import ByteStrings
 from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
 from wirescan.liftbridge.write import write_entries, write_messages
-from wirescan.nats.columns import I32, I64, LONGEST, U64, Bounded, columns_of, integer, octets, pairs_of
 
 __all__ = ["encode_ack", "encode_acks", "encode_entries", "encode_entry", "encode_envelope", "encode_internal",
            "encode_message", "encode_messages", "encode_replication_response"]

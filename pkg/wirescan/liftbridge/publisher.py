@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.core.columns import Bounded, columns_of, integer, numbers_of
 from wirescan.core.fault import Fault
 from wirescan.core.strings import ByteStrings
 from wirescan.errors import FrameError, error_of
@@ -30,7 +31,6 @@ from wirescan.liftbridge.encode import encode_message, encode_messages
 from wirescan.liftbridge.kind import AckError, AckPolicy
 from wirescan.liftbridge.subjects import check_subject, partition_of, subjects_of
 from wirescan.limits import Limits
-from wirescan.nats.columns import Bounded, columns_of, integer, numbers_of
 from wirescan.table import FrameTable
 
 __all__ = ["Outcome", "PublishError", "Publisher", "Receipt", "Sending"]

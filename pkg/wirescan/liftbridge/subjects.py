@@ -7,7 +7,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from wirescan.nats.columns import I32, integer, octets
+from wirescan.core.columns import I32, integer, octets
 
 __all__ = ["check_subject", "partition_of", "subjects_of"]
 

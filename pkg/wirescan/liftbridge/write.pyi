@@ -2,7 +2,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirescan.core.strings import ByteStrings
-from wirescan.nats.write import Pairs
+from wirescan.core.pairs import Pairs
 
 def write_messages(
     columns: list[tuple[int, ByteStrings | Pairs | NDArray[np.int64]]], count: int, head: bytes, crc: bool

@@ -9,7 +9,7 @@ from wirescan.core.checksum cimport crc32c_of
 from wirescan.core.rows cimport Block
 from wirescan.core.strings cimport ByteStrings, Strings
 from wirescan.core.writer cimport copied, put_varint, store16, store32, store64, varint_size
-from wirescan.nats.write cimport Pair, Pairs, size_of, string_at
+from wirescan.core.pairs cimport Pair, Pairs, size_of, string_at
 
 cdef enum:
     MOST = 0x7fffffff           # bytes in a message, as protobuf has it, and in a record

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any, SupportsIndex
 
-from wirescan.nats.columns import columns_of, integer, octets, pairs_of
+from wirescan.core.columns import columns_of, integer, octets, pairs_of
 from wirescan.nats.write import MOST_BYTES, unfit_pair, unfit_word, write_messages
 
 __all__ = ["encode_msg", "encode_msgs", "encode_pub", "encode_pubs"]

@@ -1,5 +1,5 @@
-"""What the encoders of this room and of Liftbridge's are given, as what their loops take: numbers and byte strings, one
-by one or in columns, and header pairs."""
+"""What encoders are given, as what their loops take: numbers and byte strings, one by one or in columns, and header
+pairs."""
 from __future__ import annotations
 
 import operator
@@ -10,7 +10,7 @@ import numpy as np
 
 from wirescan.core.chunks import chunks_of, is_arrow, nulls_of, numbers
 from wirescan.core.strings import ByteStrings
-from wirescan.nats.write import Pairs
+from wirescan.core.pairs import Pairs
 
 LONGEST = (1 << 31) - 1             # bytes in a string
 I32, I64, U64 = ((-1 << 31, (1 << 31) - 1), (-1 << 63, (1 << 63) - 1), (0, (1 << 64) - 1))
