@@ -6,7 +6,8 @@ schema or with it. thrift/scan.pyx draws the wire. The rest:
     kind.py         the numbers by their names: Kind, MessageType, Protocol, Transform, InfoKind, Type, Role
     resolving.py    resolve: the headers in force, persistent ones too
     pairing.py      pair: calls with their replies
-    encode.py       encode_frame, encode_frames, encode_framed, encode_message, encode_messages
+    encode.py       encode_frame, encode_framed, encode_message; for columns encode_frames, encode_framed_messages,
+                    encode_messages
     channel.py      ClientChannel, ServerChannel: both sides, without sockets
     transport.py    THeaderTransport, for Apache Thrift's own library
 """
@@ -24,6 +25,8 @@ from wirescan.limits import Limits
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 from wirescan.thrift.cuts import FILES, cuts
+from wirescan.thrift.encode import (
+    encode_frame, encode_framed, encode_framed_messages, encode_frames, encode_message, encode_messages)
 from wirescan.thrift.kind import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
 from wirescan.thrift.scan import (
     FRAME, INFO, MESSAGE, PLAIN, needed, open_infos, open_messages, open_plain, scan_any, scan_stream)
@@ -32,7 +35,8 @@ from wirescan.thrift.transforms import undone
 
 __all__ = [
     "FIELD", "FORMATS", "FRAME", "INFO", "InfoKind", "Kind", "MESSAGE", "MessageType", "PLAIN", "Protocol", "Role",
-    "Transform", "Type", "fields", "infos", "messages", "plain", "scan"]
+    "Transform", "Type", "encode_frame", "encode_framed", "encode_framed_messages", "encode_frames", "encode_message",
+    "encode_messages", "fields", "infos", "messages", "plain", "scan"]
 
 KINDS = {kind.value: kind.name for kind in Kind}
 DEEPEST = 64                # of structs and containers in one another
