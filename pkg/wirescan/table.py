@@ -4,6 +4,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -243,6 +244,7 @@ class FrameTable:
                 f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 
+@cache
 def places(dtype: np.dtype) -> tuple[str, ...]:
     """The names that stand as a pair `<name>_at`, `<name>_size` in a dtype."""
     return tuple(n[:-3] for n in dtype.names if n.endswith("_at") and n[:-3] + "_size" in dtype.names)

@@ -9,7 +9,7 @@ schema or with it. thrift/scan.pyx draws the wire. The rest:
     encode.py       encode_frame, encode_framed, encode_message; for columns encode_frames, encode_framed_messages,
                     encode_messages
     channel.py      ClientChannel, ServerChannel: both sides, without sockets
-    transport.py    THeaderTransport, for Apache Thrift's own library
+    transport.py    HeaderTransport, for Apache Thrift's own library
 """
 from __future__ import annotations
 
@@ -215,7 +215,9 @@ FIELDS = Format(
 FORMATS = (FRAMES, INFOS, PLAINS, MESSAGES, FIELDS)
 
 # What holds a conversation, or needs another library, is imported by who asks for it.
-LATE = {"resolve": "resolving", "pair": "pairing", "ClientChannel": "channel", "ServerChannel": "channel"}
+LATE = {"resolve": "resolving", "pair": "pairing", "ClientChannel": "channel", "ServerChannel": "channel",
+        "Call": "channel", "Reply": "channel", "Sent": "channel", "ConversationError": "standing",
+        "HeaderTransport": "transport", "HeaderTransportFactory": "transport", "TransportError": "transport"}
 
 
 def __getattr__(name: str) -> Any:
