@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import thrift_bytes
 from liftbridge_bytes import capture, entry, envelope, segment
 
 import wirescan
@@ -242,15 +243,17 @@ def test_file_and_start():
 
 NATS = ["nats.messages", "nats.headers", "liftbridge.envelopes", "liftbridge.messages", "liftbridge.acks",
         "liftbridge.internal", "liftbridge.headers", "liftbridge.entries"]
+THRIFT = ["thrift.frames", "thrift.infos", "thrift.plain", "thrift.messages", "thrift.fields"]
 
 
 def bytes_of(format):
-    return RAW if format.startswith("kafka") else segment(0) if format == "liftbridge.entries" else capture(0)
+    made = RAW if format.startswith("kafka") else segment(0) if format == "liftbridge.entries" else capture(0)
+    return thrift_bytes.capture(0) if format in THRIFT else made
 
 
 @pytest.mark.parametrize("types", ["arrow", "spark"])
-@pytest.mark.parametrize("format", NATS)
-def test_every_column_of_nats_and_liftbridge(format, types):
+@pytest.mark.parametrize("format", [*NATS, *THRIFT])
+def test_every_column_of_other_rooms(format, types):
     table = wirescan.scan(bytes_of(format), format)
     assert len(table) > 5
     names = list(dict.fromkeys([*table.dtype.names, *arrow.columns_of(format), "_start"]))
@@ -303,8 +306,41 @@ def test_what_frames_hold_by_other_ways():
     assert wirescan.formats()["kafka.headers"].in_values.name == "kafka.batches"
 
 
+def with_texts(table, texts):
+    """A table with a column more, as rows have that were given names."""
+    rows = np.zeros(len(table), [*table.dtype.descr, ("text", np.asarray(texts).dtype)])
+    for name in table.dtype.names:
+        rows[name] = table[name]
+    rows["text"] = texts
+    return dataclasses.replace(table, rows=rows)
+
+
+@pytest.mark.parametrize("types", ["arrow", "spark"])
+def test_text_in_rows(types):
+    """Text that zeros fill up; none is null; the column is not one of the format."""
+    texts, found = [b"", b"n", "ä€".encode(), b"longest"], [None, "n", "ä€", "longest"]
+    headers = kafka.headers(table_of(RAW))
+    table = with_texts(headers, texts)
+    batch = arrow.to_batch(table, types=types)
+    batch.validate(full=True)
+    assert batch.schema.names == ["text", "key", "value", "fault"] and batch.schema.field("text").type == pa.string()
+    assert batch["text"].to_pylist() == found and batch["key"].to_pylist() == [b"a", b"a", b"", b"b"]
+    assert arrow.to_batch(table[::-2], ["text", "offset"], types=types)["text"].to_pylist() == ["longest", "n"]
+    for same in (table, pickle.loads(pickle.dumps(table)), dataclasses.replace(table, format=None)):
+        assert pa.table(same)["text"].to_pylist() == found
+    assert arrow.to_batch(table[:0], ["text"], types=types).num_rows == 0
+    assert arrow.to_batch(with_texts(headers, np.zeros(4, "S0")), types=types)["text"].null_count == 4
+
+
+def test_text_in_rows_that_is_none():
+    with pytest.raises(ValueError, match="UTF8"):
+        arrow.to_batch(with_texts(table_of(RAW), [b"\xff"] * 5), ["text"])
+    with pytest.raises(ValueError, match="has no column 'text'"):
+        arrow.to_batch(table_of(RAW), ["text"])
+
+
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
-@pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers", *NATS])
+@pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers", *NATS, *THRIFT])
 def test_empty_tables(format, binary):
     for table in (wirescan.scan(b"", format), wirescan.scan(bytes_of(format), format)[:0]):
         batch = batch_of(table, [*arrow.columns_of(format), "_start", "_file"], binary=binary)

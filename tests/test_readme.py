@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wirescan import scan
+from wirescan import scan, thrift
 from wirescan.kafka import encode_batch
 from wirescan.liftbridge import encode_entries, encode_message
 from wirescan.lumberjack import encode_batch as encode_window
@@ -34,6 +34,7 @@ def run(code: str, folder: Path) -> None:
 def here(code: str, folder: Path) -> str:
     return (code.replace("/var/lib/kafka/orders-0", str(CORPUS)).replace("/data/orders-0", str(CORPUS))
             .replace("/data/*-0", str(folder / "data" / "*-0")).replace("/data/events", str(folder / "data" / "events"))
+            .replace("/data/rpc", str(folder / "data" / "rpc"))
             .replace('"out"', repr(str(folder / "out")))
             .replace("/var/lib/kafka/__consumer_offsets-0", str(folder / "__consumer_offsets-0")))
 
@@ -46,7 +47,7 @@ def block(word: str) -> str:
 
 def test_every_block_is_run():
     words = ("polars", "PartitionLog", "kafka.pair", "kafka.encode_batches", "wirescan.stream", "wirescan.spark",
-             "kafka.Client", "import lumberjack", "import liftbridge, nats")
+             "kafka.Client", "import lumberjack", "import liftbridge, nats", "import thrift")
     assert sorted(map(block, words)) == sorted(blocks("python"))
 
 
@@ -115,6 +116,31 @@ def test_nats_and_liftbridge(tmp_path):
         "assert found.tolist() == [[20_001, 20_003]] and len(liftbridge.scan((data, offsets))) == 2\n", tmp_path)
 
 
+IDL = "service Calc { i32 add(1: i32 left, 2: i32 right) }"
+
+
+def rpc(folder: Path) -> None:
+    """Both directions of a connection: two calls, the second compressed, and the reply to the first."""
+    numbers = struct.pack(">bhibhib", 8, 1, 20, 8, 2, 22, 0)
+    one, two = (thrift.encode_message("add", 1, seqid, numbers, service="Calc") for seqid in (1, 2))
+    (folder / "calls.theader").write_bytes(
+        thrift.encode_frame(one, seq=1, persistent={b"client": b"x"})
+        + thrift.encode_frame(two, seq=2, transforms=[1], infos={b"trace": b"7"}))
+    sum = thrift.encode_message("add", 2, 1, struct.pack(">bhib", 8, 0, 42, 0))
+    (folder / "replies.theader").write_bytes(thrift.encode_frame(sum, seq=1))
+
+
+def test_thrift(tmp_path):
+    rpc(tmp_path)
+    (tmp_path / "calc.thrift").write_text(IDL)
+    code = block("import thrift").replace("\nthrift.resolve", "\nresolved = thrift.resolve")
+    code = code.replace("\nthrift.pair", "\nreply = thrift.pair").replace("\nthrift.fields", "\nnames = thrift.fields")
+    code = code.replace("\nthrift.encode_frame", "\nagain = thrift.encode_frame")
+    run(code + "assert numbers.tolist() == [20, 22] * 2 and names.tolist() == [b'left', b'right'] * 2\n"
+        "assert reply.tolist() == [0, -1] and len(resolved) == 3\n"
+        "assert bytes(thrift.messages(thrift.scan(again))[0].method) == b'add'\n", tmp_path)
+
+
 def test_receive_and_send(tmp_path):
     lines = [line.split("#")[0].split() for block in blocks("sh") for line in block.splitlines()]
     (_, *receive), = (words for words in lines if words[:2] == ["wirescan", "receive"])
@@ -142,6 +168,8 @@ def test_spark(tmp_path):
     (tmp_path / "data" / "orders-0").symlink_to(CORPUS)
     (tmp_path / "data" / "events").mkdir()
     (tmp_path / "data" / "events" / "1.lumberjack").write_bytes(encode_window([{"message": "one"}]))
+    (tmp_path / "data" / "rpc").mkdir()
+    rpc(tmp_path / "data" / "rpc")
     sets = f"data = open({str(CORPUS / '00000000000000000000.log')!r}, 'rb').read()\n"
     code = code.replace("spark = wirescan.spark.session()", "spark = wirescan.spark.session()\n" + sets
                         + "frames = spark.createDataFrame([(data,)], 'payload binary')\n"

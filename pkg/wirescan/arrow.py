@@ -5,6 +5,7 @@
     u1 u2 u4 u8                    uint8 uint16 uint32 uint64             int16 int32 int64 int64, beyond is null
     is_...                         bool                                   bool
     kind, where it has names       string                                 string
+    S<n>, text padded with zeros   string, empty is null                  the same
     milliseconds (Format.times)    timestamp[ms, UTC], -1 is null         timestamp[us, UTC], -1 is null
     nanoseconds                    timestamp[ns, UTC], 0 is null          timestamp[us, UTC], rounded down
     <name>_at, <name>_size         <name>: binary_view, or as `binary`    binary
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +69,7 @@ def to_batch(table: FrameTable, columns: Sequence[str] | None = None, *, binary:
     as in `table.errors`. limits: for the lists. In a bad row bytes are null; numbers are what was read, or zero.
 
     With "view" nothing of the payload is copied, and the batch keeps the table's buffers alive.
-    Raises ValueError for an unknown name, or for more than 2 GiB in one column of "binary".
+    Raises ValueError for an unknown name, for text that is no UTF-8, or for more than 2 GiB in one column of "binary".
     """
     wanted = schema(format_in(table), columns, binary=binary, types=types)
     try:
@@ -118,8 +120,9 @@ def split(table: FrameTable, size: int) -> Iterator[FrameTable]:
 
 
 def format_in(table: FrameTable) -> Format:
-    """The format of a table, or a nameless one for rows that have none."""
-    return table.format or Format("frames", "", table.dtype, read=FrameTable)
+    """The format of a table with its columns, which may be more than the format has; a nameless one for none."""
+    format = table.format or Format("frames", "", table.dtype, read=FrameTable)
+    return format if format.dtype == table.dtype else replace(format, dtype=table.dtype)
 
 
 def _all_columns(table: FrameTable) -> list[str]:
@@ -159,6 +162,8 @@ def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.Data
     if name.startswith("is_"):
         return pa.bool_()
     kind = owner.dtype[name].str[1:]
+    if kind.startswith("S"):
+        return pa.string()
     return WIDER[kind] if spark and kind in WIDER else pa.from_numpy_dtype(owner.dtype[name])
 
 
@@ -185,7 +190,7 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
     if pa.types.is_timestamp(kind):
         return _times(values, kind)
     if pa.types.is_string(kind):
-        return _named(values, rows.format.kinds)
+        return _texts(values, name) if values.dtype.kind == "S" else _named(values, rows.format.kinds)
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(_bits(values != 0))])
     beyond = values >> 63 == 1 if values.dtype == np.uint64 and pa.types.is_int64(kind) else None
@@ -204,6 +209,18 @@ def _named(values: np.ndarray, names: Mapping[int, str]) -> pa.Array:
     codes = np.full(256, len(names), np.int32)
     codes[list(names)] = np.arange(len(names))
     return pa.array([*names.values(), None], pa.string()).take(_numbers(codes[values], pa.int32()))
+
+
+def _texts(values: np.ndarray, name: str) -> pa.Array:
+    """Text that zeros fill up; null where there is none."""
+    texts = np.array(values, f"S{values.dtype.itemsize or 1}")
+    sizes = np.char.str_len(texts)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    if offsets[-1] > LARGEST:
+        raise ValueError(f"{offsets[-1]} bytes in column {name!r}: use smaller batches")
+    letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
+    parts = [_bits(sizes > 0), offsets.astype(np.int32), letters[np.arange(texts.itemsize) < sizes[:, None]]]
+    return pa.Array.from_buffers(pa.binary(), len(texts), list(map(pa.py_buffer, parts))).cast(pa.string())
 
 
 def _numbers(values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None) -> pa.Array:

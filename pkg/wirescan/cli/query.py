@@ -15,7 +15,7 @@ from wirescan.cli.output import ENCODINGS, encode, shown, time_of
 from wirescan.cli.rows import FAULT, named
 
 COMMONEST = 5
-GROUPED = ("key", "codec", "subject")       # the first of these that was written is counted by its values
+GROUPED = ("key", "codec", "subject", "method")     # the first of these that was written is counted by its values
 COUNT = "count of rows"         # the name of a column that no format has
 
 

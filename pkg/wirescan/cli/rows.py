@@ -1,6 +1,7 @@
 """Rows of a frame table as values for JSON, and as cells for people."""
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from wirescan.errors import pairs
 from wirescan.kafka import ApiKey, Codec, ErrorCode
 from wirescan.liftbridge.kind import AckError, AckPolicy
 from wirescan.table import FrameTable, places
+from wirescan.thrift.kind import Protocol, Role, Transform, Type
 
 FAULT = "fault"
 # What people are shown when they name no columns: what fits a line.
@@ -33,10 +35,17 @@ SHORT = {
     "liftbridge.internal": ("_start", "kind", "stream", "partition", "leader_epoch", "offset", "error"),
     "liftbridge.headers": ("_start", "key", "value"),
     "liftbridge.entries": ("offset", "timestamp", "leader_epoch", "key", "value", "headers"),
+    "thrift.frames": ("_start", "size", "kind", "seq", "protocol_id", "transform_0", "infos"),
+    "thrift.infos": ("_start", "kind", "key", "value"),
+    "thrift.plain": ("_start", "kind", "payload"),
+    "thrift.messages": ("_start", "kind", "seqid", "protocol", "service", "method", "arguments"),
+    "thrift.fields": ("_start", "kind", "depth", "role", "id", "integer", "real", "count", "value"),
 }
 # Columns whose numbers have names.
 NAMES = {
-    "codec": Codec, "api_key": ApiKey, "error_code": ErrorCode, "ack_policy": AckPolicy, "ack_error": AckError}
+    "codec": Codec, "api_key": ApiKey, "error_code": ErrorCode, "ack_policy": AckPolicy, "ack_error": AckError,
+    "protocol_id": Protocol, "protocol": Protocol, "role": Role, "key_type": Type, "element_type": Type,
+    **dict.fromkeys(("transform_0", "transform_1", "transform_2", "transform_3"), Transform)}
 
 
 def names_of(dtype: np.dtype) -> tuple[str, ...]:
@@ -68,8 +77,8 @@ class Rows:
     """The rows of tables of one format as lists of values, in the order of `columns`.
 
     for_people: times as ISO 8601, codecs, APIs and error codes by name, bytes as printable text; else for JSON: times
-    as milliseconds (null: none) or nanoseconds, bytes as `encoding` says. errors: "skip" leaves out what is bad in a
-    list.
+    as milliseconds (null: none) or nanoseconds, numbers that JSON has not, such as infinity, as null, bytes as
+    `encoding` says. errors: "skip" leaves out what is bad in a list.
     """
     def __init__(self, format: Format, columns: Sequence[str], encoding: str, for_people: bool, errors: str):
         self._format, self._columns, self._encoding, self._people = format, columns, encoding, for_people
@@ -105,6 +114,8 @@ class Rows:
             return (rows != 0).tolist()
         if name in NAMES and self._people:
             return [named(name, value) for value in rows.tolist()]
+        if rows.dtype.kind == "f" and not self._people:
+            return [value if math.isfinite(value) else None for value in rows.tolist()]
         return rows.tolist()
 
     def _places(self, table: FrameTable, name: str) -> list[Any]:

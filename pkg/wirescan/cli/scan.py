@@ -63,8 +63,9 @@ def scan(context: click.Context, paths: tuple[str, ...], format_name: Format, er
       base64, hex    always in that notation
       escape         ASCII with \\n, \\r, \\t, \\\\ and \\xNN
 
-    Times are milliseconds since 1970, null where there is none; those of Liftbridge are nanoseconds. In text,
-    times are UTC, and what a terminal would not simply print is escaped.
+    Times are milliseconds since 1970, null where there is none; those of Liftbridge are nanoseconds. What JSON has
+    no number for, such as infinity, is null too. In text, times are UTC, and what a terminal would not simply print
+    is escaped.
 
     Exit codes: 0 good, 1 damage was met (not with --errors skip), 2 cannot be done.
     """

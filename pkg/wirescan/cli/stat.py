@@ -15,7 +15,7 @@ from wirescan.pieces import opened, outermost
 
 QUANTILES = ("min", "median", "p95", "max")
 DEEP = {"kafka.batches": "kafka.records", "lumberjack.frames": "lumberjack.events",
-        "nats.messages": "liftbridge.envelopes"}
+        "nats.messages": "liftbridge.envelopes", "thrift.frames": "thrift.messages"}
 LABEL = 14                      # characters of the first column
 
 
@@ -24,7 +24,8 @@ LABEL = 14                      # characters of the first column
 @format_option("kafka.batches")
 @check_option
 @click.option("--deep", is_flag=True,
-              help="Open the records as well: sizes of keys and values, nulls, headers; or events, or envelopes.")
+              help="Open the records as well: sizes of keys and values, nulls, headers; or events, envelopes, "
+                   "messages.")
 @click.option("--total", is_flag=True, help="The total only.")
 @click.option("--json", "as_json", is_flag=True, help='One JSON object: {"files": [...], "total": {...}}.')
 @click.pass_context
@@ -40,14 +41,15 @@ def stat(context: click.Context, paths: tuple[str, ...], format_name: Format, ch
 
     Read from the headers of the batches, without inflating anything. Compressed wrappers of magic 0 and 1 do
     not say how many records they hold; --deep opens them. So it does with compressed frames of Lumberjack, whose
-    events are counted only then; and with messages of NATS, to tell what Liftbridge takes their payloads for.
+    events are counted only then; with messages of NATS, to tell what Liftbridge takes their payloads for; and with
+    frames of Thrift, to tell calls from replies.
 
     Exit codes: 0 good, 1 damage was met, 2 cannot be done.
     """
     files = collect(paths, format_name)
     top = format_name.outermost
     if deep and top.name not in DEEP:
-        raise click.UsageError(f"--deep opens records, events or envelopes, and {top.name} holds none")
+        raise click.UsageError(f"--deep opens records, events, envelopes or messages, and {top.name} holds none")
     inner = format_of(DEEP[top.name]) if deep else None
     whole, each, ends = Tally(), [], []
     with Progress(total_size(files), "counting") as progress:
@@ -79,7 +81,7 @@ def _show(title: str, found: dict[str, Any]) -> None:
               f"{found['frames']:,}, {bytes_of(found['frame_bytes'])} of {bytes_of(found['bytes'])}")]
     lines += [("frame size", _sizes(found["frame_size"]))]
     lines += [(label, ", ".join(f"{name}: {number:,}" for name, number in found.get(label, {}).items()))
-              for label in ("kinds", "envelopes")]
+              for label in ("kinds", "envelopes", "messages")]
     if "events" in found:
         lines += [("events", f"{found['events']:,}"), ("event size", _sizes(found["event_size"])),
                   ("pairs", f"{found['pairs']:,}" if found["pairs"] else "")]

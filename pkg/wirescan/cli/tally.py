@@ -59,6 +59,7 @@ class Tally:
         self._magic: Counter[int] = Counter()
         self._kinds: Counter[str] = Counter()
         self._envelopes: Counter[str] = Counter()
+        self._messages: Counter[str] = Counter()
         self._sizes_inside = Sizes()
         self._sizes, self._per_frame, self._keys, self._values = Sizes(), Sizes(), Sizes(), Sizes()
         self._offsets = Offsets()
@@ -105,7 +106,7 @@ class Tally:
         self._count["out_of_order"] += len(disorder)
 
     def records(self, table: FrameTable) -> None:
-        """Count the records, or the events, of some frames."""
+        """Count the records, events, envelopes or messages of some frames."""
         for bad, _ in damage(table):
             self._bad(bad.where(outer_of(bad)["fault"][bad["parent"]] == 0))        # else the frame around it is bad
         good = self._good(table)
@@ -114,6 +115,9 @@ class Tally:
             return
         if "header_size" in names_of(table.dtype):
             self._envelopes.update(_kinds(good))
+            return
+        if "seqid" in names_of(table.dtype):
+            self._messages.update(_kinds(good))
             return
         self._deep = True
         self._count["records"] += len(good)
@@ -171,6 +175,8 @@ class Tally:
             out["kinds"] = dict(sorted(self._kinds.items()))
         if self._envelopes:
             out["envelopes"] = dict(sorted(self._envelopes.items()))
+        if self._messages:
+            out["messages"] = dict(sorted(self._messages.items()))
         if "json_size" in self._has:
             out |= {"events": count["events"], "event_size": self._sizes_inside.summary(), "pairs": count["pairs"]}
         if self._deep:

@@ -13,13 +13,14 @@ from wirescan.cli.offsets import LOGS, Offsets, first_offsets, learn
 from wirescan.cli.output import colour, counted, dump, fault_name, name_of, say
 from wirescan.cli.pieces import chunks
 from wirescan.cli.progress import Progress
-from wirescan.cli.rows import outer_of
+from wirescan.cli.rows import names_of, outer_of
 from wirescan.core.fault import Fault
 from wirescan.errors import MEANING, NEAR
 from wirescan.pieces import opened, outermost
 from wirescan.table import FrameTable
 
 SHOWN = 20                      # gaps in offsets told one by one in the text for a file
+COVERED = ("thrift.plain",)     # formats of which another one, of the same frames, tells every fault
 ORDER = "OFFSET_ORDER"
 ORDER_MEANING = "the offset is not above that of the frame before"
 
@@ -144,13 +145,16 @@ class Report:
 
     def _within(self, outer: Format) -> list[Format]:
         """What lies in frames of a format: all that it knows of, and what was asked for, perhaps of another room."""
-        return [one for one in formats().values() if one.read in outer.children.values()
-                or one.within == outer.name and one.name in self._asked] if self._deep else []
+        return [one for one in formats().values() if one.name not in COVERED and (
+                one.read in outer.children.values() or one.within == outer.name and one.name in self._asked)
+                ] if self._deep else []
 
     def _inside(self, inner: FrameTable) -> None:
         """Tell the bad rows, unless the frame around them is what is bad, and open the good ones in turn."""
         bad = np.flatnonzero(inner.bad)
         bad = bad[outer_of(inner)["fault"][inner["parent"][bad]] == 0]
+        if "enclosing" in names_of(inner.dtype):            # those around one that has no kind have its fault
+            bad = bad[inner["kind"][bad] == 0]
         if len(bad):
             for i, at, inflated in zip(bad.tolist(), inner.positions[bad].tolist(), _inflated(inner, bad)):
                 self._fault(at, int(inner["size"][i]), int(inner["fault"][i]), inner.frame(i), inner.name,
