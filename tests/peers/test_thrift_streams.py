@@ -8,6 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.protocol.THeaderProtocol import THeaderProtocol
+from thrift.Thrift import TMessageType, TType
+from thrift.transport.TTransport import TMemoryBuffer
+from thriftpy2.transport import TMemoryBuffer as TMemoryBuffer2
 
 import wirescan
 from test_thrift_corpus import CORPUS, SIDES, check, field_lists, said, spoken, whole
@@ -15,22 +21,12 @@ from wirescan import thrift
 from wirescan.thrift import Kind, MessageType, Protocol, Transform
 from wirescan.thrift.encode import encode_frame, encode_framed, encode_frames, encode_message, encode_messages
 
+from . import thrift as apache
+from . import thriftpy2
+from .make_thrift import SCENES, record
+from .thrift_types import APACHE, EVERYTHING, NAMES, PEER, made, told
+
 pytestmark = pytest.mark.peers
-pytest.importorskip("thrift")
-pytest.importorskip("thriftpy2")
-
-from thrift.protocol.TBinaryProtocol import TBinaryProtocol  # noqa: E402
-from thrift.protocol.TCompactProtocol import TCompactProtocol  # noqa: E402
-from thrift.protocol.THeaderProtocol import THeaderProtocol  # noqa: E402
-from thrift.Thrift import TMessageType, TType  # noqa: E402
-from thrift.transport.TTransport import TMemoryBuffer  # noqa: E402
-from thriftpy2.transport import TMemoryBuffer as TMemoryBuffer2  # noqa: E402
-
-from . import thrift as apache  # noqa: E402
-from . import thriftpy2  # noqa: E402
-from .make_thrift import SCENES, record  # noqa: E402
-from .thrift_types import APACHE, EVERYTHING, NAMES, PEER, made, told  # noqa: E402
-
 TYPES = {name: number for number, name in NAMES.items()}
 
 

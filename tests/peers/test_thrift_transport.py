@@ -6,26 +6,22 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAcceleratedFactory
+from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolFactory
+from thrift.protocol.THeaderProtocol import THeaderProtocol, THeaderProtocolFactory
+from thrift.transport.THeaderTransport import THeaderClientType, THeaderSubprotocolID
+from thrift.transport.TTransport import TBufferedTransport, TMemoryBuffer, TTransportException
 from thrift_bytes import binary, compact, frame, framed, http
 
 from wirescan import Fault, FrameError, thrift
 from wirescan.thrift.channel import ClientChannel, ServerChannel
 from wirescan.thrift.kind import Kind, MessageType, Protocol, Transform
+from wirescan.thrift.transport import HeaderTransport, HeaderTransportFactory, TransportError
+
+from .thrift import KINDS, Client, Served, Server, Wire, wire as theirs
+from .thrift_types import APACHE, EVERYTHING, made, told
 
 pytestmark = pytest.mark.peers
-pytest.importorskip("thrift")
-
-from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAcceleratedFactory  # noqa: E402
-from thrift.protocol.TCompactProtocol import TCompactProtocol, TCompactProtocolFactory  # noqa: E402
-from thrift.protocol.THeaderProtocol import THeaderProtocol, THeaderProtocolFactory  # noqa: E402
-from thrift.transport.THeaderTransport import THeaderClientType, THeaderSubprotocolID  # noqa: E402
-from thrift.transport.TTransport import TBufferedTransport, TMemoryBuffer, TTransportException  # noqa: E402
-
-from wirescan.thrift.transport import HeaderTransport, HeaderTransportFactory, TransportError  # noqa: E402
-
-from .thrift import KINDS, Client, Served, Server, Wire, wire as theirs  # noqa: E402
-from .thrift_types import APACHE, EVERYTHING, made, told  # noqa: E402
-
 ALL = tuple(KINDS)
 LARGE = {**EVERYTHING, "text": "wirescan " * 20_000}
 REPLIES = ("add", "echo", "nothing", "refuse", "fail", "add")       # of the calls below
