@@ -36,3 +36,16 @@ def apart(starts: np.ndarray, last: int, size: int) -> list[int]:
         last = int(starts[i])
         found.append(last)
     return found
+
+
+def cuts_at_frames(path: str, size: int, scan: Callable[..., tuple[np.ndarray, int, int, int]]) -> list[int]:
+    """Offsets in a file at which a frame begins, about `size` bytes apart; the first is 0.
+
+    For formats in which nothing but the frames before it tells where one begins: all are walked, up to the first that
+    is damaged. scan: that of an outermost `Format`.
+    """
+    out = [0]
+    if size_of(path) > size:
+        for starts, _ in walk(path, scan):
+            out += apart(starts, out[-1], size)
+    return out

@@ -1,21 +1,10 @@
 """Where a capture of NATS can be cut: before a frame, so that none is torn."""
-from __future__ import annotations
+from functools import partial
 
 from wirescan.nats.scan import scan_stream
-from wirescan.source import size_of
-from wirescan.walk import apart, walk
+from wirescan.walk import cuts_at_frames
 
 # Of a directory; those that begin with _ are being written.
 FILES = r"(?s)(\A|/)[^/_.][^/]*\.nats\Z"
 
-
-def cuts(path: str, size: int) -> list[int]:
-    """Offsets in a file at which a frame begins, about `size` bytes apart; the first is 0.
-
-    Nothing but the frames before it tells where a frame begins, so all are walked, up to the first that is damaged.
-    """
-    out = [0]
-    if size_of(path) > size:
-        for starts, _ in walk(path, scan_stream):
-            out += apart(starts, out[-1], size)
-    return out
+cuts = partial(cuts_at_frames, scan=scan_stream)
