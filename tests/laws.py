@@ -4,6 +4,7 @@ The laws are plain functions of a room and some bytes; test_laws.py runs them on
 test_kafka_hostile.py on every mutation of small files, and tests/outside on a format that is not of this package.
 """
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,15 @@ def rows_of(table: FrameTable) -> list[dict]:
 
 def plain_rows(rows: np.ndarray) -> list[dict]:
     names = [name for name in rows.dtype.names if name != RESERVED]         # that one only fills up a row
-    return [dict(zip(names, row)) for row in rows[names].tolist()]
+    return [dict(zip(names, row)) for row in told(rows, names)]
+
+
+def told(rows: np.ndarray, names: list[str]) -> list[tuple]:
+    """The columns of each row; what is no number is None, so that it equals itself."""
+    values = rows[names].tolist()
+    if any(rows.dtype[name].kind == "f" for name in names):
+        values = [tuple(None if value != value else value for value in row) for row in values]
+    return values
 
 
 def levels_of(table: FrameTable) -> list[list[dict]]:
@@ -68,7 +77,7 @@ def settled(levels: list[list[dict]], buffers: int = 1) -> list[dict]:
             top = level[top]["parent"]
         if row["buffer"] >= buffers:
             row = row | dict(start=row["start"] - firsts.setdefault(top, row["start"]), buffer=1)
-        out.append(row)
+        out.append(row if row.get("real") == row.get("real") else row | dict(real=None))
     return out
 
 
@@ -79,9 +88,9 @@ def frames_of(table: FrameTable) -> list[bytes]:
 def meaning(table: FrameTable, parents: bool = True) -> list[tuple]:
     """Every row as (place in its file, columns that do not depend on the buffer, bytes); without `parents` those too
     are left out that count within a table."""
-    hidden = ("start", "buffer") if parents else ("start", "buffer", "parent", "window")
+    hidden = ("start", "buffer") if parents else ("start", "buffer", "parent", "window", "enclosing")
     names = [name for name in table.dtype.names if name not in hidden]
-    return list(zip(table.positions.tolist(), table.rows[names].tolist(), frames_of(table)))
+    return list(zip(table.positions.tolist(), told(table.rows, names), frames_of(table)))
 
 
 # ----------------------------------------------------------------------------------------------- the laws
@@ -116,6 +125,8 @@ def covers_every_byte(room: Room, raw: bytes, check: bool = True) -> None:
             assert (ends[-1] if len(rows) else 0) == table.stop.offset == len(raw) - len(table.tail)
             assert b"".join(frames_of(table)) + bytes(table.tail) == raw
         else:
+            if "enclosing" in table.dtype.names:
+                rows_enclose_one_another(table)
             inside(room, name, table)
         places_lie_in_their_frames(table)
 
@@ -134,6 +145,8 @@ def inside(room: Room, name: str, table: FrameTable) -> None:
         if not group:
             continue
         begin, end, fault = span
+        if "enclosing" in table.dtype.names:
+            group = [i for i in group if table["enclosing"][i] < 0]
         starts = table["start"][group]
         ends = starts + table["size"][group]
         assert (starts[1:] >= ends[:-1] if sparse else starts[1:] == ends[:-1]).all()
@@ -144,6 +157,27 @@ def inside(room: Room, name: str, table: FrameTable) -> None:
             assert all(told in (None, edge) for told, edge in zip((begin, end), edges))
         if fault:
             assert table["fault"][group].tolist() == [fault]
+
+
+def rows_enclose_one_another(table: FrameTable) -> None:
+    """Rows that lie in others follow them, one deeper, in the order of the wire, and fill them as they say."""
+    rows = rows_of(table)
+    ends = {}                                           # of the last row in each
+    for i, row in enumerate(rows):
+        around = row["enclosing"]
+        assert row["kind"] or row["fault"]
+        if around < 0:
+            continue
+        outer = rows[around]
+        assert around < i and outer["parent"] == row["parent"] and outer["buffer"] == row["buffer"]
+        assert row["depth"] == outer["depth"] + 1
+        assert ends.get(around, outer["start"] + outer["value_at"]) <= row["start"]
+        ends[around] = row["start"] + row["size"]
+        assert ends[around] <= outer["start"] + outer["size"]
+    held = Counter(row["enclosing"] for row in rows if row["kind"])
+    for i, row in enumerate(rows):
+        if row["count"] and not row["fault"] and i in held:
+            assert held[i] == row["count"] * (2 if row["key_type"] else 1)
 
 
 def places_lie_in_their_frames(table: FrameTable) -> None:

@@ -10,17 +10,22 @@ from reference import kafka_protocol, kafka_resync
 from reference import liftbridge as lifted
 from reference import lumberjack as beats
 from reference import nats as wires
+from reference import thrift as calls
+from reference import thrift_plain as called
 from strategies import kafka as strategies
 from strategies import kafka_protocol as messages
 from strategies import liftbridge as carried
 from strategies import lumberjack as sent
 from strategies import nats as wired
+from strategies import thrift as spoken
 from wirescan.kafka.compose import encode_request, encode_response
 from wirescan.kafka.encode import encode_batch, encode_message_set
 from wirescan.kafka.schema import MESSAGE, WIDTHS
 from wirescan.liftbridge.encode import encode_ack, encode_entry, encode_internal, encode_message
 from wirescan.lumberjack.encode import encode_batch as encode_window_of
 from wirescan.nats.encode import encode_msg, encode_pub
+from wirescan.thrift.encode import encode_frame, encode_framed
+from wirescan.thrift.encode import encode_message as encode_call
 
 
 def expect(raw, check, resync):
@@ -406,8 +411,110 @@ ENTRIES = Room(
     ("liftbridge.entries",), carried.logs(), carried.log_tails(), carried.damaged_logs(), written_entries(), records_of,
     expect_entries, {})
 
+
+# ---------------------------------------------------------------------------------------- Thrift
+
+def expect_calls(raw, check, resync):
+    """What tests/reference says of Thrift bytes."""
+    rows, fault, at = calls.frames(raw, resync)
+    messages = called.messages(raw, rows, check)
+    plain = [found for i, row in enumerate(rows) if (found := called.plain(raw, row, check, parent=i))]
+    return {"thrift.frames": [(row, raw) for row in rows], "thrift.plain": plain, "thrift.messages": messages,
+            "thrift.fields": called.all_fields(messages),
+            "thrift.infos": [(info, raw) for i, row in enumerate(rows) for info in calls.infos(raw, row, i)]}, fault, at
+
+
+@st.composite
+def written_calls(draw):
+    """Frames of the encoders, and what is in them, as `fields_said` tells it."""
+    raw, said = b"", []
+    for _ in range(draw(st.integers(0, 3))):
+        version, kind = draw(spoken.VERSIONS), draw(st.integers(1, 4))
+        method, service = draw(spoken.METHODS.filter(lambda name: b":" not in name)), draw(st.none() | st.just(b"S"))
+        service = service if kind in (1, 4) else None
+        fields, seqid = draw(spoken.structs(version)), draw(spoken.SCALARS[spoken.I32])
+        one = encode_call(
+            method, kind, seqid, spoken.put_struct(fields, version), service=service,
+            **dict(protocol="compact", version=version) if version else {})
+        call = dict(
+            protocol_id=spoken.COMPACT if version else spoken.BINARY, flags=draw(spoken.U16), seq=draw(spoken.U32),
+            transforms=draw(spoken.TRANSFORMS), infos=draw(spoken.PAIRS), persistent=draw(spoken.PAIRS),
+            padding=draw(st.sampled_from(("0-3", "1-4"))), infos_order=draw(st.sampled_from(("normal", "persistent"))),
+            big=draw(st.booleans()))
+        raw += draw(st.sampled_from((encode_frame(one, **call), encode_framed(one), one)))
+        said.append((method, service, kind, seqid, tuple(spoken.told(fields))))
+    return raw, said
+
+
+def fields_said(table):
+    """[(method, service, type, seqid, fields)] of a table of thrift.fields."""
+    inside = [[] for _ in table.outer]
+    for row in table:
+        value = row.real if row.kind in (spoken.DOUBLE, spoken.FLOAT) else row.integer
+        strings = as_bytes(row.value) if row.kind in (spoken.STRING, spoken.UUID) else None
+        inside[row.parent].append((row.depth, row.role, row.id, row.kind, row.count, value, strings))
+    return [(as_bytes(row.method), as_bytes(row.service), row.kind, row.seqid, tuple(inside[i]))
+            for i, row in enumerate(table.outer)]
+
+
+@st.composite
+def written_infos(draw):
+    raw, rows = b"", []
+    for normal, persistent, order in draw(st.lists(st.tuples(
+            spoken.PAIRS, spoken.PAIRS, st.sampled_from(("normal", "persistent"))), max_size=3)):
+        raw += encode_frame(spoken.message(), infos=normal, persistent=persistent, infos_order=order)
+        blocks = [(1, pair) for pair in normal], [(2, pair) for pair in persistent]
+        rows += sum(blocks if order == "normal" else reversed(blocks), [])
+    return raw, rows
+
+
+def infos_said(table):
+    return [(row.kind, tuple(map(as_bytes, row))) for row in table]
+
+
+@st.composite
+def written_payloads_of_calls(draw):
+    raw, rows = b"", []
+    for payload, ids in draw(st.lists(st.tuples(st.binary(max_size=60), spoken.TRANSFORMS), max_size=3)):
+        raw += encode_frame(payload, transforms=ids, big=draw(st.booleans()))
+        rows.append(payload)
+    return raw, rows
+
+
+def sent_in(row):
+    """Where the payload of a frame is, where that can be told: what was transformed lies elsewhere."""
+    if row["fault"] and row["fault"] != calls.BAD_CODEC:
+        return 0, row["size"], row["fault"]
+    if row["payload_size"] < 0:
+        return None
+    return row["payload_at"], row["payload_at"] + row["payload_size"], row["fault"]
+
+
+def infos_in(row):
+    if row["fault"] and row["fault"] != calls.BAD_CODEC:
+        return 0, row["size"], row["fault"]
+    return (None, None, 0) if row["info_count"] else None
+
+
+def fields_in(row):
+    return (0, row["size"], row["fault"]) if row["fault"] else (None, None, 0)
+
+
+def room_of_calls(written, values, *inside):
+    return Room(
+        ("thrift.frames", *inside), spoken.streams(), spoken.tails(), spoken.damaged_streams(), written, values,
+        expect_calls, {"thrift.plain": sent_in, "thrift.messages": sent_in, "thrift.infos": infos_in,
+                       "thrift.fields": fields_in},
+        sparse=("thrift.infos", "thrift.fields"))
+
+
+THRIFT = room_of_calls(written_calls(), fields_said, "thrift.messages", "thrift.fields")
+INFOS = room_of_calls(written_infos(), infos_said, "thrift.infos")
+PLAIN = room_of_calls(
+    written_payloads_of_calls(), lambda table: [as_bytes(row.payload) for row in table], "thrift.plain")
+
 ROOMS = {"kafka": KAFKA, "kafka.responses": RESPONSES, "lumberjack": LUMBERJACK, "nats": NATS,
          "liftbridge": LIFTBRIDGE, "liftbridge.acks": ACKS, "liftbridge.internal": INTERNAL,
-         "liftbridge.entries": ENTRIES} | {
+         "liftbridge.entries": ENTRIES, "thrift": THRIFT, "thrift.infos": INFOS, "thrift.plain": PLAIN} | {
     f"kafka.{chain[-1].path}": room_of_requests(message, chain)
     for message in MESSAGE.values() if message.side == "request" for chain in chains(message.level)}

@@ -16,9 +16,11 @@ steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 60)), dea
 # Some rooms are many and alike: what is drawn is shared out among them.
 MESSAGES = [room for name, room in ROOMS.items() if name.startswith("kafka.")]
 CARRIED = [room for name, room in ROOMS.items() if name.startswith("liftbridge")]         # the last one: entries
+CALLS = [room for name, room in ROOMS.items() if name.startswith("thrift")]
 every_room = pytest.mark.parametrize(
     "rooms", (st.just(ROOMS["kafka"]), st.sampled_from(MESSAGES), st.just(ROOMS["lumberjack"]), st.just(ROOMS["nats"]),
-              st.sampled_from(CARRIED)), ids=("kafka", "messages", "lumberjack", "nats", "liftbridge"))
+              st.sampled_from(CARRIED), st.sampled_from(CALLS)),
+    ids=("kafka", "messages", "lumberjack", "nats", "liftbridge", "thrift"))
 # Nothing in these tells what they are, but the requests or the keys do: test_kafka_protocol.py holds them to the laws'
 # first, that they agree with a slow reference.
 OPENED_BY_OTHERS = re.compile(r"kafka\.\w+_(response|key|value)(\.|$)")

@@ -240,7 +240,7 @@ DAMAGE = {
 def test_damage(name):
     data, fault = DAMAGE[name]
     server = ServerChannel()
-    error = failure(server, GOOD + data + GOOD)
+    error = failure(server, GOOD + data + GOOD + GOOD[:6])
     assert isinstance(error, FrameError) and error.fault is fault
     assert len(GOOD) <= error.offset <= len(GOOD + data)
     assert [call.method for call in error.events] == [b"a"], "what came before the damage is not lost"
@@ -280,6 +280,10 @@ def test_a_mac_is_verified():
     assert failure(ServerChannel(key=b"guess"), data).fault is Fault.BAD_CHECKSUM
     forged = data.replace(b"\1k\1v", b"\1k\1w")
     assert failure(ServerChannel(key=b"secret"), forged).fault is Fault.BAD_CHECKSUM
+    for key in ("secret", bytearray(b"secret")):            # all that an encoder takes
+        assert ClientChannel(transforms=[Transform.ZLIB, Transform.HMAC], key=key).send_call(
+            "a", infos={b"k": b"v"}) == data and len(ServerChannel(key=key).receive(data)) == 1
+    assert ServerChannel(key=b"secret").receive(GOOD)[0].transforms == (), "what has no mac is taken, and tells so"
 
 
 def test_limits():
@@ -299,6 +303,8 @@ def test_limits():
     assert len(ServerChannel(limits=Limits(inflated=100_000)).receive(data * 2)) == 2
     error = failure(ServerChannel(limits=Limits(inflated_total=150_000)), data * 2)
     assert error.fault is Fault.TOO_LARGE and len(error.events) == 1, "all frames of a call are bounded together"
+    error = failure(ServerChannel(), frame(binary(b"a", 1, 1, bytes(40 << 20)), transforms=[Transform.ZLIB]) * 2)
+    assert error.fault is Fault.TOO_LARGE and len(error.events) == 1, "... to 64 MiB unless told otherwise"
 
 
 # ---------------------------------------------------------------------------- misuse
@@ -333,6 +339,13 @@ def test_each_call_is_answered_once():
 def test_unfit_options(options):
     with pytest.raises((TypeError, ValueError)):
         ClientChannel(**options)
+
+
+def test_replies_without_a_version_word():
+    answer = b"\0\0\0\1a\2\0\0\0\1\0"
+    reply, = ClientChannel(strict=False).receive(frame(answer, seq=1))
+    assert (reply.version, reply.method) == (0, b"a")
+    assert failure(ClientChannel(framing="framed", strict=False), framed(answer)).fault is Fault.NOT_A_FRAME
 
 
 def test_infos_need_a_header():

@@ -193,6 +193,10 @@ def test_rows_that_were_left_out(calc):
     fields = thrift.fields(messages_of(message(b"add", 2, 1, put_struct([(1, STRUCT, [(1, STRING, b"why")])], 0))))
     with pytest.raises(ValueError, match="names need all of them"):
         named(fields[1:], calc)
+    rows = fields.rows.copy()
+    rows["depth"][1:] = 3                   # of what lies in a row at depth 1
+    with pytest.raises(ValueError, match="names need all of them"):
+        named(replace(fields, rows=rows), calc)
     with pytest.raises(TypeError, match="not thrift.messages"):
         named(fields.outer, calc)
     with pytest.raises(TypeError, match="not thrift.fields"):

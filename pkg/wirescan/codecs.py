@@ -220,14 +220,15 @@ class Arena:
         self._room = memoryview(Block(max(0, min(expect, _LARGEST_ROOM, self._left))))
         self._used = 0
 
-    def add(self, codec: str, payload: memoryview) -> tuple[int, int, int]:
-        """Inflate `payload`; return (index into `buffers`, start in that buffer, size), in bytes.
+    def add(self, codec: str, payload: memoryview, wire: int | None = None) -> tuple[int, int, int]:
+        """Inflate `payload`; return (index into `buffers`, start in that buffer, size), in bytes. wire: bytes that it
+        was on the wire, if it was inflated before: the ratio counts from there.
 
         Raises CodecError: TOO_LARGE if the payload inflates to more than the limits allow, otherwise as
         `decompress_into` does. The arena is then as it was.
         """
         start = self._used
-        most = self._most(payload)
+        most = self._most(len(payload) if wire is None else wire)
         try:
             size = decompress_into(codec, payload, self._room[start : start + most])
         except CodecError as error:
@@ -242,13 +243,14 @@ class Arena:
         self._left -= size
         return len(self._full), start, size
 
-    def add_zlib(self, payload: memoryview, check: bool = True) -> tuple[tuple[int, int, int], Fault]:
+    def add_zlib(self, payload: memoryview, check: bool = True,
+                 wire: int | None = None) -> tuple[tuple[int, int, int], Fault]:
         """Inflate a zlib stream; return what `add` does, and what is wrong at its end: TRUNCATED where the payload ends
-        before the stream does, LEFTOVER where it goes on behind it, else OK. check: verify Adler-32.
+        before the stream does, LEFTOVER where it goes on behind it, else OK. check: verify Adler-32. wire: as of `add`.
 
         Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM, or TOO_LARGE. The arena is then as it was.
         """
-        data, fault = _inflate_zlib(payload, self._most(payload), check)
+        data, fault = _inflate_zlib(payload, self._most(len(payload) if wire is None else wire), check)
         return self._put(data), fault
 
     def add_zlib_each(self, buffers: Sequence[memoryview], spans: np.ndarray, check: bool = True) -> np.ndarray:
@@ -256,11 +258,11 @@ class Arena:
         dtype HEAD: `buffer`, `start` and `size` as `add` returns them, or a `fault`: that of the span, or BAD_COMPRESSION,
         BAD_CHECKSUM, TOO_LARGE, TRUNCATED or LEFTOVER. check: verify Adler-32, and refuse what follows a stream."""
         places, done, tried = np.zeros(len(spans), HEAD), 0, 0
-        bounds = self._limits.ratio, _RATIO_FREE, self._limits.inflated
+        bounds = min(self._limits.ratio, 1 << 31), _RATIO_FREE, self._limits.inflated       # 64 bits hold what follows
         while inflate.available:
             before = self._used
             done, self._used = inflate.inflate_spans(buffers, spans, places, done, self._room.obj, before,
-                                                     len(self._full), bounds, self._left, check)
+                                                     len(self._full), bounds, min(self._left, 1 << 62), check)
             self._left -= self._used - before
             if done == len(spans):
                 return places
@@ -298,10 +300,10 @@ class Arena:
         self._room = memoryview(Block(max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), least)))
         self._used = 0
 
-    def _most(self, payload: memoryview) -> int:
-        """Bytes that a payload may inflate to."""
+    def _most(self, size: int) -> int:
+        """Bytes that a payload of that size may inflate to."""
         limits = self._limits
-        return min(max(limits.ratio * len(payload), _RATIO_FREE), limits.inflated, self._left)
+        return min(max(limits.ratio * size, _RATIO_FREE), limits.inflated, self._left)
 
     def _inflate_in_a_new_buffer(self, codec: str, payload: memoryview, most: int) -> int:
         room = max(_FIRST_ROOM, min(2 * len(self._room), _LARGEST_ROOM), min(_GROWTH * len(payload), most))

@@ -75,7 +75,7 @@ class Stream:
                 tables.append(self._gap(self._zeros))
             elif self._held:
                 before = len(self._held)
-                piece = view[:max(FIRST_REACH, before) if not self._needed else max(self._needed[0] - before, 1)]
+                piece = view[:self._reach(before)]
                 self._held += piece
                 if not self._ready():
                     view = view[len(piece):]
@@ -128,6 +128,13 @@ class Stream:
         self._held, self._needed = held, ()
         if held:
             self._ready()
+
+    def _reach(self, held: int) -> int:
+        """Bytes of a chunk to join to those held: what the frame needs. That may be known byte by byte only, and each
+        turn costs more than a few bytes that are copied; but no more than a frame may have are held for them."""
+        if not self._needed:
+            return max(FIRST_REACH, held)
+        return max(self._needed[0] - held, min(FIRST_REACH, self._limits.frame - held), 1)
 
     def _ready(self) -> bool:
         """Whether the held bytes are worth reading: a whole frame, a fault, or enough to search through."""

@@ -154,6 +154,32 @@ def test_persistent_headers():
     assert thrift.scan(bytes(kept[0]))["info_count"].tolist() == [2, 0, 2, 0], "each is sent once"
 
 
+def written(transport):
+    """What it writes for one more message: the pairs in its header."""
+    transport._transport._buffer = beneath = BytesIO()
+    transport.write(b"message")
+    transport.flush()
+    return thrift.scan(beneath.getvalue())["info_count"].tolist()
+
+
+def test_persistent_headers_that_the_peer_does_not_know():
+    transport = HeaderTransport(TMemoryBuffer())
+    transport.set_persistent_header(b"who", b"me")
+    transport.set_max_frame_size(20)
+    transport.write(bytes(100))
+    with pytest.raises(TTransportException):
+        transport.flush()
+    transport.set_max_frame_size(1000)
+    assert written(transport) == [1] and written(transport) == [0], "a frame that was refused has told nothing"
+    transport._transport._buffer = BytesIO(frame(b"message", persistent=[(b"host", b"x")]))
+    assert transport.read(3) == b"mes" and transport.get_headers() == {b"host": b"x"}
+    transport.close()
+    transport.open()
+    assert written(transport) == [1], "nor does a new connection know what an old one was told"
+    transport._transport._buffer = BytesIO(frame(b"message"))
+    assert transport.read(7) == b"message" and transport.get_headers() == {}
+
+
 @pytest.mark.parametrize("factory, default", [
     (TBinaryProtocolAcceleratedFactory(), THeaderSubprotocolID.BINARY),
     (TCompactProtocolFactory(), THeaderSubprotocolID.COMPACT)])

@@ -26,8 +26,10 @@ cpdef enum:
     SOME = -2
 
 # Read the frame at r into row and leave r after it. `row` comes zeroed and begins with a Head; `parent`
-# is the row being opened, or NULL at the top. Return OK or a soft fault with r after the frame, or
+# is the row being opened, or at the top an int64_t: the bytes that a scan may still read in vain, for frames that have
+# no length and are found to be none only behind much that was read. Return OK or a soft fault with r after the frame, or
 # anything from SHORT on where the frame's end is not known; with SHORT, `size` may say how large it is at the least.
+# OK with a `fault` in the row: what is in the frame cannot be read, but nothing makes its length doubtful.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
 # How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
@@ -142,6 +144,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
     cdef const uint8_t* start
     cdef const uint8_t* found
     cdef int64_t budget[PURSES]
+    cdef int64_t vain = 4 * <int64_t>(r.end - r.at) + (1 << 20)
     cdef size_t away
     cdef int purse
     cdef bint search = intact is not NULL   # until a search finds nothing: then nothing intact lies ahead
@@ -160,7 +163,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                 break
         row = <Head*>(rows.at + rows.count * stride)
         memset(row, 0, stride)
-        fault = read(&r, row, NULL)
+        fault = read(&r, row, &vain)
         if fault < SHORT and r.at == start:
             fault = NOT_A_FRAME                 # every turn consumes a byte
         if fault == SHORT and max(<size_t>(r.end - start), <size_t>row.size) > top.longest:
@@ -211,6 +214,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                 else:
                     r.at = found
                     row.body = min(row.body, <uint32_t>(found - start))
+        fault = fault if fault else <Fault>row.fault
         place(row, base, start, r.at, -1, 0, <uint8_t>fault)
         usual = foresee(r.at, usual, row.size)
         rows.count += 1

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.catalog import Format
+from wirescan.core.columns import octets
 from wirescan.errors import apply, check_mode, limited
 from wirescan.limits import Limits
 from wirescan.source import open
@@ -29,6 +30,7 @@ from wirescan.thrift.cuts import FILES, cuts
 from wirescan.thrift.encode import (
     encode_frame, encode_framed, encode_framed_messages, encode_frames, encode_message, encode_messages)
 from wirescan.thrift.kind import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
+from wirescan.thrift.mac import signer
 from wirescan.thrift.scan import (
     FRAME, INFO, MESSAGE, PLAIN, needed, open_infos, open_messages, open_plain, scan_any, scan_stream)
 from wirescan.thrift.structs import FIELD, open_fields
@@ -91,23 +93,23 @@ def infos(frames: FrameTable, *, errors: str = "strict", check: bool = True, lim
 
 
 def plain(frames: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
-          key: bytes | None = None, hash: str = "sha256") -> FrameTable:
+          key: Any = None, hash: Any = "sha256") -> FrameTable:
     """The payloads in a table of thrift.frames, their transforms undone, as a table of dtype PLAIN (32 bytes a row):
     thrift.plain.
 
     Column `parent` is the row in `frames`, `kind` that of the frame. Place: payload. What is inflated, within `limits`,
     lies in new buffers of the table, and so do the chunks of HTTP put together; any other payload where it is. check:
-    verify Adler-32, and refuse what follows a zlib stream. key: verify the codes of HMAC, by that `hash` of hashlib.
+    verify Adler-32, and refuse what follows a zlib stream. key, hash: verify the codes of HMAC, as `encode_frame` makes
+    them; what has none is good too.
 
     Faults: BAD_COMPRESSION, TRUNCATED (a zlib stream without its end), LEFTOVER, BAD_CHECKSUM (Adler-32, or the code),
-    TOO_LARGE, BAD_CODEC, and those of the frame. Raises as `scan`; TypeError for a key that is not bytes, ValueError
-    for a hash that there is not.
+    TOO_LARGE, BAD_CODEC, and those of the frame. Raises as `scan`; TypeError and ValueError for an
+    unfit key or hash.
     """
     check_mode(errors, limits)
     _refuse_unless(frames, FRAME, "payloads are those of a table of thrift.frames")
-    if key is not None and not isinstance(key, (bytes, bytearray, memoryview)):
-        raise TypeError(f"key must be bytes, not {type(key).__name__}")
-    rows, buffers = _undone(frames, check, limits, key, hash)
+    sign = None if key is None else signer(octets(key, "key"), hash)
+    rows, buffers = _undone(frames, check, limits, sign)
     bad = int(np.count_nonzero(rows["fault"]))
     return apply(FrameTable(buffers, rows, (), PLAINS, frames, checked=check), errors, bad)
 
@@ -148,8 +150,9 @@ def fields(messages: FrameTable, *, depth: int = DEEPEST, idl: Any = None, error
 
     A row for each field of a struct, element of a list or set, key and value of a map (`role`, see `Role`), before
     those inside it. Column `parent` is the row in `messages`, `enclosing` the row of the struct or container around it
-    in this table, -1 in the outermost struct, or where that row is bad and skipped; `depth` counts from 1 there. kind: see `Type`. id: of a field its number,
-    else the index. integer: of BOOL, BYTE, I16, I32, I64, and the bits of U64; real: of DOUBLE and FLOAT; else 0.
+    in this table, -1 in the outermost struct, or where that row is bad and skipped; `depth` counts from 1 there. kind:
+    see `Type`. id: of a field its number, else the index. integer: of BOOL, BYTE, I16, I32, I64, and the bits of U64;
+    real: of DOUBLE and FLOAT; else 0.
     count: elements, or pairs of a map, whose keys have key_type; element_type: of what else is in there.
     Place: value: the bytes of a string, else what is on the wire.
     depth: what lies deeper is stepped over, 1 to 64. idl: the path of an IDL, or a module that thriftpy2 has loaded:
@@ -184,8 +187,8 @@ def _renumbered(kept: FrameTable, table: FrameTable) -> FrameTable:
     return replace(kept, rows=rows)
 
 
-def _undone(frames: FrameTable, check: bool, limits: Limits, key: bytes | None = None, hash: str = "sha256") -> Any:
-    found = undone(frames.rows, frames.buffers, check, limits, None if key is None else bytes(key), hash)
+def _undone(frames: FrameTable, check: bool, limits: Limits, sign: Any = None) -> Any:
+    found = undone(frames.rows, frames.buffers, check, limits, sign)
     if len(found[1]) > 1 << 16:
         raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
     return found

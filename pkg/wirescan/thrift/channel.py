@@ -93,7 +93,7 @@ class _Channel:
         self._stream = Stream(TOLD_AT_ONCE, errors="mark", limits=limits)
         together = max(limits.inflated, BYTES_INFLATED)
         self._limits = replace(limits, inflated_total=min(limits.inflated_total, together))
-        self._undoing: dict[str, Any] = {"key": key, "hash": hash}
+        self._undoing: dict[str, Any] = {"key": None if key is None else octets(key, "key"), "hash": hash}
         self._writing: dict[str, Any] = {"padding": padding, "infos_order": infos_order}
         self._standing = Standing(precedence)
         self._failed: ConversationError | None = None
@@ -175,11 +175,12 @@ class ClientChannel(_Channel):
     """The calling side of one connection: calls in, bytes out; bytes in, replies out.
 
     framing: "header", "framed" or "unframed". protocol: "binary" or "compact"; version: of compact, 1 (Apache) or 2
-    (fbthrift). strict: binary with its version word. transforms: of all calls, in the order in which they are applied,
-    see `Transform`. flags: of all headers. level, padding, infos_order, key, hash: as `encode_frame` takes them; with
-    `key` what comes under HMAC is verified too. precedence: which info wins where a persistent and a normal one have
-    the same key. limits: of what is read; all frames of one call of `receive` may inflate to 64 MiB together, or to
-    `inflated` where that is more.
+    (fbthrift). strict: binary with its version word; replies that lack it are understood behind a header only.
+    transforms: of all calls, in the order in which they are applied, see `Transform`. flags: of all headers. level,
+    padding, infos_order, key, hash: as `encode_frame` takes them; with `key` what comes under HMAC is verified too, and
+    what comes without is still taken: its `transforms` tell. precedence: which info wins where a persistent and a
+    normal one have the same key. limits: of what is read; all frames of one call of `receive` may inflate to 64 MiB
+    together, or to `inflated` where that is more.
 
         data = client.send_call("add", arguments, infos={b"trace": b"7"})
         for reply in client.receive(socket.recv(65536)):

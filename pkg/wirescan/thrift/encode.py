@@ -23,7 +23,6 @@ are of old versions of that, and so few take them as take big frames.
 """
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, SupportsIndex
 
@@ -34,6 +33,7 @@ from wirescan.core.columns import Bounded, columns_of, integer, octets, pairs_of
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 from wirescan.thrift.kind import InfoKind, MessageType, Protocol, Transform
+from wirescan.thrift.mac import signer
 from wirescan.thrift.write import (
     MOST_HEADER, MOST_LENGTH, MOST_MESSAGE, write_framed, write_frames, write_messages)
 
@@ -118,9 +118,9 @@ def encode_frames(
         in columns, without nulls; or an Arrow array of map or list<struct<key, value>>.
     All else is the same for all frames, as in `encode_frame`.
 
-    Raises TypeError for an argument of another type; ValueError for columns of unequal length, where no column says how
-    many frames there are, for offsets or views that point outside their data, a number out of its bounds, and, by its
-    number, for a frame that the format cannot hold.
+    Raises TypeError for an argument of another type; ValueError for columns of unequal length, where none of payloads,
+    flags and seq says how many frames there are, for offsets or views that point outside their data, a number out of
+    its bounds, and, by its number, for a frame that the format cannot hold.
     """
     prefix, transform, sign = _transforms(protocol_id, transforms, key, hash, level)
     columns, _ = columns_of({"payload": payloads, "flags": Bounded(flags, U16), "seq": Bounded(seq, BITS32)})
@@ -230,20 +230,7 @@ def _transforms(
     prefix = _varint(integer(protocol_id, "protocol_id", U8)) + _varint(len(ids)) + bytes(ids)
     if key is None:
         return prefix, transform if steps else None, None
-    return prefix + b"\0", transform if steps else None, _signer(octets(key, "key"), hash)
-
-
-def _signer(key: bytes, hash: Any) -> Callable[[Any], bytes]:
-    def sign(data: Any) -> bytes:
-        return hmac.digest(key, data, hash)
-
-    if not isinstance(hash, str) and not callable(hash):
-        raise TypeError(f"hash must be a name or a constructor of hashlib, not {hash!r:.80}")
-    try:
-        sign(b"")
-    except (AttributeError, TypeError, ValueError):
-        raise ValueError(f"hash {hash!r:.80} is not one of hashlib that a mac can be made with") from None
-    return sign
+    return prefix + b"\0", transform if steps else None, signer(octets(key, "key"), hash)
 
 
 def _padding(given: str) -> int:

@@ -4,7 +4,7 @@ from wirescan.core cimport (
     BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_VARINT, Fault, Head, NOT_A_FRAME, OK, Reader, SHORT,
     TRUNCATED, UNDECIDED, afford, be16, be32, be64, int32_t, int64_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
     varint32)
-from wirescan.thrift.http cimport is_http, read_http
+from wirescan.thrift.http cimport LONGEST_HEAD, is_http, read_http
 from wirescan.thrift.message cimport Begin, is_compact, is_type, read_begin
 from wirescan.thrift.scan cimport (
     BIG_HEADER, BINARY, COMPACT, DOUBLE_HEADER, FIXED, FRAMED_BINARY, FRAMED_COMPACT, Frame, HEADER, HMAC, HTTP,
@@ -155,7 +155,10 @@ cdef inline Fault header_frame(Reader* r, Frame* row, uint8_t kind, size_t prefi
         return SHORT
     r.at = start + prefix + length
     fault = read_header(start, magic_at, r.at, row)
-    if fault and fault != BAD_CODEC:
+    if fault == BAD_CODEC:                      # all else is sound, and so is the length
+        row.head.fault = BAD_CODEC
+        return OK
+    if fault:
         memset(<char*>row + sizeof(Head), 0, sizeof(Frame) - sizeof(Head))
     return fault
 
@@ -201,7 +204,20 @@ cdef inline Fault unframed(Reader* r, Frame* row, uint8_t kind) noexcept nogil:
     return OK
 
 
-cdef inline Fault without_version(Reader* r, Frame* row) noexcept nogil:
+cdef inline Fault without_length(Reader* r, Frame* row, uint8_t kind, bint whole, int64_t* vain) noexcept nogil:
+    # Such frames lie around whatever they like, other frames too, which are found when these are none: each look at one
+    # that is none is paid for.
+    cdef const uint8_t* start = r.at
+    cdef Fault fault
+    if vain is not NULL and vain[0] < 0:
+        return NOT_A_FRAME
+    fault = read_http(r, row, whole) if kind == HTTP else unframed(r, row, kind)
+    if fault and vain is not NULL:
+        vain[0] -= max(r.at - start, min(<int64_t>(r.end - start), <int64_t>LONGEST_HEAD) if kind == HTTP else 0)
+    return fault
+
+
+cdef inline Fault without_version(Reader* r, Frame* row, int64_t* vain) noexcept nogil:
     # A binary message without a version word, framed or not: the byte behind its name is a type.
     cdef const uint8_t* p = r.at
     cdef size_t room = left(r)
@@ -219,12 +235,12 @@ cdef inline Fault without_version(Reader* r, Frame* row) noexcept nogil:
         if room < 5 + <size_t>length:
             return SHORT
         if is_type(p[4 + length]):
-            return unframed(r, row, UNFRAMED_BINARY)
+            return without_length(r, row, UNFRAMED_BINARY, True, vain)
     return NOT_A_FRAME
 
 
-cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions) noexcept nogil:
-    # whole: no bytes follow those in r. versions: binary messages have to tell theirs.
+cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions, int64_t* vain) noexcept nogil:
+    # whole: no bytes follow those in r. versions: binary messages have to tell theirs. vain: see ReadFrame, or NULL.
     cdef const uint8_t* p = r.at
     cdef size_t room = left(r)
     cdef uint32_t word, length
@@ -234,16 +250,16 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions
     length = be32(p)
     if length > LARGEST_LENGTH:
         if length >> 16 == STRICT:
-            return unframed(r, row, UNFRAMED_BINARY)
+            return without_length(r, row, UNFRAMED_BINARY, whole, vain)
         if is_compact(p[0], p[1]):
-            return unframed(r, row, UNFRAMED_COMPACT)
+            return without_length(r, row, UNFRAMED_COMPACT, whole, vain)
         if length == BIGF:
             if room < 14:
                 return SHORT
             return header_frame(r, row, BIG_HEADER, 12, be64(p + 4), 12) if be16(p + 12) == MAGIC else NOT_A_FRAME
-        return read_http(r, row, whole) if is_http(p) else NOT_A_FRAME
+        return without_length(r, row, HTTP, whole, vain) if is_http(p) else NOT_A_FRAME
     if length < 4:
-        return BAD_LENGTH if versions else without_version(r, row)
+        return BAD_LENGTH if versions else without_version(r, row, vain)
     if room < LOOK:
         return SHORT
     word = be32(p + 4)
@@ -260,23 +276,30 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions
             return header_frame(r, row, DOUBLE_HEADER, 4, length, 8)
     if word >> 16 == TTHEADER_MAGIC:
         return message_frame(r, row, TTHEADER, length)
-    return NOT_A_FRAME if versions else without_version(r, row)
+    return NOT_A_FRAME if versions else without_version(r, row, vain)
 
 
 cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, True, True)
+    return read_frame_of(r, <Frame*>out, True, True, <int64_t*>parent)
 
 cdef inline Fault read_frame_more(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, False, True)
+    return read_frame_of(r, <Frame*>out, False, True, <int64_t*>parent)
 
 cdef inline Fault read_frame_any(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, True, False)
+    return read_frame_of(r, <Frame*>out, True, False, <int64_t*>parent)
 
 
 # ------------------------------------------------------------------------------ where the next frame is, behind damage
 
+cdef inline bint tells_no_length(const uint8_t* at) noexcept nogil:
+    # Eight bytes. Such frames are good where they are expected, but are never searched for: little tells them from
+    # other bytes.
+    return (be16(at) == STRICT and is_type(at[3])) or is_compact(at[0], at[1]) or is_http(at) or (
+        4 <= be32(at) <= LARGEST_LENGTH and be16(at + 4) == TTHEADER_MAGIC)
+
+
 cdef inline size_t looks(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # 0: one of the kinds that tell their length seems to begin here. Unframed messages are never searched for.
+    # 0: one of the kinds that tell their length seems to begin here.
     cdef size_t room = <size_t>(end - at), magic_at = 4
     cdef uint64_t length
     if room < LOOK:
@@ -314,7 +337,7 @@ cdef inline bint begins(const uint8_t* at, const uint8_t* end) noexcept nogil:
     if end - at < LOOK:
         return True
     length = be32(at)
-    if length == BIGF:
+    if length == BIGF or tells_no_length(at):
         return True
     if length > LARGEST_LENGTH or length < 4:
         return False
@@ -327,11 +350,11 @@ cdef inline size_t intact_frame(const uint8_t* at, const uint8_t* end, bint deep
     cdef Frame row
     cdef Fault fault
     if away or not deep:
-        return away
+        return 0 if away == 1 and not deep and tells_no_length(at) else away
     memset(&row, 0, sizeof(Frame))
     if not afford(budget, min(<uint64_t>(end - at), <uint64_t>be32(at))):
         return 1
-    fault = read_frame_of(&r, &row, True, True)
+    fault = read_frame_of(&r, &row, True, True, NULL)
     if fault == SHORT:
         return UNDECIDED
-    return 0 if (fault == OK or fault == BAD_CODEC) and begins(r.at, end) else 1
+    return 0 if fault == OK and begins(r.at, end) else 1

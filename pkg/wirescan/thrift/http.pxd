@@ -7,8 +7,8 @@ from wirescan.core cimport BAD_LENGTH, Fault, OK, Reader, SHORT, int32_t, int64_
 from wirescan.thrift.scan cimport BINARY, COMPACT, Frame, HTTP, HTTP_CHUNKED, JSON
 
 cdef enum:
-    LONGEST_HEAD = 65536
-    LONGEST_LINE = 4096                 # of a chunk's size, with extensions; of a trailer
+    LONGEST_HEAD = 65536                # bytes, and of the lines behind the last chunk
+    LONGEST_LINE = 4096                 # of a chunk's size, with extensions
     UNTOLD = -1                         # the length of a body: the connection's end is its end
 
 cdef extern from *:
@@ -104,8 +104,7 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
 
 
 cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size, int64_t* least) noexcept nogil:
-    # One chunk; the last has size 0, and r is left behind the trailer. SHORT: r stays, and there are `least` bytes from
-    # there on.
+    # One chunk; the last has size 0, and the trailer follows. SHORT: r stays, and there are `least` bytes from there.
     cdef const uint8_t* line = r.at
     cdef const uint8_t* next = line_end(line, r.end)
     cdef const void* extension
@@ -124,15 +123,21 @@ cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size, int
             return SHORT
         if next[number] != c"\r" or next[number + 1] != c"\n":
             return BAD_LENGTH
-        r.at = next + number + 2
-        return OK
+        next += number + 2
+    r.at = next
+    return OK
+
+
+cdef inline Fault skip_lines(Reader* r) noexcept nogil:
+    # Behind the next empty line; SHORT: r stands at the line that is not whole.
+    cdef const uint8_t* line
     while True:
-        line = next
-        next = line_end(line, r.end)
-        if next is NULL:
-            return BAD_LENGTH if r.end - line > LONGEST_LINE else SHORT
-        if is_blank(line, next):
-            r.at = next
+        line = r.at
+        r.at = line_end(line, r.end)
+        if r.at is NULL:
+            r.at = line
+            return SHORT
+        if is_blank(line, r.at):
             return OK
 
 
@@ -166,6 +171,13 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
             if first:
                 sniff(row, data, size)
                 first = False
+        data = r.at
+        fault = skip_lines(r)
+        if (r.end if fault else r.at) - data > LONGEST_HEAD:
+            return BAD_LENGTH
+        if fault:
+            row.head.size = <uint32_t>min(r.end - start + 1, <int64_t>0xffffffff)
+            return fault
     else:
         if length == UNTOLD:
             if not whole:

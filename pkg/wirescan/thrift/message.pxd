@@ -77,7 +77,7 @@ cdef inline Fault read_compact(Reader* r, Begin* begin) noexcept nogil:
         return short_of(begin, 2)
     if p[0] != 0x82:
         return BAD_MAGIC
-    begin.version, begin.type = p[1] & 0x1f, p[1] >> 5
+    begin.version, begin.type, begin.strict = p[1] & 0x1f, p[1] >> 5, 1
     if begin.version < 1 or begin.version > 2:
         return BAD_VERSION
     if not is_type(begin.type):

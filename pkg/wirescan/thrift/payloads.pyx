@@ -20,8 +20,8 @@ cdef inline bint is_deflated(const Frame* frame) noexcept nogil:
 
 def payloads(frames, buffers):
     """(rows, deflated, others): of each row of dtype FRAME that has a payload or is bad a row of dtype PLAIN, as it
-    lies on the wire; array of dtype HEAD, the spans of those that were transformed by zlib alone, `parent` being the row's
-    number among these; int64 array, which were transformed in another way.
+    lies on the wire; array of dtype HEAD, the spans of those that were transformed by zlib alone, `parent` being the
+    row's number among these; int64 array, which were transformed in another way.
 
     Raises TypeError for other rows, ValueError where a row points outside its buffer."""
     cdef Py_ssize_t i, n = len(frames), found = 0, zlibs = 0, rest = 0

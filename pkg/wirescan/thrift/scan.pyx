@@ -27,7 +27,7 @@ from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock, grow_rows
 from wirescan.thrift.frame cimport (
     STRICT, intact_frame, read_frame, read_frame_any, read_frame_more, read_frame_of, read_string)
-from wirescan.thrift.http cimport UNTOLD, is_http, next_chunk, read_head
+from wirescan.thrift.http cimport LONGEST_HEAD, UNTOLD, is_http, next_chunk, read_head, skip_lines
 from wirescan.thrift.message cimport Begin, is_compact, read_begin
 from wirescan.thrift.walk cimport Walk, begin_walk, skip
 
@@ -94,20 +94,28 @@ def needed(held, at=0, state=b""):
         here = r.at - p
         return (here + walk.least, here, (<const char*>&walk)[:sizeof(Walk)]) if fault else (here, 0, b"")
     if is_http(p):
-        if here == 0:
+        if state == b"rest":                    # up to the end of the stream
+            return n + 1, 0, state
+        if state == b"":
+            if skip_lines(&r):
+                return n + (n <= LONGEST_HEAD), r.at - p, b""
+            r.at = p
             fault = read_head(&r, &length, &chunked)
-            if fault or (not chunked and length == UNTOLD):
-                return n + 1 if fault in (OK, SHORT) else n, 0, b""
+            if fault:
+                return n, 0, b""
             if not chunked:
-                return r.at - p + length, 0, b""
-        length = 1
+                return (n + 1, 0, b"rest") if length == UNTOLD else (r.at - p + length, 0, b"")
+        length = not state.isdigit()
         while length:
             fault = next_chunk(&r, &data, &length, &least)
             if fault:
-                return (r.at - p + least, r.at - p, b"") if fault == SHORT else (n, 0, b"")
+                return (r.at - p + least, r.at - p, b"chunks") if fault == SHORT else (n, 0, b"")
+        state = state if state.isdigit() else b"%d" % (r.at - p)        # where the trailer begins
+        if skip_lines(&r):
+            return n + (n - int(state) <= LONGEST_HEAD), r.at - p, state
         return r.at - p, 0, b""
     memset(&row, 0, sizeof(Frame))
-    fault = read_frame_of(&r, &row, False, True)
+    fault = read_frame_of(&r, &row, False, True, NULL)
     return max(n + 1, <int64_t>row.head.size) if fault == SHORT else n, 0, b""
 
 

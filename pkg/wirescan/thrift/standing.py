@@ -19,6 +19,7 @@ from wirescan.thrift.kind import InfoKind
 
 MOST_REMEMBERED = 256           # persistent infos that a peer may have remembered, and
 BYTES_REMEMBERED = 64 << 10     # ... bytes in them: every message bears them
+PAIRS = ["parent", "kind", "buffer", "start", "key_at", "key_size", "value_at", "value_size"]
 
 
 class ConversationError(FrameError):
@@ -71,11 +72,12 @@ def infos_of(frames: FrameTable, limits: Limits) -> list[dict[int, dict[bytes, b
     out: list[dict[int, dict[bytes, bytes]]] = [{kind: {} for kind in InfoKind} for _ in range(len(frames))]
     if not frames["info_count"].any():
         return out
-    found = infos(frames, errors="mark", limits=limits)
-    keys, values = strings_of(found, "key"), strings_of(found, "value")
-    for frame, kind, key, value in zip(found["parent"].tolist(), found["kind"].tolist(), keys, values):
+    found = infos(frames, errors=frames.errors, limits=limits)
+    for frame, kind, buffer, start, key, key_size, value, value_size in found.rows[PAIRS].tolist():
         if kind:                # else the frame is bad
-            out[frame][kind][bytes(key)] = bytes(value)
+            data = found.buffers[buffer]
+            out[frame][kind][bytes(data[start + key:start + key + key_size])] = bytes(
+                data[start + value:start + value + value_size])
     return out
 
 
@@ -89,6 +91,8 @@ def strings_of(table: FrameTable, name: str) -> Iterator[memoryview]:
 def transforms_of(row: np.void) -> tuple[int, ...] | None:
     """The transforms of a row of thrift.frames; None where they are more than it holds."""
     count = int(row["transform_count"])
+    if not count:
+        return ()
     return tuple(int(row[f"transform_{number}"]) for number in range(count)) if count <= 4 else None
 
 

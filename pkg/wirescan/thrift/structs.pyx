@@ -131,7 +131,7 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
     cdef Level* level
     cdef Field* row
     cdef uint8_t type = STOP
-    cdef int32_t depth, id = 0
+    cdef int32_t depth = 0, id = 0
     cdef int64_t truth = -1
     cdef Fault fault = <Fault>message.head.fault
     begin_walk(&walk, message.protocol == COMPACT, message.version)
@@ -154,8 +154,9 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
         row = next_row(rows)
         if row is NULL:
             return False
+        row.depth, row.enclosing = <uint8_t>depth, <int32_t>level.row
         if not fault:
-            row.head.kind, row.depth, row.enclosing = type, <uint8_t>depth, <int32_t>level.row
+            row.head.kind = type
             if level.type == STRUCT:
                 row.id = id
             elif level.type == MAP:
@@ -175,13 +176,13 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
             place(&row.head, base, mark, r.at, parent, message.head.buffer, OK)
             rows.count += 1
     if not fault:
-        mark, fault = r.at, LEFTOVER
+        mark, fault, depth = r.at, LEFTOVER, 0
         if r.at == r.end:
             return True
-        walk.depth = 0
     row = next_row(rows)
     if row is NULL:
         return False
+    row.depth, row.enclosing = <uint8_t>depth, <int32_t>walk.level[depth - 1].row if depth else -1
     place(&row.head, base, mark, r.end, parent, message.head.buffer, <uint8_t>fault)
     rows.count += 1
     rows.bad += 1

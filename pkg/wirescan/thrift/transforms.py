@@ -11,7 +11,7 @@ THeader.cpp of before November 2015.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -29,15 +29,17 @@ ZLIB = (Transform.ZLIB, Transform.ZLIB_LESS, Transform.ZLIB_MORE)
 MAGIC_AT = {Kind.HEADER: 4, Kind.BIG_HEADER: 12, Kind.DOUBLE_HEADER: 8}
 LONGEST_LINE = 4096         # of a chunk's size, with extensions
 FIXED = 10                  # bytes from the magic to the header
+LAST_BUFFER = 0xffff        # `buffer` of a row is u2
 USUAL_RATIO = 4             # of what payloads inflate to, to what they are: a first guess
 
 
-def undone(frames: np.ndarray, buffers: tuple[memoryview, ...], check: bool, limits: Limits, key: bytes | None = None,
-           hash: str = "sha256") -> tuple[np.ndarray, tuple[memoryview, ...]]:
+def undone(frames: np.ndarray, buffers: tuple[memoryview, ...], check: bool, limits: Limits,
+           sign: Callable[[bytes], bytes] | None = None) -> tuple[np.ndarray, tuple[memoryview, ...]]:
     """(rows of dtype PLAIN, buffers): of each row of dtype FRAME that has a payload or is bad; behind the buffers given
-    those of the arena. key, hash: verify codes of HMAC.
+    those of the arena. sign: verify codes of HMAC with it.
 
-    Raises TypeError for other rows, ValueError where a row points outside its buffer, or for an unknown hash."""
+    Raises TypeError for other rows, ValueError where a row points outside its buffer, and where there would be more
+    than 65,536 buffers."""
     rows, deflated, others = payloads(frames, buffers)
     if len(deflated) or len(others):
         spread = deflated["size"].sum(dtype=np.int64) + rows["size"][others].sum(dtype=np.int64)
@@ -46,8 +48,8 @@ def undone(frames: np.ndarray, buffers: tuple[memoryview, ...], check: bool, lim
         for i in others.tolist():
             frame, row = frames[rows["parent"][i]], rows[i:i + 1]
             try:
-                if key is not None:
-                    _verify(frame, buffers, key, hash)      # before anything that it says is believed
+                if sign is not None:
+                    _verify(frame, buffers, sign)           # before anything that it says is believed
                 _undo(frame, row, buffers, arena, check, limits)
             except CodecError as error:
                 row["fault"], row["payload_size"] = error.fault, 0
@@ -67,17 +69,20 @@ def _undo(frame: np.void, row: np.ndarray, buffers: tuple[memoryview, ...], aren
             return                                  # it is plain already
         between = Arena(replace(limits, inflated_total=limits.inflated))           # what is inflated more than once
         for one in reversed(ids[1:]):
-            number, first, length = _inflated(one, payload, between, check)
+            number, first, length = _inflated(one, payload, between, check, size)
             payload = between.buffers[number][first:first + length]
-        place = _inflated(ids[0], payload, arena, check)
+        place = _inflated(ids[0], payload, arena, check, size)
+    if len(buffers) + place[0] > LAST_BUFFER:
+        raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
     row["buffer"], row["start"], row["size"] = len(buffers) + place[0], place[1], place[2]
     row["payload_size"] = place[2]
 
 
-def _inflated(transform: int, payload: memoryview, arena: Arena, check: bool) -> tuple[int, int, int]:
+def _inflated(transform: int, payload: memoryview, arena: Arena, check: bool, wire: int) -> tuple[int, int, int]:
+    # The ratio counts from the wire, else that of each transform would multiply it.
     if transform not in ZLIB:
-        return arena.add(CODECS.get(transform, "none"), payload)
-    place, fault = arena.add_zlib(payload, check)
+        return arena.add(CODECS.get(transform, "none"), payload, wire)
+    place, fault = arena.add_zlib(payload, check, wire)
     if fault == Fault.TRUNCATED or fault and check:
         raise CodecError(fault, "the zlib stream has no end, or something follows it")
     return place
@@ -107,15 +112,13 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _verify(frame: np.void, buffers: tuple[memoryview, ...], key: bytes, hash: str) -> None:
+def _verify(frame: np.void, buffers: tuple[memoryview, ...], sign: Callable[[bytes], bytes]) -> None:
     ids, at = _header(frame, buffers) if frame["kind"] in MAGIC_AT else ([], 0)
     if Transform.HMAC in ids:
         start, size, code = int(frame["start"]), int(frame["size"]), int(frame["mac_size"])
         data = buffers[frame["buffer"]][start:start + size]
-        digest = hmac.new(key, data[MAGIC_AT[frame["kind"]]:at], hash)
-        digest.update(b"\0")
-        digest.update(data[at + 1:size - code])
-        if not hmac.compare_digest(digest.digest(), data[size - code:]):
+        signed = b"".join((data[MAGIC_AT[frame["kind"]]:at], b"\0", data[at + 1:size - code]))
+        if not hmac.compare_digest(sign(signed), data[size - code:]):
             raise CodecError(Fault.BAD_CHECKSUM, "the code is not that of the key")
 
 

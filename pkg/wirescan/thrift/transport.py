@@ -88,6 +88,11 @@ class HeaderTransport(THeaderTransport):
             self.add_transform(one)
         encode_frame(b"", **self._writing)      # unfit options are refused now
 
+    def open(self) -> None:
+        """Connects, perhaps anew: what the last connection had remembered does not hold, and is told again."""
+        super().open()
+        self._standing, self._read_buffer, self._read_headers = Standing(), BytesIO(), {}
+
     def add_transform(self, transform_id: int) -> None:
         """All that is written from now on is given this transform too. Raises ValueError for an unknown one."""
         number = operator.index(transform_id)
@@ -122,14 +127,17 @@ class HeaderTransport(THeaderTransport):
     def flush(self) -> None:
         """Writes what was written since the last flush as one frame."""
         data, self._write_buffer = self._write_buffer.getvalue(), BytesIO()
+        new: dict[bytes, bytes] = {}
         if self._client_type == THeaderClientType.HEADERS:
-            data = self._frame(data)
+            new = self._standing.new(self._persistent)
+            data = self._frame(data, new)
         elif self._client_type not in UNFRAMED:
             data = encode_framed(data)
         if len(data) - 4 > self._max_frame_size:
             raise TTransportException(TTransportException.SIZE_LIMIT, "the frame to be sent is too large")
         self._transport.write(data)
         self._transport.flush()
+        self._standing.told |= new
 
     def _take(self, size: int) -> bytearray:
         """So many bytes, and no more: what lies beneath may wait for those of the next frame."""
@@ -169,15 +177,13 @@ class HeaderTransport(THeaderTransport):
             raise TransportError(error) from None
         self._read_buffer = BytesIO(payload)
 
-    def _frame(self, message: bytes) -> bytes:
+    def _frame(self, message: bytes, new: dict[bytes, bytes]) -> bytes:
         infos, self._write_headers = self._write_headers, {}
-        new = self._standing.new(self._persistent)
         transforms = self._write_transforms or [
             one for one in self._read_transforms if self._echo and one not in (Transform.NONE, *UNKNOWN)]
         frame = encode_frame(message, protocol_id=self._protocol_id, flags=self.flags,
                              seq=self.sequence_id & 0xFFFFFFFF, transforms=transforms, infos=infos, persistent=new,
                              **self._writing)
-        self._standing.told |= new
         return encode_framed(frame) if self._doubled else frame
 
 
