@@ -19,6 +19,7 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
     tests/test_nats.py tests/test_nats_hostile.py tests/test_nats_encode.py \
     tests/test_liftbridge.py tests/test_liftbridge_hostile.py tests/test_liftbridge_encode.py \
     tests/test_liftbridge_payloads.py \
+    tests/test_thrift.py tests/test_thrift_hostile.py tests/test_thrift_encode.py tests/test_inflate.py \
     -k "not 4_gib and not 2_gib and not allocated and not bombs and not linear and not too_large \
         and not than_there_is_memory and not 2147483648 and not GiB and not bounded_memory"
 # -s: with captured output the report of a finding would be lost.

@@ -182,6 +182,13 @@ def test_files_of_a_directory(taken):
     assert run("scan", taken.parent, "--format", "thrift.frames").exit_code == 2
 
 
+def test_files_of_another_format(taken):
+    for path, said in ((taken, "these are read as kafka.batches"), (taken.parent, "no file to read")):
+        result = run("stat", path)
+        assert said in result.stderr and "they may hold thrift.frames (--format)" in result.stderr
+    assert not run("stat", taken, "--format", "thrift.frames").stderr
+
+
 def test_tails_and_garbage(tmp_path, taken):
     whole, cut = taken.read_bytes(), tmp_path / "cut.theader"
     cut.write_bytes(whole + frame(message())[:-5])

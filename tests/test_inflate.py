@@ -105,7 +105,8 @@ def test_blocks_there_and_back(data):
 
 
 @pytest.mark.parametrize("block", [
-    b"", b"\x80", b"\xff\xff\xff\xff\xff\x01", b"\x05", b"\x03\x10a", b"\x01\x20ab", b"\x05\x10a\x05\x00"])
+    b"", b"\x80", b"\xff\xff\xff\xff\xff\x01", b"\x05", b"\x03\x10a", b"\x01\x20ab", b"\x05\x10a\x05\x00",
+    bytes(6), b"\x00\x10a"])
 def test_blocks_that_are_no_blocks(block):
     with pytest.raises(CodecError) as caught:
         Arena().add("lz4-block", memoryview(block))

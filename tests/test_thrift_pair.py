@@ -77,6 +77,10 @@ def test_latency():
     assert found["latency"].tolist() == [0, -1, -1, -1]
     found = thrift.pair(calls, replies, call_times=np.arange(4, dtype=np.uint8), reply_times=[10**18, 200])
     assert found["latency"].tolist() == [200, -1, -1, 10**18 - 3]
+    begun = np.array(["2026-01-01", "NaT", "2026-01-01", "2026-01-01"], "M8[ms]")
+    ended = np.array(["2026-01-01T00:00:01", "2026-01-01T00:00:00.000005"], "M8[us]")
+    found = thrift.pair(calls, replies, call_times=begun, reply_times=ended)
+    assert found["latency"].tolist() == [5000, -1, -1, 10**9]
 
 
 def test_bad_messages_are_in_no_row():

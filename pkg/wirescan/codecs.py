@@ -164,8 +164,8 @@ def _inflate_lz4_block(payload, out) -> int:
     if size > len(out):
         raise NoRoom(f"the block says {size} bytes")
     written = cramjam.lz4.decompress_block_into(payload[at:], out[:size])
-    if written != size:
-        raise CodecError(Fault.BAD_COMPRESSION, "the block is shorter than it says")
+    if written != size or not size and payload[at:] != b"\0":       # of those the library takes any
+        raise CodecError(Fault.BAD_COMPRESSION, "the block is not what it says")
     return written
 
 

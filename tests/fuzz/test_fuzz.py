@@ -22,6 +22,7 @@ from rooms import ROOMS
 from strategies import liftbridge as carried
 from strategies import lumberjack as beats
 from strategies import nats as wired
+from strategies import thrift as spoken
 from strategies.kafka import mend
 from strategies.kafka_protocol import RUNS, framed
 from test_kafka_protocol import conversation_agrees
@@ -279,9 +280,50 @@ def entries(chance):
     return raw, lambda: laws.all_of_them(ROOMS["liftbridge.entries"], raw, cuts, check)
 
 
+# -------------------------------------------------------------------------------------------------- Thrift
+
+def struct_of(chance, version, deep=0):
+    """A struct of random fields, damaged now and then."""
+    fields = []
+    for id in range(chance.randrange(4)):
+        kind = chance.choice((spoken.I32, spoken.STRING, spoken.BOOL, spoken.DOUBLE, spoken.LIST))
+        value = {spoken.I32: 7, spoken.STRING: chance.randbytes(chance.randrange(9)), spoken.BOOL: id % 2 == 0,
+                 spoken.DOUBLE: 0.5, spoken.LIST: (spoken.I32, [1] * chance.randrange(3))}[kind]
+        fields.append((chance.choice((id + 1, id + 99)), kind, value))
+    raw = spoken.put_struct(fields, version)
+    return touched(chance, raw, spoken.RUNS, 2) if chance.randrange(2) else raw
+
+
+def calls(chance):
+    """As `batches`: frames of every kind, damaged in their message, their header, or anywhere."""
+    pieces = []
+    for _ in range(chance.randrange(1, 5)):
+        version = chance.randrange(3)
+        payload = spoken.message(kind=chance.randrange(1, 5), seqid=chance.randrange(9), version=version,
+                                 arguments=struct_of(chance, version))
+        infos = touched(chance, spoken.KEYS, spoken.RUNS, 2)
+        ids = chance.choice(([], [], [1], [5, 1], [6], [3], [4]))
+        kind = chance.randrange(8)
+        if kind == 0:
+            pieces.append(chance.choice(list(spoken.GOLDEN.values())))
+        elif kind < 5:
+            packed = touched(chance, spoken.transformed(payload, [one for one in ids if one != 4]), spoken.RUNS, 2)
+            pieces.append(chance.choice((spoken.header, spoken.header, spoken.big, spoken.double))(
+                packed, infos, transforms=ids, protocol=2 * (version > 0)))
+        elif kind == 5:
+            pieces.append(payload)
+        else:
+            pieces.append(spoken.framed(payload) if kind == 6 else spoken.chunked(payload[:9], payload[9:]))
+    raw = b"".join(pieces)
+    raw = touched(chance, raw, spoken.RUNS) if chance.randrange(2) else raw
+    cuts, check = places(chance, raw), bool(chance.randrange(2))
+    room = ROOMS[chance.choice(("thrift", "thrift.infos", "thrift.plain"))]
+    return raw, lambda: laws.all_of_them(room, raw, cuts, check)
+
+
 # By how the names of their files end.
 TARGETS = {"bin": batches, "messages": messages, "lumberjack": streams, "nats": lines, "liftbridge": payloads,
-           "entries": entries}
+           "entries": entries, "theader": calls}
 
 
 @pytest.mark.parametrize("ending", TARGETS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from wirescan.catalog import Format, format_of
+from wirescan.catalog import Format, format_of, formats
 from wirescan.cli.output import counted, name_of, say
 from wirescan.core.fault import Fault
 from wirescan.source import expand, size_of
@@ -95,6 +95,8 @@ def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] 
             found += files
         except (OSError, ValueError) as error:
             message = problem(error, path)
+            if isinstance(error, FileNotFoundError) and os.path.isdir(path):
+                message += _hint([os.path.join(path, name) for name in os.listdir(path)], outermost)
             if failed is None:
                 raise Failure(message) from None
             failed(message)
@@ -102,9 +104,19 @@ def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] 
         say(f"wirescan: left out {counted(ignored, 'file')} without frames (indexes and the like)")
     if not found and failed is None:
         raise Failure(f"none of the files given holds {outermost.name}")
+    if hint := _hint(found, outermost):
+        say(f"wirescan: these are read as {outermost.name}{hint}")
     if found.count("-") > 1:
         raise Failure("standard input (-) can be read once only")
     return found
+
+
+def _hint(files: Iterable[str], format: Format) -> str:
+    """What files hold that are named as those of another format are, and none as those of this one; or nothing."""
+    files = list(files)
+    named = [one.name for one in formats().values() if one.files and any(re.search(one.files, name) for name in files)]
+    return f"; by their names they may hold {' or '.join(named)} (--format)" if (
+        named and format.name not in named) else ""
 
 
 def total_size(files: Iterable[str]) -> int | None:

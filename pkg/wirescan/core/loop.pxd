@@ -33,7 +33,7 @@ cpdef enum:
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
 # How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
-# UNDECIDED: only the bytes behind `end` tell. By whether its header looks usual; or (`deep`) by everything that can be
+# UNDECIDED: only the bytes behind `end` tell; LIKELY: one does, if no bytes follow that tell better. By whether its header looks usual; or (`deep`) by everything that can be
 # verified, however unusual it looks: then the bytes read are asked of `afford`, and if refused there is no frame.
 # NULL: nothing tells, and behind a hard fault no frame is found.
 ctypedef size_t (*IntactFrame)(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil
@@ -63,8 +63,14 @@ cdef enum:
 cdef extern from *:
     """
     #define UNDECIDED ((size_t)-1)
+    #define LIKELY ((size_t)-2)
     """
     const size_t UNDECIDED
+    const size_t LIKELY
+
+
+cdef inline size_t decided(size_t away, bint more) noexcept nogil:
+    return away if away != LIKELY else UNDECIDED if more else 0
 
 
 cdef inline bint afford(int64_t* budget, uint64_t size) noexcept nogil:
@@ -199,7 +205,7 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
             if away == UNDECIDED:
                 away = away if top.more else 0
             elif away:
-                away = intact(r.at, r.end, True, budget)
+                away = decided(intact(r.at, r.end, True, budget), top.more)
                 away = 1 if away == UNDECIDED and not top.more else away
             if away:
                 found = NULL

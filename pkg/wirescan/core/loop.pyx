@@ -42,7 +42,7 @@ cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uin
         away = intact(at, end, False, budget)
         if away == 0 or away == UNDECIDED:
             usual = away == 0
-            away = intact(at, end, True, budget)
+            away = decided(intact(at, end, True, budget), more)
             if away == 0:
                 return at
             if away == UNDECIDED:

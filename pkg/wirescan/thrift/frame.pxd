@@ -1,8 +1,8 @@
 # Frames of every kind. scan.pyx draws them.
 from libc.string cimport memset
 from wirescan.core cimport (
-    BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_VARINT, Fault, Head, NOT_A_FRAME, OK, Reader, SHORT,
-    TRUNCATED, UNDECIDED, afford, be16, be32, be64, int32_t, int64_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
+    BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_VARINT, Fault, Head, LIKELY, NOT_A_FRAME, OK, Reader,
+    SHORT, TRUNCATED, UNDECIDED, afford, be16, be32, be64, int32_t, int64_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
     varint32)
 from wirescan.thrift.http cimport LONGEST_HEAD, is_http, read_http
 from wirescan.thrift.message cimport Begin, is_compact, is_type, read_begin
@@ -331,17 +331,18 @@ cdef inline size_t looks(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return 0 if 4 * <uint64_t>be16(at + magic_at + 8) + FIXED <= length else 1
 
 
-cdef inline bint begins(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # By the first eight bytes; where there are fewer, nothing says no.
+cdef inline size_t begins(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # 0: a frame of any kind, by its first eight bytes; where there are fewer, nothing says no.
     cdef uint32_t length
     if end - at < LOOK:
-        return True
+        return LIKELY
     length = be32(at)
     if length == BIGF or tells_no_length(at):
-        return True
+        return 0
     if length > LARGEST_LENGTH or length < 4:
-        return False
-    return be16(at + 4) == MAGIC or be16(at + 4) == STRICT or is_compact(at[4], at[5]) or be32(at + 4) == length - 4
+        return 1
+    return not (be16(at + 4) == MAGIC or be16(at + 4) == STRICT or is_compact(at[4], at[5])
+                or be32(at + 4) == length - 4)
 
 
 cdef inline size_t intact_frame(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
@@ -357,4 +358,4 @@ cdef inline size_t intact_frame(const uint8_t* at, const uint8_t* end, bint deep
     fault = read_frame_of(&r, &row, True, True, NULL)
     if fault == SHORT:
         return UNDECIDED
-    return 0 if fault == OK and begins(r.at, end) else 1
+    return begins(r.at, end) if fault == OK else 1

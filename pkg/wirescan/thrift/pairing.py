@@ -11,6 +11,7 @@ from wirescan.thrift.scan import MESSAGE
 
 __all__ = ["PAIR", "pair"]
 
+NAT = np.iinfo(np.int64).min            # how numpy has it
 PAIR = np.dtype([(name, np.int64) for name in ("call", "reply", "latency")])
 
 
@@ -29,11 +30,11 @@ def pair(calls: FrameTable, replies: FrameTable, *, connections: tuple[Any, Any]
     connections: two arrays of integers, one for each row of `calls` and of `replies`; rows of equal numbers are of one
     connection. By default each buffer that was scanned is one direction of one: the i-th of the calls and the i-th of
     the replies belong together.
-    call_times, reply_times: arrays of integers, one for each row, both in one unit of your choice. `latency` is their
-    difference in that unit; -1 without times, without a reply, and where the reply is older than the call, as clocks of
-    two machines have it.
+    call_times, reply_times: arrays of integers, one for each row, both in one unit of your choice; or of datetime64,
+    taken as nanoseconds. `latency` is their difference in that unit; -1 without times (NaT), without a reply, and where
+    the reply is older than the call, as clocks of two machines have it.
 
-    Raises TypeError for other tables and for arrays of anything but integers; ValueError for arrays of another length,
+    Raises TypeError for other tables and for arrays of anything else; ValueError for arrays of another length,
     times of one side only, and buffers that are not as many on both sides.
     """
     tables = calls, replies
@@ -66,11 +67,11 @@ def pair(calls: FrameTable, replies: FrameTable, *, connections: tuple[Any, Any]
     answered = at < np.searchsorted(yours, mine, "right")
     out["reply"][waiting[answered]] = answers[at[answered]]
     if call_times is not None:
-        begun = integers(call_times, len(calls), "call_times")
-        ended = integers(reply_times, len(replies), "reply_times")
+        begun, ended = (integers(_numbers(times), len(table), name) for times, table, name in zip(
+            (call_times, reply_times), tables, ("call_times", "reply_times")))
         known = np.flatnonzero(out["reply"] >= 0)
-        took = ended[out["reply"][known]] - begun[out["call"][known]]
-        out["latency"][known] = np.maximum(took, -1)
+        first, last = begun[out["call"][known]], ended[out["reply"][known]]
+        out["latency"][known] = np.where((first == NAT) | (last == NAT), -1, np.maximum(last - first, -1))
     return out
 
 
@@ -82,6 +83,11 @@ def _buffers(table: FrameTable) -> tuple[int, np.ndarray]:
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(top):
             raise ValueError(f"a row of {table.name} points outside the table around it")
     return len(top.buffers), top["buffer"][rows].astype(np.int64)
+
+
+def _numbers(times: Any) -> Any:
+    array = np.asarray(times)
+    return array.astype("M8[ns]").view(np.int64) if array.dtype.kind == "M" else times
 
 
 def integers(given: Any, count: int, name: str) -> np.ndarray:
