@@ -2,8 +2,6 @@
 import gzip
 import random
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 import laws
 import wirescan
+from children import in_a_small_room
 from golden import (
     EXTREMES, GOLDEN, NUMBERS, RECORDS, batch, bomb, record, varint, wrapper)
 from rooms import ROOMS
@@ -149,14 +148,6 @@ print(round(time.process_time() - start, 3))
 """
 
 
-def in_a_small_room(raw, megabytes):
-    """What a process that may take that much memory says of some bytes: (rows or fault in each mode, CPU seconds)."""
-    done = subprocess.run([sys.executable, "-c", CHILD, str(megabytes)], input=raw, capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()
-    *said, seconds = done.stdout.decode().split()
-    return said, float(seconds)
-
-
 @pytest.mark.parametrize("raw, fault", [
     (batch(record(), 2**31 - 1), "BAD_COUNT"),
     (batch(record(header_count=2**31 - 1)), "BAD_COUNT"),
@@ -167,7 +158,7 @@ def in_a_small_room(raw, megabytes):
     (batch(b"\xff\xff\xff\xff\x0f\x00a", codec=2), "TOO_LARGE"),
 ], ids=["count", "headers", "count gzip", "a thousand counts", "length", "value", "snappy length"])
 def test_nothing_is_allocated_from_a_claim(raw, fault):
-    (_, _, strict), seconds = in_a_small_room(raw, 64)
+    (_, _, strict), seconds = in_a_small_room(CHILD, raw, 64)
     assert strict == fault and seconds < 2
 
 
@@ -182,7 +173,7 @@ def test_bombs(codec, magic):
         raw = mend(struct.pack(">qiI", 9, 4 + len(body), 0) + body)
     else:
         return
-    (marked, skipped, strict), seconds = in_a_small_room(raw, 256)
+    (marked, skipped, strict), seconds = in_a_small_room(CHILD, raw, 256)
     assert (marked, skipped, strict) == ("1", "0", "TOO_LARGE") and seconds < 5
 
 

@@ -1,9 +1,6 @@
 """Thrift bytes that mean harm: what real readers disagree on, every small damage to small streams, lies, bombs."""
-import os
 import random
 import struct
-import subprocess
-import sys
 import time
 import zlib
 
@@ -11,6 +8,7 @@ import pytest
 
 import laws
 import wirescan
+from children import in_a_small_room, scanned
 from rooms import INFOS, PLAIN, THRIFT
 from strategies.thrift import (
     GOLDEN, LIST, MAP, RUNS, STRING, STRUCT, big, block, chunked, double, framed, header, http, message, put_struct,
@@ -397,10 +395,7 @@ print(scans)
 
 def test_nothing_is_read_outside():
     """Every cut and much damage, against pages that cannot be read: test_guard.py proves that these bite."""
-    done = subprocess.run([sys.executable, "-c", GUARD], capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    assert int(done.stdout) > 8000
+    assert scanned(GUARD) > 8000
 
 
 # ------------------------------------------------------------------------------- memory and time
@@ -425,14 +420,6 @@ print(round(time.process_time() - start, 3))
 """
 
 
-def in_a_small_room(raw, megabytes):
-    """What a process that may take that much memory says of some bytes: (rows or fault in each mode, CPU seconds)."""
-    done = subprocess.run([sys.executable, "-c", CHILD, str(megabytes)], input=raw, capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()
-    *said, seconds = done.stdout.decode().split()
-    return said, float(seconds)
-
-
 HUGE = b"\x7f\xff\xff\xff"
 CLAIMS = {
     "a frame": b"\3\xff\xff\xff" + NEXT[4:], "a big frame": b"BIGF" + struct.pack(">Q", 1 << 40) + NEXT[4:],
@@ -450,7 +437,7 @@ CLAIMS = {
 
 @pytest.mark.parametrize("raw", CLAIMS.values(), ids=CLAIMS)
 def test_nothing_is_allocated_from_a_claim(raw):
-    said, seconds = in_a_small_room(raw * 3, 96)
+    said, seconds = in_a_small_room(CHILD, raw * 3, 96)
     assert seconds < 2 and said
 
 
@@ -460,7 +447,7 @@ def test_bombs(id):
     bomb = transformed(bytes(100 << 20), [id])
     table = thrift.plain(thrift.scan(header(bomb, transforms=[id]) + NEXT), errors="mark")
     assert table["fault"].tolist() == [Fault.TOO_LARGE, 0] and sum(map(len, table.buffers[1:])) < 1000
-    said, seconds = in_a_small_room(header(bomb, transforms=[id]), 320)
+    said, seconds = in_a_small_room(CHILD, header(bomb, transforms=[id]), 320)
     assert said == ["1/0/1", "TOO_LARGE"] and seconds < 5
 
 
@@ -468,7 +455,7 @@ def test_bombs_of_two_layers():
     raw = header(transformed(bytes(100 << 20), [1, 5]), transforms=[1, 5])
     assert len(raw) < 5000
     assert thrift.plain(thrift.scan(raw), errors="mark")["fault"].tolist() == [Fault.TOO_LARGE]
-    said, seconds = in_a_small_room(raw * 20, 256)
+    said, seconds = in_a_small_room(CHILD, raw * 20, 256)
     assert said == ["20/0/20", "TOO_LARGE"] and seconds < 10
 
 
