@@ -113,7 +113,7 @@ def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] 
 
 def _hint(files: Iterable[str], format: Format) -> str:
     """What files hold that are named as those of another format are, and none as those of this one; or nothing."""
-    files = list(files)
+    files = [os.path.basename(name) for name in files]
     named = [one.name for one in formats().values() if one.files and any(re.search(one.files, name) for name in files)]
     return f"; by their names they may hold {' or '.join(named)} (--format)" if (
         named and format.name not in named) else ""
