@@ -156,8 +156,8 @@ def test_what_thriftpy2_writes(calc):
 def test_the_table(calc):
     plain = thrift.fields(messages_of(message(b"add", 1, 1, ADD)))
     table = named(plain, calc)
-    assert table.dtype.names == (*thrift.FIELD.names, "name") and table.dtype["name"] == "S7"
-    assert table.dtype.itemsize == thrift.FIELD.itemsize + 7 and not table.rows.flags.writeable
+    assert table.dtype.names == (*thrift.FIELD.names, "name") and table.dtype["name"] == "S8"
+    assert table.dtype.itemsize == thrift.FIELD.itemsize + 8 and not table.rows.flags.writeable
     assert all((table[name] == plain[name]).all() for name in thrift.FIELD.names)
     assert (table.buffers, table.outer, table.format) == (plain.buffers, plain.outer, plain.format)
     assert [row.name for row in table] == [b"a", b"b"] and "name" not in plain.dtype.names
@@ -166,7 +166,7 @@ def test_the_table(calc):
 
 def test_no_rows(calc):
     for table in (thrift.fields(messages_of(), idl=calc), thrift.fields(messages_of(message(b"add")), idl=calc)):
-        assert len(table) == 0 and table.dtype["name"] == "S7"
+        assert len(table) == 0 and table.dtype["name"] == "S8"
 
 
 def test_bad_messages(calc):

@@ -176,10 +176,11 @@ cdef class ByteStrings:
         self.room(len(rows), len(rows))
         cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in self.held], np.uint64)
         cdef const int64_t[::1] ends = np.array([len(b) for b in self.held], np.int64)
-        cdef const int64_t[:] start = rows["start"]
-        cdef const uint32_t[:] at = rows[name + "_at"]
-        cdef const int32_t[:] size = rows[name + "_size"]
-        cdef const uint16_t[:] buffer = rows["buffer"]
+        # Rows with more columns, of text perhaps, may lie at odd addresses.
+        cdef const int64_t[:] start = np.require(rows["start"], requirements="A")
+        cdef const uint32_t[:] at = np.require(rows[name + "_at"], requirements="A")
+        cdef const int32_t[:] size = np.require(rows[name + "_size"], requirements="A")
+        cdef const uint16_t[:] buffer = np.require(rows["buffer"], requirements="A")
         cdef const uint8_t[:] fault = rows["fault"]
         cdef uint64_t* addresses = <uint64_t*>self.addresses.at
         cdef int32_t* sizes = <int32_t*>self.sizes.at

@@ -47,8 +47,8 @@ class _Names:
 
 
 def named(fields: FrameTable, idl: Any) -> FrameTable:
-    """A table of thrift.fields with one more column: `name`, dtype S of the longest name in an IDL; b"" where none is
-    known.
+    """A table of thrift.fields with one more column: `name`, dtype S, as wide as the longest name in an IDL, in words of
+    eight bytes; b"" where none is known.
 
     fields: as `thrift.fields` gives them: no row may have been left out. idl: the path of a .thrift file, or a module
     that thriftpy2 loaded. Names are those of the arguments of a CALL or ONEWAY, of the result of a REPLY: "success"
@@ -191,7 +191,8 @@ def _of_module(module: ModuleType) -> _Names:
     entries[NOWHERE] = 0, b""
     keys = np.array(sorted(entries), np.int64)
     inside, names = zip(*(entries[key] for key in keys.tolist()))
-    return _Names(keys, np.array(inside, np.int64), np.array(names), [name.encode() for name in services],
+    width = 8 * -(-max(map(len, names)) // 8) or 8      # so that rows stay aligned
+    return _Names(keys, np.array(inside, np.int64), np.array(names, f"S{width}"), [name.encode() for name in services],
                   [method.encode() for method in methods], structs, exception)
 
 
