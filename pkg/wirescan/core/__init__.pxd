@@ -9,6 +9,6 @@ from wirescan.core.reader cimport (
     prefetch, put, sized, take, unknown, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
-    Head, LIKELY, Opening, ReadRun, Readable, SOME, Top, UNDECIDED, VerifyFrame, afford, next_intact, open_all, open_frames,
-    scan_frames, scan_spans, scan_top)
+    Head, LIKELY, Opening, ReadRun, Readable, SOME, Top, UNDECIDED, VerifyFrame, afford, next_intact, open_all,
+    open_frames, scan_frames, scan_spans, scan_top)
 from wirescan.core.rows cimport Rows

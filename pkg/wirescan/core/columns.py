@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.chunks import chunks_of, is_arrow, nulls_of, numbers
-from wirescan.core.strings import ByteStrings
 from wirescan.core.pairs import Pairs
+from wirescan.core.strings import ByteStrings
 
 LONGEST = (1 << 31) - 1             # bytes in a string
 I32, I64, U64 = ((-1 << 31, (1 << 31) - 1), (-1 << 63, (1 << 63) - 1), (0, (1 << 64) - 1))

@@ -7,8 +7,6 @@ have to be. `available` is False where that is linked in a way that hides them; 
 import ctypes
 import zlib
 
-import numpy as np
-
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset, strcmp

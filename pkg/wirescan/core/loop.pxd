@@ -25,17 +25,17 @@ cpdef enum:
     ANY = -1
     SOME = -2
 
-# Read the frame at r into row and leave r after it. `row` comes zeroed and begins with a Head; `parent`
-# is the row being opened, or at the top an int64_t: the bytes that a scan may still read in vain, for frames that have
-# no length and are found to be none only behind much that was read. Return OK or a soft fault with r after the frame, or
-# anything from SHORT on where the frame's end is not known; with SHORT, `size` may say how large it is at the least.
-# OK with a `fault` in the row: what is in the frame cannot be read, but nothing makes its length doubtful.
+# Read the frame at r into row and leave r after it. `row` comes zeroed and begins with a Head; `parent` is the row being
+# opened, or at the top an int64_t: the bytes that a scan may still read in vain, for frames that have no length and are
+# found to be none only behind much that was read. Return OK or a soft fault with r after the frame, or anything from
+# SHORT on where the frame's end is not known; with SHORT, `size` may say how large it is at the least. OK with a `fault`
+# in the row: what is in the frame cannot be read, but nothing makes its length doubtful.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
 # How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
-# UNDECIDED: only the bytes behind `end` tell; LIKELY: one does, if no bytes follow that tell better. By whether its header looks usual; or (`deep`) by everything that can be
-# verified, however unusual it looks: then the bytes read are asked of `afford`, and if refused there is no frame.
-# NULL: nothing tells, and behind a hard fault no frame is found.
+# UNDECIDED: only the bytes behind `end` tell; LIKELY: one does, if no bytes follow that tell better. By whether its
+# header looks usual; or (`deep`) by everything that can be verified, however unusual it looks: then the bytes read are
+# asked of `afford`, and if refused there is no frame. NULL: nothing tells, and behind a hard fault no frame is found.
 ctypedef size_t (*IntactFrame)(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil
 
 # A whole buffer.
