@@ -8,7 +8,8 @@ from bench import report
 
 PARTS = {"kafka": "bench.kafka_records", "lookup": "bench.kafka_lookup", "fetch": "bench.kafka_fetch",
          "encode": "bench.kafka_encode", "lumberjack": "bench.lumberjack", "nats": "bench.nats",
-         "liftbridge": "bench.liftbridge", "thrift": "bench.thrift", "spark": "bench.spark"}
+         "liftbridge": "bench.liftbridge", "thrift": "bench.thrift", "planning": "bench.planning",
+         "spark": "bench.spark"}
 
 
 def main() -> None:

@@ -3,15 +3,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import data
-from bench.measure import Contender, interleave, timed
-from bench.peers.spark_rows import TupleSource, kafka_python_rows
+from bench.measure import Contender, Times, cpu_of_children, interleave, timed
+from bench.peers.spark_rows import TupleSource, rows_of
 from bench.report import Report, number, table, timings
+from wirescan import arrow, pieces
 from wirescan import spark as wirescan_spark
 
 SEGMENTS = 3
@@ -22,7 +24,11 @@ COLUMNS = ["offset", "timestamp", "key", "value"]
 SCHEMA = "offset bigint, timestamp timestamp, key binary, value binary"
 COMPRESSION = "zstd"
 VALUE = 100                 # bytes
-PACKAGES = ["pyspark", "pyarrow", "kafka-python"]
+PACKAGES = ["pyspark", "pyarrow", "kafka-python", "aiokafka"]
+READ, SOURCE, PARQUET = "wirescan.spark.read", "data source wirescan", "Parquet"
+TWO, COUNTS, KEYS = "read, offset and timestamp", "aggregate, counts", "aggregate, counts for each key"
+ROWS = {"RDD over kafka-python": ("kafka.record.memory_records", 10),
+        "RDD over aiokafka": ("aiokafka.record.memory_records", 4)}
 
 
 def run(batches: int, rounds: int, slow_rounds: int) -> str:
@@ -58,27 +64,68 @@ def _run(spark: SparkSession, log: Path, records: int, size: int, rounds: int, s
                f"uncompressed segments of {size / SEGMENTS / 2**20:.0f} MiB; local[2], one session for all, "
                "wirescan's settings, checksums verified. GB/s is of the segments' bytes.")
     times = interleave([
-        contender("Parquet", lambda: drain(spark.read.parquet(str(parquet)).select(COLUMNS))),
-        contender("data source wirescan", lambda: drain(read_source(spark, segments))),
-        contender("wirescan.spark.read", lambda: drain(read_fast(spark, segments))),
+        contender(PARQUET, lambda: drain(spark.read.parquet(str(parquet)).select(COLUMNS))),
+        contender(SOURCE, lambda: drain(read_source(spark, segments))),
+        contender(READ, lambda: drain(read_fast(spark, segments))),
+        contender(TWO, lambda: drain(read_fast(spark, segments, COLUMNS[:2]))),
+        contender(COUNTS, lambda: drain(aggregated(spark, segments))),
+        contender(KEYS, lambda: drain(aggregated(spark, segments, "key"))),
     ], rounds, WARM_UP)
-    report.at_most("data source, of Spark reading the same columns from Parquet", 1.3,
-                   times.ratio("data source wirescan", "Parquet"))
-    report.at_most("`wirescan.spark.read`, of the same", 1.05, times.ratio("wirescan.spark.read", "Parquet"))
-    report.say("### To nowhere (the sink `noop`)", "",
-               timings(times, dict.fromkeys(["data source wirescan", "wirescan.spark.read"], "Parquet")))
+    report.at_most(f"`{READ}`, of Spark reading the same columns from Parquet", 1.0, times.ratio(READ, PARQUET))
+    report.at_most("data source, of the same", 1.25, times.ratio(SOURCE, PARQUET))
+    report.at_most("two columns, of four", 0.75, times.ratio(TWO, READ))
+    report.at_most("counts in the tasks, of reading four columns", 0.5, times.ratio(COUNTS, READ))
+    report.at_most("counts for each key in the tasks, of the same", 0.5, times.ratio(KEYS, READ))
+    report.say("### To nowhere (the sink `noop`)", "", f"There are {distinct(spark, parquet):,} keys.", "",
+               timings(times, {SOURCE: PARQUET, READ: PARQUET, TWO: READ, COUNTS: READ, KEYS: READ}))
+    shares(report, spark, segments, times, records)
     writing(report, spark, segments, parquet, contender, rounds)
+    beside_rows(report, spark, segments, contender, rounds, slow_rounds)
+    return report.markdown(PACKAGES)
+
+
+def beside_rows(report: Report, spark: SparkSession, segments: str, contender: Callable[..., Contender], rounds: int,
+                slow_rounds: int) -> None:
+    """What Spark is usually given: a tuple for every record."""
     report.say("### Beside Python rows (the sink `noop`)", "",
-               "The source of tuples parses with wirescan too; both give timestamps as numbers.")
-    ours = contender("data source wirescan", lambda: drain(read_source(spark, segments)))
+               "The source of tuples parses with wirescan too; all of them give timestamps as numbers.")
+    ours = contender(SOURCE, lambda: drain(read_source(spark, segments)))
     tuples = contender("data source that yields tuples", lambda: drain(
         spark.read.format(TupleSource.name()).load(segments)))
-    rdd = contender("RDD over kafka-python", lambda: drain(kafka_python_rows(spark, segments)))
-    for other, bound, turns in ((tuples, 4, rounds), (rdd, 8, slow_rounds)):
+    others = [(tuples, 4.5, rounds)]
+    for name, (library, bound) in ROWS.items():
+        others.append((contender(name, lambda library=library: drain(rows_of(spark, segments, library))), bound,
+                       slow_rounds))
+    for other, bound, turns in others:
         times = interleave([ours, other], turns)
         report.at_least(f"times as fast as: {other.name}", bound, times.ratio(other.name, ours.name))
         report.say(timings(times, {other.name: ours.name}))
-    return report.markdown(PACKAGES)
+
+
+def shares(report: Report, spark: SparkSession, segments: str, times: Times, records: int) -> None:
+    """Whose processor time it is: wirescan's own parts one after another in this process, beside that of the job."""
+    paths = [part.path for part in wirescan_spark.ranges(spark, segments).plan.slices]
+    files = list(dict.fromkeys(paths))
+
+    def used(call: Callable[[], object]) -> float:
+        call()
+        begun = time.process_time()
+        call()
+        return (time.process_time() - begun) * 1e9 / records
+
+    reading = used(lambda: [len(chunk) for path in files for chunk in pieces.chunks(path, 0, os.path.getsize(path))])
+    tables = used(lambda: [len(found) for path in files for found in pieces.iter_tables(path, format="kafka.records")])
+    batches = used(lambda: [len(found) for path in files for found in arrow.iter_batches(
+        path, format="kafka.records", columns=COLUMNS, types="spark")])
+    before = cpu_of_children()
+    drain(read_fast(spark, segments))
+    job = (cpu_of_children() - before) * 1e9 / records
+    lines = [("files read", reading), ("kernels: scan, checksums, records", tables - reading),
+             ("columns gathered", batches - tables), ("Spark's bridge and the rest", job - batches), ("the job", job)]
+    report.say(f"### Processor time of `{READ}`, all processes", "",
+               table(["", "ns per record", "share"],
+                     [[what, number(spent), f"{spent / job:.0%}"] for what, spent in lines]), "",
+               f"Two processors ran for {number(times.median(READ))} ns a record.")
 
 
 def writing(report: Report, spark: SparkSession, segments: str, parquet: Path,
@@ -97,7 +144,7 @@ def writing(report: Report, spark: SparkSession, segments: str, parquet: Path,
     times = interleave([contender("Spark copies Parquet", copy), contender("wirescan.spark.to_parquet", convert)],
                        max(2, rounds // 2), WARM_UP // 2)
     sizes = {"Spark copies Parquet": size_of(copied), "wirescan.spark.to_parquet": size_of(converted)}
-    report.at_most("segments to Parquet, of Spark copying that Parquet", 0.6,
+    report.at_most("segments to Parquet, of Spark copying that Parquet", 0.5,
                    times.ratio("wirescan.spark.to_parquet", "Spark copies Parquet"))
     report.at_most("size of that Parquet, of Spark's", 1.1,
                    (sizes["wirescan.spark.to_parquet"] / sizes["Spark copies Parquet"],))
@@ -112,8 +159,16 @@ def read_source(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.format("wirescan").option("format", "kafka.records").schema(SCHEMA).load(path)
 
 
-def read_fast(spark: SparkSession, path: str) -> DataFrame:
-    return wirescan_spark.read(spark, path, "kafka.records", columns=COLUMNS)
+def read_fast(spark: SparkSession, path: str, columns: list[str] = COLUMNS) -> DataFrame:
+    return wirescan_spark.read(spark, path, "kafka.records", columns=columns)
+
+
+def aggregated(spark: SparkSession, path: str, *by: str) -> DataFrame:
+    return wirescan_spark.aggregate(wirescan_spark.ranges(spark, path, "kafka.records"), by)
+
+
+def distinct(spark: SparkSession, parquet: Path) -> int:
+    return spark.read.parquet(str(parquet)).select("key").distinct().count()
 
 
 def drain(frame: DataFrame) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import wirescan
-from wirescan import FrameError, FrameTable
+from wirescan import FrameError, FrameTable, Limits
+from wirescan.core.loop import HEAD
 from wirescan.errors import MODES
 from wirescan.table import RESERVED, join
 
@@ -236,6 +237,25 @@ def streams_agree(room: Room, raw: bytes, cuts: list[int], errors: str = "mark",
         tables, tail = feed(raw, name, cuts, errors, check)
         assert [one for table in tables for one in meaning(table, False)] == meaning(whole, False)
         assert tail == bytes(tables_of(whole)[0].tail)
+
+
+def spans_agree(room: Room, raws: list[bytes], check: bool = True) -> None:
+    """Many streams scanned together, side by side in one buffer, give what each of them gives alone."""
+    top = wirescan.formats()[room.formats[0]]
+    if not top.spans:
+        assert top.values           # each value is one frame there, not a stream
+        return
+    data, spans = memoryview(b"".join(raws)), np.zeros(len(raws), HEAD)
+    spans["size"] = [len(raw) for raw in raws]
+    spans["start"], spans["parent"] = np.cumsum(spans["size"]) - spans["size"], np.arange(len(raws))
+    rows, bad, faults, ends = top.spans((data,), spans, check, True, Limits())
+    assert bad == np.count_nonzero(rows["fault"])
+    for i, raw in enumerate(raws):
+        alone, _, fault, end = top.scan(memoryview(raw), check, True, Limits())
+        alone, together = alone.copy(), rows[rows["parent"] == i].copy()
+        together["start"] -= spans["start"][i]
+        together["parent"] = alone["parent"] = 0
+        assert plain_rows(together) == plain_rows(alone) and (faults[i], ends[i] - spans["start"][i]) == (fault, end)
 
 
 def streams_lose_nothing(room: Room, raw: bytes, cuts: list[int], check: bool = True) -> None:

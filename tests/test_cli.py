@@ -576,6 +576,29 @@ def test_convert_of_standard_input(segment, tmp_path):
                                           "values": [[0, 2], [1, 2], [2, 2], [3, 2], [4, 2]]}
 
 
+def test_convert_to_directories_by_values(segment, tmp_path):
+    out = tmp_path / "out"
+    result = run("convert", segment, out, "--partition-by", "codec, timestamp:day", "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0 and told["records"] == told["query"]["rows"] == 100 and told["query"]["offset"] == [0, 99]
+    assert {path.parent.parent.name for path in out.rglob("*.parquet")} == {f"codec={codec}" for codec in range(5)}
+    assert told["bytes_written"] == sum(path.stat().st_size for path in out.rglob("*.parquet"))
+    assert run("convert", segment, out, "--overwrite", "--partition-by", "key").exit_code == 0
+    (out / "key=key 0" / "letters.txt").write_text("mine")
+    refused = run("convert", segment, out, "--overwrite")
+    assert refused.exit_code == 2 and "will not overwrite a directory that holds key=key 0/letters.txt" in refused.stderr
+    for by in ("nothing", "offset:day", "codec,codec", "timestamp"):
+        result = run("convert", segment, tmp_path / "none", "--partition-by", by)
+        assert result.exit_code == 2 and "Traceback" not in result.stderr and not (tmp_path / "none").exists()
+
+
+def test_convert_tells_of_faults(damaged, tmp_path):
+    for errors in ("mark", "skip"):
+        result = run("convert", damaged, tmp_path / errors, "--errors", errors)
+        assert f"{tmp_path / errors / '_faults'} tells where" in result.stderr
+        assert pq.read_table(tmp_path / errors / "_faults")["fault"].to_pylist() == ["BAD_CHECKSUM"]
+
+
 @pytest.mark.spark
 def test_engines_agree(segment, damaged, tmp_path):
     told = []
@@ -586,6 +609,7 @@ def test_engines_agree(segment, damaged, tmp_path):
                      if engine not in line and "seconds" not in line])
     assert told[0] == told[1]
     assert pq.read_table(tmp_path / "local") == pq.read_table(tmp_path / "spark")
+    assert pq.read_table(tmp_path / "local" / "_faults") == pq.read_table(tmp_path / "spark" / "_faults")
     strict = run("convert", damaged.parent, tmp_path / "strict", "--engine", "spark")
     assert strict.exit_code == 1 and "BAD_CHECKSUM" in strict.stderr and "Traceback" not in strict.stderr
 

@@ -88,6 +88,14 @@ def test_every_split_and_byte_by_byte(rooms, data, errors):
 
 @every_room
 @steady
+@given(st.data(), st.booleans())
+def test_streams_scanned_together_are_those_scanned_alone(rooms, data, check):
+    room = data.draw(rooms)
+    laws.spans_agree(room, data.draw(st.lists(room.damaged | good(room), max_size=5)), check)
+
+
+@every_room
+@steady
 @given(st.data(), cuts, st.booleans())
 def test_damaged_chunks_lose_nothing(rooms, data, cuts, check):
     room = data.draw(rooms)

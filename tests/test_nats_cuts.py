@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.nats import hmsg, line, msg, pub
-from wirescan import nats, pieces, walk
+from wirescan import nats, pieces, source, walk
 from wirescan.nats.cuts import FILES, cuts
 from wirescan.nats.scan import scan_stream
 from wirescan.source import expand
@@ -46,9 +46,9 @@ def test_a_frame_larger_than_a_piece(tmp_path, monkeypatch):
     frames = [pub(bytes(size)) for size in (10, 100_000, 10, 50_000, 10)]
     path = tmp_path / "large.nats"
     path.write_bytes(b"".join(frames))
-    read, read_range = [], walk.read_range
+    read, read_some = [], source.read_some
     monkeypatch.setattr(walk, "PIECE", 100)
-    monkeypatch.setattr(walk, "read_range", lambda *args: read.append(args) or read_range(*args))
+    monkeypatch.setattr(source, "read_some", lambda *args: read.append(args) or read_some(*args))
     starts = np.concatenate([starts for starts, _ in walk.walk(str(path), scan_stream)])
     assert starts.tolist() == np.cumsum([0, *map(len, frames[:-1])]).tolist()
     assert len(read) < 40                       # what is held doubles: no byte is looked at more than a few times

@@ -2,14 +2,16 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import wirescan
-from wirescan import FrameError, Limits, arrow, parquet
+from wirescan import FrameError, Limits, arrow, faults, sink
 from wirescan.kafka import Record, encode_batch
-from wirescan.parquet import Output, Summary, convert, counted, write
+from wirescan.layout import Layout
+from wirescan.parquet import Summary, convert, counted, write
 from wirescan.partition import Slice, plan
 
 ORDERS = Path(__file__).parent / "corpus" / "kafka" / "orders-0"
@@ -31,7 +33,7 @@ def parts(out):
 
 def check_empty(out, columns=None):
     """One part file, with the schema and nothing else: what a reader of the directory needs to know its columns."""
-    assert parts(out) == ["_SUCCESS", "part-00000.parquet"]
+    assert [name for name in parts(out) if name != "_faults"] == ["_SUCCESS", "part-00000.parquet"]
     found = pq.read_table(out)
     assert found.num_rows == 0
     assert found.schema.remove_metadata() == arrow.schema("kafka.records", columns, types="spark")
@@ -40,7 +42,7 @@ def check_empty(out, columns=None):
 def test_the_corpus_is_written_exactly(tmp_path):
     out = tmp_path / "out"
     columns = [*arrow.columns_of("kafka.records"), "codec", "_start"]
-    done = convert(ORDERS, out, columns=columns, size=300_000)
+    done = convert(ORDERS, out, columns=columns, size=300_000, file_bytes=1)
     table = wirescan.scan(ORDERS, "kafka.records")
     wanted = pa.table([arrow.to_batch(table, columns, types="spark").column(n) for n in columns],
                       schema=arrow.schema("kafka.records", columns, types="spark"))
@@ -154,7 +156,7 @@ def test_nothing_is_overwritten_unasked(source, tmp_path):
     with pytest.raises(FileExistsError, match="overwrite"):
         convert(ORDERS, out)
     assert parts(out) == before and pq.read_table(out).num_rows == 20
-    convert(ORDERS, out, overwrite=True, size=100_000)
+    convert(ORDERS, out, overwrite=True, size=100_000, file_bytes=1)
     assert pq.read_table(out).num_rows == 27_708 and len(parts(out)) > 10
     convert(source, out, errors="skip", overwrite=True)                  # fewer parts than before: the rest go
     assert pq.read_table(out).num_rows == 20 and parts(out) == before
@@ -182,7 +184,7 @@ def test_what_spark_leaves_and_what_a_kill_leaves_are_earlier_outputs(source, tm
     for name in ("_SUCCESS", "._SUCCESS.crc", "part-00000-a1b2.snappy.parquet", ".part-00000-a1b2.snappy.parquet.crc"):
         (out / name).touch()
     convert(source, out, errors="skip", overwrite=True)
-    assert parts(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 20
+    assert parts(out) == ["_SUCCESS", "_faults", "part-00000.parquet"] and pq.read_table(out).num_rows == 20
 
 
 def test_nothing_appears_after_a_failure(source, tmp_path):
@@ -200,31 +202,6 @@ def test_nothing_appears_after_a_failure(source, tmp_path):
         with pytest.raises((FrameError, FileExistsError)):
             convert(source, out, overwrite=overwrite)
         assert {path.name: path.read_bytes() for path in out.iterdir()} == before        # the old files stay
-
-
-def test_output_is_put_in_place_at_once(tmp_path):
-    out = tmp_path / "deep" / "out"
-    with Output(out) as output:
-        done = {output.part(0): 1, output.part(1): 0, output.part(2, "7"): 1, output.part(2, "8"): 1}
-        assert len(done) == 4
-        for number, path in enumerate(done):
-            pq.write_table(pa.table({"a": [number]}), path)
-        assert [name for name in parts(out) if not name.startswith("_")] == []
-        tried = output.part(2, "7")                                      # of a try that did not count
-        total = output.commit({path: Summary(records=records, written=10 + number)
-                               for number, (path, records) in enumerate(done.items()) if path != tried})
-        assert (total.records, total.written) == (2, 10 + 13)
-    assert parts(out) == ["_SUCCESS", "part-00000.parquet", "part-00001.parquet"]        # one had no records
-    assert pq.read_table(out)["a"].to_pylist() == [0, 3]
-    with Output(out, overwrite=True) as output:
-        for number in range(3):
-            pq.write_table(pa.table({"a": [number]})[:0], output.part(number))
-        output.commit({output.part(number): Summary() for number in range(3)})
-    assert parts(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 0
-    with pytest.raises(ZeroDivisionError), Output(tmp_path / "other") as output:
-        pq.write_table(pa.table({"a": [1]}), output.part(0))
-        1 / 0
-    assert not (tmp_path / "other").exists()
 
 
 def test_write_one_group(tmp_path, source):
@@ -290,23 +267,26 @@ def test_a_length_that_lies_is_no_tail(tmp_path):
 @pytest.mark.parametrize("size", [1, 1 << 30])
 @pytest.mark.parametrize("errors", ["mark", "skip"])
 def test_what_is_counted(tmp_path, errors, size):
-    """Every frame once, whatever it holds; every byte is of a frame, or the tail."""
+    """Every frame once, whatever it holds; every byte is of a frame, or the tail; every fault is told."""
     path = tmp_path / "a.log"
     empty = encode_batch([])
     path.write_bytes(GOOD + empty + BAD + empty + GOOD + b"\xfe" * 100 + GOOD + GOOD[:70])
-    found = list(counted(plan(path, size), format="kafka.records", columns=["offset", "fault"], errors=errors))
-    total = sum((done for done, _ in found), Summary())
+    layout = Layout.of("kafka.records", ["offset", "fault"])
+    found = list(counted(plan(path, size), layout, errors=errors))
+    total = sum((done for done, _, _ in found), Summary())
     bad = 2 if errors == "mark" else 0
     assert (total.files, total.frames, total.records, total.faults) == (1, 5, 30 + bad, 2)
     assert (total.bytes, total.tail) == (path.stat().st_size, 70)
     assert total.written == total.seconds == 0
-    for done, batches in found:
-        assert done.records == sum(batch.num_rows for batch in batches)
-        assert all(batch.num_rows and batch.schema.names == ["offset", "fault"] for batch in batches)
+    for done, batches, _ in found:
+        assert done.records == sum(batch.num_rows for _, batch in batches)
+        assert all(batch.num_rows and batch.schema.names == ["offset", "fault"] for _, batch in batches)
+    told = pa.Table.from_batches(piece.faults for piece in found if piece.faults)
+    assert told["fault"].to_pylist() == ["BAD_CHECKSUM", "BAD_LENGTH"] and told.schema == faults.SCHEMA
     with pytest.raises(FrameError, match="BAD_CHECKSUM"):
-        list(counted(plan(path, size), format="kafka.records"))
+        list(counted(plan(path, size), layout))
     with pytest.raises(ValueError, match="errors must be"):
-        list(counted([], format="kafka.records", errors="ignore"))
+        list(counted([], layout, errors="ignore"))
 
 
 def test_row_groups_are_large(tmp_path, monkeypatch):
@@ -314,7 +294,7 @@ def test_row_groups_are_large(tmp_path, monkeypatch):
     path.write_bytes(encode_batch([b"x" * 1000] * 100) * 400)                            # 40 MB
     convert(path, tmp_path / "one")
     assert pq.ParquetFile(tmp_path / "one" / "part-00000.parquet").metadata.num_row_groups == 1
-    monkeypatch.setattr(parquet, "GROUP_BYTES", 10_000_000)
+    monkeypatch.setattr(sink, "GROUP_BYTES", 10_000_000)
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
     convert(path, tmp_path / "some")
     told = pq.ParquetFile(tmp_path / "some" / "part-00000.parquet").metadata
@@ -340,3 +320,167 @@ def test_control_records_are_told(tmp_path):
     table = wirescan.scan(ORDERS, "kafka.records")
     found = pq.read_table(tmp_path / "out", columns=["is_control"])["is_control"].to_pylist()
     assert found == (table.outer["is_control"][table["parent"]] != 0).tolist() and sum(found) == 8
+
+
+# ---------------------------------------------------------------------------- faults
+
+
+def test_the_faults_table(source, tmp_path):
+    """One row a fault, beside the result and never among it; there without any too, but not under strict."""
+    for errors in ("mark", "skip"):
+        convert(source, tmp_path / errors, errors=errors)
+        table = pq.read_table(tmp_path / errors / "_faults")
+        assert table.schema.remove_metadata() == faults.SCHEMA and table.to_pylist() == [
+            {"file": source, "start": len(GOOD), "size": len(BAD), "format": "kafka.batches", "fault": "BAD_CHECKSUM",
+             "meaning": "the checksum does not match", "near": BAD[:16]}]
+        assert pq.read_table(tmp_path / errors).num_rows == (21 if errors == "mark" else 20)
+        convert(ORDERS, tmp_path / errors, errors=errors, overwrite=True)
+        assert pq.read_table(tmp_path / errors / "_faults").num_rows == 0
+    convert(ORDERS, tmp_path / "skip", overwrite=True)
+    assert "_faults" not in parts(tmp_path / "skip")
+
+
+def test_faults_of_what_lies_inside(tmp_path):
+    """A bad header of a good record, and a record in a payload that was inflated: where and what they are."""
+    raw = bytearray(GOOD)
+    at = raw.index(b"\x02h\x025")
+    raw[at] = 0x7e                                                       # the length of a header's key
+    fewer = bytearray(encode_batch([Record(i, 0, b"k", b"v") for i in range(5)], codec="gzip"))
+    fewer[60] -= 1
+    path = tmp_path / "a.log"
+    path.write_bytes(raw + fewer + GOOD)
+    done = convert(path, tmp_path / "out", check=False, errors="mark")
+    header, record = pq.read_table(tmp_path / "out" / "_faults").to_pylist()
+    assert done.faults == 2
+    assert (header["format"], header["start"], header["near"][:2]) == ("kafka.headers", at, b"\x7eh")
+    assert (record["format"], record["start"], record["fault"]) == ("kafka.records", len(raw), "BAD_COUNT")
+    convert(path, tmp_path / "other", columns=["offset"], check=False, errors="mark")      # no headers asked for
+    assert pq.read_table(tmp_path / "other" / "_faults")["format"].to_pylist() == ["kafka.records"]
+
+
+def test_a_file_of_nothing_but_faults(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes((BAD + GOOD) * 500 + BAD[:-3])
+    assert convert(path, tmp_path / "out", errors="skip", size=10_000).faults == 500
+    starts = pq.read_table(tmp_path / "out" / "_faults")["start"].to_pylist()
+    assert starts == [2 * len(GOOD) * i for i in range(500)]
+    assert parts(tmp_path / "out" / "_faults") == ["part-00000.parquet"]
+
+
+# ---------------------------------------------------------------------------- directories by values
+
+
+def read_hive(out):
+    return pq.read_table(out, partitioning="hive")
+
+
+def test_partitioned_by_numbers_and_days(tmp_path):
+    done = convert(ORDERS, tmp_path / "out", partition_by=["codec", "timestamp:day"], size=100_000)
+    table = wirescan.scan(ORDERS, "kafka.records")
+    found = read_hive(tmp_path / "out").sort_by("offset")
+    assert found.num_rows == done.records == len(table)
+    assert {*found.column_names} == {*arrow.columns_of("kafka.records"), "codec", "timestamp_day"}
+    assert found["codec"].to_pylist() == table.outer["codec"][table["parent"]].tolist()
+    days = np.datetime_as_string(table["timestamp"].astype("M8[ms]").astype("M8[D]"))
+    assert found["timestamp_day"].to_pylist() == days.tolist()
+    whole = pq.read_table(convert_to(tmp_path / "whole"))
+    assert found.select(whole.column_names).combine_chunks() == whole.sort_by("offset").combine_chunks()
+    for directory in {path.parent for path in (tmp_path / "out").rglob("part*")}:
+        assert parts(directory) == ["part-00000.parquet"]                # whatever the number of tasks
+        offsets = pq.ParquetFile(directory / "part-00000.parquet").read(["offset"])["offset"].to_pylist()
+        assert offsets == sorted(offsets)
+
+
+def convert_to(out):
+    convert(ORDERS, out)
+    return out
+
+
+@pytest.mark.parametrize("unit, text", [("year", "2026"), ("month", "2026-11"), ("day", "2026-11-22"),
+                                        ("hour", "2026-11-22T13")])
+def test_units_of_times(tmp_path, unit, text):
+    path = tmp_path / "a.log"
+    times = [1_795_352_400_000, -1, 1_795_355_999_999, 2**62]           # the ends of an hour; null; beyond microseconds
+    path.write_bytes(b"".join(encode_batch([Record(i, time, None, b"")]) for i, time in enumerate(times)))
+    convert(path, tmp_path / "out", partition_by=f"timestamp:{unit}", columns=["offset", "timestamp"])
+    assert parts(tmp_path / "out") == ["_SUCCESS", f"timestamp_{unit}={text}",
+                                       f"timestamp_{unit}=__HIVE_DEFAULT_PARTITION__"]
+    for name, offsets in zip(parts(tmp_path / "out")[1:], ([0, 2], [1, 3])):
+        assert pq.read_table(tmp_path / "out" / name)["offset"].to_pylist() == offsets
+
+
+KEYS = [b"plain", b"a/b=c%d", b"..", "\u0436 \u65e5".encode(), b"", None, b"\xff\x00", b"k:*?\"'#[]{}^\\", b"plain"]
+
+
+def test_any_bytes_name_directories(tmp_path):
+    """Values that no path may have are escaped as Hive does; what has no text is null; nothing leaves the output."""
+    path = tmp_path / "a.log"
+    path.write_bytes(encode_batch([Record(i, 0, key, b"v") for i, key in enumerate(KEYS)]))
+    convert(path, tmp_path / "out", partition_by=["key"], columns=["offset", "value"])
+    found = sorted(read_hive(tmp_path / "out").to_pylist(), key=lambda row: row["offset"])
+    texts = [None if not key else key.decode(errors="backslashreplace") for key in KEYS]
+    assert [row["key"] for row in found] == texts
+    assert all(name.startswith(("key=", "_SUCCESS")) for name in parts(tmp_path / "out"))
+    assert parts(tmp_path) == ["a.log", "out"]
+    path.write_bytes(encode_batch([Record(0, 0, b"x" * 300, b"v")]))
+    with pytest.raises(ValueError, match="too long for the name of a directory: key=xxx"):
+        convert(path, tmp_path / "long", partition_by="key")
+    assert not (tmp_path / "long").exists()
+
+
+def test_many_directories(tmp_path, monkeypatch):
+    """More than files are held open, of more rows than are held: each row once, in its order."""
+    monkeypatch.setattr(sink, "GROUP_BYTES", 10_000)
+    path = tmp_path / "a.log"
+    records = [Record(i, 0, b"%d" % (i * 7 % 100), b"v" * 20) for i in range(20_000)]
+    path.write_bytes(b"".join(encode_batch(records[n:n + 1000]) for n in range(0, 20_000, 1000)))
+    done = convert(path, tmp_path / "out", partition_by="key", columns=["offset", "value"], size=200_000)
+    found = read_hive(tmp_path / "out").sort_by("offset")
+    assert done.records == 20_000 and found["offset"].to_pylist() == list(range(20_000))
+    assert found["key"].to_pylist() == [i * 7 % 100 for i in range(20_000)]
+    files = sorted((tmp_path / "out").rglob("part*"))
+    assert len(files) == 100 and done.written == sum(file.stat().st_size for file in files)
+    offsets = pq.ParquetFile(files[0]).read()["offset"].to_pylist()
+    assert offsets == sorted(offsets)
+
+
+def test_partitioned_by_kind_and_by_fault(source, tmp_path):
+    convert(source, tmp_path / "out", partition_by="fault", errors="mark", columns=["offset", "fault"])
+    assert parts(tmp_path / "out") == ["_SUCCESS", "_faults", "fault=0", "fault=4"]
+    convert(ORDERS, tmp_path / "control", partition_by=("is_control",), columns=["offset", "is_control"])
+    assert parts(tmp_path / "control") == ["_SUCCESS", "is_control=false", "is_control=true"]
+    assert pq.ParquetFile(tmp_path / "control" / "is_control=true" / "part-00000.parquet").metadata.num_rows == 8
+
+
+@pytest.mark.parametrize("by, message", [
+    ("nothing", "no column 'nothing'"), ("offset:day", "only times have units"), ("timestamp:week", "only times"),
+    ("timestamp", "timestamp:day"), ("headers", "cannot partition"), (["codec", "codec"], "twice"),
+    (["offset", "timestamp:day", "timestamp:day"], "twice")])
+def test_what_cannot_partition(tmp_path, by, message):
+    with pytest.raises(ValueError, match=message):
+        convert(ORDERS, tmp_path / "out", partition_by=by)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="no column is left"):
+        convert(ORDERS, tmp_path / "out", partition_by=["offset", "key"], columns=["key", "offset"])
+
+
+def test_filters(source, tmp_path):
+    done = convert(ORDERS, tmp_path / "out", filters=[("offset", ">=", 100), ("offset", "<", 1500)], size=100_000)
+    assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(100, 1500)) and done.records == 1400
+    assert done.bytes < 2_213_570 and done.tail == 0
+    done = convert(source, tmp_path / "some", filters=[("offset", "==", 3), ("fault", "==", 0)], errors="mark")
+    assert (done.records, done.frames, done.tail, done.faults, done.files) == (2, 2, 0, 0, 1)
+    with pytest.raises(ValueError, match="nothing"):
+        convert(source, tmp_path / "none", filters=[("nothing", "==", 3)])
+    assert not (tmp_path / "none").exists()
+
+
+def test_few_files(tmp_path):
+    """Many small files make one; and a large one is followed by another where it is full."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(500):
+        (folder / f"{number:020}.log").write_bytes(encode_batch([Record(number, 0, None, b"v")], base_offset=number))
+    done = convert(folder, tmp_path / "out", size=1000)
+    assert done.files == 500 and parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+    assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(500))

@@ -1,17 +1,20 @@
 """Slices on batch boundaries: by an index that tells the truth, else by a walk; all bytes, each once."""
 import os
+import pickle
 import shutil
 import struct
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
-from wirescan import FrameError, arrow, kafka, source
+from wirescan import FrameError, arrow, kafka, partition, source
 from wirescan.kafka import encode_batch, log
-from wirescan.partition import SLICE_BYTES, Slice, groups, plan
+from wirescan.partition import FILES, SLICE_BYTES, Plan, Slice, groups, plan, tasks
 
 ORDERS = Path(__file__).parent / "corpus" / "kafka" / "orders-0"
 LIVE = ORDERS.parent / "live-0"
@@ -427,3 +430,159 @@ def test_groups(sizes, size):
 
 def test_groups_of_nothing():
     assert groups([]) == []
+
+
+# ---------------------------------------------------------------------------- tasks
+
+MIB = 1 << 20
+
+
+def sparse(folder, sizes):
+    """Files of these sizes that take no room on the disk; their paths."""
+    folder.mkdir(exist_ok=True)
+    paths = [str(folder / f"{number:020}.log") for number in range(len(sizes))]
+    for path, size in zip(paths, sizes):
+        Path(path).touch()
+        os.truncate(path, size)
+    return paths
+
+
+def every(step, asked=None):
+    """What finds cuts in files whose frames have `step` bytes each."""
+    def cut(files, size):
+        if asked is not None:
+            asked.extend(file.path for file in files)
+        return [range(0, file.size, max(-(-size // step) * step, step)) for file in files]
+    return cut
+
+
+@pytest.mark.parametrize("size", [1, 100, 5_000, 16_384, 50_000, 100_000, 258_000, 1 << 20, SLICE_BYTES])
+def test_tasks_of_real_segments(size):
+    found = tasks(ORDERS, size)
+    check_cover(found.slices, SEGMENTS)
+    assert {one.start for one in found.slices if one.path == SEGMENTS[1]} <= starts_of(SEGMENTS[1]) | {0}
+    assert offsets_of(found.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+    assert [one.last for one in found.slices] == [one.stop == os.path.getsize(one.path) for one in found.slices]
+    if size >= 100_000:
+        assert found.skew < 1.3 and found.uncut == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.integers(0, 3_000), st.integers(0, 100 * MIB)), max_size=40), st.integers(1, 100_000),
+       st.integers(20, 300))
+def test_tasks_are_even(tmp_path_factory, sizes, step, mib):
+    paths = sparse(tmp_path_factory.mktemp("even"), sizes)
+    size, asked = mib * MIB // 10, []
+    found = tasks(paths, size, cut=every(step, asked))
+    check_cover(found.slices, paths)
+    assert all(one.start % step == 0 for one in found.slices)
+    assert all(found) and len(found) <= -(-found.bytes // size) + 1 and found.skew < 1.3
+    assert set(asked) == {one.path for one in found.slices if len(one) < os.path.getsize(one.path)}
+    for one, other in zip(found, found[1:]):            # in order, and neighbours are one slice
+        assert (one[-1].path, one[-1].stop) != (one[0].path, one[0].start) and one[-1].path <= other[0].path
+    for task in found:
+        assert len({one.path for one in task}) == len(task)
+
+
+def test_only_files_across_a_border_are_cut(tmp_path):
+    paths, asked = sparse(tmp_path / "t-0", [64 * MIB] * 20), []
+    found = tasks(tmp_path / "t-0", 128 * MIB, cut=every(1000, asked))
+    assert [[one.path for one in task] for task in found] == [paths[i:i + 2] for i in range(0, 20, 2)]
+    assert asked == [] and found.skew == 1
+    found = tasks(tmp_path / "t-0", 100 * MIB, cut=every(1000, asked))
+    assert len(found) == 13 and found.skew < 1.3 and 10 <= len(asked) <= 12
+
+
+def test_small_files_share_a_task_but_not_too_many(tmp_path):
+    paths = sparse(tmp_path / "t-0", [10] * 5 * FILES)
+    found = tasks(tmp_path / "t-0")
+    assert [len(task) for task in found] == [FILES] * 5
+    check_cover(found.slices, paths)
+    assert found.skew == 1 and found.bytes == 50 * FILES
+
+
+def test_what_cannot_be_cut_is_told(tmp_path):
+    paths = sparse(tmp_path / "t-0", [10 * MIB, 700 * MIB, 10 * MIB] + [600 * MIB] * 6)
+    found = tasks(paths, 100 * MIB, cut=lambda files, size: [[0] for file in files])
+    check_cover(found.slices, paths)
+    assert [one.path for one in found.uncut] == [paths[1], *paths[3:]] and found.skew > 1.1
+    lines = str(found).splitlines()
+    assert lines[0].startswith(f"{len(found)} tasks: 4.219 GiB of 9 files; the largest task is 1.")
+    assert lines[1] == f"not cut: {paths[1]}, 700 MiB from byte 0 on: no beginning of a frame is known in it"
+    assert lines[6:] == ["... and 2 more that are not cut"]
+    assert repr(found) == f"<Plan: {lines[0]}>"
+    assert str(tasks(paths[0])) == "1 task: 10 MiB of 1 file; the largest task is 1.00 times the mean"
+    assert "1023 bytes" in str(Plan([[Slice("a", 0, 1023)]]))
+
+
+def test_a_plan_is_a_sequence(tmp_path):
+    found = tasks(ORDERS, 100_000)
+    assert list(found) == found.tasks == [found[i] for i in range(len(found))] and found == found.tasks
+    assert isinstance(found[3:5], Plan) and found[3:5] == found.tasks[3:5] and found != found[1:]
+    assert pickle.loads(pickle.dumps(found)) == found
+    with pytest.raises(IndexError):
+        found[len(found)]
+    segment(tmp_path / "empty-0", b"")
+    nothing = tasks(tmp_path / "empty-0")
+    assert nothing == [] and not nothing and (nothing.bytes, nothing.skew, nothing.uncut) == (0, 1, [])
+    assert str(nothing) == "0 tasks: 0 bytes of 0 files; the largest task is 1.00 times the mean"
+
+
+def test_tasks_refuse_what_plan_refuses(tmp_path):
+    for arguments in ((ORDERS, 0), (ORDERS, 100, "kafka.nothing")):
+        with pytest.raises(ValueError):
+            tasks(*arguments)
+    with pytest.raises(FileNotFoundError):
+        tasks(tmp_path / "none.log")
+    with pytest.raises(ValueError, match="no operator"):
+        tasks(ORDERS, filters=[("offset", "=", 3)])
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="cannot be read in parts"):
+        tasks(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("low, high", [(0, 10), (9_000, 9_100), (1_000, 26_000), (27_000, 10**9), (-5, -1)])
+def test_filters_leave_out_what_has_no_such_row(low, high):
+    wanted = [("offset", ">=", low), ("offset", "<=", high)]
+    found = tasks(ORDERS, 50_000, filters=wanted)
+    offsets = [offset for offset in offsets_of(found.slices) if low <= offset <= high]
+    whole = wirescan.scan(ORDERS, "kafka.records")["offset"]
+    assert offsets == whole[(whole >= low) & (whole <= high)].tolist()
+    assert found.bytes < tasks(ORDERS).bytes and (found.bytes < 300_000 or high - low > 10_000)
+    assert all(one.last == (one.stop == os.path.getsize(one.path)) for one in found.slices)
+    name = tasks(ORDERS, filters=[("_file", "==", SEGMENTS[2])])
+    assert [one.path for one in name.slices] == [SEGMENTS[2]]
+
+
+def test_a_thousand_segments(tmp_path):
+    """64 MiB each, with an index that has an entry every 4 KiB. Headers are where a plan looks; the rest are holes."""
+    count, size, batch = 1000, 64 * MIB, 4096
+    grid = np.arange(1, size // batch)
+    entries = np.empty(len(grid), [("offset", ">i4"), ("position", ">i4")])
+    entries["offset"], entries["position"] = grid, grid * batch
+    (tmp_path / "index").write_bytes(entries.tobytes())
+    (tmp_path / "t-0").mkdir()
+    header = bytearray(log.HEADER_SIZE)
+    header[8:12], header[16] = (batch - log.LOG_OVERHEAD).to_bytes(4, "big"), 2
+    looked_at = {int(one) for parts in (25 * MIB, 100 * MIB) for one in -(-_targets(count, size, parts) // batch)}
+    for number in range(count):
+        base = number * (size // batch)
+        path = tmp_path / "t-0" / f"{base:020}.log"
+        with open(path, "wb") as file:
+            for entry in looked_at:
+                header[:8] = (base + entry).to_bytes(8, "big")
+                os.pwrite(file.fileno(), header, entry * batch)
+            os.truncate(file.fileno(), size)
+        os.link(tmp_path / "index", path.with_suffix(".index"))
+    for parts in (25 * MIB, 100 * MIB):
+        begun = time.process_time()
+        found = tasks(tmp_path / "t-0", parts)
+        seconds = time.process_time() - begun
+        assert seconds < 2 and found.skew < 1.3 and found.uncut == []
+        assert found.bytes == count * size and len(found) == count * size // parts
+
+
+def _targets(count, size, parts):
+    """Where cuts are looked for in each file, `partition.GRAINS` of them a task."""
+    grain = int(count * size / -(-count * size // parts) / partition.GRAINS)
+    return np.arange(grain, size, grain)

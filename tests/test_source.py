@@ -18,7 +18,7 @@ import pytest
 import wirescan
 from wirescan import kafka
 from wirescan.kafka import encode_batch
-from wirescan.source import MappedFile, expand, read_range, size_of, view_of
+from wirescan.source import SIDECAR, MappedFile, expand, found, read_range, size_of, view_of
 
 ORDERS = Path(__file__).parent / "corpus" / "kafka" / "orders-0"
 RAW = b"".join(encode_batch([b"%d" % i * 9], base_offset=i) for i in range(5))
@@ -280,7 +280,8 @@ def test_file_urls_are_the_paths_in_them(partition, tmp_path):
         path = tmp_path / odd
         path.write_bytes(RAW)
         assert expand(path.as_uri()) == [str(path)] and wirescan.open(path.as_uri())[0] == RAW
-    assert expand("file://elsewhere/a.log") == ["file://elsewhere/a.log"]
+    with pytest.raises(ValueError, match="no file system for file://elsewhere: "):
+        expand("file://elsewhere/a.log")
     with pytest.raises(FileNotFoundError):
         wirescan.open((tmp_path / "none").as_uri() + "/*.log")
 
@@ -310,6 +311,28 @@ def test_globs(tmp_path):
     (tmp_path / "li\nes").mkdir()
     (tmp_path / "li\nes" / f"{7:020}.log").write_bytes(encode_batch([b"here"]))
     assert len(kafka.scan(tmp_path / "li*")) == len(kafka.scan(tmp_path / "li\nes")) == 1
+
+
+def test_found_has_sizes(partition, tmp_path):
+    for source in (partition, str(partition) + "/0*.log", partition.as_uri(), partition / name(5)):
+        listed = found(source, files=r"\d{20}\.log$", ignore="none")
+        assert [one.path for one in listed] == expand(source, files=r"\d{20}\.log$", ignore="none")
+        assert [one.size for one in listed] == [os.path.getsize(one.path) for one in listed] and listed
+    os.mkfifo(tmp_path / "pipe")
+    assert expand(tmp_path / "pipe") == expand(str(tmp_path / "pip?")) == [str(tmp_path / "pipe")]
+    for source in (tmp_path / "pipe", tmp_path / "pip?", "/dev/zero"):
+        with pytest.raises(OSError, match="not a regular file"):
+            found(source)
+    with pytest.raises(FileNotFoundError, match="none.log"):
+        found(tmp_path / "none.log")
+
+
+def test_sidecars_are_never_listed(partition, tmp_path):
+    sidecar = partition / (name(0) + SIDECAR)
+    sidecar.write_bytes(b"{}")
+    for source in (partition, str(partition) + "/*", str(tmp_path) + "/*", str(tmp_path) + "/**"):
+        assert str(sidecar) not in expand(source) and str(partition / name(0)) in expand(source)
+    assert wirescan.open(sidecar)[0] == b"{}"                # but for who names them
 
 
 def test_partition_directory(partition):

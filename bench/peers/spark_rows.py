@@ -1,9 +1,9 @@
 """How Spark is usually given such files: rows as Python tuples, by a data source or by an RDD."""
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
-from kafka.record.memory_records import MemoryRecords
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -46,15 +46,17 @@ class TupleReader(DataSourceReader):
             yield offset, timestamp, data[key:key_end], data[value:value_end]
 
 
-def kafka_python_rows(spark: SparkSession, path: str) -> DataFrame:
-    """An RDD that maps byte ranges through kafka-python, as a DataFrame."""
+def rows_of(spark: SparkSession, path: str, library: str) -> DataFrame:
+    """An RDD that maps byte ranges through the records of a client library, as a DataFrame. library: the module."""
     parts = plan([path], BYTES_PER_PARTITION)
-    return spark.createDataFrame(spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(_records), SCHEMA)
+    rdd = spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(lambda parts: _records(parts, library))
+    return spark.createDataFrame(rdd, SCHEMA)
 
 
-def _records(parts: Iterator[Slice]) -> Rows:
+def _records(parts: Iterator[Slice], library: str) -> Rows:
+    records = importlib.import_module(library).MemoryRecords
     for part in parts:
-        batches = MemoryRecords(content(part))
+        batches = records(content(part))
         while batches.has_next():
             batch = batches.next_batch()
             if not batch.validate_crc():

@@ -12,7 +12,7 @@ from wirescan.source import open
 from wirescan.stream import Stream
 from wirescan.table import FrameTable, join
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 __all__ = ["Fault", "Format", "FrameError", "FrameTable", "Limits", "Stream", "formats", "get_include",
            "join", "open", "register", "scan", "stream"]
 

@@ -12,29 +12,34 @@
     a place of numbers             list of them                           the same
     a list of pairs (`headers`)    list<struct<key, value>>               the same
     _file, _start                  string, int64: the file, and the offset in it of the outermost frame
+    _fault                         string: what is wrong with the frame, or with one around it; null: nothing
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from wirescan.catalog import FILE, START, Format, format_of
+from wirescan.catalog import FAULT, FILE, START, Format, format_of
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
 from wirescan.errors import FrameError
+from wirescan.filters import FAULTS, faults_of
 from wirescan.limits import Limits
 from wirescan.pieces import PIECE, iter_tables
 from wirescan.table import FrameTable, places
 
 BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
 TYPES = ("arrow", "spark")
+EXPORTED = {FILE: pa.string(), START: pa.int64(), FAULT: pa.string()}
 WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64(), "u8": pa.int64()}
 LATEST = (2**63 - 1) // 1000        # milliseconds that are still microseconds in 64 bits
 LARGEST = (1 << 31) - 1             # bytes in one binary column of 32-bit offsets
 BATCH_BYTES = PIECE
+BATCH_ROWS = 1 << 16                # in one batch at most: what the JVM handles best
 
 
 def columns_of(format: str | Format) -> list[str]:
@@ -46,7 +51,7 @@ def schema(format: str | Format, columns: Sequence[str] | None = None, *, binary
            types: str = "arrow") -> pa.Schema:
     """The Arrow schema of a format, or of some of its columns, in their order.
 
-    columns: names of `columns_of`, of any column of the row or of the frames that enclose it, `_file`, `_start`.
+    columns: names of `columns_of`, of any column of the row or of the frames that enclose it, `_file`, `_start`, `_fault`.
     binary: "view", "binary" or "large_binary". types: "arrow", or "spark" (which has no unsigned integers, no views).
     Raises ValueError for an unknown name, or an unknown value of `binary` or `types`.
     """
@@ -102,21 +107,45 @@ def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
 def iter_batches(path: str, start: int = 0, stop: int | None = None, *, format: str,
                  columns: Sequence[str] | None = None, batch_bytes: int = BATCH_BYTES, errors: str = "strict",
                  check: bool = True, limits: Limits = Limits(), binary: str = "binary", types: str = "arrow",
-                 tail: bool = False) -> Iterator[pa.RecordBatch]:
+                 tail: bool = False, filters: Iterable[tuple[Any, ...]] = ()) -> Iterator[pa.RecordBatch]:
     """The frames of a file between two offsets as record batches of about `batch_bytes`.
 
     See `pieces.iter_tables` and `schema` for the arguments, and for what is raised."""
     for table in iter_tables(path, start, stop, format=format, piece=batch_bytes, errors=errors, check=check,
-                             limits=limits, tail=tail):
-        for part in split(table, batch_bytes):
+                             limits=limits, tail=tail, filters=filters):
+        for part in split(table, batch_bytes, columns):
             yield to_batch(part, columns, binary=binary, types=types, file=path, errors=errors, limits=limits)
 
 
-def split(table: FrameTable, size: int) -> Iterator[FrameTable]:
-    """Parts of a table whose frames are about `size` bytes together."""
-    parts = max(1, int(table["size"].sum(dtype=np.int64)) // size)
-    rows = -(-len(table) // parts) or 1
-    return (table[i:i + rows] for i in range(0, len(table), rows))
+def split(table: FrameTable, size: int, columns: Sequence[str] | None = None) -> Iterator[FrameTable]:
+    """Parts of a table, each of about `size` bytes of frames and of what is gathered from those around them for the
+    columns, and of at most BATCH_ROWS rows."""
+    return (table[part] for part in parts_of(gathered(table, columns), size))
+
+
+def parts_of(sizes: np.ndarray, size: int) -> Iterator[slice]:
+    """Slices of rows so that the sizes (bytes) of each part make about `size`, one row at the least."""
+    ends, first = np.cumsum(sizes, dtype=np.int64), 0
+    while first < len(ends):
+        before = int(ends[first - 1]) if first else 0
+        last = int(np.searchsorted(ends, before + size, "right"))
+        last = min(max(last, first + 1), first + BATCH_ROWS)
+        yield slice(first, last)
+        first = last
+
+
+def gathered(table: FrameTable, columns: Sequence[str] | None = None) -> np.ndarray:
+    """Int64 array: the bytes of each frame, and of the places of enclosing frames that a row has among the columns."""
+    total = table["size"].astype(np.int64)
+    for name in format_in(table).columns if columns is None else columns:
+        rows, parents = table, None
+        while name not in rows.places and rows.outer is not None:
+            parents = rows["parent"] if parents is None else rows["parent"][parents]
+            rows = rows.outer
+        if name in rows.places and rows is not table:       # its own ones lie in the row's frame
+            sizes = np.maximum(rows[name + "_size"].astype(np.int64), 0)
+            total += sizes if parents is None else sizes[parents]
+    return total
 
 
 def format_in(table: FrameTable) -> Format:
@@ -130,23 +159,14 @@ def _all_columns(table: FrameTable) -> list[str]:
     return [*(name for name in HEAD.names if name not in format.columns), *format.local, *format.columns]
 
 
-def _owner(format: Format, name: str) -> Format | None:
-    """The format among this and those that enclose it whose rows have the column or the place."""
-    while name not in format.dtype.names and name not in places(format.dtype):
-        if format.within is None:
-            return None
-        format = format_of(format.within)
-    return format
-
-
 def _type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.DataType:
     spark = types == "spark"
-    if name in (FILE, START):
-        return pa.string() if name == FILE else pa.int64()
+    if name in EXPORTED:
+        return EXPORTED[name]
     if name in format.lists:
         pairs = format_of(f"{format.name.split('.')[0]}.{name}")
         return pa.list_(pa.struct([(part, binary) for part in places(pairs.dtype)]))
-    owner = _owner(format, name)
+    owner = format.owner(name)
     if owner is None:
         raise ValueError(f"{format.name} has no column {name!r}; it has {', '.join(format.columns)}")
     if name == "kind" and owner.kinds:
@@ -173,6 +193,8 @@ def _array(table: FrameTable, field: pa.Field, file: str | None, errors: str, li
         return pa.nulls(len(table), kind) if file is None else _repeated(file, len(table))
     if name == START:
         return _numbers(table.positions, kind)
+    if name == FAULT:
+        return _named(faults_of(table), FAULTS)
     if name in format_in(table).lists:
         return _list(table, name, kind, errors, limits)
     rows, parents = table, None

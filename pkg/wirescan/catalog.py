@@ -12,7 +12,8 @@ import numpy as np
 from wirescan.core.loop import HEAD
 from wirescan.table import RESERVED, FrameTable, places
 
-FILE, START = "_file", "_start"         # columns of exports: the path, and where in it the outermost frame begins
+# Columns of exports: the path, where in it the outermost frame begins, and what is wrong with the frame.
+FILE, START, FAULT = "_file", "_start", "_fault"
 ROOMS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")      # a room is registered here, by the name of its folder
 
 
@@ -33,12 +34,19 @@ class Format:
     kinds: what the numbers in the column `kind` are called; the column then belongs to every export, as text.
     scan: one buffer -> (rows, bad, fault, offset), with check, resync, limits, and `more` where
         bytes may follow; outermost formats only.
+    spans: buffers, spans of them (dtype HEAD), check, resync, limits -> (rows, bad, faults, offsets): `scan` for each
+        span; optional: where it is there, many small streams cost little more than one.
     values: a buffer, spans of it (dtype HEAD), check, limits -> (rows, bad): each span, such as a value of a binary
         column, is one frame, and one row, up to limits.rows; optional, for formats whose frames do not tell where they
         end.
     needed: bytes that a stream holds of a frame, and what was returned for fewer of them -> how many bytes the frame
         has at the least, and anything; optional: it spares a stream to scan what cannot be whole yet.
-    cuts: path, bytes -> offsets at which the file can be cut; outermost formats only.
+    cuts: path, bytes, and where to go on from (0) -> offsets, from there on, at which the file can be cut; the third is
+        given for files that grew; outermost formats only.
+    bounds: rows of the format `within` -> {column of this format: (lowest, highest)}, arrays or None: between them lies
+        what the good frames inside each row have in that column; optional.
+    narrow: path, {column of this format: (lowest, highest)}, numbers or None -> (start, stop): between these bytes of a
+        file, which are boundaries of outermost frames, lie all frames with such values; optional.
     files, ignore: which files of a directory are read, and which a glob leaves out (regular expressions).
     """
     name: str
@@ -55,9 +63,12 @@ class Format:
     local: tuple[str, ...] = ()
     kinds: Mapping[int, str] = field(default_factory=dict)
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
+    spans: Callable[..., tuple[np.ndarray, int, np.ndarray, np.ndarray]] | None = None
     values: Callable[..., tuple[np.ndarray, int]] | None = None
     needed: Callable[..., tuple[int, ...]] | None = None
-    cuts: Callable[[str, int], list[int]] | None = None
+    cuts: Callable[..., list[int]] | None = None
+    bounds: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
+    narrow: Callable[[str, Mapping[str, tuple[Any, Any]]], tuple[int, int]] | None = None
     files: str | None = None
     ignore: str | None = None
 
@@ -81,6 +92,12 @@ class Format:
         own = [name for name in self.dtype.names or () if name not in hidden]
         own += [name for name in pairs if name not in self.children]
         return [*(["kind"] if self.kinds else []), *own, *self.lists, *self.inherited, "fault"]
+
+    def owner(self, name: str) -> Format | None:
+        """The format whose rows have a column or place, of this one and those that enclose it, from the inside."""
+        if name in self.dtype.names or name in places(self.dtype):
+            return self
+        return None if self.within is None else _known()[self.within].owner(name)
 
     def open(self, source: Any, **options: Any) -> FrameTable:
         """Frames of this format in a source, through every format that encloses them."""

@@ -1,15 +1,16 @@
 """Files and streams in pieces: tables of whole frames, in memory that does not grow with what is read."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from wirescan.catalog import Format, format_of
 from wirescan.core.fault import Fault
 from wirescan.errors import FrameError
+from wirescan.filters import Filter, checked, kept, narrowed, worth_opening
 from wirescan.limits import Limits
-from wirescan.source import read_range, seekable_size
+from wirescan.source import ranges, seekable_size
 from wirescan.stream import Stream
 from wirescan.table import FrameTable
 
@@ -19,32 +20,39 @@ INFLATED = 128 << 20            # bytes that the frames opened together may infl
 
 def iter_tables(path: str, start: int = 0, stop: int | None = None, *, format: str, piece: int = PIECE,
                 errors: str = "strict", check: bool = True, limits: Limits = Limits(),
-                tail: bool = False) -> Iterator[FrameTable]:
+                tail: bool = False, filters: Iterable[tuple[Any, ...]] = ()) -> Iterator[FrameTable]:
     """The frames of a file between two offsets, in tables of about `piece` bytes of it; some may have no row.
 
     start and stop lie on frame boundaries (`partition.plan`): a frame that `stop` cuts, before the end of the file, is
     damage, unless `tail` says that it was the end when that was looked up. The file is read, not mapped: it may
     shrink meanwhile.
+    filters: those that the rows have to pass, see `wirescan.filters`. Frames in which no row can are not opened, and
+    without `start` and `stop` parts of a file in which none can are not read: damage there is not met.
     Raises FrameError with the file and the offset in it, EOFError where the file ends before `stop`, OSError,
-    ValueError for a part of less than no bytes.
+    ValueError for a part of less than no bytes, ValueError and TypeError as `filters.checked`.
     """
-    one, end = format_of(format), seekable_size(path)
+    one = format_of(format)
+    wanted = checked(filters, one)
+    end = seekable_size(path)
+    if wanted and (start, stop) == (0, None):
+        start, stop = narrowed(path, one, wanted, errors)
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
     options = {"errors": errors, "check": check, "limits": limits}
     parts = chunks(path, start, stop, piece)
     for table in outermost(parts, one, source=path, offset=start, tail=tail or stop >= end, **options):
-        yield from opened(table, one, source=path, **options)
+        yield from opened(table, one, source=path, filters=wanted, **options)
 
 
 def chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
     """The bytes of a file between two offsets, `piece` at a time. Raises EOFError where the file ends before `stop`."""
-    for at in range(start, stop, piece):
-        data = read_range(path, at, min(at + piece, stop))
-        if len(data) < min(at + piece, stop) - at:
-            raise EOFError(f"{path} ends at {at + len(data)}, before {stop}: it was cut while it was read")
-        yield data
+    with ranges(path) as read:
+        for at in range(start, stop, piece):
+            data = read(at, min(at + piece, stop))
+            if len(data) < min(at + piece, stop) - at:
+                raise EOFError(f"{path} ends at {at + len(data)}, before {stop}: it was cut while it was read")
+            yield data
 
 
 def outermost(chunks: Iterable[Any], format: Format, *, errors: str = "strict", check: bool = True,
@@ -61,11 +69,14 @@ def outermost(chunks: Iterable[Any], format: Format, *, errors: str = "strict", 
 
 
 def opened(table: FrameTable, format: Format, *, errors: str = "strict", check: bool = True, limits: Limits = Limits(),
-           source: str | None = None) -> Iterator[FrameTable]:
+           source: str | None = None, filters: Sequence[Filter] = ()) -> Iterator[FrameTable]:
     """The frames of a format inside outermost ones, so many of these at a time that what is held inflated is bounded.
 
+    filters: what `filters.checked` gives; only the rows that pass them. `source` is the file of the table.
     Raises FrameError as `errors` says; `source` is the file that it names.
     """
+    if filters:
+        table = worth_opening(table, format, filters, errors, source)
     together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
     first, count = 0, max(len(table), 1)
     while first < len(table):
@@ -84,5 +95,6 @@ def opened(table: FrameTable, format: Format, *, errors: str = "strict", check: 
         if too_large and not alone:
             count = len(part) // 2              # too large together, perhaps not apart
             continue
-        yield replace(inner.where(~inner.bad), errors=errors) if errors == "skip" else inner
+        inner = replace(inner.where(~inner.bad), errors=errors) if errors == "skip" else inner
+        yield kept(inner, filters, source)
         first += len(part)

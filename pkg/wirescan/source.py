@@ -1,7 +1,8 @@
 """Where bytes come from: a path, glob, directory or URL, a file object, or anything with the buffer protocol.
 
 Local files are mapped, so nothing is copied and pages are read when touched. A mapped file must not shrink while
-it is in use: the system then ends the process (SIGBUS). `read_range` copies instead, for files that may.
+it is in use: the system then ends the process (SIGBUS). `ranges` copies instead, for files that may. Objects in stores
+are read in ranges too: see `wirescan.store` for their URLs.
 """
 from __future__ import annotations
 
@@ -14,18 +15,27 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
-from urllib.parse import unquote_to_bytes
+from functools import cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote, unquote_to_bytes
 
 import numpy as np
 
+from wirescan import store
 from wirescan.core.rows import Block
+from wirescan.store import URL
 
 GLOB = re.compile(r"[*?\[]")
-URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 PAGE = 512              # bytes that a walk reads of a file at a time: a header, or those of several small frames
 BLOCK = 1 << 20         # ... of an object in a store
 LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
+SIDECAR = ".frames.json"        # ends the names of what is written beside files, about them; it is never read as one
+
+
+class File(NamedTuple):
+    """A file or object, and its size in bytes."""
+    path: str
+    size: int
 
 
 class MappedFile(mmap.mmap):
@@ -53,10 +63,10 @@ def open(source: Any, *, files: str | None = None, ignore: str | None = None) ->
     to its end), a bytes-like object (bytes, memoryview, mmap, numpy array, pyarrow.Buffer), or a list of these.
     files, ignore: regular expressions: a directory gives the files whose path in it `files` finds; globs leave out
     those whose path, from the "/" before the glob's first pattern on, `ignore` finds, and take directories in that they
-    meet. A URL of the scheme file is the path in it, percent-decoded.
+    meet. Neither gives sidecars (`*.frames.json`). A URL of the scheme file is the path in it, percent-decoded.
 
-    Raises FileNotFoundError where nothing matches, OSError of the file system, TypeError for any other object or for
-    one that is not contiguous.
+    Raises FileNotFoundError where nothing matches, OSError of the file system or store, which names the file or URL,
+    TypeError for any other object or for one that is not contiguous, ValueError for a URL of no store that there is.
     """
     if isinstance(source, (str, os.PathLike)):
         return tuple(_mapped(path) for path in expand(source, files=files, ignore=ignore))
@@ -83,63 +93,76 @@ def view_of(data: Any) -> memoryview:
 
 
 def expand(source: str | os.PathLike[str], *, files: str | None = None, ignore: str | None = None) -> list[str]:
-    """The paths that a path, glob, directory or URL stands for, in order. See `open`."""
-    path = os.fspath(source)
-    if local := LOCAL.match(path):
-        path = os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end():])))
-    elif URL.match(path):
-        return [path]
-    if os.path.isdir(path):
-        found = _in_directory(path, files)
-    elif (magic := GLOB.search(path)) and not os.path.exists(path):
-        found = []
-        fixed = os.path.dirname(path[:magic.start()]) or "."        # was named, not found
-        for name in sorted(glob.glob(path, recursive=True)):
-            is_directory = os.path.isdir(name)
-            if ignore and re.search(ignore, "/" + os.path.relpath(name, fixed) + "/" * is_directory):
-                continue
-            if not is_directory:
-                found.append(name)
-            elif os.path.basename(path) != "**":        # which meets the files in it by itself
-                found += _in_directory(name, files)
-        once: dict[str, str] = {}           # links may lead to a file twice
-        for name in found:
-            once.setdefault(os.path.realpath(name), name)
-        found = list(once.values())
-    else:
-        return [path]
-    if not found:
-        raise FileNotFoundError(f"no file to read in {path}: name the files, or use a glob")
-    return found
+    """The paths that a path, glob, directory or URL stands for, in order. A path without a pattern need not be there, a
+    URL has to. See `open`."""
+    path = _plain(source)
+    return [one.path for one in _in_store(path, files, ignore)] if URL.match(path) else _local(path, files, ignore)
+
+
+def found(source: str | os.PathLike[str], *, files: str | None = None, ignore: str | None = None) -> list[File]:
+    """As `expand`, with the size of each file; that of objects is taken from the listing, without a request for each.
+
+    Raises as `open`, and OSError for what cannot be read in parts, such as a pipe."""
+    path = _plain(source)
+    if URL.match(path):
+        return _in_store(path, files, ignore)
+    return [File(name, seekable_size(name)) for name in _local(path, files, ignore)]
+
+
+def name_of(path: str) -> str:
+    """The last name in a path or URL: "0.log" of "s3://bucket/0.log?region=eu"."""
+    return os.path.basename(unquote(store.split(path)[1]) if URL.match(path) else path)
+
+
+def beside(path: str, ending: str) -> str:
+    """The path or URL beside this one that has another ending: `beside("0.log", ".index")` is "0.index"."""
+    root, plain, options = store.split(path) if URL.match(path) else ("", path, "")
+    return root + os.path.splitext(plain)[0] + ending + options
 
 
 def size_of(path: str) -> int:
-    """The size of a file or object in bytes."""
-    if URL.match(path):
-        file_system, name = _file_system(path)
-        info = file_system.get_file_info(name)
-        if info.size is None:
-            raise FileNotFoundError(f"no such object: {path}")
-        return int(info.size)
-    return os.stat(path).st_size
+    """The size of a file or object in bytes. Raises FileNotFoundError, OSError."""
+    return store.size_of(path) if URL.match(path) else os.stat(path).st_size
 
 
 def seekable_size(path: str) -> int:
     """The size of a file or object that can be read in parts. Raises OSError for a pipe or a device, which cannot."""
-    if not URL.match(path) and not stat.S_ISREG(os.stat(path).st_mode):
+    if URL.match(path):
+        return store.size_of(path)
+    state = os.stat(path)
+    if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.ESPIPE, "not a regular file, so it cannot be read in parts", path)
-    return size_of(path)
+    return state.st_size
+
+
+@contextmanager
+def ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
+    """A function that copies the bytes of a file or object from one offset to another, fewer where it ends before. It
+    is opened once for all of them. Raises FileNotFoundError, OSError."""
+    if URL.match(path):
+        with store.ranges(path) as read:
+            yield read
+        return
+    with builtins.open(path, "rb", buffering=0) as file:
+        def copied(start: int, stop: int) -> memoryview:
+            file.seek(start)
+            return read_some(file, max(stop - start, 0))
+        yield copied
 
 
 def read_range(path: str, start: int, stop: int) -> memoryview:
-    """A copy of the bytes from start to stop; fewer where the file ends before."""
-    if URL.match(path):
-        file_system, name = _file_system(path)
-        with file_system.open_input_file(name) as file:
-            return memoryview(file.read_at(stop - start, start))
-    with builtins.open(path, "rb", buffering=0) as file:
-        file.seek(start)
-        return read_some(file, max(stop - start, 0))
+    """A copy of the bytes from start to stop; fewer where the file ends before. For several of them see `ranges`."""
+    with ranges(path) as read:
+        return read(start, stop)
+
+
+@contextmanager
+def pager(path: str) -> Iterator[Callable[[int], memoryview]]:
+    """A function that gives some bytes from an offset on: what a walk from header to header needs. The file is opened
+    once; it is not mapped: it may shrink."""
+    page = BLOCK if URL.match(path) else PAGE
+    with ranges(path) as read:
+        yield lambda at: read(at, at + page)
 
 
 def read_some(file: Any, size: int, advance: Callable[[int], None] = lambda count: None) -> memoryview:
@@ -151,20 +174,63 @@ def read_some(file: Any, size: int, advance: Callable[[int], None] = lambda coun
     return data[:filled].toreadonly()
 
 
-@contextmanager
-def pager(path: str) -> Iterator[Callable[[int], bytes | memoryview]]:
-    """A function that gives some bytes from an offset on: what a walk from header to header needs. The file is opened
-    once; it is not mapped: it may shrink."""
-    if URL.match(path):
-        yield lambda at: read_range(path, at, at + BLOCK)
-        return
-    with builtins.open(path, "rb", buffering=0) as file:
-        yield lambda at: os.pread(file.fileno(), PAGE, at)
+def _plain(source: str | os.PathLike[str]) -> str:
+    path = os.fspath(source)
+    local = LOCAL.match(path)
+    return os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end():]))) if local else path
+
+
+def _in_store(url: str, files: str | None, ignore: str | None) -> list[File]:
+    listed = store.found(url, lambda name: _is_asked_for(name, files), lambda name: _is_left_out(name, ignore))
+    if not listed:
+        raise _nothing(store.shown(url))
+    return [File(*one) for one in listed]
+
+
+def _local(path: str, files: str | None, ignore: str | None) -> list[str]:
+    if os.path.isdir(path):
+        found = _in_directory(path, files)
+    elif (magic := GLOB.search(path)) and not os.path.exists(path):
+        found = []
+        fixed = os.path.dirname(path[:magic.start()])       # was named, not found
+        for name in sorted(glob.glob(path, recursive=True)):
+            is_directory = os.path.isdir(name)
+            if _is_left_out(name[len(fixed):].lstrip("/") + "/" * is_directory, ignore):
+                continue
+            if not is_directory:
+                found.append(name)
+            elif os.path.basename(path) != "**":        # which meets the files in it by itself
+                found += _in_directory(name, files)
+        resolved = cache(os.path.realpath)
+        once: dict[str, str] = {}           # links may lead to a file twice
+        for name in found:
+            folder, last = os.path.split(name)
+            once.setdefault(os.path.realpath(name) if os.path.islink(name) else f"{resolved(folder)}/{last}", name)
+        found = list(once.values())
+    else:
+        return [path]
+    if not found:
+        raise _nothing(path)
+    return found
+
+
+def _nothing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(f"no file to read in {path}: name the files, or use a glob")
 
 
 def _in_directory(directory: str, files: str | None) -> list[str]:
-    return sorted(name for name in _walk(directory)
-                  if not files or re.search(files, os.path.relpath(name, directory)))
+    root = len(os.path.join(directory, ""))
+    return sorted(name for name in _walk(directory) if _is_asked_for(name[root:], files))
+
+
+def _is_asked_for(path: str, files: str | None) -> bool:
+    """Whether a file is read, by its path in the directory."""
+    return not path.endswith(SIDECAR) and (not files or re.search(files, path) is not None)
+
+
+def _is_left_out(path: str, ignore: str | None) -> bool:
+    """Whether a glob leaves out a file, or a directory, which ends in "/", by its path from the first pattern on."""
+    return path.endswith(SIDECAR) or bool(ignore and re.search(ignore, "/" + path))
 
 
 def _raise(error: OSError) -> None:
@@ -189,7 +255,3 @@ def _mapped(path: str) -> memoryview:
     with builtins.open(path, "rb") as file:
         return memoryview(file.read())
 
-
-def _file_system(url: str) -> tuple[Any, str]:
-    from pyarrow import fs
-    return fs.FileSystem.from_uri(url)

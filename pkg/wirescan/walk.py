@@ -7,26 +7,29 @@ import numpy as np
 
 from wirescan.errors import HARD
 from wirescan.limits import Limits
-from wirescan.source import read_range, size_of
+from wirescan.source import ranges, size_of
 
 PIECE = 8 << 20             # bytes read at a time
 
 
-def walk(path: str, scan: Callable[..., tuple[np.ndarray, int, int, int]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(starts, rows) of the frames of a file, a piece at a time, up to the first that is damaged: who reads the slice
-    tells what is wrong there. starts: int64 array, offsets in the file. scan: that of an outermost `Format`."""
-    total, at, held, limits = size_of(path), 0, b"", Limits()
-    while at + len(held) < total:
-        first = at + len(held)
-        page = read_range(path, first, min(first + max(PIECE, len(held)), total))
-        if not len(page):
-            break                       # the file is shorter by now
-        data = held + bytes(page)
-        rows, _, fault, used = scan(data, False, False, limits, more=True)
-        yield rows["start"] + at, rows
-        if fault and used == 0 and len(data) > limits.frame or fault >= HARD:
-            break
-        at, held = at + used, data[used:]
+def walk(path: str, scan: Callable[..., tuple[np.ndarray, int, int, int]],
+         start: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(starts, rows) of the frames of a file from `start` on, where one begins, a piece at a time, up to the first that
+    is damaged: who reads the slice tells what is wrong there. starts: int64 array, offsets in the file. scan: that of
+    an outermost `Format`."""
+    total, at, held, limits = size_of(path), start, b"", Limits()
+    with ranges(path) as read:
+        while at + len(held) < total:
+            first = at + len(held)
+            page = read(first, min(first + max(PIECE, len(held)), total))
+            if not len(page):
+                break                       # the file is shorter by now
+            data = held + bytes(page)
+            rows, _, fault, used = scan(data, False, False, limits, more=True)
+            yield rows["start"] + at, rows
+            if fault and used == 0 and len(data) > limits.frame or fault >= HARD:
+                break
+            at, held = at + used, data[used:]
 
 
 def apart(starts: np.ndarray, last: int, size: int) -> list[int]:
@@ -38,14 +41,15 @@ def apart(starts: np.ndarray, last: int, size: int) -> list[int]:
     return found
 
 
-def cuts_at_frames(path: str, size: int, scan: Callable[..., tuple[np.ndarray, int, int, int]]) -> list[int]:
-    """Offsets in a file at which a frame begins, about `size` bytes apart; the first is 0.
+def cuts_at_frames(path: str, size: int, start: int = 0, *,
+                   scan: Callable[..., tuple[np.ndarray, int, int, int]]) -> list[int]:
+    """Offsets in a file at which a frame begins, about `size` bytes apart; the first is `start`.
 
     For formats in which nothing but the frames before it tells where one begins: all are walked, up to the first that
     is damaged. scan: that of an outermost `Format`.
     """
-    out = [0]
-    if size_of(path) > size:
-        for starts, _ in walk(path, scan):
+    out = [start]
+    if size_of(path) - start > size:
+        for starts, _ in walk(path, scan, start):
             out += apart(starts, out[-1], size)
     return out

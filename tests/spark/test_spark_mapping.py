@@ -25,7 +25,8 @@ def sets(spark):
 
 def test_every_value_gives_its_frames(sets):
     frame, values = sets
-    out = map_frames(frame.withColumnRenamed("value", "set"), "set", "kafka.records", keep=["id", "topic"])
+    out = map_frames(frame.withColumnRenamed("value", "set"), "set", "kafka.records", keep=["id", "topic"],
+                     cut="leave")
     assert out.columns[:2] == ["id", "topic"] and "offset" in out.columns
     seen = sorted((r.id, r.topic, r.offset, r.key, r.value, [tuple(h) for h in r.headers]) for r in out.collect())
     cut = [value if i != 8 else value[:len(batch(600))] for i, value in enumerate(values)]
@@ -35,12 +36,39 @@ def test_every_value_gives_its_frames(sets):
 
 def test_columns_and_other_formats(sets):
     frame, values = sets
-    out = map_frames(frame, "value", "kafka.batches", keep=["id"], columns=["record_count"])
+    out = map_frames(frame, "value", "kafka.batches", keep=["id"], columns=["record_count"], cut="leave")
     assert sorted(map(tuple, out.collect())) == sorted(
         (i, count) for i, value in enumerate(values) if value
         for count in wirescan.scan(value, "kafka.batches", errors="mark")["record_count"].tolist())
     none = map_frames(frame.where("id < 0"), "value", "kafka.records", columns=["offset"])
     assert none.columns == ["offset"] and none.collect() == []
+
+
+def test_what_the_end_of_a_value_cuts(spark):
+    whole, cut = batch(600), batch(620)[:-1]
+    frame = spark.createDataFrame(list(enumerate(map(bytearray, (whole + cut, cut, whole)))), "id int, value binary")
+    frame = frame.coalesce(1)
+    columns = ["_start", "size", "_fault"]
+    def rows(**options):
+        out = map_frames(frame, "value", "kafka.batches", keep=["id"], columns=columns, errors="mark", **options)
+        return list(map(tuple, out.collect()))
+    assert rows() == [(0, 0, len(whole), None), (0, len(whole), len(cut), "TRUNCATED"), (1, 0, len(cut), "TRUNCATED"),
+                      (2, 0, len(whole), None)]
+    assert rows(cut="leave") == [row for row in rows() if row[1] == 0]
+    with pytest.raises(PythonException, match="TRUNCATED") as caught:
+        map_frames(frame, "value").collect()
+    assert f"at byte {len(whole)} of column value, row 0 of partition 0" in str(caught.value)
+    with pytest.raises(ValueError, match="cut must be one of fault, leave, not 'drop'"):
+        map_frames(frame, "value", cut="drop")
+
+
+def test_kept_columns_that_are_large_are_not_gathered_at_once(spark):
+    """Each frame repeats the columns kept: a million bytes, 6,000 times, are more than a column of Arrow holds."""
+    sets = batch(0, 3000, "zstd") + batch(3000, 3000, "zstd")
+    frame = spark.range(0, 1, 1, 1).selectExpr("repeat('x', 1000000) as large", f"unhex('{sets.hex()}') as value")
+    out = map_frames(frame, "value", keep=["large"], columns=["offset"])
+    assert out.selectExpr("count(*)", "sum(length(large))", "sum(offset)").first() == (
+        6000, 6_000_000_000, 6000 * 5999 // 2)
 
 
 def test_many_values_in_a_batch(spark):
@@ -112,7 +140,7 @@ def test_errors_name_the_value_wherever_it_is_opened(monkeypatch):
     for inflated in (pieces.INFLATED, 1_000):
         monkeypatch.setattr(pieces, "INFLATED", inflated)
         with pytest.raises(FrameError, match="BAD_CHECKSUM") as caught:
-            list(tables(values, Reading("kafka.records"), 100, str))
+            list(tables(values, Reading("kafka.records"), first=100, where=str))
         assert (caught.value.source, caught.value.offset) == ("110", len(batch(0, 2)))
         with pytest.raises(FrameError, match="LIMIT") as caught:
             list(tables(pa.array([b"", batch(0, 2), batch(0, 30)]), Reading("kafka.records", limits=Limits(rows=10))))

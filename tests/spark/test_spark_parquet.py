@@ -3,7 +3,7 @@ import os
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import ORDERS
+from conftest import ORDERS, batch
 from pyspark.errors import PySparkException
 
 from wirescan import kafka
@@ -27,8 +27,8 @@ def counts(summary):
 @pytest.mark.parametrize("writer, size", [("task", 200_000), ("spark", 64 << 20)])
 def test_the_same_as_the_local_engine(spark, tmp_path, writer, size):
     source = str(ORDERS)
-    local = convert(source, tmp_path / "local", size=size)
-    summary = to_parquet(spark, source, tmp_path / "spark", writer=writer, bytes_per_partition=size)
+    local = convert(source, tmp_path / "local", size=size, file_bytes=1)
+    summary = to_parquet(spark, source, tmp_path / "spark", writer=writer, bytes_per_partition=size, file_bytes=1)
     assert counts(summary) == counts(local)
     assert summary.seconds > 0 and summary.written == sum(p.stat().st_size for p in (tmp_path / "spark").glob("p*"))
     if writer == "task":
@@ -39,7 +39,8 @@ def test_the_same_as_the_local_engine(spark, tmp_path, writer, size):
 
 def test_columns_and_compression(spark, log, tmp_path):
     out = tmp_path / "out"
-    summary = to_parquet(spark, [log], out, columns=["value", "offset"], compression="snappy", bytes_per_partition=3000)
+    summary = to_parquet(spark, [log], out, columns=["value", "offset"], compression="snappy", bytes_per_partition=3000,
+                         file_bytes=1)
     assert summary.records == 1800 and summary.files == 3 and len(parts(out)) > 10
     file = pq.ParquetFile(out / parts(out)[0])
     assert file.schema_arrow.names == ["value", "offset"]
@@ -54,9 +55,16 @@ def test_bad_bytes_in_each_mode(spark, damaged, tmp_path, writer):
         summary = to_parquet(spark, path, out, errors=errors, writer=writer)
         assert (summary.records, summary.faults) == (records, 1)
         assert spark.read.parquet(str(out)).where("fault = 0").count() == 180
+        told = pq.read_table(out / "_faults")
+        assert told.select(["file", "start", "format", "fault"]).to_pylist() == [
+            {"file": path, "start": at, "format": "kafka.batches", "fault": "BAD_CHECKSUM"}]
+        assert told.to_pylist() == [row.asDict() for row in spark.read.parquet(str(out / "_faults")).collect()]
     with pytest.raises(PySparkException, match=f"at byte {at} of {path}"):
         to_parquet(spark, path, tmp_path / "strict", writer=writer)
     assert not (tmp_path / "strict").exists() or parts(tmp_path / "strict") == []
+    good = tmp_path / "good"
+    to_parquet(spark, path, good, errors="mark", check=False, writer=writer)
+    assert spark.read.parquet(str(good / "_faults")).count() == 0           # it is there, with its columns
     assert to_parquet(spark, path, tmp_path / "unchecked", check=False, writer=writer).records == 200
 
 
@@ -83,16 +91,16 @@ def test_a_directory_with_files_is_left_alone_unless_told(spark, log, tmp_path, 
 
 def test_a_task_that_is_tried_again_leaves_its_rows_once(spark, log, tmp_path, monkeypatch):
     once = str(tmp_path / "tried")
-    real = module.write
+    real = module.write_parts
 
-    def failing(slices, part, **options):
-        done = real(slices, part, **options)
+    def failing(*arguments, **options):
+        done = real(*arguments, **options)
         try:
             os.close(os.open(once, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return done
         raise OSError("the first try fails after it has written its file")
-    monkeypatch.setattr(module, "write", failing)
+    monkeypatch.setattr(module, "write_parts", failing)
     assert to_parquet(spark, log, tmp_path / "out").records == 1800
     assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(1800))
 
@@ -125,6 +133,45 @@ def test_input_without_records_gives_one_file_with_the_schema(spark, tmp_path, w
     assert not list((tmp_path / "out").glob("_temporary*"))
 
 
+@both
+def test_directories_by_values(spark, log, tmp_path, writer):
+    """The layout of both writers is that of the local engine, and Spark finds the columns in it."""
+    by = ["codec", "timestamp:hour"]
+    local = convert(log, tmp_path / "local", partition_by=by)
+    summary = to_parquet(spark, log, tmp_path / "out", partition_by=by, writer=writer, bytes_per_partition=10_000)
+    assert counts(summary) == counts(local)
+    wanted = pq.read_table(tmp_path / "local", partitioning="hive").sort_by("offset")
+    assert pq.read_table(tmp_path / "out", partitioning="hive").sort_by("offset").equals(wanted)
+    directories = [sorted({str(path.parent.relative_to(out)) for path in out.rglob("*.parquet")})
+                   for out in (tmp_path / "local", tmp_path / "out")]
+    assert directories[0] == directories[1] == [f"codec={codec}/timestamp_hour=2023-11-14T22" for codec in range(5)]
+    if writer == "task":
+        assert len(list((tmp_path / "out").rglob("*.parquet"))) == 5        # of 6 tasks
+    assert spark.read.parquet(str(tmp_path / "out")).where("codec = 3").count() == 360
+    with pytest.raises(FileExistsError, match="overwrite"):
+        to_parquet(spark, log, tmp_path / "out", writer=writer)
+    to_parquet(spark, log, tmp_path / "out", writer=writer, overwrite=True)
+    assert not [name for name in os.listdir(tmp_path / "out") if "=" in name]
+
+
+@both
+def test_filters(spark, log, tmp_path, writer):
+    wanted = [("offset", ">=", 700), ("offset", "<", 1100)]
+    summary = to_parquet(spark, log, tmp_path / "out", filters=wanted, writer=writer, bytes_per_partition=5000)
+    assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(700, 1100))
+    assert (summary.records, summary.files, summary.tail) == (400, 2, 0)
+
+
+def test_small_inputs_make_few_files(spark, tmp_path):
+    """300 files, read by tasks of a few each: one file of Parquet, in the order of the names."""
+    for number in range(300):
+        (tmp_path / f"{number:020}.log").write_bytes(batch(number * 20))
+    summary = to_parquet(spark, str(tmp_path), tmp_path / "out", bytes_per_partition=20_000)
+    assert summary.files == 300 and parts(tmp_path / "out") == ["part-00000.parquet"]
+    assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(6000))
+    assert summary.written == os.path.getsize(tmp_path / "out" / "part-00000.parquet")
+
+
 def test_what_does_not_fit(spark, log, tmp_path):
     with pytest.raises(ValueError, match="task, spark"):
         to_parquet(spark, log, tmp_path / "out", writer="java")
@@ -132,4 +179,6 @@ def test_what_does_not_fit(spark, log, tmp_path):
         to_parquet(spark, log, "s3://bucket/out")
     with pytest.raises(ValueError, match="no format"):
         to_parquet(spark, log, tmp_path / "out", "kafka.nothing")
+    with pytest.raises(ValueError, match="partition_by"):
+        to_parquet(spark, log, tmp_path / "out", columns=["offset"], partition_by="offset")
     assert not (tmp_path / "out").exists()

@@ -18,7 +18,7 @@ from wirescan import FrameError, __version__
 from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, problem
 from wirescan.cli.output import name_of, say
 
-VERBS = ("formats", "scan", "stat", "verify", "convert", "fetch", "receive", "send")
+VERBS = ("formats", "scan", "stat", "verify", "index", "convert", "fetch", "receive", "send")
 
 HELP = """Framed bytes as tables: Kafka log segments and what else `wirescan formats` lists.
 
@@ -28,6 +28,7 @@ Examples:
   wirescan scan    orders-0/*.log --limit 20         the records, as text
   wirescan scan    orders-0 --json | jq .key         ... as JSON lines
   wirescan verify  orders-0                          is anything damaged?
+  wirescan index   rpc --format thrift.messages      notes where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster

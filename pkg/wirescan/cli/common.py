@@ -11,7 +11,7 @@ import click
 from wirescan.catalog import Format, format_of, formats
 from wirescan.cli.output import counted, name_of, say
 from wirescan.core.fault import Fault
-from wirescan.source import expand, size_of
+from wirescan.source import SIDECAR, expand, size_of
 from wirescan.table import FrameTable
 
 DAMAGE, FAILED, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
@@ -84,7 +84,8 @@ def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] 
         if path == "-":
             found.append(path)
             continue
-        beside = len(paths) > 1 and outermost.ignore and re.search(outermost.ignore, path[shared:])
+        beside = len(paths) > 1 and (path.endswith(SIDECAR)
+                                     or outermost.ignore and re.search(outermost.ignore, path[shared:]))
         if beside and not os.path.isdir(path):
             ignored += 1
             continue

@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,9 @@ from wirescan.pieces import outermost
 from wirescan.source import URL, size_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from wirescan.layout import Layout
     from wirescan.parquet import Summary
     from wirescan.table import FrameTable
 
@@ -41,6 +45,8 @@ FRAME_ERROR = re.compile(r"FrameError: (.*)")
 @errors_option("strict")
 @check_option
 @columns_option
+@click.option("--partition-by", metavar="A,B", help="Directories by the values of these columns, as kind=CALL; of "
+              "times by year, month, day or hour: timestamp:day.")
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
 @click.option("--query/--no-query", default=True,
@@ -48,8 +54,8 @@ FRAME_ERROR = re.compile(r"FrameError: (.*)")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 @click.pass_context
 def convert(context: click.Context, paths: tuple[str, ...], out: str, format_name: Format, engine: str,
-            errors: str, check: bool, columns: str | None, compression: str, overwrite: bool, query: bool,
-            as_json: bool) -> None:
+            errors: str, check: bool, columns: str | None, partition_by: str | None, compression: str, overwrite: bool,
+            query: bool, as_json: bool) -> None:
     """Frames to Parquet: OUT becomes a directory of part files, complete or not at all.
 
     \b
@@ -58,23 +64,27 @@ def convert(context: click.Context, paths: tuple[str, ...], out: str, format_nam
       wirescan convert orders-0 orders.parquet --engine spark --overwrite
       wirescan convert broken.log out --errors mark       bad frames stay, as rows
       wirescan convert *.log out --columns offset,timestamp,key
+      wirescan convert calls out --format thrift.messages --partition-by kind
 
-    Both engines write the same and print the same: what was done, and a first query on the result.
+    Both engines write the same and print the same: what was done, and a first query on the result. With --errors mark
+    and skip the table OUT/_faults tells of each bad frame where it is, and what is wrong with it.
 
     Exit codes: 0 good, 1 damage was met (not with --errors skip), 2 cannot be done.
     """
     names = listed(columns, columns_of(format_name))
+    by = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
+    layout = _layout(format_name, names, by)
     _refuse(out, overwrite)
     given = collect(paths, format_name)
     with _on_disk(given) as files:
         if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
             raise Failure(f"{name_of(out)}: the files to read lie in it")
-        options = {"format": format_name.name, "columns": names, "compression": compression, "errors": errors,
-                   "check": check, "overwrite": overwrite}
+        options = {"format": format_name.name, "columns": names, "partition_by": by, "compression": compression,
+                   "errors": errors, "check": check, "overwrite": overwrite}
         with waiting(f"converting {bytes_of(total_size(files) or 0)} with {engine}"):
             run = _with_spark if engine == "spark" else _with_threads
             try:
-                summary, answer = run(files, out, options, query)
+                summary, answer = run(files, out, options, layout.schema if query else None)
             except OSError as error:
                 if _is_of(error, out):
                     raise OSError(error.errno, error.strerror, out) from None
@@ -84,7 +94,8 @@ def convert(context: click.Context, paths: tuple[str, ...], out: str, format_nam
     _report(out, summary, answer, as_json)
     if summary.faults:
         left = "left out" if errors == "skip" else "marked in the column fault"
-        say(f"wirescan: {counted(summary.faults, 'bad frame')}, {left}; `wirescan verify` tells where")
+        told = name_of(os.path.join(out, "_faults"))
+        say(f"wirescan: {counted(summary.faults, 'bad frame')}, {left}; {told} tells where")
     for tail, _ in ends:
         if tail:
             say(f"wirescan: {tail}")
@@ -92,21 +103,27 @@ def convert(context: click.Context, paths: tuple[str, ...], out: str, format_nam
     context.exit(DAMAGE if damage and errors != "skip" else 0)
 
 
+def _layout(format: Format, columns: list[str] | None, partition_by: list[str]) -> Layout:
+    from wirescan.layout import Layout
+    try:
+        return Layout.of(format.name, columns, partition_by)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _with_threads(files: list[str], out: str, options: dict[str, Any],
-                  query: bool) -> tuple[Summary, dict[str, Any] | None]:
-    from wirescan import arrow, parquet
+                  schema: pa.Schema | None) -> tuple[Summary, dict[str, Any] | None]:
+    from wirescan import parquet
     summary = parquet.convert(files, out, **options)
-    if not query or not summary.records:
+    if schema is None or not summary.records:
         return summary, None
     from wirescan.cli.query import Query
-    schema = arrow.schema(options["format"], options["columns"], types="spark")
     return summary, Query(schema).with_arrow(out)
 
 
 def _with_spark(files: list[str], out: str, options: dict[str, Any],
-                query: bool) -> tuple[Summary, dict[str, Any] | None]:
+                schema: pa.Schema | None) -> tuple[Summary, dict[str, Any] | None]:
     warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
-    from wirescan import arrow
     from wirescan import spark as on_spark
     try:
         session = on_spark.session("wirescan convert")
@@ -116,10 +133,9 @@ def _with_spark(files: list[str], out: str, options: dict[str, Any],
     session.sparkContext.setLogLevel("OFF")             # what goes wrong is told here, in one line
     try:
         summary = on_spark.to_parquet(session, files, out, **options)
-        if not query or not summary.records:
+        if schema is None or not summary.records:
             return summary, None
         from wirescan.cli.query import Query
-        schema = arrow.schema(options["format"], options["columns"], types="spark")
         return summary, Query(schema).with_spark(session, os.path.abspath(out))
     except PySparkException as error:
         found = FRAME_ERROR.findall(str(error))
@@ -176,13 +192,12 @@ def _refuse(out: str, overwrite: bool) -> None:
         if os.path.lexists(out):
             raise Failure(f"{name_of(out)}: there is a file of that name")
         return
-    from wirescan.parquet import OURS
-    others = [name for name in os.listdir(out) if not OURS.fullmatch(name)]
     if os.listdir(out) and not overwrite:
         raise Failure(f"{name_of(out)}: the directory is not empty; --overwrite replaces an earlier output")
-    if others:
-        other = name_of(min(others))
-        raise Failure(f"{name_of(out)}: will not overwrite a directory that holds {other}")
+    from wirescan.sink import stranger
+    if other := stranger(Path(out)):
+        raise Failure(f"{name_of(out)}: will not overwrite a directory that holds "
+                      f"{name_of(str(other.relative_to(out)))}")
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from wirescan.kafka.directory import PartitionLog, within
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 from wirescan.kafka.errors import BrokerError, ErrorCode
 from wirescan.kafka.log import FILES, IGNORE, cuts, open_log
+from wirescan.kafka.narrow import bounds, narrow
 from wirescan.kafka.partitioner import partition_of
 from wirescan.kafka.protocol import FORMATS as PROTOCOL
 from wirescan.kafka.protocol import PAIR, REQUEST, RESPONSE, body, pair, requests, responses
@@ -178,12 +179,12 @@ def _payloads(batches: FrameTable, limits: Limits,
 
 BATCHES = Format(
     "kafka.batches", "record batches and message sets of log segments, Produce and Fetch", BATCH, scan,
-    children={"records": records}, times=("base_timestamp", "max_timestamp"), scan=scan_batches, cuts=cuts,
-    files=FILES, ignore=IGNORE)
+    children={"records": records}, times=("base_timestamp", "max_timestamp"), scan=scan_batches, spans=scan_sets,
+    cuts=cuts, files=FILES, ignore=IGNORE)
 RECORDS = Format(
     "kafka.records", "the records in them, inflated where they are compressed", RECORD, records, within="kafka.batches",
     children={"headers": headers}, lists={"headers": "header_count"}, inherited=("is_control",),
-    times=("timestamp",))
+    times=("timestamp",), bounds=bounds, narrow=narrow)
 HEADERS = Format(
     "kafka.headers", "the headers of the records", HEADER, headers, within="kafka.records")
 FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)

@@ -19,7 +19,6 @@ CheckpointFile and PartitionMetadataFile.
 from __future__ import annotations
 
 import base64
-import os
 import re
 import uuid
 from typing import NamedTuple
@@ -29,7 +28,7 @@ import numpy as np
 from wirescan.core.checksum import crc32c
 from wirescan.core.fault import Fault
 from wirescan.errors import FrameError
-from wirescan.source import read_range, seekable_size, size_of
+from wirescan.source import name_of, read_range, seekable_size
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -61,7 +60,7 @@ def read_index(path: str, most: int | None = None) -> np.ndarray:
     Ends before the zeros of a preallocated file, and before an entry that does not increase. most: entries that are
     read. Raises ValueError for a name that is no offset, OSError.
     """
-    base, size = base_of(path), size_of(path)
+    base, size = base_of(path), seekable_size(path)
     raw = read_range(path, 0, size if most is None else min(size, OFFSET_ENTRY.itemsize * most))
     entries = np.frombuffer(raw[:len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize], OFFSET_ENTRY)
     falls = np.flatnonzero(_falls(entries))
@@ -170,7 +169,7 @@ def _whole(path: str) -> memoryview:
 
 def base_of(path: str) -> int:
     """The offset that a file is named for. Raises ValueError where it is none."""
-    base = int(os.path.basename(path).split(".")[0])
+    base = int(name_of(path).split(".")[0])
     if not 0 <= base < 1 << 63:
         raise ValueError(f"no offset of a log: {base}")
     return base

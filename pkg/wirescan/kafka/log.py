@@ -18,7 +18,7 @@ from wirescan.kafka.directory import PartitionLog
 from wirescan.kafka.index import read_index
 from wirescan.kafka.scan import scan_batches
 from wirescan.limits import Limits
-from wirescan.source import pager, read_range, size_of
+from wirescan.source import beside, name_of, pager, ranges, read_range, size_of
 from wirescan.table import FrameTable
 
 # Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
@@ -64,23 +64,22 @@ def open_log(directory: str | os.PathLike[str], *, start: int | None = None, sto
                     checkpoints=checkpoints, **options)
 
 
-def cuts(path: str, size: int) -> list[int]:
-    """Offsets in a file at which a batch begins, about `size` bytes apart; the first is 0.
+def cuts(path: str, size: int, start: int = 0) -> list[int]:
+    """Offsets in a file at which a batch begins, about `size` bytes apart; the first is `start`.
 
     Taken from the `.index` beside a segment where it is there and every entry used is confirmed by the batch that it
     points to; else by a walk from header to header, which ends at the first that cannot be one: who reads the slice
     tells what is wrong there.
     """
     total = size_of(path)
-    if total <= size:
-        return [0]
-    index = path[:-len(".log")] + ".index"
-    if SEGMENT.search(path) and os.path.isfile(index):
+    if total - start <= size:
+        return [start]
+    if SEGMENT.search(name_of(path)):
         with suppress(OSError, ValueError):     # whatever is wrong with an index, the segment can be walked
-            found = _cuts_by_index(path, read_index(index, total // SMALLEST[0]), size, total)
+            found = _cuts_by_index(path, read_index(beside(path, ".index"), total // SMALLEST[0]), size, total)
             if found is not None:
-                return found
-    return _cuts_by_walk(path, size, total)
+                return [start, *(at for at in found if at >= start + size)]
+    return _cuts_by_walk(path, size, total, start)
 
 
 def _cuts_by_index(path: str, entries: np.ndarray, size: int, total: int) -> list[int] | None:
@@ -89,13 +88,12 @@ def _cuts_by_index(path: str, entries: np.ndarray, size: int, total: int) -> lis
     chosen = np.unique(places[places < len(entries)])
     if not len(chosen) or np.diff(entries["position"][chosen], prepend=0, append=total).max() > 2 * size + INTERVAL:
         return None                     # there are parts of the segment that the index does not know
-    out = [0]
-    for entry in entries[chosen]:
-        position = int(entry["position"])
-        if _last_offset(bytes(read_range(path, position, position + HEADER_SIZE))) != entry["offset"]:
-            return None
-        out.append(position)
-    return out
+    positions = entries["position"][chosen].tolist()
+    with ranges(path) as read:
+        headers = [bytes(read(position, position + HEADER_SIZE)) for position in positions]
+    if list(map(_last_offset, headers)) != entries["offset"][chosen].tolist():
+        return None
+    return [0, *positions]
 
 
 def _last_offset(header: bytes) -> int | None:
@@ -105,8 +103,8 @@ def _last_offset(header: bytes) -> int | None:
     return base + int.from_bytes(header[23:27], "big", signed=True) if header[16] == 2 else base
 
 
-def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
-    out, at, unpack, largest = [0], 0, LENGTH.unpack_from, Limits().frame
+def _cuts_by_walk(path: str, size: int, total: int, start: int) -> list[int]:
+    out, at, unpack, largest = [start], start, LENGTH.unpack_from, Limits().frame
     with pager(path) as read:
         while at + LENGTH.size <= total:
             page, first = read(at), at

@@ -15,7 +15,7 @@ import numpy as np
 
 from wirescan.core cimport (
     BAD_LENGTH, Fault, OK, Reader, Rows, SHORT, TRUNCATED, Top, be16, be32, enter, int16_t, int32_t, int64_t, left,
-    scan_frames, scan_top, sized, take, uint8_t, uint32_t, uint64_t, varint32)
+    scan_frames, scan_spans, scan_top, sized, take, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.kafka import schema
 
@@ -128,17 +128,28 @@ cdef Request _request
 cdef Response _response
 REQUEST = flat(np.asarray(<Request[:1]>&_request).dtype)
 RESPONSE = flat(np.asarray(<Response[:1]>&_response).dtype)
+UNKNOWN_REQUEST = ("api_key", "api_version")
+UNKNOWN_RESPONSE = ("request", *UNKNOWN_REQUEST)
 
 
 def scan_requests(buffer, check, resync, limits, into=None, more=False):
     """(rows, bad, fault, offset): the requests in a buffer, dtype REQUEST. As core.loop.scan_frames."""
-    return unnamed(("api_key", "api_version"), scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into))
+    return unnamed(UNKNOWN_REQUEST, scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into))
+
+
+def scan_request_streams(buffers, spans, check, resync, limits):
+    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+    return unnamed(UNKNOWN_REQUEST, scan_spans(buffers, spans, REQUEST, run_requests, resync, limits))
 
 
 def scan_responses(buffer, check, resync, limits, into=None, more=False):
     """(rows, bad, fault, offset): the responses in a buffer, dtype RESPONSE; of what API is not known yet."""
-    return unnamed(("request", "api_key", "api_version"),
-                   scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into))
+    return unnamed(UNKNOWN_RESPONSE, scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into))
+
+
+def scan_response_streams(buffers, spans, check, resync, limits):
+    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+    return unnamed(UNKNOWN_RESPONSE, scan_spans(buffers, spans, RESPONSE, run_responses, resync, limits))
 
 
 cdef tuple unnamed(names, found):

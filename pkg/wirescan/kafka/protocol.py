@@ -23,7 +23,8 @@ from wirescan.core.loop import HEAD
 from wirescan.errors import apply, check_mode, limited
 from wirescan.kafka.body import leading_int16, open_structs
 from wirescan.kafka.message import (
-    REQUEST, RESPONSE, answered, match, name_responses, scan_requests, scan_responses)
+    REQUEST, RESPONSE, answered, match, name_responses, scan_request_streams, scan_requests,
+    scan_response_streams, scan_responses)
 from wirescan.kafka.program import programs_of
 from wirescan.kafka.schema import MESSAGE, WIDTHS, Level, Message, api_key, flat_fields, message_of
 from wirescan.kafka.scan import RECORD
@@ -111,10 +112,10 @@ def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool
     return BODIES[message_of(name, side)].read(messages, errors=errors, check=check, limits=limits)
 
 
-def cuts(path: str, size: int) -> list[int]:
+def cuts(path: str, size: int, start: int = 0) -> list[int]:
     """Offsets in a file at which a message begins, about `size` bytes apart, by a walk from size to size; the first is
-    0. It ends at the first size that cannot be one: who reads that slice tells what is wrong there."""
-    total, largest, at, out = size_of(path), Limits().frame, 0, [0]
+    `start`. It ends at the first size that cannot be one: who reads that slice tells what is wrong there."""
+    total, largest, at, out = size_of(path), Limits().frame, start, [start]
     with pager(path) as read:
         while total - at >= max(size, SIZE.size):
             page, first = read(at), at
@@ -260,7 +261,7 @@ def _bodies_of(side: str) -> dict[str, Callable[..., FrameTable]]:
 
 
 REQUESTS = Format("kafka.requests", "requests of the protocol, as a client sends them", REQUEST, requests,
-                  children=_bodies_of("request"), scan=scan_requests, cuts=cuts)
+                  children=_bodies_of("request"), scan=scan_requests, spans=scan_request_streams, cuts=cuts)
 RESPONSES = Format("kafka.responses", "responses of the protocol, as a broker sends them", RESPONSE, responses,
-                   children=_bodies_of("response"), scan=scan_responses, cuts=cuts)
+                   children=_bodies_of("response"), scan=scan_responses, spans=scan_response_streams, cuts=cuts)
 FORMATS = (REQUESTS, RESPONSES, *reversed(LEVELS.values()))

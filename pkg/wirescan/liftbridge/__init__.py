@@ -25,10 +25,11 @@ from wirescan.liftbridge.encode import (
     encode_messages, encode_replication_response)
 from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
 from wirescan.liftbridge.log import FILES, IGNORE, cuts
+from wirescan.liftbridge.narrow import narrow
 from wirescan.liftbridge.payloads import places
 from wirescan.liftbridge.scan import (
     ACK, ENTRY, ENVELOPE, HEADER, INTERNAL, MESSAGE, open_entries, open_entry_headers, open_headers, open_payloads,
-    scan_entries, scan_values)
+    scan_entries, scan_entry_sets, scan_values)
 from wirescan.limits import Limits
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
@@ -211,8 +212,8 @@ HEADERS = Format(
     "liftbridge.headers", "the headers of the messages", HEADER, headers, within="liftbridge.messages")
 ENTRIES = Format(
     "liftbridge.entries", "the records of commit-log segments", ENTRY, entries, children={"headers": headers},
-    lists={"headers": "header_count"}, nanoseconds=("timestamp",), scan=scan_entries, cuts=cuts, files=FILES,
-    ignore=IGNORE)
+    lists={"headers": "header_count"}, nanoseconds=("timestamp",), scan=scan_entries,
+    spans=scan_entry_sets, cuts=cuts, narrow=narrow, files=FILES, ignore=IGNORE)
 FORMATS = (ENVELOPES, MESSAGES, ACKS, INTERNALS, HEADERS, ENTRIES)
 
 # What holds a conversation is imported by who asks for it.

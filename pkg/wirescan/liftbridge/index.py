@@ -10,7 +10,6 @@ Source: github.com/liftbridge-io/liftbridge, server/commitlog: index.go, commitl
 """
 from __future__ import annotations
 
-import os
 import re
 import struct
 from bisect import bisect_left
@@ -20,7 +19,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.errors import FrameError
-from wirescan.source import read_range, seekable_size
+from wirescan.source import name_of, ranges, read_range, seekable_size
 
 COLUMNS = ("offset", "timestamp", "position", "size")
 LAYOUT = struct.Struct(">iqii")
@@ -65,12 +64,12 @@ def around(path: str, column: str, goal: int) -> tuple[Entry | None, Entry | Non
     """The last entry whose column is below a goal, and the first from there on whose is not, by binary search: so the
     column has to rise. None where there is no such entry, or no index that can be read; what they say is not checked.
     """
-    base, number = int(os.path.basename(path)[:20]), COLUMNS.index(column)
+    base, number = int(name_of(path)[:20]), COLUMNS.index(column)
     try:
         count = seekable_size(path) // LAYOUT.size
-        with open(path, "rb", buffering=0) as file:
+        with ranges(path) as part:
             def read(i: int) -> Entry:
-                offset, *rest = LAYOUT.unpack(os.pread(file.fileno(), LAYOUT.size, i * LAYOUT.size))
+                offset, *rest = LAYOUT.unpack(part(i * LAYOUT.size, (i + 1) * LAYOUT.size))
                 return Entry(base + offset, *rest)
 
             def is_behind(i: int) -> bool:
@@ -134,7 +133,7 @@ def _whole(path: str, most: int | None = None) -> memoryview:
 
 def _entries(path: str, most: int | None = None) -> tuple[int, memoryview, np.ndarray]:
     """The offset that a file is named for, its bytes, and the entries in them."""
-    base, raw = int(os.path.basename(path).split(".")[0]), _whole(path, most)
+    base, raw = int(name_of(path).split(".")[0]), _whole(path, most)
     if not 0 <= base < 1 << 63:
         raise ValueError(f"no offset of a log: {base}")
     used = len(bytes(raw).rstrip(b"\0"))

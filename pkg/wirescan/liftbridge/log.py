@@ -21,7 +21,7 @@ from wirescan.liftbridge.index import SMALLEST
 from wirescan.liftbridge.scan import ENTRY, scan_entries
 from wirescan.liftbridge.segment import HEADER, Segment, index_of, is_confirmed
 from wirescan.limits import Limits
-from wirescan.source import pager, read_range, size_of
+from wirescan.source import name_of, pager, ranges, read_range, size_of
 from wirescan.table import FrameTable, empty, join
 
 # Segments that a server is about to put in place hold records twice.
@@ -30,18 +30,18 @@ FILES = r"(?s)(\A|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
-def cuts(path: str, size: int) -> list[int]:
-    """Offsets in a file at which an entry begins, about `size` bytes apart; the first is 0.
+def cuts(path: str, size: int, start: int = 0) -> list[int]:
+    """Offsets in a file at which an entry begins, about `size` bytes apart; the first is `start`.
 
     Taken from the `.index` beside a segment where every entry used is confirmed by the header that it points to; else
     by a walk from header to header, which ends at the first that cannot be one: who reads the slice tells what is wrong
     there.
     """
     total = size_of(path)
-    if total <= size:
-        return [0]
-    found = _cuts_by_index(path, size, total) if SEGMENT.fullmatch(os.path.basename(path)) else None
-    return found or _cuts_by_walk(path, size, total)
+    if total - start <= size:
+        return [start]
+    found = _cuts_by_index(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
+    return [start, *(at for at in found if at >= start + size)] if found else _cuts_by_walk(path, size, total, start)
 
 
 def _cuts_by_index(path: str, size: int, total: int) -> list[int] | None:
@@ -50,15 +50,16 @@ def _cuts_by_index(path: str, size: int, total: int) -> list[int] | None:
     if last is None or total - last.position - last.size > size:
         return None                     # there are entries that the index does not know
     out = [0]
-    while (entry := index.around(listed, "position", out[-1] + size)[1]) and entry.position < total:
-        if not is_confirmed(entry, read_range(path, entry.position, entry.position + HEADER.size)):
-            return None
-        out.append(entry.position)
+    with ranges(path) as read:
+        while (entry := index.around(listed, "position", out[-1] + size)[1]) and entry.position < total:
+            if not is_confirmed(entry, read(entry.position, entry.position + HEADER.size)):
+                return None
+            out.append(entry.position)
     return out
 
 
-def _cuts_by_walk(path: str, size: int, total: int) -> list[int]:
-    out, at, unpack, largest = [0], 0, HEADER.unpack_from, Limits().frame
+def _cuts_by_walk(path: str, size: int, total: int, start: int) -> list[int]:
+    out, at, unpack, largest = [start], start, HEADER.unpack_from, Limits().frame
     with pager(path) as read:
         while at + HEADER.size <= total:
             page, first = read(at), at

@@ -26,6 +26,9 @@ def open_headers(messages: _Rows, buffers: Sequence[memoryview], limits: Limits)
 def scan_entries(
     buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
 ) -> tuple[_Rows, int, int, int]: ...
+def scan_entry_sets(
+    buffers: Sequence[memoryview], spans: _Rows, check: bool, resync: bool, limits: Limits
+) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def open_entries(
     envelopes: _Rows, buffers: Sequence[memoryview], spans: _Rows, check: bool, limits: Limits
 ) -> tuple[_Rows, int, int]: ...

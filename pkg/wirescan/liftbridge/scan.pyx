@@ -17,7 +17,7 @@ import numpy as np
 from libc.string cimport memcpy, memset
 from wirescan.core cimport (
     Fault, Head, LIMIT, OK, Opening, Readable, Reader, Rows, TRUNCATED, Top, be64, int32_t, int64_t, open_all,
-    open_frames, scan_frames, scan_top, uint8_t, uint32_t, uint64_t)
+    open_frames, scan_frames, scan_spans, scan_top, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport block_for, lend, place
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows
@@ -323,6 +323,11 @@ def open_headers(messages, buffers, limits):
 def scan_entries(buffer, check, resync, limits, into=None, more=False):
     """(rows of dtype ENTRY, bad, fault, offset): see `core.loop.scan_frames`."""
     return scan_frames(buffer, ENTRY, run_entries_checked if check else run_entries, resync, more, limits, into)
+
+
+def scan_entry_sets(buffers, spans, check, resync, limits):
+    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+    return scan_spans(buffers, spans, ENTRY, run_entries_checked if check else run_entries, resync, limits)
 
 
 def open_entries(envelopes, buffers, spans, check, limits):

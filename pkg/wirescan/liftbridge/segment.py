@@ -19,7 +19,7 @@ from wirescan.liftbridge import index
 from wirescan.liftbridge.index import SMALLEST
 from wirescan.liftbridge.scan import ENTRY, scan_entries
 from wirescan.limits import Limits
-from wirescan.source import MappedFile
+from wirescan.source import MappedFile, beside
 from wirescan.table import FrameTable, Stop
 
 HEADER = struct.Struct(">qq8xI")        # offset, timestamp, leader epoch (not read here), bytes that follow
@@ -56,7 +56,7 @@ class Segment:
 
 def index_of(path: str) -> str:
     """The path of the .index beside a .log."""
-    return path[:-len("log")] + "index"
+    return beside(path, ".index")
 
 
 def is_confirmed(entry: index.Entry, header: memoryview) -> bool:

@@ -28,7 +28,7 @@ from wirescan.lumberjack.encode import (
     encode_ack, encode_batch, encode_batches, encode_compressed, encode_data, encode_data_batches, encode_events,
     encode_json, encode_window)
 from wirescan.lumberjack.scan import (
-    EVENT, FRAME, PAIR, claims, compressed, needed, open_pairs, scan_stream, unpack, unrolled)
+    EVENT, FRAME, PAIR, claims, compressed, needed, open_pairs, scan_stream, scan_streams, unpack, unrolled)
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
@@ -182,7 +182,8 @@ def _inflated(rows: np.ndarray, buffers: tuple[memoryview, ...], arena: Arena, h
 
 FRAMES = Format(
     "lumberjack.frames", "what Beats, Logstash and their like send: windows, data, JSON, compressed frames, acks",
-    FRAME, scan, children={"events": events}, kinds=KINDS, scan=scan_stream, needed=needed, cuts=cuts, files=FILES)
+    FRAME, scan, children={"events": events}, kinds=KINDS, scan=scan_stream, spans=scan_streams,
+    needed=needed, cuts=cuts, files=FILES)
 EVENTS = Format(
     "lumberjack.events", "the data and JSON frames among them, those in compressed ones too", EVENT, events,
     within="lumberjack.frames", children={"pairs": pairs}, lists={"pairs": "count"}, local=("window",), kinds=KINDS)

@@ -12,15 +12,15 @@ FILES = r"(?s)(\A|/)[^/_.][^/]*\.lumberjack\Z"
 WINDOW = ord("W")
 
 
-def cuts(path: str, size: int) -> list[int]:
-    """Offsets in a file at which a frame begins, about `size` bytes apart; the first is 0.
+def cuts(path: str, size: int, start: int = 0) -> list[int]:
+    """Offsets in a file at which a frame begins, about `size` bytes apart; the first is `start`.
 
     Data frames have no length, so all frames are walked, up to the first that is damaged. A cut lies before the next
     window, unless that is `size` bytes away: writers without windows are cut at any frame.
     """
-    out = [0]
-    if size_of(path) > size:
-        for starts, rows in walk(path, scan_stream):
+    out = [start]
+    if size_of(path) - start > size:
+        for starts, rows in walk(path, scan_stream, start):
             out += _among(starts, rows["kind"] == WINDOW, out[-1], size)
     return out
 

@@ -17,7 +17,7 @@ import numpy as np
 from libc.string cimport memset
 from wirescan.core cimport (
     Fault, Head, LIMIT, NESTED, OK, Opening, Readable, Reader, Rows, SHORT, TRUNCATED, Top, be32, int32_t, int64_t,
-    open_all, open_frames, prefetch, scan_frames, scan_top, uint8_t, uint32_t, uint64_t)
+    open_all, open_frames, prefetch, scan_frames, scan_spans, scan_top, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport block_for, lend, place
 from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, grow_rows
@@ -41,6 +41,11 @@ PAIR = flat(np.asarray(<Pair[:1]>&_pair).dtype)
 def scan_stream(buffer, check, resync, limits, into=None, more=False):
     """(rows of dtype FRAME, bad, fault, offset): see `core.loop.scan_frames`."""
     return scan_frames(buffer, FRAME, run_frames, resync, more, limits, into)
+
+
+def scan_streams(buffers, spans, check, resync, limits):
+    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+    return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
 
 
 def needed(held, at=0, pairs=0):

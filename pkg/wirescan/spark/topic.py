@@ -14,15 +14,14 @@ from wirescan import topic
 from wirescan.errors import check_mode
 from wirescan.limits import Limits
 from wirescan.partition import groups
-from wirescan.spark.read import over
-from wirescan.spark.reading import BATCH_BYTES, struct_of
+from wirescan.spark.reading import BATCH_BYTES, over, plainly, struct_of
 from wirescan.topic import EARLIEST, FORMAT, LATEST, Cluster, Range, Where, milliseconds
 
 RECORDS = 1_000_000         # offsets in one task
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OPTIONS = ("bootstrap.servers", "topic", "format", "partitions", "start", "stop", "startTime", "stopTime",
-           "isolation", "columns", "errors", "check", "recordsPerPartition", "security.protocol", "ssl.ca.location",
-           "sasl.mechanism", "sasl.username", "sasl.password")
+           "isolation", "columns", "errors", "check", "pushdown", "recordsPerPartition", "security.protocol",
+           "ssl.ca.location", "sasl.mechanism", "sasl.username", "sasl.password")
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class TopicReading:
     def batches(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """The records of some ranges, in batches of some megabytes. Raises FrameError as `errors` says, BrokerError,
         OSError."""
-        with self.cluster.client(self.limits) as client:
+        with plainly(), self.cluster.client(self.limits) as client:
             for one in ranges:
                 for part in client.fetch(one.topic, partitions=[one.partition], start=one.start, stop=one.stop,
                                          isolation=self.isolation, errors=self.errors, check=self.check):

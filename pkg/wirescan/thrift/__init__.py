@@ -32,7 +32,8 @@ from wirescan.thrift.encode import (
 from wirescan.thrift.kind import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
 from wirescan.thrift.mac import signer
 from wirescan.thrift.scan import (
-    FRAME, INFO, MESSAGE, PLAIN, needed, open_infos, open_messages, open_plain, scan_any, scan_stream)
+    FRAME, INFO, MESSAGE, PLAIN, needed, open_infos, open_messages, open_plain, scan_any, scan_stream,
+    scan_streams)
 from wirescan.thrift.structs import FIELD, open_fields
 from wirescan.thrift.transforms import undone
 
@@ -202,7 +203,7 @@ def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:
 FRAMES = Format(
     "thrift.frames", "what Thrift's transports send: header frames, framed and unframed messages, HTTP", FRAME, scan,
     children={"infos": infos, "messages": messages, "plain": plain}, lists={"infos": "info_count"}, kinds=KINDS,
-    scan=scan_stream, needed=needed, cuts=cuts, files=FILES)
+    scan=scan_stream, spans=scan_streams, needed=needed, cuts=cuts, files=FILES)
 INFOS = Format(
     "thrift.infos", "the key/value headers in them", INFO, infos, within="thrift.frames", inherited=("seq",),
     kinds={kind.value: kind.name for kind in InfoKind})

@@ -17,6 +17,9 @@ MESSAGE: Final[np.dtype[np.void]]
 def scan_stream(
     buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
 ) -> tuple[_Rows, int, int, int]: ...
+def scan_streams(
+    buffers: Sequence[memoryview], spans: _Rows, check: bool, resync: bool, limits: Limits
+) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def scan_any(
     buffer: Buffer, resync: bool, limits: Limits, into: _Rows | None = None
 ) -> tuple[_Rows, int, int, int]: ...

@@ -21,7 +21,7 @@ import numpy as np
 from libc.string cimport memchr, memcpy, memset
 from wirescan.core cimport (
     BAD_CODEC, BAD_KIND, Fault, Head, LIMIT, OK, Readable, Reader, Rows, SHORT, Top, be32, int32_t, int64_t,
-    scan_frames, scan_top, uint8_t, uint32_t, uint64_t, varint32)
+    scan_frames, scan_spans, scan_top, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop cimport block_for, lend, place
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock, grow_rows
@@ -54,6 +54,11 @@ MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
 def scan_stream(buffer, check, resync, limits, into=None, more=False):
     """(rows of dtype FRAME, bad, fault, offset): see `core.loop.scan_frames`."""
     return scan_frames(buffer, FRAME, run_frames_more if more else run_frames, resync, more, limits, into)
+
+
+def scan_streams(buffers, spans, check, resync, limits):
+    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+    return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
 
 
 def scan_any(buffer, resync, limits, into=None):

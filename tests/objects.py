@@ -1,0 +1,80 @@
+"""A store of objects as S3 has it: moto's server on loopback, for tests of what reads URLs.
+
+    with ObjectStore() as store:
+        store.put("topic/0.log", b"...")
+        store.url("topic/*.log")            # with all that a process has to know to reach it
+        store.requests                      # ["HEAD /bucket/topic/0.log", ...], as they came
+"""
+import logging
+import re
+from contextlib import contextmanager
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+BUCKET, LOGIN = "bucket", ("wirescan", "secret")
+
+
+class ObjectStore(logging.Handler):
+    """The server, with one bucket, and the requests that it logs."""
+
+    def __init__(self):
+        super().__init__()
+        self.requests = []
+        self._server = ThreadedMotoServer("127.0.0.1", 0)
+
+    def emit(self, record):
+        line = re.sub(r"\x1b\[[\d;]*m", "", record.getMessage()).split('"')           # without its colours
+        if len(line) > 1:
+            self.requests.append(line[1].rpartition(" ")[0])
+
+    def __enter__(self):
+        self._logger = logging.getLogger("werkzeug")
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        self._server.start()
+        host, port = self._server.get_host_and_port()
+        self.address = f"http://{host}:{port}"
+        self.options = f"?endpoint_override={self.address}&region=us-east-1"
+        self.files = fs.S3FileSystem(access_key=LOGIN[0], secret_key=LOGIN[1], endpoint_override=self.address,
+                                     region="us-east-1", allow_bucket_creation=True)
+        self.files.create_dir(BUCKET)
+        return self
+
+    def __exit__(self, *raised):
+        self._server.stop()
+        self._logger.removeHandler(self)
+
+    def put(self, name, data):
+        """Make an object, or replace it."""
+        with self.files.open_output_stream(f"{BUCKET}/{name}") as file:
+            file.write(data)
+
+    def put_directory(self, directory, name):
+        """The files of a directory as objects. name: what they are below."""
+        for path in sorted(directory.iterdir()):
+            self.put(f"{name}/{path.name}", path.read_bytes())
+
+    def url(self, path, bucket=BUCKET, login=LOGIN):
+        """The URL of a path, which is percent-encoded or a glob, with the login and the server's address in it."""
+        return f"s3://{quote(login[0])}:{quote(login[1])}@{bucket}/{path}{self.options}"
+
+    @contextmanager
+    def refusing(self):
+        """Every login is unknown for some time."""
+        self._refuse(b"0")
+        try:
+            yield
+        finally:
+            self._refuse(b"inf")
+
+    def _refuse(self, after):
+        headers = {"Content-Type": "text/plain"}
+        urlopen(Request(f"{self.address}/moto-api/reset-auth", after, headers)).close()
+
+    def told(self, call):
+        """What a call returns, and the requests that it made."""
+        before = len(self.requests)
+        return call(), self.requests[before:]

@@ -1,0 +1,128 @@
+"""Parquet files, and the directory in which they become visible together."""
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from wirescan import sink
+from wirescan.sink import FAULTS, Output, Part, Sink, merge, merged, small, stranger
+
+ONE = pa.schema([("a", pa.int64())])
+
+
+def rows(*values):
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], schema=ONE)
+
+
+def names(out):
+    return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+
+
+def put(output, name, *values, directory=""):
+    path = f"{output.part(name)}.parquet"
+    pq.write_table(pa.Table.from_batches([rows(*values)]), path)
+    return Part(directory, path, len(values), os.path.getsize(path))
+
+
+def test_output_is_put_in_place_at_once(tmp_path):
+    out = tmp_path / "deep" / "out"
+    with Output(out) as output:
+        parts = [put(output, 0, 0), put(output, 1, 1, directory="k=1"), put(output, 2, 2)]
+        put(output, "7-tried", 3)                                        # of a try that did not count
+        told = put(output, 8, 4, directory=FAULTS)
+        assert names(out) == [f"{output._partial.name}/{Path(one).name}" for one in sorted(os.listdir(output._partial))]
+        assert output.commit([*parts, told], {"": ONE, FAULTS: ONE}) == sum(part.written for part in parts)
+    assert names(out) == ["_SUCCESS", "_faults/part-00000.parquet", "k=1/part-00000.parquet", "part-00000.parquet",
+                          "part-00001.parquet"]
+    assert [pq.read_table(out / f"part-0000{n}.parquet")["a"].to_pylist() for n in range(2)] == [[0], [2]]
+    with Output(out, overwrite=True) as output:
+        assert output.commit([], {"": ONE}) == os.path.getsize(out / "part-00000.parquet")
+    assert names(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 0
+    with Output(out, overwrite=True) as output:                          # no file without rows where others have some
+        output.commit([put(output, 0, 1, directory="k=1")], {"": ONE, FAULTS: ONE})
+    assert names(out) == ["_SUCCESS", "_faults/part-00000.parquet", "k=1/part-00000.parquet"]
+    assert pq.read_table(out, partitioning="hive").to_pydict() == {"a": [1], "k": [1]}
+    with pytest.raises(ZeroDivisionError), Output(tmp_path / "other") as output:
+        put(output, 0, 1)
+        1 / 0
+    assert not (tmp_path / "other").exists()
+
+
+def test_who_is_late_leaves_nothing(tmp_path):
+    """A task that Spark gave up may live on: it finds no directory to begin a file in, before or after."""
+    with Output(tmp_path / "out") as output:
+        late = put(output, 0, 1)
+        output.commit([late], {"": ONE})
+        begun = open(f"{output.part(1)}.parquet", "wb")
+    begun.write(b"PAR1")
+    begun.close()
+    with pytest.raises(FileNotFoundError), Sink(lambda number: f"{output.part(2)}.parquet") as task:
+        task.add("", rows(1))
+    assert names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"] and len(os.listdir(tmp_path / "out")) == 2
+
+
+def test_strangers(tmp_path):
+    for name in ("part-1.parquet", "_SUCCESS", "k=1/l=__HIVE_DEFAULT_PARTITION__/part-0.parquet",
+                 "_faults/part-0.parquet", "_temporary-0/anything"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert stranger(tmp_path) is None
+    for name in ("k=1/letters.txt", "k=2", "_faults/mine", "_other/part-0.parquet", "k=1/x/part-0.parquet"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        found = stranger(tmp_path)
+        assert found is not None and path.is_relative_to(found)
+        with pytest.raises(FileExistsError, match="no output of a conversion"):
+            Output(tmp_path, overwrite=True)
+        path.unlink()
+        if path.parent.name in ("_other", "x"):
+            path.parent.rmdir()
+
+
+def test_files_of_a_task(tmp_path, monkeypatch):
+    """Each directory has its own files; a full one is followed by another; few are open."""
+    monkeypatch.setattr(sink, "GROUP_BYTES", 80)
+    monkeypatch.setattr(sink, "OPEN", 2)
+    with Sink(lambda number: str(tmp_path / f"{number}.parquet"), "none", 1500) as task:
+        for turn in range(40):
+            for directory in ("a", "b", "c"):
+                task.add(directory, rows(*range(turn * 10, turn * 10 + 10)))
+                assert len(task._open) <= 2
+        task.add("d", rows())
+    assert {part.directory for part in task.parts} == {"a", "b", "c"} and len(task.parts) > 12
+    for part in task.parts:
+        assert part.records == pq.read_metadata(part.path).num_rows and part.written == os.path.getsize(part.path)
+    for directory in ("a", "b", "c"):
+        found = [pq.read_table(part.path)["a"].to_pylist() for part in task.parts if part.directory == directory]
+        assert sum(found, []) == list(range(400))
+
+
+def test_small_files_are_merged_with_their_neighbours(tmp_path):
+    def part(number, size, directory=""):
+        return Part(directory, str(number), 1, size)
+    parts = [part(0, 5), part(1, 5, "k=1"), part(2, 6), part(3, 100), part(4, 6), part(5, 5), part(6, 5, "k=1"),
+             *(part(number, 6) for number in range(7, 50))]
+    runs = small(parts, 100)
+    assert [[int(one.path) for one in run] for run in runs] == [
+        [0, 2], [4, 5, *range(7, 21)], [*range(21, 37)], [*range(37, 50)], [1, 6]]
+    assert small(parts, 80) == [] == small([part(0, 1), part(1, 50), part(2, 1)], 100)
+    into = [Part(run[0].directory, f"m{number}", len(run), 1) for number, run in enumerate(runs)]
+    assert [(one.path, one.directory) for one in merged(parts, runs, into)] == [
+        ("m0", ""), ("m4", "k=1"), ("3", ""), ("m1", ""), ("m2", ""), ("m3", "")]
+
+
+def test_what_is_merged_is_all_there(tmp_path, monkeypatch):
+    parts = []
+    for number in range(5):
+        with Sink(lambda _, number=number: str(tmp_path / f"{number}.parquet")) as task:
+            task.add("k=1", rows(number, number))
+        parts += task.parts
+    monkeypatch.setattr(sink, "GROUP_BYTES", 64)
+    done = merge(parts, str(tmp_path / "all.parquet"))
+    assert done == Part("k=1", str(tmp_path / "all.parquet"), 10, os.path.getsize(tmp_path / "all.parquet"))
+    assert pq.read_table(done.path)["a"].to_pylist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert pq.read_metadata(done.path).num_row_groups == 2
+    assert pq.read_schema(done.path).remove_metadata() == ONE
