@@ -592,6 +592,13 @@ def test_convert_to_directories_by_values(segment, tmp_path):
         assert result.exit_code == 2 and "Traceback" not in result.stderr and not (tmp_path / "none").exists()
 
 
+def test_convert_to_directories_by_faults_and_files(damaged, tmp_path):
+    for by in ("_fault", "_file"):
+        result = run("convert", damaged, tmp_path / by, "--errors", "mark", "--columns", "offset,_fault",
+                     "--partition-by", by, "--json")
+        assert result.exit_code == 1 and json.loads(result.stdout)["query"]["rows"] == 91
+
+
 def test_convert_tells_of_faults(damaged, tmp_path):
     for errors in ("mark", "skip"):
         result = run("convert", damaged, tmp_path / errors, "--errors", errors)

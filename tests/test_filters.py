@@ -5,6 +5,7 @@ import operator
 import random
 import shutil
 from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 import wirescan
 from wirescan import Fault, FrameError, arrow, comparing, filters, kafka, lumberjack, pieces
 from wirescan.catalog import format_of
-from wirescan.filters import checked, narrowed
+from wirescan.filters import Filter, checked, narrowed
+from wirescan.pieces import iter_tables
 from wirescan.table import places
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -360,6 +362,20 @@ def test_unfit_filters(wrong, error, message):
         checked(wrong, "kafka.records")
     with pytest.raises(error, match=message):
         list(arrow.iter_batches(str(ORDERS / "00000000000000000000.log"), format="kafka.records", filters=wrong))
+
+
+def test_numbers_of_every_kind():
+    huge, log = 10**400, str(ORDERS / "00000000000000000000.log")
+    for value in huge, Fraction(huge) + Fraction(1, 2):
+        assert checked([("offset", "<", value)], "kafka.records")[0].value >= huge
+        for filters, is_all in ([("offset", "<", value)], True), ([("offset", ">", value)], False):
+            counts = [sum(len(table) for table in iter_tables(log, format="kafka.records", filters=one))
+                      for one in (filters, [])]
+            assert (counts[0] == counts[1]) is is_all and (counts[0] > 0) is is_all
+    assert checked([("offset", "<=", np.float32(5.5))], "kafka.records") == (Filter("offset", "<=", 5),)
+    assert checked([("offset", "==", np.True_)], "kafka.records") == (Filter("offset", "==", 1),)
+    with pytest.raises(TypeError, match="holds numbers"):
+        checked([("real", "<", huge)], "thrift.fields")
 
 
 def test_filters_are_checked_once_or_again():

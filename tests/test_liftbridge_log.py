@@ -409,8 +409,8 @@ def test_cuts_by_an_index_walk_over_nothing(tmp_path, monkeypatch):
         if start - by_walk[-1] >= 20_000:
             by_walk.append(start)
     walked = []
-    walk = log._cuts_by_walk
-    monkeypatch.setattr(log, "_cuts_by_walk", lambda *args: walked.append(args) or walk(*args))
+    walk = log.cuts_at_headers
+    monkeypatch.setattr(log, "cuts_at_headers", lambda *args: walked.append(args) or walk(*args))
     assert log.cuts(path, 20_000) == by_walk and not walked
     assert log.cuts(path, len(raw)) == [0]
     listed = index_of(0, parts)

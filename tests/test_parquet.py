@@ -460,8 +460,16 @@ def test_what_cannot_partition(tmp_path, by, message):
     with pytest.raises(ValueError, match=message):
         convert(ORDERS, tmp_path / "out", partition_by=by)
     assert not (tmp_path / "out").exists()
-    with pytest.raises(ValueError, match="no column is left"):
-        convert(ORDERS, tmp_path / "out", partition_by=["offset", "key"], columns=["key", "offset"])
+    for by, columns in ((["offset", "key"], ["key", "offset"]), ((), [])):
+        with pytest.raises(ValueError, match="no column is left"):
+            convert(ORDERS, tmp_path / "out", partition_by=by, columns=columns)
+
+
+@pytest.mark.parametrize("by, first", [("_file", "file=%2F"), ("_fault", "fault=__HIVE"), ("_start", "start=")])
+def test_readers_see_what_is_partitioned_by_columns_of_the_place(source, tmp_path, by, first):
+    done = convert(source, tmp_path / "out", partition_by=by, errors="mark", columns=["offset"])
+    assert any(name.startswith(first) for name in parts(tmp_path / "out"))
+    assert read_hive(tmp_path / "out").num_rows == done.records > 0
 
 
 def test_filters(source, tmp_path):

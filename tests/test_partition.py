@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
-from wirescan import FrameError, arrow, kafka, partition, source
+from wirescan import FrameError, arrow, kafka, partition, walk
 from wirescan.kafka import encode_batch, log
 from wirescan.partition import FILES, SLICE_BYTES, Plan, Slice, groups, plan, tasks
 
@@ -203,21 +203,20 @@ def test_the_walk_crosses_its_blocks(tmp_path, monkeypatch):
     path = segment(tmp_path, RAW)
     large = segment(tmp_path, RAW[:SIZE] + encode_batch([bytes(50_000)]) + RAW[:SIZE], 1)
     for step in (17, 18, 100, SIZE, SIZE + 16, SIZE + 17, 4096):
-        monkeypatch.setattr(source, "PAGE", step)                           # of files
-        monkeypatch.setattr(source, "BLOCK", step)                          # of objects
+        monkeypatch.setattr(walk, "PAGE", step)                             # of objects
         for place in (path, Path(path).as_uri()):
             assert log.cuts(place, 1) == [i * SIZE for i in range(40)]
         assert len(log.cuts(large, 1)) == len(log.cuts(Path(large).as_uri(), 1)) == 3
 
 
-def test_the_walk_reads_headers_and_not_what_is_between(tmp_path, monkeypatch):
-    read, pread, read_range = [], os.pread, log.read_range
-    monkeypatch.setattr(source.os, "pread", lambda *args: read.append(pread(*args)) or read[-1])
-    monkeypatch.setattr(log, "read_range", lambda *args: read.append(read_range(*args)) or read[-1])
+def test_the_walk_reads_headers_and_not_what_is_between(tmp_path):
+    def bytes_read():
+        return int(Path("/proc/self/io").read_text().split()[1])
     path = segment(tmp_path, encode_batch([bytes(100_000)]) * 40)
     size = os.path.getsize(path) // 40
+    before = bytes_read()
     assert log.cuts(path, 10 * size) == [0, 10 * size, 20 * size, 30 * size]
-    assert sum(map(len, read)) <= 40 * source.PAGE + 3 * size               # and each batch at which it cuts
+    assert bytes_read() - before <= 40 * log.SIZED.header + 3 * size + 4096         # and each batch at which it cuts
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -536,6 +535,8 @@ def test_tasks_refuse_what_plan_refuses(tmp_path):
         tasks(tmp_path / "none.log")
     with pytest.raises(ValueError, match="no operator"):
         tasks(ORDERS, filters=[("offset", "=", 3)])
+    with pytest.raises(ValueError, match="at least 1 task"):
+        tasks(ORDERS, slots=0)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="cannot be read in parts"):
         tasks(tmp_path / "pipe")
@@ -563,7 +564,7 @@ def test_a_thousand_segments(tmp_path):
     (tmp_path / "index").write_bytes(entries.tobytes())
     (tmp_path / "t-0").mkdir()
     header = bytearray(log.HEADER_SIZE)
-    header[8:12], header[16] = (batch - log.LOG_OVERHEAD).to_bytes(4, "big"), 2
+    header[8:12], header[16] = (batch - log.SIZED.overhead).to_bytes(4, "big"), 2
     looked_at = {int(one) for parts in (25 * MIB, 100 * MIB) for one in -(-_targets(count, size, parts) // batch)}
     for number in range(count):
         base = number * (size // batch)

@@ -95,6 +95,16 @@ def test_frames_that_inflate_to_more_than_fits_are_opened_apart(monkeypatch, err
     assert len(tables) > 3 and Fault.TOO_LARGE not in np.concatenate([table["fault"] for table in tables])
 
 
+@pytest.mark.parametrize("errors", ["mark", "skip"])
+def test_frames_around_one_that_is_too_large_are_opened_together(errors):
+    data = [batch(10 * i, codec="gzip") for i in range(300)]
+    data[50] = data[200] = batch(0, codec="gzip", value=b"x" * 20_000)
+    tables = list(pieces.opened(kafka.scan(b"".join(data)), format_of("kafka.records"), errors=errors,
+                                limits=Limits(inflated=100_000)))
+    good = np.concatenate([table["offset"][~table.bad] for table in tables])
+    assert good.tolist() == [n for n in range(3000) if n // 10 not in (50, 200)] and len(tables) < 50
+
+
 def test_a_pipe_has_no_parts(tmp_path):
     """Its size is 0, so that nothing of it would be read, without a word."""
     os.mkfifo(tmp_path / "pipe.log")

@@ -66,8 +66,20 @@ def test_unfit_arguments():
     for counts in ([-1], np.ones(5000), [[1]]):
         with pytest.raises(ValueError, match="at most"):
             Histogram(counts)
-    with pytest.raises(ValueError, match="no buckets"):
-        Histogram.of([(65, 66, 1)])
+    for buckets in ([(65, 66, 1)], [(0, 0, -5)]):
+        with pytest.raises(ValueError, match="no buckets"):
+            Histogram.of(buckets)
+    for buckets in ([(0.0, 0.0, 1)], [(2**70, 2**70, 1)], [("a", "a", 1)]):
+        with pytest.raises(ValueError, match="integers of at most 64 bits"):
+            Histogram.of(buckets)
+
+
+def test_what_is_given_to_arrow_is_taken_back():
+    counted = Histogram().add([1, 5, 900, 2**63 - 1])
+    found = counted.to_arrow()
+    assert Histogram.of(found) == Histogram.of(found.to_pylist()) == counted
+    assert Histogram.of([tuple(row.values()) for row in found.to_pylist()]) == counted
+    assert Histogram.of([]) == Histogram.of(Histogram().to_arrow()) == Histogram()
 
 
 # ---------------------------------------------------------------------------- sketches
@@ -94,6 +106,13 @@ def test_fingerprints_of_numbers(dtype):
     numbers = np.arange(100).astype(dtype)
     assert len(np.unique(fingerprints(numbers))) == 100
     assert (fingerprints(numbers[::2]) == fingerprints(numbers)[::2]).all()
+
+
+def test_fingerprints_of_fractions():
+    numbers = np.array([0.1, 0.2, -0.0, 0.0], np.float32)
+    found = fingerprints(numbers)
+    assert len(set(found.tolist())) == 3 and found[2] == found[3]
+    assert (fingerprints(numbers.astype(np.float64)) == found).all()
 
 
 def test_coupons_are_address_and_leading_zeros():

@@ -209,6 +209,9 @@ def test_the_command(tmp_path):
     assert again.exit_code == 0 and len(os.listdir(tmp_path)) == 4
     for wrong in ([str(tmp_path / "none")], ["-"], [paths[0], "--format", "nats"]):
         assert CliRunner().invoke(main, ["index", *wrong]).exit_code == 2
+    os.mkfifo(tmp_path / "pipe")
+    done = CliRunner().invoke(main, ["index", str(tmp_path / "pipe")])          # which would wait for ever
+    assert done.exit_code == 2 and "only a file can be indexed" in done.stderr
 
 
 def test_sidecars_of_objects(monkeypatch):

@@ -1,5 +1,6 @@
 """Parquet files, and the directory in which they become visible together."""
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,6 +64,28 @@ def test_who_is_late_leaves_nothing(tmp_path):
     assert names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"] and len(os.listdir(tmp_path / "out")) == 2
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_two_outputs_at_once_do_not_mix(tmp_path, overwrite):
+    (tmp_path / "out").mkdir()
+    if overwrite:
+        (tmp_path / "out" / "part-00000.parquet").touch()
+    one, other = Output(tmp_path / "out", overwrite), Output(tmp_path / "out", overwrite)
+    with pytest.raises(FileExistsError, match="another conversion"), one, other:
+        one.commit([put(one, number, number) for number in range(3)], {})
+        other.commit([put(other, 0, 7)], {})
+    assert names(tmp_path / "out") == ["_SUCCESS", *(f"part-{number:05}.parquet" for number in range(3))]
+    assert pq.read_table(tmp_path / "out")["a"].to_pylist() == [0, 1, 2]
+
+
+def test_who_fails_leaves_what_another_made(tmp_path):
+    one, other = Output(tmp_path / "out"), Output(tmp_path / "out")
+    with pytest.raises(ZeroDivisionError), other:
+        with one:
+            one.commit([put(one, 0, 1)], {})
+        1 / 0
+    assert names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+
+
 def test_strangers(tmp_path):
     for name in ("part-1.parquet", "_SUCCESS", "k=1/l=__HIVE_DEFAULT_PARTITION__/part-0.parquet",
                  "_faults/part-0.parquet", "_temporary-0/anything"):
@@ -112,6 +135,13 @@ def test_small_files_are_merged_with_their_neighbours(tmp_path):
     into = [Part(run[0].directory, f"m{number}", len(run), 1) for number, run in enumerate(runs)]
     assert [(one.path, one.directory) for one in merged(parts, runs, into)] == [
         ("m0", ""), ("m4", "k=1"), ("3", ""), ("m1", ""), ("m2", ""), ("m3", "")]
+
+
+def test_many_directories_take_no_time_for_each_other(tmp_path):
+    begun = time.perf_counter()
+    parts = [Part(f"k={number}", str(tmp_path / str(number)), 1, 5) for number in range(30_000)]
+    assert small(parts, 100) == []
+    assert time.perf_counter() - begun < 5          # comparing all with all took a minute
 
 
 def test_what_is_merged_is_all_there(tmp_path, monkeypatch):

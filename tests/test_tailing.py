@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirescan import FrameError, kafka, lumberjack
+from wirescan import FrameError, following, kafka, lumberjack, source
+from wirescan.catalog import format_of
 from wirescan.limits import Limits
 from wirescan.pieces import iter_tables
 from wirescan.tailing import Tail
@@ -369,6 +370,38 @@ def test_objects():
         store.files.delete_file("bucket/topic/0.log")
         store.put("topic/2.log", batch(12))
         assert read(tail, end)[1] == [12, 13, 14]
+
+
+def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
+    """What it takes grows with the files, not with the pairs of old and new ones."""
+    opened = []
+    monkeypatch.setattr(following, "ranges", lambda path: opened.append(path) or source.ranges(path))
+    tail, count = Tail([str(tmp_path)]), 100
+    olds = [tmp_path / f"{i:020}.log" for i in range(count)]
+    for i, path in enumerate(olds):
+        append(path, batch(3 * i, size=500))
+    end = tail.latest(START)
+    for i in range(count):
+        append(tmp_path / f"{count + i:020}.log", batch(3 * (count + i), size=500))
+    for path in olds:
+        path.unlink()
+    opened.clear()
+    start, end = end, tail.latest(end)
+    for i in range(count):
+        (tmp_path / f"{count + i:020}.log").rename(tmp_path / f"{2 * count + i:020}.log")
+    list_all, listed = following.Files.there, []
+    monkeypatch.setattr(following.Files, "there", lambda *told: listed.append(told) or list_all(*told))
+    tail.parts(start, end)
+    assert len(opened) < 10 * count and len(listed) == 1
+    assert offsets(tail, start, end) == list(range(3 * count, 6 * count))
+
+
+def test_what_reads_a_file_may_miss_another(log, tmp_path):
+    append(log, batch(0))
+    files = following.Files([str(tmp_path)], format_of("kafka.batches"))
+    known, = following.known_in(Tail([str(tmp_path)]).latest(START)).values()
+    with pytest.raises(FileNotFoundError, match="another"), files.opened(known):
+        raise FileNotFoundError("another")
 
 
 # ------------------------------------------------------------------------------------------ at random

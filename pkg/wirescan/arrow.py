@@ -51,7 +51,8 @@ def schema(format: str | Format, columns: Sequence[str] | None = None, *, binary
            types: str = "arrow") -> pa.Schema:
     """The Arrow schema of a format, or of some of its columns, in their order.
 
-    columns: names of `columns_of`, of any column of the row or of the frames that enclose it, `_file`, `_start`, `_fault`.
+    columns: names of `columns_of`, of any column of the row or of the frames that enclose it, `_file`, `_start`,
+    `_fault`.
     binary: "view", "binary" or "large_binary". types: "arrow", or "spark" (which has no unsigned integers, no views).
     Raises ValueError for an unknown name, or an unknown value of `binary` or `types`.
     """

@@ -14,7 +14,7 @@ from wirescan.table import RESERVED, FrameTable, places
 
 # Columns of exports: the path, where in it the outermost frame begins, and what is wrong with the frame.
 FILE, START, FAULT = "_file", "_start", "_fault"
-ROOMS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")      # a room is registered here, by the name of its folder
+ROOMS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")     # a room is registered by the name of its folder
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,16 +7,17 @@
 
 Rows have to pass all of them. Null passes no comparison, as in SQL. Columns are those of `Format.columns`, and any
 other of a row or of the frames around it, as exports show them: a kind by its name, a time as such, the bytes of a bad
-row as null.
+row as null. What headers and indexes say of the frames inside is believed: what they exclude is passed over.
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from numbers import Real
+from numbers import Rational, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -211,11 +212,12 @@ def _value(column: str, kind: str, unit: int | None, value: Any) -> Any:
         value = Fraction((value - EPOCH) // timedelta(microseconds=1) * unit, 10**6)
         return int(value) if value.denominator == 1 else value
     elif isinstance(value, (Real, Decimal, np.bool_)):
-        if kind == "float":
-            return float(value)
-        if math.isfinite(value):
-            value = Fraction(value)
-            return int(value) if value.denominator == 1 else value
+        with suppress(OverflowError):
+            if kind == "float":
+                return float(value)
+            if isinstance(value, Rational) or math.isfinite(value):
+                value = Fraction(value if isinstance(value, (Rational, Decimal)) else float(value))
+                return int(value) if value.denominator == 1 else value
     raise TypeError(f"column {column!r} holds {'numbers or times' if unit else NAMES[kind]}, and cannot be {value!r}"
                     + " (null is asked for by is_null)" * (value is None))
 

@@ -11,7 +11,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -132,8 +133,18 @@ class Files:
         def by_path(one: Known) -> Iterable[str]:
             return [one.path] if one.end >= MARK else []
 
+        @cache
+        def begun() -> dict[int, list[str]]:
+            """The files that are none of the old ones so far, by the checksum of their first bytes."""
+            heads: dict[int, list[str]] = {}
+            for path, state in there.items():
+                if state.node and state.size >= MARK and path not in out:
+                    with suppress(FileNotFoundError), ranges((places or {}).get(path, path)) as read:
+                        heads.setdefault(crc32(read(0, MARK)), []).append(path)
+            return heads
+
         def by_content(one: Known) -> Iterable[str]:
-            return [path for path, state in there.items() if state.node] if one.end >= MARK and one.node else []
+            return begun().get(one.head, []) if one.end >= MARK and one.node else []
 
         for candidates in by_node, by_path, by_content:
             astray = []
@@ -156,11 +167,22 @@ class Files:
 
     def place(self, one: Known) -> str | None:
         """What a file is called now; None where it is gone."""
-        with suppress(FileNotFoundError):
-            if URL.match(one.path) or self._is(one, one.path, State(os.stat(one.path).st_size, one.node)):
-                return one.path
-        claimed, _ = self.claimed([one], self.there({one.path: one}))
-        return next(iter(claimed), None)
+        return self.places([one]).get(one)
+
+    def places(self, several: Iterable[Known]) -> dict[Known, str]:
+        """What files are called now; without those that are gone."""
+        out: dict[Known, str] = {}
+        astray: dict[tuple[Any, ...], list[Known]] = {}
+        for one in several:
+            with suppress(FileNotFoundError):
+                if URL.match(one.path) or self._is(one, one.path, State(os.stat(one.path).st_size, one.node)):
+                    out[one] = one.path
+                    continue
+            astray.setdefault(one[1:4], []).append(one)
+        if olds := [one for alike in astray.values() for one in alike]:
+            claimed, _ = self.claimed(olds, self.there({one.path: one for one in olds}))
+            out |= {astray[one[1:4]].pop(): path for path, one in claimed.items()}
+        return out
 
     @contextmanager
     def opened(self, one: Known) -> Iterator[tuple[str, Read]]:
@@ -169,8 +191,13 @@ class Files:
             place = self.place(one)
             if place is None:
                 break
-            with suppress(FileNotFoundError), ranges(place) as read:
-                if URL.match(place) or marks(read, one.end) == (one.head, one.tail):
+            with ExitStack() as stack:
+                try:
+                    read = stack.enter_context(ranges(place))
+                    is_it = URL.match(place) or marks(read, one.end) == (one.head, one.tail)
+                except FileNotFoundError:
+                    continue
+                if is_it:
                     yield place, read
                     return
         raise gone("gone before it was read", one.path)

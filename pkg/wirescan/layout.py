@@ -5,6 +5,7 @@
     is_control          is_control=true                 bool
     kind, subject       subject=orders.new              text, or bytes; bytes that are no UTF-8 stand as \\xff
     timestamp:day       timestamp_day=2026-11-22        times; also :year, :month and :hour (2026-11-22T13), in UTC
+    _file               file=%2Fdata%2F0.log            one with a "_", which goes: readers pass over names with it
     any of them         codec=__HIVE_DEFAULT_PARTITION__    where the value is null, or empty text
 """
 from __future__ import annotations
@@ -37,7 +38,8 @@ class By(NamedTuple):
     @property
     def name(self) -> str:
         """What the directories call it."""
-        return f"{self.column}_{self.unit}" if self.unit else self.column
+        name = self.column.lstrip("_")
+        return f"{name}_{self.unit}" if self.unit else name
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Layout:
         twice = {name for name in names if names.count(name) > 1 or name in stored}
         if twice:
             raise ValueError(f"partition_by names {twice.pop()!r} twice, or a column has that name")
-        if wanted and not stored:
-            raise ValueError("no column is left for the files: partition_by names all of them")
+        if not stored:
+            raise ValueError("no column is left for the files" + ": partition_by names all of them" * bool(wanted))
         return cls(format, stored, by)
 
     @property

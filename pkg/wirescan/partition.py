@@ -136,9 +136,11 @@ def tasks(sources: Sources, size: int = SLICE_BYTES, format: str = "kafka.record
     cut: what finds the cuts, (files, bytes) -> for each file offsets, rising from 0, at which frames begin, about so
     many bytes apart; by default threads do. slots: how many tasks run at a time: there are a multiple of them, unless
     the tasks become too small by that.
-    Raises ValueError for an unknown format or a size below 1, as `filters.checked` for filters, OSError.
+    Raises ValueError for an unknown format, a size or slots below 1, as `filters.checked` for filters, OSError.
     """
     _check(size)
+    if slots < 1:
+        raise ValueError(f"at least 1 task runs at a time, not {slots}")
     parts = _parts(files_of(sources, format), format, checked(filters, format), errors)
     if not parts:
         return Plan([], size)

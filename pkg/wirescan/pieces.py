@@ -78,7 +78,7 @@ def opened(table: FrameTable, format: Format, *, errors: str = "strict", check: 
     if filters:
         table = worth_opening(table, format, filters, errors, source)
     together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
-    first, count = 0, max(len(table), 1)
+    first, count, growing = 0, max(len(table), 1), False
     while first < len(table):
         part = table[first:first + count]
         alone = len(part) == 1
@@ -93,8 +93,10 @@ def opened(table: FrameTable, format: Format, *, errors: str = "strict", check: 
                 error.source = error.source or source
                 raise
         if too_large and not alone:
-            count = len(part) // 2              # too large together, perhaps not apart
+            count, growing = len(part) // 2, False      # too large together, perhaps not apart
             continue
         inner = replace(inner.where(~inner.bad), errors=errors) if errors == "skip" else inner
         yield kept(inner, filters, source)
         first += len(part)
+        growing |= too_large                    # it was this one, and not all of them together
+        count *= 1 + growing

@@ -4,7 +4,7 @@ Both are small, and merge in any order. numpy only; Arrow where it is asked for.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,13 +37,18 @@ class Histogram:
         self.counts[:len(counts)] = counts
 
     @classmethod
-    def of(cls, buckets: Iterable[tuple[int, int, int]]) -> Histogram:
+    def of(cls, buckets: Iterable[Any]) -> Histogram:
         """A histogram of (low, high, count), as `to_arrow` and `wirescan.spark.aggregate` give them.
 
         Raises ValueError for what are no buckets of a histogram."""
-        rows = np.array([tuple(bucket) for bucket in buckets], np.int64).reshape(-1, 3)
+        listed = buckets.to_pylist() if hasattr(buckets, "to_pylist") else buckets
+        rows = np.array([tuple(one.values() if isinstance(one, Mapping) else one) for one in listed]).reshape(-1, 3)
+        if rows.size and rows.dtype.kind != "i":
+            raise ValueError("the buckets of a histogram are integers of at most 64 bits")
+        rows = rows.astype(np.int64)
         numbers = buckets_of(rows[:, 0])
-        if not (np.array_equal(LOWS[numbers], rows[:, 0]) and np.array_equal(HIGHS[numbers], rows[:, 1])):
+        if not (np.array_equal(LOWS[numbers], rows[:, 0]) and np.array_equal(HIGHS[numbers], rows[:, 1])
+                and (rows[:, 2] >= 0).all()):
             raise ValueError("these are no buckets of a histogram")
         out = cls()
         np.add.at(out.counts, numbers, rows[:, 2])
@@ -132,7 +137,9 @@ def fingerprints(strings: tuple[np.ndarray, np.ndarray] | np.ndarray) -> np.ndar
     Equal values have equal ones, in every process; unlike values hardly ever."""
     if not isinstance(strings, tuple):
         numbers = np.ascontiguousarray(strings)
-        if numbers.dtype.itemsize < 8:
+        if numbers.dtype.kind == "f":
+            numbers = numbers.astype(np.float64) + 0.0          # which makes -0.0 what it equals
+        elif numbers.dtype.itemsize < 8:
             numbers = numbers.astype(np.int64)
         return _mixed(numbers.view(np.uint64))
     offsets, data = strings

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,8 +96,7 @@ def writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
 def small(parts: Sequence[Part], file_bytes: int = FILE_BYTES) -> list[list[Part]]:
     """Small files side by side in one directory, in lists of two or more that make a file of about `file_bytes`."""
     runs: list[list[Part]] = []
-    for directory in dict.fromkeys(part.directory for part in parts):
-        ours = [part for part in parts if part.directory == directory]
+    for ours in _by_directory(parts).values():
         for is_small, run in groupby(ours, lambda part: part.written * SMALL < file_bytes):
             room = 0
             for part in run if is_small else ():
@@ -107,6 +106,13 @@ def small(parts: Sequence[Part], file_bytes: int = FILE_BYTES) -> list[list[Part
                 runs[-1].append(part)
                 room -= part.written
     return [run for run in runs if len(run) > 1]
+
+
+def _by_directory(parts: Iterable[Part]) -> dict[str, list[Part]]:
+    out: dict[str, list[Part]] = {}
+    for part in parts:
+        out.setdefault(part.directory, []).append(part)
+    return out
 
 
 def merge(parts: Sequence[Part], path: str, compression: str = COMPRESSION) -> Part:
@@ -176,18 +182,22 @@ class Output:
         faults table aside.
 
         needed: directory -> schema, of those that get a file even if nothing belongs there: FAULTS, and "" for the
-        rows wherever they are.
+        rows wherever they are. Raises FileExistsError where another output has put files there meanwhile.
         """
+        others = {path.name for path in self.path.iterdir()} - {path.name for path in self._old}
+        if any(not name.startswith("_temporary") for name in others):
+            raise FileExistsError(f"{self.path} has files of another conversion by now")
         there = {part.directory if part.directory == FAULTS else "" for part in parts}
         parts = [*parts, *(self._empty(directory, schema) for directory, schema in needed.items()
                            if directory not in there)]
         for old in self._old:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
-        for directory in dict.fromkeys(part.directory for part in parts):
+        folders = _by_directory(parts)
+        for directory in folders:
             (self.path / directory).mkdir(parents=True, exist_ok=True)
-            files = (part.path for part in parts if part.directory == directory)
-            for number, path in enumerate(files):
-                os.replace(path, self.path / directory / f"part-{number:05}.parquet")
+        for directory, ours in folders.items():
+            for number, part in enumerate(ours):
+                os.replace(part.path, self.path / directory / f"part-{number:05}.parquet")
         (self.path / "_SUCCESS").touch()
         return sum(part.written for part in parts if part.directory != FAULTS)
 
@@ -202,5 +212,5 @@ class Output:
         if self._partial.exists():
             self._partial.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
-        if self._made and error[0] is not None:
+        if self._made and error[0] is not None and not (self.path / "_SUCCESS").exists():      # another's
             shutil.rmtree(self.path, ignore_errors=True)

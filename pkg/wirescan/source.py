@@ -26,8 +26,6 @@ from wirescan.core.rows import Block
 from wirescan.store import URL
 
 GLOB = re.compile(r"[*?\[]")
-PAGE = 512              # bytes that a walk reads of a file at a time: a header, or those of several small frames
-BLOCK = 1 << 20         # ... of an object in a store
 LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
 SIDECAR = ".frames.json"        # ends the names of what is written beside files, about them; it is never read as one
 
@@ -157,12 +155,13 @@ def read_range(path: str, start: int, stop: int) -> memoryview:
 
 
 @contextmanager
-def pager(path: str) -> Iterator[Callable[[int], memoryview]]:
-    """A function that gives some bytes from an offset on: what a walk from header to header needs. The file is opened
-    once; it is not mapped: it may shrink."""
-    page = BLOCK if URL.match(path) else PAGE
-    with ranges(path) as read:
-        yield lambda at: read(at, at + page)
+def descriptor(path: str) -> Iterator[int]:
+    """The number of an open file, -1 for an object in a store. Raises FileNotFoundError, OSError."""
+    if URL.match(path):
+        yield -1
+        return
+    with builtins.open(path, "rb", buffering=0) as file:
+        yield file.fileno()
 
 
 def read_some(file: Any, size: int, advance: Callable[[int], None] = lambda count: None) -> memoryview:

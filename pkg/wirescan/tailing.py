@@ -119,12 +119,14 @@ class Tail:
         for path, one in before.items():
             if not one.is_as_far(after.get(path)):
                 olds.setdefault(one[1:4], []).append(one)
-        places: dict[str, str] = {}
-        for path, one in news.items():
+        for path, one in list(news.items()):
             if olds.get(one[1:4]):
                 olds[one[1:4]].pop()                # it only has another name
-            elif place := self._files.place(one):
-                places[path] = place
+                del news[path]
+        there, places = self._files.places(news.values()), dict[str, str]()
+        for path, one in news.items():
+            if one in there:
+                places[path] = there[one]
             else:
                 self._lost(gone("gone, and a part of it was to be read", path))
         begins, _ = self._files.claimed([one for several in olds.values() for one in several], {

@@ -2,14 +2,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from wirescan.core.hop import FOUND, MORE, hop
 from wirescan.errors import HARD
 from wirescan.limits import Limits
-from wirescan.source import ranges, size_of
+from wirescan.source import descriptor, ranges, size_of
 
 PIECE = 8 << 20             # bytes read at a time
+PAGE = 1 << 20              # ... of an object in a store, to look for headers in
+
+
+class Sized(NamedTuple):
+    """How a frame tells its length. header: its first bytes, 64 at the most, that are looked at. length_at: where in
+    them the length is, of 4 bytes, big-endian. overhead: bytes that it does not count. smallest: bytes of a frame that
+    holds nothing, by the byte at kind_at, if there is one."""
+    header: int
+    length_at: int
+    overhead: int
+    smallest: tuple[int, ...]
+    kind_at: int = -1
 
 
 def walk(path: str, scan: Callable[..., tuple[np.ndarray, int, int, int]],
@@ -53,3 +67,23 @@ def cuts_at_frames(path: str, size: int, start: int = 0, *,
         for starts, _ in walk(path, scan, start):
             out += apart(starts, out[-1], size)
     return out
+
+
+def cuts_at_headers(path: str, size: int, start: int, sized: Sized,
+                    is_intact: Callable[[memoryview], bool] = lambda frame: True) -> list[int]:
+    """The same, from header to header, for frames that tell their length first. It ends at the first header that cannot
+    be one. is_intact: whether bytes are a frame: after a damaged length the hops may go on inside one, at what looks
+    like a header."""
+    total, largest, out, at = size_of(path), Limits().frame, [start], start
+    page, first = memoryview(b""), 0
+    with descriptor(path) as opened, ranges(path) as read:
+        while True:
+            at, stop, state = hop(opened, page, first, at, out[-1] + size, total, largest, sized)
+            if state == FOUND:
+                if is_intact(read(at, stop)):
+                    out.append(at)
+                at = stop
+            elif state == MORE and len(page := read(at, at + PAGE)) >= sized.header:
+                first = at
+            else:
+                return out

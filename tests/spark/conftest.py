@@ -16,8 +16,8 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"       # tests are shor
 def spark():
     """A local session with two threads, in which a task that fails is tried once more; its JVM is to start soon."""
     from wirescan.spark import session
-    spark = session("tests", os.environ.get("SPARK_REMOTE", "local[2,2]"), **{"spark.sql.shuffle.partitions": 2,
-                                              "spark.driver.extraJavaOptions": JAVA_OPTIONS})
+    spark = session("tests", os.environ.get("SPARK_REMOTE", "local[2,2]"), **{
+        "spark.sql.shuffle.partitions": 2, "spark.driver.extraJavaOptions": JAVA_OPTIONS})
     yield spark
     spark.stop()
 

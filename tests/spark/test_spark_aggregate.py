@@ -104,7 +104,7 @@ def test_groups_are_handed_over_when_they_are_many(parts, log, monkeypatch):
     """In this process, with room for little: results in parts, which come to the same."""
     from wirescan.spark.aggregation import Aggregation
     job = Aggregation("kafka.records", ("key",), (("value_size", "histogram"), ("key", "distinct")))
-    located = [pair for task in range(len(parts.plan)) for pair in parts.located(task)]
+    located = [pair for task in range(len(parts.plan)) for pair in parts.reading.located(parts.plan[task])]
     (*_, whole) = [list(job.partials(iter(located)))]
     monkeypatch.setattr(grouping, "HELD", 10_000)
     monkeypatch.setattr(grouping, "TOGETHER", 5_000)
@@ -167,3 +167,11 @@ def test_damage(spark, damaged):
 def test_unfit_arguments(spark, parts, by, measures, message):
     with pytest.raises(ValueError, match=message):
         aggregate(parts, by, measures)
+
+
+def test_places_that_are_no_values_are_refused(spark, log):
+    df = spark.createDataFrame([(bytearray(batch(0)),)], "v binary")
+    with pytest.raises(ValueError, match="_file makes groups, and has no min"):
+        aggregate(ranges(spark, log), (), [("_file", "min")])
+    with pytest.raises(ValueError, match="_start is a place in a file"):
+        aggregate(df, (), [("_start", "max")], column="v")

@@ -32,7 +32,8 @@ except ValueError as error:
 try:
     spark.read.format("wirescan").option("format", "none").load(source).count()
 except Exception as error:
-    print([line for line in str(error).splitlines() if line.startswith("ValueError")][0][:40], "at org.apache" in str(error))
+    told = str(error)
+    print([line for line in told.splitlines() if line.startswith("ValueError")][0][:40], "at org.apache" in told)
 """
 
 

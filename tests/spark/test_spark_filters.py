@@ -141,6 +141,8 @@ def test_microseconds_are_wider_than_nanoseconds():
             (LessThan(("timestamp",), at), [("<", one)]),
             (Not(EqualTo(("timestamp",), at)), []), (IsNotNull(("timestamp",)), [("is_not_null", None)])]:
         assert list(told([given], format_of("liftbridge.entries"))) == [Filter("timestamp", *each) for each in want]
+    for given in EqualTo, LessThanOrEqual, GreaterThan:         # the last time that there is has none behind it
+        assert list(told([given(("timestamp",), datetime.max)], format_of("liftbridge.entries"))) == []
     assert list(told([EqualTo(("real",), 1.0)], format_of("thrift.fields"))) == []
     assert list(told([IsNull(("leader_epoch",))], format_of("liftbridge.entries"))) == []
 

@@ -72,7 +72,7 @@ def test_the_data_source(spark, files):
 def test_streams_in_a_column(spark):
     streams = [stream(0, 2), b"", None, stream(2, 3), stream(5, 1)[:-1]]
     frame = spark.createDataFrame([(i, value) for i, value in enumerate(streams)], "id bigint, bytes binary")
-    out = map_frames(frame, "bytes", "lumberjack.events", keep=["id"])
+    out = map_frames(frame, "bytes", "lumberjack.events", keep=["id"], cut="leave")
     counts = {row["id"]: row["count"] for row in out.groupBy("id").count().collect()}
     want = {i: len(wirescan.scan(value, "lumberjack.events")) for i, value in enumerate(streams) if value}
     assert counts == {i: count for i, count in want.items() if count}

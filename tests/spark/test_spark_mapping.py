@@ -52,10 +52,10 @@ def test_what_the_end_of_a_value_cuts(spark):
     def rows(**options):
         out = map_frames(frame, "value", "kafka.batches", keep=["id"], columns=columns, errors="mark", **options)
         return list(map(tuple, out.collect()))
-    assert rows() == [(0, 0, len(whole), None), (0, len(whole), len(cut), "TRUNCATED"), (1, 0, len(cut), "TRUNCATED"),
+    assert rows() == [(0, 0, len(whole), None), (0, len(whole), len(cut), "SHORT"), (1, 0, len(cut), "SHORT"),
                       (2, 0, len(whole), None)]
     assert rows(cut="leave") == [row for row in rows() if row[1] == 0]
-    with pytest.raises(PythonException, match="TRUNCATED") as caught:
+    with pytest.raises(PythonException, match="SHORT") as caught:
         map_frames(frame, "value").collect()
     assert f"at byte {len(whole)} of column value, row 0 of partition 0" in str(caught.value)
     with pytest.raises(ValueError, match="cut must be one of fault, leave, not 'drop'"):

@@ -97,7 +97,8 @@ def test_values_are_streams_of_other_formats(spark, log):
     streams = [capture(0, 20), None, b"", capture(30, 5) + b"PUB cut 9\r\n", capture(40, 1)]
     frame = spark.createDataFrame([(i, value) for i, value in enumerate(streams)], "id bigint, bytes binary")
     for format in ("nats.messages", "nats.headers"):
-        counts = dict(map(tuple, map_frames(frame, "bytes", format, keep=["id"]).groupBy("id").count().collect()))
+        out = map_frames(frame, "bytes", format, keep=["id"], cut="leave")
+        counts = dict(map(tuple, out.groupBy("id").count().collect()))
         want = {i: len(wirescan.scan(value, format)) for i, value in enumerate(streams) if value}
         assert counts == {i: count for i, count in want.items() if count}
     with open(f"{log}/{0:020}.log", "rb") as file:
@@ -135,12 +136,12 @@ def test_the_value_of_an_error_is_named():
     bad = envelope(Kind.PUBLISH, b"\x1a\x7fx")
     for values in ([b"", b"ok", b"", b"", bad, b"", b"ok"], [None, bad, b""], [b"", b"", bad]):
         with pytest.raises(FrameError, match="TRUNCATED") as caught:
-            list(tables(pa.array(values, pa.binary()), reading, 100, str))
+            list(tables(pa.array(values, pa.binary()), reading, first=100, where=str))
         assert caught.value.source == str(100 + values.index(bad))
     for format, most in (("liftbridge.envelopes", 3), ("nats.messages", 3)):
         stream = [b"PING\r\n"] * 5 if format == "nats.messages" else [b"", b"a", b"b", b"c", b"d"]
         with pytest.raises(FrameError, match="LIMIT") as caught:
-            list(tables(pa.array([*stream, b"PING\r\n" * 4]), Reading(format, limits=Limits(rows=most)), 0, str))
+            list(tables(pa.array([*stream, b"PING\r\n" * 4]), Reading(format, limits=Limits(rows=most)), where=str))
         assert caught.value.source == ("5" if format == "nats.messages" else "3")
 
 

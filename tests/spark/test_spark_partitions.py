@@ -1,4 +1,5 @@
 """Own functions over the tables of each partition, of files and of a DataFrame's values."""
+
 import pickle
 
 import numpy as np
@@ -174,6 +175,8 @@ def test_rows_that_do_not_fit():
     two = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     with pytest.raises(ValueError, match="unequal length: 1 in a, 2 in b"):
         list(conformed({"a": [1], "b": [1, 2]}, two))
+    with pytest.raises(ValueError, match="two columns of one name: a, b, b"):
+        list(conformed(pa.table([[1], [2], [3]], ["a", "b", "b"]), two))
     with pytest.raises(ValueError, match="has nulls"):
         list(conformed({"a": [None]}, pa.schema([pa.field("a", pa.int64(), nullable=False)])))
     for made in (np.arange(3), [1], "a", None):

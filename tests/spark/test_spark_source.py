@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 import wirescan
 from wirescan.partition import SLICE_BYTES
 from wirescan.spark import read
-from wirescan.spark.source import size_of
+from wirescan.spark.source import paths_of, size_of
 
 pytestmark = pytest.mark.spark
 
@@ -104,6 +104,16 @@ def test_bad_bytes_in_each_mode(spark, damaged):
     with pytest.raises(PySparkException) as caught:
         load(spark, path).collect()
     assert f"at byte {at} of {path}" in str(caught.value) and "BAD_CHECKSUM" in str(caught.value)
+
+
+def test_paths():
+    assert paths_of({"path": "a,b"}) == ["a,b"] and paths_of({"paths": '["a", "b"]'}) == ["a", "b"]
+    for text in ("/data", "5", '"a"', '[1]', "{}"):
+        with pytest.raises(ValueError, match="option paths must be a list of texts in JSON"):
+            paths_of({"paths": text})
+    for options in ({}, {"paths": "[]"}):
+        with pytest.raises(ValueError, match="needs a path"):
+            paths_of(options)
 
 
 def test_sizes():

@@ -99,7 +99,8 @@ def test_damage_in_each_mode(spark, damaged, run, tmp_path):
     path, at = damaged
     for errors in ("mark", "skip"):
         wanted = collected(spark.read.format("wirescan").option("errors", errors).load(path))
-        assert sorted(collected(run(path, str(tmp_path / errors), errors=errors)[0]), key=str) == sorted(wanted, key=str)
+        seen = collected(run(path, str(tmp_path / errors), errors=errors)[0])
+        assert sorted(seen, key=str) == sorted(wanted, key=str)
     with pytest.raises(PySparkException) as caught:
         run(path, str(tmp_path / "strict"))
     assert f"at byte {at} of {path}" in str(caught.value) and "BAD_CHECKSUM" in str(caught.value)

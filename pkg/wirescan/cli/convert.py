@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirescan.catalog import Format
+from wirescan.catalog import FAULT, Format
 from wirescan.cli.common import (
     DAMAGE, Damage, Failure, check_option, collect, columns_option, errors_option, format_option, listed,
     paths_argument, problem, tail_of, total_size)
@@ -71,7 +71,7 @@ def convert(context: click.Context, paths: tuple[str, ...], out: str, format_nam
 
     Exit codes: 0 good, 1 damage was met (not with --errors skip), 2 cannot be done.
     """
-    names = listed(columns, columns_of(format_name))
+    names = listed(columns, [*columns_of(format_name), FAULT])
     by = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     layout = _layout(format_name, names, by)
     _refuse(out, overwrite)

@@ -1,6 +1,8 @@
 """`wirescan index`: note beside files where their frames begin, so that later jobs need not walk over them."""
 from __future__ import annotations
 
+import os
+
 import click
 
 from wirescan import sidecar
@@ -8,7 +10,7 @@ from wirescan.catalog import Format
 from wirescan.cli.common import Failure, collect, format_option, paths_argument, total_size
 from wirescan.cli.output import counted, name_of, say
 from wirescan.cli.progress import Progress
-from wirescan.source import size_of
+from wirescan.source import URL, size_of
 
 
 @click.command(short_help="Note where frames begin, for later jobs.")
@@ -28,6 +30,9 @@ def index(paths: tuple[str, ...], format_name: Format) -> None:
     files = collect(paths, format_name)
     if "-" in files:
         raise Failure("there is no place beside standard input (-)")
+    for path in files:
+        if not URL.match(path) and os.path.exists(path) and not os.path.isfile(path):
+            raise Failure(f"{name_of(path)}: only a file can be indexed, not a pipe or a device")
     with Progress(total_size(files), "indexing") as progress:
         for path in files:
             starts, size = sidecar.write(path, format_name.name), size_of(path)

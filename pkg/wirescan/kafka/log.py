@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from contextlib import suppress
 from typing import Any
 
@@ -18,8 +17,9 @@ from wirescan.kafka.directory import PartitionLog
 from wirescan.kafka.index import read_index
 from wirescan.kafka.scan import scan_batches
 from wirescan.limits import Limits
-from wirescan.source import beside, name_of, pager, ranges, read_range, size_of
+from wirescan.source import beside, name_of, ranges, size_of
 from wirescan.table import FrameTable
+from wirescan.walk import Sized, cuts_at_headers
 
 # Segments that a broker is about to delete or to put in place hold records twice, and so do directories on the move.
 IGNORE = r"\.(deleted|cleaned|swap|index|timeindex|txnindex|snapshot|metadata)$|[.-]checkpoint$|-(delete|future|stray)/"
@@ -27,9 +27,8 @@ FILES = r"(?s)^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"(\d{20})\.log$")
 
 HEADER_SIZE = 27            # bytes of a batch up to its last offset delta
-LENGTH = struct.Struct(">8xi4xb")       # how many bytes follow the length, and the magic: so every batch begins
-LOG_OVERHEAD = 12           # bytes of a batch up to where its length counts from
 SMALLEST = (26, 34, 61)     # bytes of a batch of magic 0, 1 and 2 that holds nothing
+SIZED = Sized(header=17, length_at=8, overhead=12, smallest=SMALLEST, kind_at=16)
 INTERVAL = 4096             # bytes between the entries of an index, unless a broker is told otherwise
 
 
@@ -79,7 +78,7 @@ def cuts(path: str, size: int, start: int = 0) -> list[int]:
             found = _cuts_by_index(path, read_index(beside(path, ".index"), total // SMALLEST[0]), size, total)
             if found is not None:
                 return [start, *(at for at in found if at >= start + size)]
-    return _cuts_by_walk(path, size, total, start)
+    return cuts_at_headers(path, size, start, SIZED, _is_intact)
 
 
 def _cuts_by_index(path: str, entries: np.ndarray, size: int, total: int) -> list[int] | None:
@@ -103,26 +102,6 @@ def _last_offset(header: bytes) -> int | None:
     return base + int.from_bytes(header[23:27], "big", signed=True) if header[16] == 2 else base
 
 
-def _cuts_by_walk(path: str, size: int, total: int, start: int) -> list[int]:
-    out, at, unpack, largest = [start], start, LENGTH.unpack_from, Limits().frame
-    with pager(path) as read:
-        while at + LENGTH.size <= total:
-            page, first = read(at), at
-            last = first + len(page) - LENGTH.size
-            while at <= last:
-                length, magic = unpack(page, at - first)
-                stop = at + LOG_OVERHEAD + length
-                if not 0 <= magic <= 2 or stop > total or not SMALLEST[magic] <= stop - at <= largest:
-                    return out
-                if at - out[-1] >= size and _is_intact(read_range(path, at, stop)):
-                    out.append(at)
-                at = stop
-            if at == first:
-                break                   # the file is shorter by now
-    return out
-
-
 def _is_intact(batch: memoryview) -> bool:
-    # After a damaged length the walk may be inside a batch, at what looks like a header; a cut there would lose it.
     _, bad, _, used = scan_batches(batch, True, False, Limits())
     return bool(used == len(batch) and not bad)

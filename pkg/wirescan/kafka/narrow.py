@@ -5,17 +5,19 @@ be known. An index that the batches do not bear out is passed over. Batches of m
 """
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import numpy as np
 
 from wirescan.kafka.index import read_index, time_index
-from wirescan.kafka.log import LENGTH, LOG_OVERHEAD, SEGMENT, SMALLEST
+from wirescan.kafka.log import SEGMENT, SIZED, SMALLEST
 from wirescan.kafka.scan import scan_batches
 from wirescan.limits import Limits
 from wirescan.source import beside, name_of, ranges, size_of
 
+LENGTH = struct.Struct(">8xi4xb")       # how many bytes follow the length, and the magic
 LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 NEAR = 1 << 20              # bytes behind the entry of an index in which a batch is looked for that another one names
 Range = tuple[int | None, int | None]
@@ -95,7 +97,7 @@ def _batch_at(read: Read, at: int, total: int) -> np.void | None:
     if len(header) < LENGTH.size:
         return None
     length, magic = LENGTH.unpack(header)
-    limits, size = Limits(), LOG_OVERHEAD + length
+    limits, size = Limits(), SIZED.overhead + length
     if magic != 2 or not SMALLEST[2] <= size <= min(total - at, limits.frame):
         return None
     rows, bad, _, used = scan_batches(read(at, at + size), True, False, limits)

@@ -11,7 +11,6 @@ as kafka.fetch_response.partitions. kafka/schema.py says how a struct becomes a 
 """
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -29,11 +28,12 @@ from wirescan.kafka.program import programs_of
 from wirescan.kafka.schema import MESSAGE, WIDTHS, Level, Message, api_key, flat_fields, message_of
 from wirescan.kafka.scan import RECORD
 from wirescan.limits import Limits
-from wirescan.source import open, pager, size_of
+from wirescan.source import open
 from wirescan.table import FrameTable, Stop, empty, groups, join
+from wirescan.walk import Sized, cuts_at_headers
 
 OPAQUE = 255            # the kind of what has no header that is known
-SIZE = struct.Struct(">i")
+SIZED = Sized(header=4, length_at=0, overhead=4, smallest=(4,))
 HEADER = 8              # bytes of a response up to the end of its correlation id
 NONE = np.empty(0, np.int64)
 PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
@@ -115,20 +115,7 @@ def body(messages: FrameTable, name: str, *, errors: str = "strict", check: bool
 def cuts(path: str, size: int, start: int = 0) -> list[int]:
     """Offsets in a file at which a message begins, about `size` bytes apart, by a walk from size to size; the first is
     `start`. It ends at the first size that cannot be one: who reads that slice tells what is wrong there."""
-    total, largest, at, out = size_of(path), Limits().frame, start, [start]
-    with pager(path) as read:
-        while total - at >= max(size, SIZE.size):
-            page, first = read(at), at
-            while at - first <= len(page) - SIZE.size:
-                if at - out[-1] >= size:
-                    out.append(at)
-                length = SIZE.unpack_from(page, at - first)[0]
-                if not 0 <= length <= min(largest, total - at) - SIZE.size:
-                    return out
-                at += SIZE.size + length
-            if at == first:
-                break                   # the file is shorter by now
-    return out
+    return cuts_at_headers(path, size, start, SIZED)
 
 
 def _refuse_unless(table: Any, dtype: np.dtype, what: str) -> None:

@@ -21,13 +21,15 @@ from wirescan.liftbridge.index import SMALLEST
 from wirescan.liftbridge.scan import ENTRY, scan_entries
 from wirescan.liftbridge.segment import HEADER, Segment, index_of, is_confirmed
 from wirescan.limits import Limits
-from wirescan.source import name_of, pager, ranges, read_range, size_of
+from wirescan.source import name_of, ranges, size_of
 from wirescan.table import FrameTable, empty, join
+from wirescan.walk import Sized, cuts_at_headers
 
 # Segments that a server is about to put in place hold records twice.
 IGNORE = r"\.(cleaned|truncated|index)$|(^|/)(replication-offset|leader-epoch)-checkpoint$"
 FILES = r"(?s)(\A|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"[0-9]{20}\.log")
+SIZED = Sized(header=HEADER.size, length_at=HEADER.size - 4, overhead=HEADER.size, smallest=(SMALLEST,))
 
 
 def cuts(path: str, size: int, start: int = 0) -> list[int]:
@@ -41,7 +43,8 @@ def cuts(path: str, size: int, start: int = 0) -> list[int]:
     if total - start <= size:
         return [start]
     found = _cuts_by_index(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
-    return [start, *(at for at in found if at >= start + size)] if found else _cuts_by_walk(path, size, total, start)
+    return [start, *(at for at in found if at >= start + size)] if found else cuts_at_headers(
+        path, size, start, SIZED, _is_intact)
 
 
 def _cuts_by_index(path: str, size: int, total: int) -> list[int] | None:
@@ -55,25 +58,6 @@ def _cuts_by_index(path: str, size: int, total: int) -> list[int] | None:
             if not is_confirmed(entry, read(entry.position, entry.position + HEADER.size)):
                 return None
             out.append(entry.position)
-    return out
-
-
-def _cuts_by_walk(path: str, size: int, total: int, start: int) -> list[int]:
-    out, at, unpack, largest = [start], start, HEADER.unpack_from, Limits().frame
-    with pager(path) as read:
-        while at + HEADER.size <= total:
-            page, first = read(at), at
-            last = first + len(page) - HEADER.size
-            while at <= last:
-                stop = at + HEADER.size + unpack(page, at - first)[2]
-                if stop > total or not SMALLEST <= stop - at <= largest:
-                    return out
-                # After a damaged size the walk may be inside an entry, at what looks like a header.
-                if at - out[-1] >= size and _is_intact(read_range(path, at, stop)):
-                    out.append(at)
-                at = stop
-            if at == first:
-                break                   # the file is shorter by now
     return out
 
 

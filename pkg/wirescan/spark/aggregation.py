@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from wirescan import arrow
-from wirescan.catalog import FILE, format_of
+from wirescan.catalog import FILE, START, format_of
 from wirescan.limits import Limits
 from wirescan.reduce import STEPS
 from wirescan.spark.grouping import (COUNT, SKETCHES, TOGETHER, Groups, Sums, array_of, buckets_in, group, sketched,
@@ -52,13 +52,16 @@ def aggregate(source: Ranges | DataFrame, by: Sequence[str] = (), measures: Sequ
     Nulls are left out. Under "mark" a bad frame counts, with what was read of it before the fault: group by `fault`.
 
     Raises ValueError for a column or measure that there is not, one that does not fit the type, and two results of one
-    name; and as `map_partitions`. In the tasks: OverflowError for sums that may be beyond 64 bits.
+    name; and as `map_partitions`. In the tasks: OverflowError for sums, those of means too, that may be beyond 64
+    bits.
     """
     format = source.reading.format if isinstance(source, Ranges) else format
     job = Aggregation(format, (by,) if isinstance(by, str) else tuple(by), tuple(map(tuple, measures)))
     options = {} if isinstance(source, Ranges) else {"format": format}
     partial = over_tables(source, job.partials, struct_of(job.schema), column=column, errors=errors, check=check,
                           cut=cut, limits=limits, **{"format": "kafka.records", **options})
+    if START in job.columns and not isinstance(source, Ranges):
+        raise ValueError(f"{START} is a place in a file, and the values of a DataFrame are in none")
     groups = [F.col(f"`{name}`") for name in job.by]
     if groups and isinstance(source, Ranges):
         # A task has each group once: Spark need not look for what it can merge before it shuffles.
@@ -104,6 +107,8 @@ class Aggregation:
             if pa.types.is_nested(kind):
                 raise ValueError(f"{name} is {kind}, and lists make no groups")
         for name, what in self.measures:
+            if name == FILE:
+                raise ValueError(f"{FILE} makes groups, and has no {what}")
             _check(what, name, self.types.field(name).type)
         names = [*self.by, "count", *map("_".join, self.measures)]
         twice = {name for name in names if names.count(name) > 1}

@@ -10,13 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirescan import faults as table
 from wirescan.limits import Limits
-from wirescan.partition import SLICE_BYTES, Plan, Slice
+from wirescan.partition import Plan, Slice
 from wirescan.spark.planning import planned
-from wirescan.spark.reading import Paths, Reading, over, struct_of
+from wirescan.spark.reading import Paths, Reading, over, plainly, struct_of
 
 
 def faults(spark: SparkSession, paths: Paths, format: str = "kafka.records", *, check: bool = True,
-           filters: Sequence[tuple[Any, ...]] = (), bytes_per_partition: int = SLICE_BYTES,
+           filters: Sequence[tuple[Any, ...]] = (), bytes_per_partition: int | None = None,
            limits: Limits = Limits()) -> DataFrame:
     """The bad frames in files as a DataFrame, one row each, with the columns file, start, size, format, fault, meaning
     and near, as `wirescan.faults` explains them: what `to_parquet` writes to `_faults`, too.
@@ -30,8 +30,9 @@ def faults(spark: SparkSession, paths: Paths, format: str = "kafka.records", *, 
 def found(spark: SparkSession, plan: Plan, reading: Reading) -> DataFrame:
     """The same of a plan; of the frames in lists, such as headers, those that belong to the columns of the reading."""
     def told(slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
-        for path, frames in replace(reading, errors="mark").located(slices):
-            batch = table.to_batch(frames, path, reading.columns)
-            if batch.num_rows:
-                yield batch
+        with plainly():
+            for path, frames in replace(reading, errors="mark").located(slices):
+                batch = table.to_batch(frames, path, reading.columns)
+                if batch.num_rows:
+                    yield batch
     return over(spark, plan, told, struct_of(table.SCHEMA))

@@ -65,7 +65,7 @@ class Sums:
                 sizes = pc.abs(pc.cast(raw.column(name), pa.float64(), safe=False))
                 self.totals[name] = self.totals.get(name, 0.0) + (pc.sum(sizes).as_py() or 0.0)
                 if self.totals[name] >= 2.0**63:
-                    raise OverflowError(f"the sum of {name} may be beyond 64 bits: take mean, min or max of it")
+                    raise OverflowError(f"the sum of {name} may be beyond 64 bits: take min, max or histogram of it")
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -31,7 +31,7 @@ def map_frames(df: DataFrame, column: str, format: str = "kafka.records", keep: 
     """The frames in the values of a binary column, one row a frame, after the columns `keep` of the row it came from.
 
     Each value holds frames of the outermost format, one or a stream of them, such as a record set of Kafka; null and
-    empty values hold none. A frame that the end of its value cuts is a fault, TRUNCATED; with cut="leave" what follows
+    empty values hold none. A frame that the end of its value cuts is a fault, SHORT; with cut="leave" what follows
     the last whole frame is left out, since brokers end the record sets that they send in the midst of a batch. For
     the formats of Liftbridge that lie in envelopes, each value is one envelope, as NATS carries it, an empty one too.
     columns, errors, check, limits: as of `wirescan.spark.read`; offsets in the message of an error count from the
@@ -178,7 +178,7 @@ def _outermost(data: memoryview, starts: np.ndarray, stops: np.ndarray, reading:
         short = np.flatnonzero(left)
         tails = np.zeros(len(short), rows.dtype)
         tails["start"], tails["size"] = ends[short], stops[short] - ends[short]
-        tails["parent"], tails["fault"] = -1, Fault.TRUNCATED
+        tails["parent"], tails["fault"] = -1, Fault.SHORT
         behind = np.searchsorted(pieces, short, "right")
         rows, pieces = np.insert(rows, behind, tails), np.insert(pieces, behind, short)
     return FrameTable((data,), rows, (Stop(0, len(data)),), format, checked=reading.check), pieces

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from wirescan.layout import Layout
 from wirescan.limits import Limits
 from wirescan.parquet import Summary, counted, needed, write_parts
-from wirescan.partition import SLICE_BYTES, Plan, Slice
+from wirescan.partition import Plan, Slice
 from wirescan.sink import COMPRESSION, FAULTS, FILE_BYTES, Output, Part, merge, merged, small
 from wirescan.source import URL
 from wirescan.spark.faults import found
@@ -32,7 +32,7 @@ DONE = pa.schema([*((name, pa.int64()) for name in COUNTS), ("seconds", pa.float
 
 def to_parquet(spark: SparkSession, paths: Paths, out: str | os.PathLike[str], format: str = "kafka.records",
                columns: Sequence[str] | None = None, compression: str = COMPRESSION, errors: str = "strict",
-               check: bool = True, writer: str = "task", bytes_per_partition: int = SLICE_BYTES,
+               check: bool = True, writer: str = "task", bytes_per_partition: int | None = None,
                limits: Limits = Limits(), overwrite: bool = False, *, partition_by: str | Sequence[str] = (),
                file_bytes: int = FILE_BYTES, filters: Sequence[tuple[Any, ...]] = ()) -> Summary:
     """Write the frames in files to a directory of Parquet files, and sum up what was done.

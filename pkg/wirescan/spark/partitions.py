@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
 from wirescan.limits import Limits
+from wirescan.partition import Slice
 from wirescan.spark import mapping
 from wirescan.spark.ranges import Ranges
 from wirescan.spark.reading import Located, Reading, arrow_of, over, plainly, settled, struct_of
@@ -39,7 +40,7 @@ def map_partitions(source: Ranges | DataFrame, function: Callable[[Iterator[Fram
     polars DataFrame), mappings of names to arrays, or structured numpy arrays. It travels to the tasks by cloudpickle:
     one of a module has to be importable there.
     schema: of what it gives, as DDL, Spark's or Arrow's. Columns go by name; numbers, times, texts and bytes are cast
-    where no value changes.
+    where no value changes, but for floats, which are rounded to narrower ones.
 
     Raises TypeError for another source or function, ValueError for a column that there is not or that is not binary,
     and as `map_frames`. In the tasks: FrameError as `errors` says, TypeError and ValueError for what does not fit the
@@ -71,7 +72,11 @@ def over_tables(source: Ranges | DataFrame, call: Callable[[Located], Iterator[p
         if (column, format, errors, check, cut, limits) != (None, "kafka.records", "strict", True, "fault", Limits()):
             raise ValueError("ranges say themselves what they hold and how it is read")
         reading = source.reading
-        return over(source.spark, source.plan, lambda slices: call(reading.located(slices)), struct)
+
+        def read(slices: list[Slice]) -> Located:
+            with plainly():                 # of what is read, not of what the function makes of it
+                yield from reading.located(slices)
+        return over(source.spark, source.plan, lambda slices: call(read(slices)), struct)
     if not isinstance(source, DataFrame):
         raise TypeError(f"tables are of ranges or of a DataFrame, not of {type(source).__name__}")
     reading = Reading(format, None, errors, check, limits)
@@ -113,6 +118,8 @@ def conformed(made: Any, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     elif _is_one(made) and not isinstance(made, np.ndarray):
         table = made if isinstance(made, pa.RecordBatch) else pa.table(made)
         columns = dict(zip(table.schema.names, table.columns))
+        if len(columns) < len(table.columns):
+            raise ValueError(f"the function gave two columns of one name: {', '.join(table.schema.names)}")
     else:
         raise TypeError(f"the function gave {type(made).__name__}, not Arrow, a mapping or a structured array")
     if set(columns) != set(wanted.names):

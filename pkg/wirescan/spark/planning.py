@@ -15,11 +15,12 @@ from wirescan.source import URL, File, beside
 from wirescan.spark.reading import Paths, Reading, over, path_list, struct_of
 
 WALKED_BYTES, WALKED_FILES = 1 << 30, 1000      # the most that the driver walks over by itself
+TASK_BYTES = 512 << 20      # a task costs Spark some 50 ms
 PASSES = 256                                    # tasks of the first pass, at the most
 FOUND = pa.schema([("file", pa.int64()), ("starts", pa.list_(pa.int64()))])
 
 
-def plan(spark: SparkSession, paths: Paths, format: str = "kafka.records", size: int = SLICE_BYTES,
+def plan(spark: SparkSession, paths: Paths, format: str = "kafka.records", size: int | None = None,
          filters: Sequence[tuple[Any, ...]] = (), errors: str = "strict") -> Plan:
     """What each task of a job reads: as `wirescan.partition.tasks`, with the first pass of `cutter`.
 
@@ -29,10 +30,12 @@ def plan(spark: SparkSession, paths: Paths, format: str = "kafka.records", size:
     return planned(spark, Reading(format, None, errors, filters=tuple(filters)), paths, size)
 
 
-def planned(spark: SparkSession, reading: Reading, paths: Paths, size: int) -> Plan:
-    """The same for a reading. There are as many tasks as run at a time, or a multiple, where Spark tells how many."""
-    slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else 1      # Connect has none
-    return reading.plan(paths, size, cutter(spark, reading.format), slots)
+def planned(spark: SparkSession, reading: Reading, paths: Paths, size: int | None) -> Plan:
+    """The same for a reading. There are as many tasks as run at a time, or a multiple, where Spark tells how many; then
+    they have up to TASK_BYTES unless a size is given."""
+    slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else None      # Connect has none
+    size = size or (TASK_BYTES if slots else SLICE_BYTES)
+    return reading.plan(paths, size, cutter(spark, reading.format), slots or 1)
 
 
 def index(spark: SparkSession, paths: Paths, format: str = "kafka.records") -> int:

@@ -87,11 +87,10 @@ def told(filters: Iterable[Filter], format: Format, of_topic: bool = False) -> I
         if of_topic and column in ADDED:
             yield own.Filter(column, op, value)
             continue
-        for asked in _widened(column, op, value, format):
-            try:
-                yield from own.checked([asked], format)
-            except (TypeError, ValueError):             # a value that rows are not compared with: Spark does it alone
-                continue
+        try:
+            yield from own.checked(_widened(column, op, value, format), format)
+        except (TypeError, ValueError, OverflowError):  # a value that rows are not compared with: Spark does it alone
+            continue
 
 
 def _widened(column: str, op: str, value: Any, format: Format) -> list[tuple[str, str, Any]]:

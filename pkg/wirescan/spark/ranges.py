@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from wirescan.limits import Limits
-from wirescan.partition import SLICE_BYTES, Plan
+from wirescan.partition import Plan
 from wirescan.spark.planning import planned
 from wirescan.spark.reading import Paths, Reading
 from wirescan.table import FrameTable
@@ -18,12 +18,15 @@ from wirescan.table import FrameTable
 class Ranges:
     """Frames in files, shared out to tasks; `map_partitions` and `aggregate` take it, `ranges` makes it.
 
-    spark: the session. reading: which frames, and how they are read. plan: the slices of each task;
-    str() says how large they are, and what could not be cut.
+    spark: the session; None where they travelled to a task. reading: which frames, and how they are read. plan: the
+    slices of each task; str() says how large they are, and what could not be cut.
     """
-    spark: SparkSession
+    spark: SparkSession | None
     reading: Reading
     plan: Plan
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ranges, (None, self.reading, self.plan)
 
     def tables(self, task: int) -> Iterator[FrameTable]:
         """The frames of a task, by its number, in tables of some megabytes, read here and now. Raises FrameError as
@@ -37,7 +40,7 @@ class Ranges:
 
 
 def ranges(spark: SparkSession, paths: Paths, format: str = "kafka.records", *, errors: str = "strict",
-           check: bool = True, filters: Sequence[tuple[Any, ...]] = (), bytes_per_partition: int = SLICE_BYTES,
+           check: bool = True, filters: Sequence[tuple[Any, ...]] = (), bytes_per_partition: int | None = None,
            limits: Limits = Limits()) -> Ranges:
     """The frames in files, for `map_partitions` and `aggregate`; nothing but what planning needs is read.
 

@@ -77,11 +77,10 @@ class Reading:
 
     def located(self, slices: Sequence[Slice]) -> Located:
         """The frames of some slices as tables, each with the path of its file. Raises FrameError as `errors` says."""
-        with plainly():
-            for one in slices:
-                for table in iter_tables(one.path, one.start, one.stop, format=self.format, errors=self.errors,
-                                         check=self.check, limits=self.limits, tail=one.last, filters=self.filters):
-                    yield one.path, table
+        for one in slices:
+            for table in iter_tables(one.path, one.start, one.stop, format=self.format, errors=self.errors,
+                                     check=self.check, limits=self.limits, tail=one.last, filters=self.filters):
+                yield one.path, table
 
     def plan(self, paths: Paths, size: int, cut: Cut | None = None, slots: int = len(os.sched_getaffinity(0))) -> Plan:
         """What the tasks read, about `size` bytes each. cut, slots: as of `partition.tasks`."""

@@ -49,17 +49,17 @@ def session(app: str = "wirescan", master: str | None = None, **config: Any) -> 
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = master or os.environ.get("SPARK_REMOTE") or ("" if submitted else "local[*]")
-    settings = CONFIG | (LOOPBACK if master.startswith("local") else {})
+    remote = master.startswith(CONNECT)
+    settings = {name: value for name, value in CONFIG.items() if not remote or name.startswith("spark.sql.")}
+    if master.startswith("local"):
+        settings |= LOOPBACK
     for name, value in config.items():
         name = name if "." in name else name.replace("_", ".")
         value = str(value).lower() if isinstance(value, bool) else str(value)
-        settings[name] = f"{settings[name]} {value}" if name == JAVA_OPTIONS else value
+        settings[name] = f"{settings[name]} {value}" if name == JAVA_OPTIONS and not remote else value
     builder = SparkSession.builder.appName(app)
-    if master.startswith(CONNECT):
-        builder = builder.remote(master)
-        settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.") or name in config}
-    elif master:
-        builder = builder.master(master)
+    if master:
+        builder = builder.remote(master) if remote else builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _environment(master):

@@ -101,7 +101,7 @@ class WirescanReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task."""
-        if partition.value is None:             # what Spark makes of an empty plan
+        if getattr(partition, "value", None) is None:       # what Spark makes of an empty plan; 4.0 passes None
             return
         for batch in self._reading.batches(partition.value):
             settle()
@@ -144,8 +144,14 @@ def plan_of(options: Mapping[str, str]) -> tuple[list[str], int]:
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
-    """The paths given to `load`. Raises ValueError where there is none."""
-    paths = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
+    """The paths given to `load`. Raises ValueError where there is none, or `paths` is no list of them."""
+    try:
+        paths = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ValueError(f"option paths must be a list of texts in JSON, as load([...]) makes it, not "
+                         f"{options['paths']!r:.80}")
     if not paths:
         raise ValueError("the data source wirescan needs a path: load(path)")
     return paths

@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The record batches of one task. Raises FrameError as `errors` says, OSError."""
         columns, errors, limits = self._reading.columns, self._reading.errors, self._reading.limits
         with plainly():
-            for part in partition.value or ():
+            for part in getattr(partition, "value", None) or ():
                 for path, table in self._tail.tables(part, BATCH_BYTES):
                     for some in arrow.split(table, BATCH_BYTES, columns):
                         batch = arrow.to_batch(some, columns, types="spark", file=path, errors=errors, limits=limits)
