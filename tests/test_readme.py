@@ -180,13 +180,15 @@ def test_spark(tmp_path):
 def test_command_line(tmp_path):
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 10
+    assert len(commands) == 11
     # tests/peers runs fetch, and the test below what follows it
     commands = [command for command in commands if command.split()[1] not in ("fetch", "receive", "send")
                 and "lumberjack" not in command]
     (tmp_path / "wirescan").write_text(f"#!/bin/sh\nexec {sys.executable} -m wirescan \"$@\"\n")
     (tmp_path / "wirescan").chmod(0o755)
     (tmp_path / "orders-0").symlink_to(CORPUS)
+    (tmp_path / "rpc").mkdir()
+    rpc(tmp_path / "rpc")
     for command in commands:
         command = command.replace("/var/lib/kafka/orders-0", str(CORPUS)).split("|")[0]
         result = subprocess.run(["sh", "-c", f"PATH=.:$PATH; {command}"], cwd=tmp_path, capture_output=True, text=True)
