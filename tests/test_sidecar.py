@@ -214,9 +214,10 @@ def test_the_command(tmp_path):
     assert done.exit_code == 2 and "only a file can be indexed" in done.stderr
 
 
+@pytest.mark.peers
 def test_sidecars_of_objects(monkeypatch):
-    objects = pytest.importorskip("objects")
-    with objects.ObjectStore() as store:
+    from objects import ObjectStore
+    with ObjectStore() as store:
         raw = b"".join(CHUNKS["nats.messages"](i) for i in range(400))
         store.put("captures/a b.nats", raw)
         url = store.url("captures/a%20b.nats")

@@ -352,10 +352,11 @@ def test_paths_that_are_not_there_yet(tmp_path):
         Tail([str(tmp_path)], errors="ignore")
 
 
+@pytest.mark.peers
 def test_objects():
     """They do not grow, but come and go, and may be replaced by larger ones."""
-    objects = pytest.importorskip("objects")
-    with objects.ObjectStore() as store:
+    from objects import ObjectStore
+    with ObjectStore() as store:
         tail = Tail([store.url("topic/*.log")])
         assert tail.latest(START) is START
         store.put("topic/0.log", batch(0, size=500))

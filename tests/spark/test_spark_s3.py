@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 from conftest import ORDERS, collected, expected
-from objects import ObjectStore
 from pyspark.errors import PySparkException
 
 from wirescan.spark import read
@@ -13,6 +12,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def objects():
+    from objects import ObjectStore
     with ObjectStore() as store:
         yield store
 
