@@ -37,6 +37,7 @@ class ObjectStore(logging.Handler):
         self._server.start()
         host, port = self._server.get_host_and_port()
         self.address = f"http://{host}:{port}"
+        self._post("reset", b"")                # servers of one process have what is stored in common
         self.options = f"?endpoint_override={self.address}&region=us-east-1"
         self.files = fs.S3FileSystem(access_key=LOGIN[0], secret_key=LOGIN[1], endpoint_override=self.address,
                                      region="us-east-1", allow_bucket_creation=True)
@@ -71,8 +72,10 @@ class ObjectStore(logging.Handler):
             self._refuse(b"inf")
 
     def _refuse(self, after):
-        headers = {"Content-Type": "text/plain"}
-        urlopen(Request(f"{self.address}/moto-api/reset-auth", after, headers)).close()
+        self._post("reset-auth", after)
+
+    def _post(self, what, data):
+        urlopen(Request(f"{self.address}/moto-api/{what}", data, {"Content-Type": "text/plain"})).close()
 
     def told(self, call):
         """What a call returns, and the requests that it made."""
