@@ -12,10 +12,9 @@ from pyspark.sql import SparkSession
 from wirescan import sidecar
 from wirescan.partition import SLICE_BYTES, Cut, Plan, files_of, starts_by_threads, starts_of
 from wirescan.source import URL, File, beside
-from wirescan.spark.reading import Paths, Reading, over, path_list, struct_of
+from wirescan.spark.reading import TASK_BYTES, Paths, Reading, over, path_list, struct_of
 
 WALKED_BYTES, WALKED_FILES = 1 << 30, 1000      # the most that the driver walks over by itself
-TASK_BYTES = 512 << 20      # a task costs Spark some 50 ms
 PASSES = 256                                    # tasks of the first pass, at the most
 FOUND = pa.schema([("file", pa.int64()), ("starts", pa.list_(pa.int64()))])
 

@@ -28,6 +28,8 @@ from wirescan.source import URL
 from wirescan.table import FrameTable
 
 UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}    # no choice before Spark 4.2
+TASK_BYTES = 512 << 20      # a task costs Spark some 50 ms
+LOCAL = "WIRESCAN_LOCAL"    # in the environment of processes whose cores are all that there are
 BATCH_BYTES = 4 << 20       # of files in a record batch: what the JVM handles best
 
 Task = TypeVar("Task")

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from wirescan.spark.java import find_java
+from wirescan.spark.reading import LOCAL
 from wirescan.spark.source import register
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -75,7 +76,7 @@ def _environment(master: str) -> Iterator[None]:
     if master and not master.startswith(CONNECT) and SparkSession.getActiveSession() is None:
         wanted["JAVA_HOME"] = find_java()
     if master.startswith("local"):
-        wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", LOCAL: "1"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

@@ -5,7 +5,8 @@
     columns             names, separated by commas              the default columns of the format
     errors              strict, mark or skip                    strict
     check               whether checksums are verified          true
-    bytesPerPartition   bytes of files in one task              128m; as a number, or with k, m or g
+    bytesPerPartition   bytes of files in one task              128m; as a number, or with k, m or g; in a local
+                        session of wirescan as many as give each core as much, at most 512m, if none are given
     pushdown            whether filters of the query are used   false; needs spark.sql.python.filterPushdown.enabled
                         to open, and read, less of the files
 
@@ -33,6 +34,7 @@ A schema given with `.schema(...)` chooses and orders the columns: Spark tells a
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -45,7 +47,7 @@ from pyspark.sql.types import StructType
 
 from wirescan.partition import SLICE_BYTES
 from wirescan.spark import topic
-from wirescan.spark.reading import Reading, arrow_of, plainly, settle
+from wirescan.spark.reading import LOCAL, TASK_BYTES, Reading, arrow_of, plainly, settle
 from wirescan.spark.topic import TopicReading
 
 OPTIONS = ("path", "paths", "format", "columns", "errors", "check", "bytesPerPartition", "pushdown")
@@ -140,7 +142,8 @@ def chosen(reading: AnyReading, schema: StructType) -> AnyReading:
 
 def plan_of(options: Mapping[str, str]) -> tuple[list[str], int]:
     """The arguments of `Reading.plan` in the options."""
-    return paths_of(options), size_of(options.get("bytesPerPartition"))
+    size = size_of(options.get("bytesPerPartition"), TASK_BYTES if LOCAL in os.environ else SLICE_BYTES)
+    return paths_of(options), size
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
@@ -157,10 +160,10 @@ def paths_of(options: Mapping[str, str]) -> list[str]:
     return paths
 
 
-def size_of(text: str | None) -> int:
+def size_of(text: str | None, default: int = SLICE_BYTES) -> int:
     """Bytes of an option such as 67108864 or 64m. Raises ValueError for anything else, and for zero."""
     if text is None:
-        return SLICE_BYTES
+        return default
     found = SIZE.fullmatch(text.strip())
     if not found or not int(found[1]):
         raise ValueError(f"option bytesPerPartition must be a size such as 64m, not {text!r}")
