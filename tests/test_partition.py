@@ -3,7 +3,6 @@ import os
 import pickle
 import shutil
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -576,10 +575,8 @@ def test_a_thousand_segments(tmp_path):
             os.truncate(file.fileno(), size)
         os.link(tmp_path / "index", path.with_suffix(".index"))
     for parts in (25 * MIB, 100 * MIB):
-        begun = time.process_time()
         found = tasks(tmp_path / "t-0", parts)
-        seconds = time.process_time() - begun
-        assert seconds < 2 and found.skew < 1.3 and found.uncut == []
+        assert found.skew < 1.3 and found.uncut == []
         assert found.bytes == count * size and len(found) == count * size // parts
 
 
