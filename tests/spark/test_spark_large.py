@@ -75,8 +75,7 @@ def main(directory):
     import pyarrow as pa
     from pyspark.sql import functions as f
 
-    from wirescan.spark import read, session
-    from wirescan.spark.planning import plan
+    from wirescan.spark import ranges, read, session
     spark = session("large", "local[2]", spark_driver_memory="1g", spark_ui_enabled=False)
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
 
@@ -92,7 +91,7 @@ def main(directory):
 
     told = {"one": counted(f"{directory}/{0:020}.log"), "memory before": memory()}
     begun = time.perf_counter()
-    planned = plan(spark, directory)
+    planned = ranges(spark, directory).plan
     told |= {"planned in": time.perf_counter() - begun, "tasks": len(planned), "bytes": planned.bytes,
              "skew": planned.skew}
     begun = time.perf_counter()

@@ -1,4 +1,5 @@
 """map_frames(): record sets in a binary column, of each row apart."""
+import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import batch, expected
@@ -6,7 +7,8 @@ from pyspark.errors import PythonException
 
 import wirescan
 from wirescan import FrameError, Limits, kafka, pieces
-from wirescan.spark import map_frames
+from wirescan.core.loop import HEAD
+from wirescan.spark import map_frames, mapping
 from wirescan.spark.mapping import tables
 from wirescan.spark.reading import Reading
 
@@ -130,6 +132,19 @@ def test_what_is_held_inflated_is_bounded(monkeypatch, format, errors):
     parts = found()
     assert (len(parts) > 4) == inner and all(size <= max(largest, 1) for *_, size in parts)
     assert flat(parts) == flat(whole)
+
+
+def test_formats_without_a_way_to_scan_many_streams_together():
+    """As those of other packages may be: each value is scanned by itself, and the same is found."""
+    data = memoryview(batch(0) + batch(20)[:-1] + b"\xff" * 70 + batch(40, codec="lz4"))
+    ends = np.cumsum([0, len(batch(0)), len(batch(20)) - 1, 70, 0, len(batch(40, codec="lz4"))])
+    spans = np.zeros(len(ends) - 1, HEAD)
+    spans["start"], spans["size"], spans["parent"] = ends[:-1], np.diff(ends), np.arange(len(spans))
+    format = wirescan.formats()["kafka.batches"]
+    rows, _, *why = format.spans((data,), spans, True, True, Limits())
+    alone, _, *told = mapping._one_by_one(format, (data,), spans, True, True, Limits())
+    assert alone.tolist() == rows.tolist() and len(rows) == 3
+    assert [one.tolist() for one in told] == [one.tolist() for one in why]
 
 
 def test_errors_name_the_value_wherever_it_is_opened(monkeypatch):

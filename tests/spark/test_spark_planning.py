@@ -6,7 +6,7 @@ import pytest
 from conftest import segment
 from wirescan import lumberjack, nats, sidecar
 from wirescan.partition import tasks
-from wirescan.spark import planning, read
+from wirescan.spark import planning, ranges, read
 from wirescan.spark.reading import Reading
 
 pytestmark = pytest.mark.spark
@@ -39,21 +39,23 @@ def captures(folder, format, count=5):
 def test_the_tasks_find_what_the_driver_finds(spark, tmp_path, walked, format):
     paths = captures(tmp_path / "captures", format)
     for size in (30_000, 100_000):
-        found = planning.plan(spark, tmp_path / "captures", format, size)
+        found = ranges(spark, tmp_path / "captures", format, bytes_per_partition=size).plan
         assert found == tasks(tmp_path / "captures", size, format) and len(found) > 3
     assert set(walked) == set(paths)
     walked.clear()
     whole = sum(map(os.path.getsize, paths))
-    assert len(planning.plan(spark, paths, format, whole)) == 1 and walked == []            # nothing is to be cut
+    one = ranges(spark, paths, format, bytes_per_partition=whole).plan
+    assert len(one) == 1 and walked == []               # nothing is to be cut
 
 
 def test_what_is_little_is_walked_over_by_the_driver(spark, tmp_path, walked, monkeypatch):
     captures(tmp_path / "captures", "nats.messages")
     monkeypatch.setattr(planning, "WALKED_BYTES", 1 << 30)
-    found = planning.plan(spark, tmp_path / "captures", "nats.messages", 30_000)
+    found = ranges(spark, tmp_path / "captures", "nats.messages", bytes_per_partition=30_000).plan
     assert found == tasks(tmp_path / "captures", 30_000, "nats.messages") and walked == []
     monkeypatch.setattr(planning, "WALKED_FILES", 3)
-    assert planning.plan(spark, tmp_path / "captures", "nats.messages", 30_000) == found and len(walked) == 5
+    again = ranges(spark, tmp_path / "captures", "nats.messages", bytes_per_partition=30_000).plan
+    assert again == found and len(walked) == 5
 
 
 def test_sidecars_are_written_in_tasks_and_used(spark, tmp_path, walked, monkeypatch):
@@ -63,7 +65,7 @@ def test_sidecars_are_written_in_tasks_and_used(spark, tmp_path, walked, monkeyp
     walked.clear()
     more = tmp_path / "captures" / "more.nats"
     more.write_bytes(b"".join(map(CAPTURES["nats.messages"][1], range(600))))
-    planning.plan(spark, tmp_path / "captures", "nats.messages", 30_000)
+    ranges(spark, tmp_path / "captures", "nats.messages", bytes_per_partition=30_000).plan
     assert walked == [str(more)]                        # the others' sidecars tell
     assert planning.index(spark, str(tmp_path / "captures"), "nats.messages") == 4
 
@@ -72,7 +74,7 @@ def test_segments_with_an_index_are_not_walked_over(spark, tmp_path, walked):
     names = [f"{base:020}.log" for base in (0, 600)]
     paths = [segment(tmp_path / name, base=int(name[:20])) for name in names]
     (tmp_path / f"{0:020}.index").touch()
-    found = planning.plan(spark, paths, size=2_000)
+    found = ranges(spark, paths, bytes_per_partition=2_000).plan
     assert found == tasks(paths, 2_000) and len(found) > 8 and walked == paths[1:]
 
 
@@ -97,6 +99,6 @@ def test_a_file_that_is_gone_when_it_is_walked_over(spark, tmp_path, walked):
     with pytest.raises(PythonException, match=f"FileNotFoundError.*{paths[1]}"):
         cut(files, 1_000)
     with pytest.raises(ValueError, match="no format"):
-        planning.plan(spark, paths, "nats.nothing")
+        ranges(spark, paths, "nats.nothing")
     with pytest.raises(FileNotFoundError):
-        planning.plan(spark, paths, "nats.messages")
+        ranges(spark, paths, "nats.messages")

@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -19,21 +18,13 @@ PASSES = 256                                    # tasks of the first pass, at th
 FOUND = pa.schema([("file", pa.int64()), ("starts", pa.list_(pa.int64()))])
 
 
-def plan(spark: SparkSession, paths: Paths, format: str = "kafka.records", size: int | None = None,
-         filters: Sequence[tuple[Any, ...]] = (), errors: str = "strict") -> Plan:
-    """What each task of a job reads: as `wirescan.partition.tasks`, with the first pass of `cutter`.
-
-    Raises ValueError for an unknown format or a size below 1, ValueError and TypeError for filters, OSError, and
-    Spark's PythonException for what a task raises.
-    """
-    return planned(spark, Reading(format, None, errors, filters=tuple(filters)), paths, size)
-
-
 def planned(spark: SparkSession, reading: Reading, paths: Paths, size: int | None) -> Plan:
-    """The same for a reading. There are as many tasks as run at a time, or a multiple, where Spark tells how many; then
-    they have up to TASK_BYTES unless a size is given."""
+    """What each task of a job reads: as `wirescan.partition.tasks`, with the first pass of `cutter`. There are as many
+    tasks as run at a time, or a multiple, where Spark tells how many; then they have up to TASK_BYTES unless a size is
+    given. Raises ValueError for a size below 1, OSError, and Spark's PythonException for what a task raises."""
     slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else None      # Connect has none
-    size = size or (TASK_BYTES if slots else SLICE_BYTES)
+    if size is None:
+        size = TASK_BYTES if slots else SLICE_BYTES
     return reading.plan(paths, size, cutter(spark, reading.format), slots or 1)
 
 
