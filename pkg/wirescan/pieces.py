@@ -1,7 +1,7 @@
 """Files and streams in pieces: tables of whole frames, in memory that does not grow with what is read."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,11 +48,17 @@ def iter_tables(path: str, start: int = 0, stop: int | None = None, *, format: s
 def chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
     """The bytes of a file between two offsets, `piece` at a time. Raises EOFError where the file ends before `stop`."""
     with ranges(path) as read:
-        for at in range(start, stop, piece):
-            data = read(at, min(at + piece, stop))
-            if len(data) < min(at + piece, stop) - at:
-                raise EOFError(f"{path} ends at {at + len(data)}, before {stop}: it was cut while it was read")
-            yield data
+        yield from in_pieces(read, path, start, stop, piece)
+
+
+def in_pieces(read: Callable[[int, int], memoryview], path: str, start: int, stop: int,
+              piece: int) -> Iterator[memoryview]:
+    """The same of an open file; read: what gives the bytes between two offsets, fewer where it ends."""
+    for at in range(start, stop, piece):
+        data = read(at, min(at + piece, stop))
+        if len(data) < min(at + piece, stop) - at:
+            raise EOFError(f"{path} ends at {at + len(data)}, before {stop}: it was cut while it was read")
+        yield data
 
 
 def outermost(chunks: Iterable[Any], format: Format, *, errors: str = "strict", check: bool = True,

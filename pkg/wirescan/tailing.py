@@ -21,7 +21,7 @@ from wirescan.errors import FrameError, check_mode
 from wirescan.following import SECOND, Files, Known, Offset, Read, State, gone, known_in, marks, offset_of
 from wirescan.limits import Limits
 from wirescan.partition import SLICE_BYTES
-from wirescan.pieces import PIECE, opened, outermost
+from wirescan.pieces import PIECE, in_pieces, opened, outermost
 from wirescan.source import ranges
 from wirescan.stream import Stream
 from wirescan.table import FrameTable
@@ -150,7 +150,7 @@ class Tail:
         Raises FrameError with the file and the offset in it, OSError, and see `lossless`."""
         try:
             with self._files.opened(part.file) as (path, read):
-                chunks = _chunks(path, read, part.start, part.stop, piece)
+                chunks = in_pieces(read, path, part.start, part.stop, piece)
                 for table in outermost(chunks, self._format, source=path, offset=part.start, tail=False,
                                        **self._options):
                     for inner in opened(table, self._format, source=path, **self._options):
@@ -242,11 +242,3 @@ def _key(path: str, state: State) -> tuple[int, int] | str:
 def _end(table: FrameTable, row: int) -> int:
     """Where the frame of a row ends in its file."""
     return int(table.positions[row]) + int(table["size"][row])
-
-
-def _chunks(path: str, read: Read, start: int, stop: int, piece: int) -> Iterator[memoryview]:
-    for at in range(start, stop, piece):
-        data = read(at, min(at + piece, stop))
-        if len(data) < min(at + piece, stop) - at:
-            raise EOFError(f"{path} ends at {at + len(data)}, before {stop}: it was cut while it was read")
-        yield data

@@ -25,7 +25,7 @@ def parts(spark, log):
 def test_counts(spark, parts, log):
     assert aggregate(parts).columns == ["count"]
     assert aggregate(parts).first()["count"] == 1800
-    found = {row.key: row["count"] for row in aggregate(parts, ["key"]).collect()}
+    found = {row.key and bytes(row.key): row["count"] for row in aggregate(parts, ["key"]).collect()}
     assert found == Counter(row[2] for row in expected(log))
 
 

@@ -19,6 +19,7 @@ from wirescan.spark.source import WirescanSource
 
 pytestmark = pytest.mark.spark
 KILLS = 20
+limited = pytest.mark.skipif(not stream.HAS_LIMITS, reason="needs Spark 4.2")
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ def append(path, data):
         file.write(data)
 
 
+@limited
 def test_the_same_rows_as_the_batch_source(spark, log, run):
     most = sum(path.stat().st_size for path in Path(log).glob("*.log")) // 4
     frame, query = run(log, maxBytesPerTrigger=most, bytesPerPartition="2k")
@@ -47,6 +49,7 @@ def test_the_same_rows_as_the_batch_source(spark, log, run):
     assert run(log)[0].count() == 1800                          # there is nothing more
 
 
+@limited
 def test_what_comes_between_two_queries(log, run):
     directory = Path(log)
     run(log)
@@ -152,6 +155,7 @@ def test_spark_before_limits(log, monkeypatch):
         WirescanSource({"path": log, "maxFilesPerTrigger": "1"}).streamReader(source.schema())
 
 
+@limited
 def test_a_driver_that_is_killed(spark, tmp_path):
     """At random moments, mostly within a batch, while files grow, are rolled, renamed, and removed when they were read:
     every frame once."""
