@@ -24,8 +24,10 @@ from wirescan.table import groups
 
 cdef Program _program
 cdef Step _step
-PROGRAM = np.asarray(<Program[:1]>&_program).dtype
-STEP = np.asarray(<Step[:1]>&_step).dtype
+cdef Program[::1] _programs = <Program[:1]>&_program
+cdef Step[::1] _steps = <Step[:1]>&_step
+PROGRAM = np.asarray(_programs).dtype
+STEP = np.asarray(_steps).dtype
 
 
 cdef inline void store(char* to, const uint8_t* p, int32_t width) noexcept nogil:
