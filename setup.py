@@ -4,8 +4,8 @@ The modules take Cython's helper code from one module, `wirescan.core.shared`, w
 C files and extension modules are kept under build/, so a module is compiled again only when its C
 code, a header or a flag has changed. Installs, editable installs and wheels share them.
 
-DEBUG=1 builds with assertions, symbols and annotated sources. SANITIZE=1 adds AddressSanitizer and
-UBSan to that. COVERAGE=1 counts executed lines, for gcov.
+DEBUG=1 builds with symbols and annotated sources. SANITIZE=1 builds with symbols, AddressSanitizer
+and UBSan. COVERAGE=1 counts executed lines, for gcov.
 """
 
 import hashlib
@@ -115,12 +115,17 @@ def list_extensions() -> list[Extension]:
 
 
 def main() -> None:
-    kind = "annotated" if DEBUG else "lines" if COVERAGE else "plain"
+    annotated = DEBUG and not SANITIZE
+    kind = "plain"
+    if annotated:
+        kind = "annotated"
+    elif COVERAGE:
+        kind = "lines"
     modules = cythonize(
         list_extensions(),
         nthreads=CPUS,
         include_path=[str(PKG)],
-        annotate=DEBUG,
+        annotate=annotated,
         emit_linenums=COVERAGE,
         # What another version of Cython generated must not be taken for this one's.
         build_dir=f"build/cython-{Cython.__version__}-{kind}",
