@@ -318,17 +318,13 @@ FORGED = {
     "arrow, negative in between": forged(pa.large_binary(), [0, 1, 2, 3], [0, -2**63, 2, 3]),
     "arrow, far in between": forged(pa.large_binary(), [0, 1, 2, 3], [0, 2**62, 2, 3]),
     "arrow, beyond": forged(pa.large_binary(), [0, 1], [0, 2**62]),
+    "arrow, view of no buffer": forged(pa.binary_view(), view(1, 0, 0), view(20, 1, 0)),
+    "arrow, view of a negative buffer": forged(pa.binary_view(), view(1, 0, 0), view(20, -1, 0)),
+    "arrow, view beyond": forged(pa.binary_view(), view(1, 0, 0), view(20, 0, 21)),
+    "arrow, view before": forged(pa.binary_view(), view(1, 0, 0), view(20, 0, -1)),
+    "arrow, view of negative size": forged(pa.binary_view(), view(1, 0, 0), view(-2, 0, 0)),
+    "arrow, largest view": forged(pa.binary_view(), view(1, 0, 0), view(2**31 - 1, 0, 2**31 - 1)),
 }
-# pyarrow 18 cannot make an array of views from its buffers.
-if int(pa.__version__.split(".")[0]) >= 19:
-    FORGED |= {
-        "arrow, view of no buffer": forged(pa.binary_view(), view(1, 0, 0), view(20, 1, 0)),
-        "arrow, view of a negative buffer": forged(pa.binary_view(), view(1, 0, 0), view(20, -1, 0)),
-        "arrow, view beyond": forged(pa.binary_view(), view(1, 0, 0), view(20, 0, 21)),
-        "arrow, view before": forged(pa.binary_view(), view(1, 0, 0), view(20, 0, -1)),
-        "arrow, view of negative size": forged(pa.binary_view(), view(1, 0, 0), view(-2, 0, 0)),
-        "arrow, largest view": forged(pa.binary_view(), view(1, 0, 0), view(2**31 - 1, 0, 2**31 - 1)),
-    }
 
 
 @pytest.mark.parametrize("name", FORGED)
