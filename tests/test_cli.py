@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -123,7 +124,7 @@ def test_the_command_needs_neither_pyarrow_nor_spark_nor_rich_to_start():
 
 
 def test_version():
-    assert run("--version").stdout == f"wirescan {wirescan.__version__}\n"
+    assert run("--version").stdout.splitlines()[0] == f"wirescan {wirescan.__version__}"
 
 
 def test_formats():
@@ -906,3 +907,33 @@ def test_keys_that_look_like_those_of_an_internal_topic_are_no_damage(tmp_path):
     path.write_bytes(encode_batch([Record(key=bytes([0, version, 9]), value=b"\0\1x") for version in range(3)]))
     done = run("verify", str(path))
     assert done.exit_code == 0, done.stdout
+
+
+def test_version_names_the_dependencies_and_the_cpu_paths() -> None:
+    from importlib import metadata
+
+    from wirescan.cli.versions import DEPENDENCIES
+    from wirescan.core import checksum
+
+    result = run("--version")
+    assert result.exit_code == 0
+    versions = dict(line.rsplit(" ", 1) for line in result.stdout.splitlines())
+    assert versions["numpy"] == metadata.version("numpy")
+    assert versions["CPython"] == sys.version.split()[0]
+    assert versions["checksum path"] == checksum.PATHS[-1]
+    assert versions["record path"] in ("portable", "bmi2")
+    extras = {}
+    for requirement in metadata.requires("wirescan"):
+        name = re.match(r"[\w-]+", requirement)[0]
+        extra = re.search(r"extra == .(\w+)", requirement)
+        extras.setdefault(name, set()).add(extra[1] if extra else "")
+    extras.pop("wirescan")
+    used = {name for name, names in extras.items() if names - {"all", "test", "peers"}}
+    assert used == set(DEPENDENCIES)
+
+
+def test_version_imports_none_of_the_optional_dependencies() -> None:
+    script = ("import sys\nfrom wirescan.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
+              "print(sorted({'pyarrow', 'pyspark', 'pandas', 'rich', 'grpc', 'nats', 'thrift'} & set(sys.modules)))")
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment())
+    assert result.stdout.splitlines()[-1] == "[]", result.stderr

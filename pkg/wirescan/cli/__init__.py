@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from wirescan import FrameError, __version__
+from wirescan import FrameError
 from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, problem
 from wirescan.cli.output import name_of, say
 
@@ -109,8 +109,20 @@ class Verbs(click.Group):
             return super().invoke(context)
 
 
+def print_versions(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    """Print the versions and exit, if `--version` is given."""
+    if not wanted or context.resilient_parsing:
+        return
+    from wirescan.cli.versions import version_lines
+
+    for line in version_lines():
+        click.echo(line)
+    context.exit()
+
+
 @click.group(cls=Verbs, help=HELP,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, "--version", "-V", message="%(prog)s %(version)s", prog_name="wirescan")
+@click.option("--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=print_versions,
+              help="Show the versions of wirescan and what it uses, and exit.")
 def main() -> None:
     pass
