@@ -50,8 +50,9 @@ def compare(rooms: list[Room], streams: list[bytes], check: bool, outermost: Cal
         assert [one.name for one in levels] == list(room.formats)
         assert [stop[:2] for stop in levels[0].stops] == stops
         want_rows, want_bytes = together([one[0] for one in expected], room.formats)
+        found_rows = laws.levels_of(table)
         for depth, level in enumerate(levels, 1):
-            found = laws.settled([laws.rows_of(one) for one in levels[:depth]], len(streams))
+            found = laws.settled(found_rows[:depth], len(streams))
             if found != laws.settled(want_rows[:depth], len(streams)):
                 compare_one_by_one(room, streams, check)
             assert laws.frames_of(level) == want_bytes[depth - 1], level.name
@@ -66,10 +67,12 @@ def compare(rooms: list[Room], streams: list[bytes], check: bool, outermost: Cal
 def together(truths: list[dict[str, list]], formats: tuple[str, ...]) -> tuple[list[list[dict]], list[list[bytes]]]:
     """The rows of each format and their bytes, numbered as in one table of all streams.
 
-    Stream i is buffer i. Rows in a decompressed buffer have the number of streams as their buffer.
+    Stream i is buffer i. Rows in a decompressed buffer have the number of streams as their buffer. Windows of
+    Lumberjack are counted over all streams; a truth has their number as "windows".
     """
     rows: list[list[dict]] = [[] for _ in formats]
     frames: list[list[bytes]] = [[] for _ in formats]
+    windows = 0
     for stream, truth in enumerate(truths):
         firsts = [len(level) for level in rows]
         for depth, name in enumerate(formats):
@@ -80,10 +83,11 @@ def together(truths: list[dict[str, list]], formats: tuple[str, ...]) -> tuple[l
                     row["parent"] += firsts[depth - 1]
                 if row.get("enclosing", -1) >= 0:
                     row["enclosing"] += firsts[depth]
-                if row.get("window", -1) >= 0:
-                    row["window"] += firsts[0]
+                if "window" in row:
+                    row["window"] += windows
                 rows[depth].append(row)
                 frames[depth].append(bytes(data[row["start"]:row["start"] + row["size"]]))
+        windows += truth.get("windows", 0)
     return rows, frames
 
 
