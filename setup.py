@@ -36,7 +36,8 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     if os.name == "nt":
         return ["/O2"], []
     if COVERAGE:
-        return ["-O0", "-g", "--coverage"], ["--coverage"]
+        # Functions that nothing calls are kept, so that gcov reports them.
+        return ["-O0", "-g", "--coverage", "-fkeep-static-functions"], ["--coverage"]
     if not DEBUG:
         return ["-O2", "-g0"], []
     if not SANITIZE:
@@ -65,6 +66,8 @@ class BuildWithCache(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or CPUS
+        # An older module with other flags must not be taken for this one, as its date alone allows.
+        self.force = True
         # The longest first, so that no core is left with a long one at the end.
         self.extensions.sort(key=source_size, reverse=True)
 
@@ -115,13 +118,12 @@ def list_extensions() -> list[Extension]:
 
 
 def main() -> None:
-    kind = "annotated" if DEBUG else "lines" if COVERAGE else "plain"
+    kind = "annotated" if DEBUG else "plain"
     modules = cythonize(
         list_extensions(),
         nthreads=CPUS,
         include_path=[str(PKG)],
         annotate=DEBUG,
-        emit_linenums=COVERAGE,
         # What another version of Cython generated must not be taken for this one's.
         build_dir=f"build/cython-{Cython.__version__}-{kind}",
         shared_utility_qualified_name=SHARED,
