@@ -55,7 +55,7 @@ class FileCoverage:
 
 
 def function_headers(text: list[str]) -> Iterator[tuple[int, int]]:
-    """The first and the last line of each function header. Lines count from 1."""
+    """The first and the last line of each function header, with its decorators. Lines count from 1."""
     number = 0
     while number < len(text):
         first = number
@@ -66,6 +66,8 @@ def function_headers(text: list[str]) -> Iterator[tuple[int, int]]:
         while statement.count("(") > statement.count(")") and number < len(text):
             statement += text[number].partition("#")[0]
             number += 1
+        while first and text[first - 1].strip().startswith("@"):
+            first -= 1
         if statement.rstrip().endswith(":"):
             yield first + 1, number
 
