@@ -36,7 +36,8 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     if os.name == "nt":
         return ["/O2"], []
     if COVERAGE:
-        return ["-O0", "-g", "--coverage"], ["--coverage"]
+        # Functions that nothing calls are kept, so that gcov reports them.
+        return ["-O0", "-g", "--coverage", "-fkeep-static-functions"], ["--coverage"]
     if not DEBUG:
         return ["-O2", "-g0"], []
     if not SANITIZE:
@@ -65,6 +66,8 @@ class BuildWithCache(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or CPUS
+        # An older module with other flags must not be taken for this one, as its date alone allows.
+        self.force = True
         # The longest first, so that no core is left with a long one at the end.
         self.extensions.sort(key=source_size, reverse=True)
 
@@ -104,7 +107,8 @@ def list_extensions() -> list[Extension]:
         "extra_link_args": link_flags,
         "depends": sorted(str(header) for header in PKG.rglob("*.h")),
     }
-    extensions = [Extension(SHARED, [str(PKG.joinpath(*SHARED.split(".")).with_suffix(".c"))], **options)]
+    shared_source = PKG.joinpath(*SHARED.split(".")).with_suffix(".c")
+    extensions = [Extension(SHARED, [str(shared_source)], **options)]
     for path in sorted(PKG.rglob("*.pyx")):
         name = ".".join(path.relative_to(PKG).with_suffix("").parts)
         extension = Extension(name, [str(path)], **options)
@@ -116,17 +120,12 @@ def list_extensions() -> list[Extension]:
 
 def main() -> None:
     annotated = DEBUG and not SANITIZE
-    kind = "plain"
-    if annotated:
-        kind = "annotated"
-    elif COVERAGE:
-        kind = "lines"
+    kind = "annotated" if annotated else "plain"
     modules = cythonize(
         list_extensions(),
         nthreads=CPUS,
         include_path=[str(PKG)],
         annotate=annotated,
-        emit_linenums=COVERAGE,
         # What another version of Cython generated must not be taken for this one's.
         build_dir=f"build/cython-{Cython.__version__}-{kind}",
         shared_utility_qualified_name=SHARED,
