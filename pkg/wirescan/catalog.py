@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -116,9 +115,17 @@ class Format:
         return self.read(outer, **options)
 
 
-@cache
+# "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import this module.
+_tables: dict[str, dict[str, Format]] = {}
+
+
 def _known() -> dict[str, Format]:
-    return {one.name: one for room in ROOMS for one in import_module(f"wirescan.{room}").FORMATS}
+    if "formats" not in _tables:
+        own = {one.name: one for room in ROOMS for one in import_module(f"wirescan.{room}").FORMATS}
+        # Several threads may come here at once. They all use the first dict, so that no registration is lost.
+        # There is no lock: a thread that waits for it could hold the import lock of a protocol package.
+        _tables.setdefault("formats", own)
+    return _tables["formats"]
 
 
 def formats() -> dict[str, Format]:

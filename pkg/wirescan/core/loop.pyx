@@ -60,18 +60,18 @@ cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return at == end or (at[0] == 0 and memcmp(at, at + 1, <size_t>(end - at) - 1) == 0)
 
 
-cdef const char[::1] bytes_of(rows):
+cdef const uint8_t[::1] bytes_of(rows):
     # Rows as bytes, each beginning with a Head: there may be millions of them, so they are not looked at in numpy.
     if rows.dtype.itemsize < sizeof(Head) or [rows.dtype.fields.get(name) for name in HEAD.names] != [
             HEAD.fields[name] for name in HEAD.names]:
         raise TypeError(f"rows must begin with the columns {', '.join(HEAD.names)}")
-    return np.ascontiguousarray(rows).view(np.int8)
+    return np.ascontiguousarray(rows).view(np.uint8)
 
 
 def lie_inside(rows, buffers):
     """Whether every row lies in its buffer. Rows may come from anywhere (a join, a pickle, an array of the user's): no
     pointer is formed from an unchecked one."""
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const int64_t[::1] sizes = np.array([len(b) for b in buffers], np.int64)
     cdef const Head* row
     cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
@@ -91,7 +91,7 @@ def spans(rows, at=None):
     """Array of dtype HEAD, one span a row: the bytes from `body` (or from `at`, an array) to the frame's end. The row's
     number is its parent."""
     cdef Py_ssize_t i, n = len(rows), stride = rows.dtype.itemsize
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint32_t[::1] given = None if at is None else np.ascontiguousarray(at, np.uint32)
     cdef const Head* row
     cdef Head[::1] out
@@ -167,7 +167,7 @@ cdef object scan_spans(buffers, spans, dtype, RunTop run, bint resync, limits):
     end there. Raises ValueError where a span lies outside its buffer, MemoryError.
     """
     cdef Py_ssize_t i, n = len(spans), done = 0
-    cdef const char[::1] span_bytes = np.ascontiguousarray(spans).view(np.int8)
+    cdef const uint8_t[::1] span_bytes = np.ascontiguousarray(spans).view(np.uint8)
     cdef const Head* span
     cdef const Readable* held
     cdef const uint64_t[:, ::1] buffer_view
@@ -218,7 +218,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, R
     for an unfit `into`, MemoryError.
     """
     cdef Py_ssize_t n = len(spans), parents = len(outer)
-    cdef const char[::1] outer_bytes, span_bytes
+    cdef const uint8_t[::1] outer_bytes, span_bytes
     cdef const Head* span
     cdef const int32_t[::1] count_view
     cdef const uint64_t[:, ::1] buffer_view
@@ -230,7 +230,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, R
     cdef Py_ssize_t i
     if spans.dtype != HEAD or len(counts) != n:
         raise ValueError("spans and counts must be arrays of equal length, of dtypes HEAD and int32")
-    count_view, span_bytes = np.ascontiguousarray(counts, np.int32), np.ascontiguousarray(spans).view(np.int8)
+    count_view, span_bytes = np.ascontiguousarray(counts, np.int32), np.ascontiguousarray(spans).view(np.uint8)
     span = <const Head*>&span_bytes[0] if n else NULL
     # No frame is smaller than two bytes, so what the wire claims never asks for more rows than there are bytes.
     # And what is claimed is only a hint: beyond what bytes of usual frames would give, rows grow as they are found.
@@ -245,8 +245,8 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, R
     block = block_for(dtype, min(claimed, usual) + 1, limits, into)
     if n:
         buffer_view = addresses(buffers)
-        outer_bytes = np.ascontiguousarray(outer).view(np.int8)
-        opening = Opening(span, &count_view[0], n, &outer_bytes[0], outer.dtype.itemsize,
+        outer_bytes = np.ascontiguousarray(outer).view(np.uint8)
+        opening = Opening(span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
                           <const Readable*>&buffer_view[0, 0], run, verify,
                           claimed * dtype.itemsize >= PAST)
         with nogil:

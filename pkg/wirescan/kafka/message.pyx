@@ -185,7 +185,7 @@ cdef bint is_answered(const Request* row, const uint8_t* base) noexcept nogil:
 def answered(requests, buffers):
     """Bool array: which requests get a response: all but Produce with acks = 0."""
     cdef Py_ssize_t i, n = len(requests)
-    cdef const char[::1] rows
+    cdef const uint8_t[::1] rows
     cdef const Request* row
     found = np.ones(n, np.uint8)
     cdef uint8_t[::1] out = found
@@ -194,7 +194,7 @@ def answered(requests, buffers):
     cdef list held = [np.frombuffer(b, np.uint8) for b in buffers]
     cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in held], np.uint64)
     if n:
-        rows = np.ascontiguousarray(requests).view(np.int8)
+        rows = np.ascontiguousarray(requests).view(np.uint8)
         with nogil:
             for i in range(n):
                 row = <const Request*>&rows[i * sizeof(Request)]
@@ -246,7 +246,7 @@ def name_responses(responses, buffers, requests, numbers):
     cdef const int16_t[::1] key = np.ascontiguousarray(requests["api_key"])
     cdef const int16_t[::1] version = np.ascontiguousarray(requests["api_version"])
     cdef const uint8_t[::1] kind = np.ascontiguousarray(requests["kind"])
-    cdef char[::1] view
+    cdef uint8_t[::1] view
     cdef Response* row
     cdef const uint8_t* start
     cdef Reader r
@@ -255,7 +255,7 @@ def name_responses(responses, buffers, requests, numbers):
     if not lie_inside(rows, buffers):
         raise ValueError("a row points outside its buffer")
     if n:
-        view = rows.view(np.int8)
+        view = rows.view(np.uint8)
         with nogil:
             for i in range(n):
                 row = <Response*>&view[i * sizeof(Response)]

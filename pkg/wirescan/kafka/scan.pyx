@@ -71,13 +71,13 @@ def claims(batches):
     """(counts, packed) for rows of dtype BATCH: int32 array, how many records each claims (SOME: it does not say); i8
     array, the rows whose payload has to be inflated."""
     cdef Py_ssize_t i, n = len(batches), found = 0
-    cdef const char[::1] rows
+    cdef const uint8_t[::1] rows
     cdef const Batch* batch
     counts, packed = np.empty(n, np.int32), np.empty(n, np.int64)
     cdef int32_t[::1] count = counts
     cdef int64_t[::1] number = packed
     if n:
-        rows = np.ascontiguousarray(batches).view(np.int8)
+        rows = np.ascontiguousarray(batches).view(np.uint8)
         with nogil:
             for i in range(n):
                 batch = <const Batch*>&rows[i * sizeof(Batch)]
@@ -93,7 +93,7 @@ def verify_batches(batches, buffers):
     """Uint8 array: for each row of dtype BATCH its fault, or BAD_CHECKSUM where its bytes in `buffers` say so."""
     faults = batches["fault"].copy()
     cdef uint8_t[::1] out = faults
-    cdef const char[::1] rows
+    cdef const uint8_t[::1] rows
     cdef const uint64_t[:, ::1] readable
     cdef const Batch* batch
     cdef Py_ssize_t i
@@ -101,7 +101,7 @@ def verify_batches(batches, buffers):
         raise ValueError("a row points outside its buffer")
     if len(batches):
         readable = addresses(buffers)
-        rows = np.ascontiguousarray(batches).view(np.int8)
+        rows = np.ascontiguousarray(batches).view(np.uint8)
         with nogil:
             for i in range(out.shape[0]):
                 batch = <const Batch*>&rows[i * sizeof(Batch)]

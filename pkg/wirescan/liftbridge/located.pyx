@@ -24,14 +24,14 @@ def in_messages(messages):
     """Array of dtype HEAD: the payloads of rows of nats.messages that publish or deliver one, and the frames of bad
     rows, with their fault; `parent` is the row. Raises TypeError for other rows."""
     cdef Py_ssize_t i, n = len(messages), found = 0
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const Message* row
     if messages.dtype != _MESSAGE:
         raise TypeError("payloads are those of rows of nats.messages")
     spans = np.empty(n, _HEAD)
     cdef Head[::1] span = spans
     if n:
-        view = np.ascontiguousarray(messages).view(np.int8)
+        view = np.ascontiguousarray(messages).view(np.uint8)
         with nogil:
             for i in range(n):
                 row = <const Message*>&view[i * sizeof(Message)]

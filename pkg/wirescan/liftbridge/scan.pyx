@@ -125,7 +125,7 @@ def scan_values(buffers, spans, check, bare, limits):
 
     Raises ValueError where a span lies outside its buffer, or has 2 GiB or more, MemoryError."""
     cdef Py_ssize_t i, n = len(spans)
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Head* span
     cdef Envelope* row
@@ -138,7 +138,7 @@ def scan_values(buffers, spans, check, bare, limits):
     cdef RowBlock block = block_for(ENVELOPE, n, limits, None)
     cdef Rows* rows = &block.rows
     if n:
-        view, readable = np.ascontiguousarray(spans).view(np.int8), addresses(buffers)
+        view, readable = np.ascontiguousarray(spans).view(np.uint8), addresses(buffers)
         with nogil:
             for i in range(n):
                 if rows.count == rows.room:
@@ -229,7 +229,7 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(envelopes), count = 0
     cdef size_t seen = n
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef int lowest = first, highest = last
     cdef bint message = dtype == MESSAGE
@@ -241,11 +241,11 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
             empty[name] = -1
     if dtype == INTERNAL:
         empty["op"] = -1
-    cdef const char[::1] blank = empty.view(np.int8)
+    cdef const uint8_t[::1] blank = empty.view(np.uint8)
     cdef RowBlock block
     cdef Rows* rows
     if n:
-        view, readable = np.ascontiguousarray(envelopes).view(np.int8), addresses(buffers)
+        view, readable = np.ascontiguousarray(envelopes).view(np.uint8), addresses(buffers)
         with nogil:
             for i in range(n):
                 count += holds(message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
@@ -254,9 +254,11 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
     if n:
         with nogil:
             if message:
-                seen = read_payloads(&view[0], n, readable, rows, sizeof(Message), &blank[0], True, 0, 0)
+                seen = read_payloads(<const char*>&view[0], n, readable, rows, sizeof(Message),
+                                     <const char*>&blank[0], True, 0, 0)
             else:
-                seen = read_payloads(&view[0], n, readable, rows, rows.stride, &blank[0], False, lowest, highest)
+                seen = read_payloads(<const char*>&view[0], n, readable, rows, rows.stride,
+                                     <const char*>&blank[0], False, lowest, highest)
     fault = OK if seen == <size_t>n else LIMIT
     return lend(block, dtype, None, fault), rows.bad, int(fault)
 
@@ -267,7 +269,7 @@ def open_headers(messages, buffers, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(messages)
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Message* message
     cdef const uint8_t* base
@@ -283,7 +285,7 @@ def open_headers(messages, buffers, limits):
         HEADER, int(np.minimum(messages["header_count"], messages["size"] // 2).sum(dtype=np.int64)) + n, limits, None)
     cdef Rows* rows = &block.rows
     if n:
-        view, readable = np.ascontiguousarray(messages).view(np.int8), addresses(buffers)
+        view, readable = np.ascontiguousarray(messages).view(np.uint8), addresses(buffers)
         with nogil:
             for i in range(n):
                 message = <const Message*>&view[i * sizeof(Message)]

@@ -87,12 +87,12 @@ def needed(held, at=0, pairs=0):
 def compressed(frames):
     """Int64 array: which rows of dtype FRAME are good and compressed."""
     cdef Py_ssize_t i, n = len(frames), found = 0
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const Frame* row
     numbers = np.empty(n, np.int64)
     cdef int64_t[::1] out = numbers
     if n:
-        view = np.ascontiguousarray(frames).view(np.int8)
+        view = np.ascontiguousarray(frames).view(np.uint8)
         with nogil:
             for i in range(n):
                 row = <const Frame*>&view[i * sizeof(Frame)]
@@ -175,7 +175,7 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
     dtype = EVENT if events else FRAME
     cdef Py_ssize_t i, n = len(frames), next = 0, packed = len(numbers)
     cdef bint to_events = events, to_last = last, keep = again, room = True
-    cdef const char[::1] view, span_view
+    cdef const uint8_t[::1] view, span_view
     cdef const int64_t[::1] number
     cdef const uint64_t[:, ::1] readable
     cdef const Head* span = NULL
@@ -186,10 +186,10 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
         raise ValueError("a row points outside its buffer")
     cdef RowBlock block = block_for(dtype, n + int(spans["size"].sum(dtype=np.int64)) // 128, limits, None)
     if n:
-        view = np.ascontiguousarray(frames).view(np.int8)
+        view = np.ascontiguousarray(frames).view(np.uint8)
         if packed:
             number, readable = numbers, addresses(buffers)
-            span_view = np.ascontiguousarray(spans).view(np.int8)
+            span_view = np.ascontiguousarray(spans).view(np.uint8)
             span = <const Head*>&span_view[0]
         with nogil:
             for i in range(n):
@@ -214,13 +214,13 @@ def claims(events):
     """(spans, counts) of rows of dtype EVENT that have pairs or are bad: array of dtype HEAD, from `body` to the
     frame's end; int32 array, the pairs that each claims. For `open_pairs`."""
     cdef Py_ssize_t i, n = len(events), found = 0
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const Event* row
     spans, counts = np.empty(n, _HEAD), np.empty(n, np.int32)
     cdef Head[::1] span
     cdef int32_t[::1] count = counts
     if n:
-        view, span = np.ascontiguousarray(events).view(np.int8), spans
+        view, span = np.ascontiguousarray(events).view(np.uint8), spans
         with nogil:
             for i in range(n):
                 row = <const Event*>&view[i * sizeof(Event)]
@@ -244,14 +244,14 @@ def open_pairs(events, buffers, spans, counts, limits):
 def unrolled(events):
     """Int64 array: the sequence numbers of rows of dtype EVENT, with 2**32 added for each roll-over before them."""
     cdef Py_ssize_t i, n = len(events)
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const Event* row
     cdef const Event* last = NULL
     cdef int64_t turns = 0
     numbers = np.empty(n, np.int64)
     cdef int64_t[::1] out = numbers
     if n:
-        view = np.ascontiguousarray(events).view(np.int8)
+        view = np.ascontiguousarray(events).view(np.uint8)
         with nogil:
             for i in range(n):
                 row = <const Event*>&view[i * sizeof(Event)]

@@ -173,7 +173,7 @@ cdef class Frames(Events):
     def __cinit__(self, events, buffers, int version):
         if events.dtype != _EVENT:
             raise TypeError("frames are copied from a table of lumberjack.events")
-        cdef const char[::1] view = np.ascontiguousarray(events).view(np.int8)
+        cdef const uint8_t[::1] view = np.ascontiguousarray(events).view(np.uint8)
         self.held, self.count = [flat(buffer) for buffer in buffers], len(events)
         self.frames = Block(self.count * <Py_ssize_t>sizeof(Lying))
         cdef const uint64_t[::1] bases = np.array([one.ctypes.data for one in self.held], np.uint64)

@@ -89,7 +89,7 @@ def claims(messages, buffers):
 
     Raises ValueError where a row points outside its buffer."""
     cdef Py_ssize_t i, n = len(messages), found = 0
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Message* row
     cdef size_t first, last
@@ -100,7 +100,7 @@ def claims(messages, buffers):
     if messages.dtype != MESSAGE or not lie_inside(messages, buffers):
         raise ValueError("a row points outside its buffer")
     if n:
-        view, readable, span = np.ascontiguousarray(messages).view(np.int8), addresses(buffers), spans
+        view, readable, span = np.ascontiguousarray(messages).view(np.uint8), addresses(buffers), spans
         with nogil:
             for i in range(n):
                 row = <const Message*>&view[i * sizeof(Message)]

@@ -2,7 +2,8 @@
 """Where payloads of Thrift frames lie, before and after their transforms are undone; transforms.py undoes them."""
 import numpy as np
 
-from wirescan.core cimport BAD_CODEC, Head, Readable, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from wirescan.core cimport (
+    BAD_CODEC, Head, Readable, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 from wirescan.core.loop import HEAD as _HEAD, addresses
 from wirescan.thrift.scan cimport Frame, HTTP_CHUNKED, Plain, frame_of, has
 from wirescan.thrift.scan import FRAME as _FRAME, PLAIN as _PLAIN
@@ -25,7 +26,7 @@ def payloads(frames, buffers):
 
     Raises TypeError for other rows, ValueError where a row points outside its buffer."""
     cdef Py_ssize_t i, n = len(frames), found = 0, zlibs = 0, rest = 0
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Frame* frame
     cdef Plain* row
@@ -34,11 +35,11 @@ def payloads(frames, buffers):
     if frames.dtype != _FRAME:
         raise TypeError("payloads are those of rows of thrift.frames")
     rows, deflated, others = np.empty(n, _PLAIN), np.empty(n, _HEAD), np.empty(n, np.int64)
-    cdef char[::1] out
+    cdef uint8_t[::1] out
     cdef Head[::1] span = deflated
     cdef int64_t[::1] other = others
     if n:
-        view, readable, out = np.ascontiguousarray(frames).view(np.int8), addresses(buffers), rows.view(np.int8)
+        view, readable, out = np.ascontiguousarray(frames).view(np.uint8), addresses(buffers), rows.view(np.int8)
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
@@ -72,7 +73,7 @@ def payloads(frames, buffers):
 def settle(rows, spans, places, held):
     """Tell rows of dtype PLAIN where their payloads are now: of each span the row that `parent` names. places: array of
     dtype HEAD, with a fault, or start, size and the buffer's number behind the first `held`."""
-    cdef char[::1] out = rows.view(np.int8)
+    cdef uint8_t[::1] out = rows.view(np.uint8)
     cdef const Head[::1] span = spans, place = places
     cdef Py_ssize_t i
     cdef int32_t before = held

@@ -184,7 +184,7 @@ def open_infos(frames, buffers, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(frames)
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Frame* frame
     cdef const uint8_t* start
@@ -193,7 +193,7 @@ def open_infos(frames, buffers, limits):
     if frames.dtype != FRAME:
         raise TypeError("infos are those of rows of thrift.frames")
     if n:
-        view, readable = np.ascontiguousarray(frames).view(np.int8), addresses(buffers)
+        view, readable = np.ascontiguousarray(frames).view(np.uint8), addresses(buffers)
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
@@ -282,7 +282,7 @@ def open_messages(frames, buffers, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(frames)
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Frame* frame
     cdef const uint8_t* start
@@ -295,7 +295,7 @@ def open_messages(frames, buffers, limits):
     cdef RowBlock block = block_for(MESSAGE, n, limits, None)
     cdef Rows* rows = &block.rows
     if n:
-        view, readable = np.ascontiguousarray(frames).view(np.int8), addresses(buffers)
+        view, readable = np.ascontiguousarray(frames).view(np.uint8), addresses(buffers)
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
@@ -326,7 +326,7 @@ def open_plain(frames, plain, buffers, limits):
 
     Raises ValueError where a row points outside its buffer, or names no frame, MemoryError."""
     cdef Py_ssize_t i, n = len(plain), count = len(frames)
-    cdef const char[::1] view, plain_view
+    cdef const uint8_t[::1] view, plain_view
     cdef const uint64_t[:, ::1] readable
     cdef const Plain* payload
     cdef const uint8_t* start
@@ -338,8 +338,8 @@ def open_plain(frames, plain, buffers, limits):
     cdef RowBlock block = block_for(MESSAGE, n, limits, None)
     cdef Rows* rows = &block.rows
     if n and count:
-        view, readable = np.ascontiguousarray(frames).view(np.int8), addresses(buffers)
-        plain_view = np.ascontiguousarray(plain).view(np.int8)
+        view, readable = np.ascontiguousarray(frames).view(np.uint8), addresses(buffers)
+        plain_view = np.ascontiguousarray(plain).view(np.uint8)
         with nogil:
             for i in range(n):
                 payload = <const Plain*>&plain_view[i * sizeof(Plain)]

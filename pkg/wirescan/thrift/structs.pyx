@@ -203,7 +203,7 @@ def open_fields(messages, buffers, depth, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError."""
     cdef Py_ssize_t i, n = len(messages)
-    cdef const char[::1] view
+    cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef const Message* message
     cdef const uint8_t* start
@@ -215,7 +215,7 @@ def open_fields(messages, buffers, depth, limits):
     cdef RowBlock block = block_for(FIELD, n + int(messages["size"].sum(dtype=np.int64)) // 16, limits, None)
     cdef Rows* rows = &block.rows
     if n:
-        view, readable = np.ascontiguousarray(messages).view(np.int8), addresses(buffers)
+        view, readable = np.ascontiguousarray(messages).view(np.uint8), addresses(buffers)
         with nogil:
             for i in range(n):
                 message = <const Message*>&view[i * sizeof(Message)]
