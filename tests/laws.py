@@ -18,7 +18,7 @@ from wirescan.errors import MODES
 from wirescan.table import RESERVED, join
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)     # hashed by identity
 class Room:
     """The formats of a room, from the outermost inwards, and where bytes and truth for them come from.
 

@@ -2,7 +2,7 @@
 from functools import partial
 
 import numpy as np
-from hypothesis import strategies as st
+from strategies import shared as st
 
 from laws import Room
 from reference import kafka as reference

@@ -14,7 +14,7 @@ import lz4.frame
 import snappy
 import zstandard
 from crc32c import crc32c
-from hypothesis import strategies as st
+from strategies import shared as st
 
 from reference import kafka_resync
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
@@ -25,6 +25,11 @@ MESSAGE_CODECS = {0: ("none", "gzip", "snappy", "snappy-raw", "lz4", "lz4-legacy
                   1: ("none", "gzip", "snappy", "snappy-raw", "lz4")}
 TIME = 1_700_000_000_000
 EXTREMES = (-1, 0, 1, 2**7 - 1, 2**15 - 1, 2**31 - 1, -2**31)
+NEAR = st.integers(-5000, 5000).map(lambda delta: TIME + delta)
+TIMES = NEAR | NEAR | I64
+FIRST_OFFSETS = st.sampled_from((0, 0, 1, 7, 2**31, 2**40)) | st.integers(0, 2**62)
+LEADER_EPOCHS = st.sampled_from((-1, 0, 7)) | I32
+DELETE_HORIZONS = st.just(TIME + 86_400_000) | I64
 SMALLEST = (13, 14, 21, 22, 48, 49)     # around the least lengths of the three magics
 
 squeeze = {
@@ -37,35 +42,40 @@ squeeze = {
 
 # ------------------------------------------------------------------------------------------- good bytes
 
+@st.builds_once
 def blobs(most=40):
     """Bytes short and long enough for varints of one, two and three bytes; never null."""
     long = st.tuples(st.sampled_from((63, 64, 200, 8191, 8192)), st.binary(min_size=1, max_size=1))
     return st.one_of(st.binary(max_size=most), st.binary(max_size=most), long.map(lambda t: t[0] * t[1]))
 
 
+@st.builds_once
 def nullable(most=40):
     return st.none() | blobs(most)
 
 
+@st.builds_once
 def headers():
     """Pairs, with keys that repeat, empty keys, and null or empty values."""
     names = st.sampled_from((b"", b"a", b"a", b"trace-id", "é".encode())) | st.binary(max_size=8)
     return st.lists(st.tuples(names, st.none() | st.binary(max_size=12)), max_size=4)
 
 
+@st.builds_once
 @st.composite
 def records(draw, least=0, most=6, timed=True, headed=True):
     """Records with rising offsets, gaps between them, and timestamps that jump about."""
-    offset = draw(st.sampled_from((0, 0, 1, 7, 2**31, 2**40)) | st.integers(0, 2**62))
-    near, rows = st.integers(-5000, 5000).map(lambda delta: TIME + delta), []
+    offset = draw(FIRST_OFFSETS)
+    rows = []
     for _ in range(draw(st.integers(least, most))):
         rows.append(Record(
-            offset, draw(near | near | I64) if timed else None, draw(nullable()), draw(nullable()),
+            offset, draw(TIMES) if timed else None, draw(nullable()), draw(nullable()),
             tuple(draw(headers())) if headed else ()))
         offset += draw(st.sampled_from((1, 1, 1, 2, 1000)))
     return rows
 
 
+@st.builds_once
 @st.composite
 def batch_calls(draw, codecs=BATCH_CODECS, least=0):
     """Records and arguments for encode_batch."""
@@ -77,17 +87,18 @@ def batch_calls(draw, codecs=BATCH_CODECS, least=0):
         timestamp_type=draw(st.sampled_from(("create", "create", "append"))),
         base_offset=first - draw(st.sampled_from((0, 0, 0, 5))),
         last_offset=last + draw(st.sampled_from((0, 0, 9))),
-        leader_epoch=draw(st.sampled_from((-1, 0, 7)) | I32), transactional=draw(st.booleans()),
+        leader_epoch=draw(LEADER_EPOCHS), transactional=draw(st.booleans()),
         control=draw(st.sampled_from((False, False, True))))
     if draw(st.booleans()):
         call |= dict(producer_id=draw(I64), producer_epoch=draw(I16), base_sequence=draw(I32))
     if draw(st.integers(0, 4)) == 0:
-        call |= dict(delete_horizon=draw(st.just(TIME + 86_400_000) | I64))
+        call |= dict(delete_horizon=draw(DELETE_HORIZONS))
     if draw(st.integers(0, 4)) == 0:
         call |= dict(max_timestamp=draw(I64))
     return rows, call
 
 
+@st.builds_once
 @st.composite
 def message_set_calls(draw, codecs=None, least=0):
     """Records and arguments for encode_message_set."""
@@ -102,17 +113,20 @@ def message_set_calls(draw, codecs=None, least=0):
     return rows, call
 
 
+@st.builds_once
 def entries(least=0):
     """One batch, or one message set."""
     batches = batch_calls(least=least).map(lambda call: encode_batch(call[0], **call[1]))
     return batches | message_set_calls(least=least).map(lambda call: encode_message_set(call[0], **call[1]))
 
 
+@st.builds_once
 def logs(least=0, most=4):
     """Entries of all magics and codecs in a row."""
     return st.lists(entries(), min_size=least, max_size=most).map(b"".join)
 
 
+@st.builds_once
 def tails():
     """Nothing, the zeros of a preallocated file, Kafka's overflow filler, or an entry that was cut."""
     zeros = st.integers(1, 40).map(bytes)
@@ -159,6 +173,10 @@ def length_places(raw):
         yield start + {0: 18, 1: 26}.get(raw[start + 16], min(57, end - start - 4))
 
 
+SET_BYTES = st.sampled_from((0, 1, 2, 0x7F, 0x80, 0xFF)) | st.integers(0, 255)
+INSERTED = st.binary(min_size=1, max_size=12) | st.just(bytes(16)) | st.just(b"\xff" * 10)
+
+
 @st.composite
 def mutations(draw, raw, steps=4):
     """Bytes near `raw`: bits flipped, bytes set, cut out, put in or copied, lengths driven to extremes."""
@@ -170,13 +188,13 @@ def mutations(draw, raw, steps=4):
         if kind == "flip":
             out[at] ^= 1 << draw(st.integers(0, 7))
         elif kind == "byte":
-            out[at] = draw(st.sampled_from((0, 1, 2, 0x7F, 0x80, 0xFF)) | st.integers(0, 255))
+            out[at] = draw(SET_BYTES)
         elif kind == "cut":
             del out[at:at + draw(st.integers(1, 20))]
         elif kind == "tail":
             del out[at:]
         elif kind == "insert":
-            out[at:at] = draw(st.binary(min_size=1, max_size=12) | st.just(bytes(16)) | st.just(b"\xff" * 10))
+            out[at:at] = draw(INSERTED)
         elif kind == "length":
             at = draw(st.sampled_from(list(length_places(raw)) or [min(at, len(raw) - 4)]))
             true, = struct.unpack_from(">i", raw, at)
@@ -191,11 +209,13 @@ def mutations(draw, raw, steps=4):
     return mend(raw) if draw(st.booleans()) else raw
 
 
+@st.builds_once
 def damaged_logs():
     """Mixes of all kinds with any tail, damaged."""
     return st.tuples(logs(least=1), tails()).map(b"".join).flatmap(mutations)
 
 
+@st.builds_once
 @st.composite
 def damaged_inside(draw):
     """A compressed entry, itself in order, whose payload inflates to damaged bytes."""
@@ -214,8 +234,12 @@ def damaged_inside(draw):
     append = 8 * draw(st.booleans()) * magic
     body = struct.pack(">bb", magic, codec | append) + struct.pack(">q", TIME) * magic
     body += struct.pack(">ii", -1, len(packed)) + packed
-    offset = draw(st.sampled_from((0, 1, rows[-1].offset, rows[-1].offset + 10, 2**63 - 1)) | I64)
+    offset = draw(st.one_of(st.sampled_from((0, 1, rows[-1].offset, rows[-1].offset + 10, 2**63 - 1)), I64))
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+VARINTS = st.sampled_from((b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x01", b"\1", b"\0"))
+CHANGES = st.binary(max_size=2) | VARINTS
 
 
 @st.composite
@@ -224,6 +248,5 @@ def changed(draw, payload):
     out = bytearray(payload)
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, max(len(out) - 1, 0)))
-        varints = st.sampled_from((b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x01", b"\1", b"\0"))
-        out[at:at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2) | varints)
+        out[at:at + draw(st.integers(0, 2))] = draw(CHANGES)
     return bytes(out)

@@ -11,7 +11,7 @@ import shutil
 import struct
 from pathlib import Path
 
-from hypothesis import strategies as st
+from strategies import shared as st
 
 from reference.kafka_log import ABORT, COMMIT, DATA
 from wirescan import kafka
@@ -20,6 +20,7 @@ from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 TIME = 1_700_000_000_000
 
 
+@st.builds_once
 @st.composite
 def segments(draw, most=4):
     """No two batches have the same highest timestamp, so that an entry of an index is of one batch."""
@@ -122,6 +123,7 @@ def make(folder, parts_of):
 
 # ------------------------------------------------------------------------------------------- transactions
 
+@st.builds_once
 def steps(most=30):
     """[(producer or None, kind)]: producers that interleave, markers without a transaction, and other batches."""
     one = st.tuples(st.sampled_from((1, 2, 3, 2**40)), st.sampled_from((DATA, DATA, DATA, ABORT, COMMIT)))

@@ -12,7 +12,7 @@ fields that a message does not hold are not among its values.
 import struct
 from dataclasses import dataclass, field, replace
 
-from hypothesis import strategies as st
+from strategies import shared as st
 
 from reference import kafka_internal
 from reference.kafka_messages import API, FLEXIBLE, NEVER, NEWEST
@@ -29,6 +29,14 @@ ERROR_CODES = st.sampled_from((0, 0, 0, 3, 6, 35, -1)) | kafka.I16
 CLOSED = (4, 7, 8, 11, 16, 35, 47, 60, 92)      # keys of APIs whose bodies nobody opens here
 OPAQUE = (95, 200, -1, 32767)                   # keys of none
 NAMES = st.sampled_from((b"", b"orders", b"a", "größe".encode())) | st.text(max_size=12).map(str.encode)
+CLIENT_IDS = st.none() | NAMES
+ACKS = st.sampled_from((0, 1, -1))
+NUMBERS_8 = st.sampled_from((0, 1)) | I8
+NUMBERS_32 = st.sampled_from((0, 1, -1)) | kafka.I32
+NUMBERS_64 = st.sampled_from((0, -1)) | kafka.I64
+CORRELATION_IDS = st.sampled_from((0, 1, 2**31 - 3)) | kafka.I32
+UUIDS = st.just(bytes(16)) | st.binary(min_size=16, max_size=16)
+RECORDS = kafka.logs(most=2) | kafka.blobs()
 
 
 # ----------------------------------------------------------------------------------------------- bodies
@@ -54,22 +62,22 @@ class Writer:
         self.out += struct.pack(layout, number)
 
     def i8(self, name):
-        self.scalar(name, ">b", st.sampled_from((0, 1)) | I8)
+        self.scalar(name, ">b", NUMBERS_8)
 
     def i16(self, name):
-        self.scalar(name, ">h", st.sampled_from((0, 1, -1)) if name == "acks" else ERROR_CODES)
+        self.scalar(name, ">h", ACKS if name == "acks" else ERROR_CODES)
 
     def i32(self, name):
-        self.scalar(name, ">i", st.sampled_from((0, 1, -1)) | kafka.I32)
+        self.scalar(name, ">i", NUMBERS_32)
 
     def i64(self, name):
-        self.scalar(name, ">q", st.sampled_from((0, -1)) | kafka.I64)
+        self.scalar(name, ">q", NUMBERS_64)
 
     def boolean(self, name):
         self.scalar(name, ">B", st.sampled_from((0, 1)))
 
     def place(self, name, layout, values, null):
-        value = self.values[name] = self.draw(st.none() | values if null else values)
+        value = self.values[name] = self.draw(st.one_of(st.none(), values) if null else values)
         self.length(layout, -1 if value is None else len(value))
         self.out += value or b""
 
@@ -77,10 +85,10 @@ class Writer:
         self.place(name, ">h", NAMES, null)
 
     def bytes(self, name, null=False):
-        self.place(name, ">i", kafka.logs(most=2) | kafka.blobs(), null)
+        self.place(name, ">i", RECORDS, null)
 
     def uuid(self, name):
-        value = self.values[name] = self.draw(st.just(bytes(16)) | st.binary(min_size=16, max_size=16))
+        value = self.values[name] = self.draw(UUIDS)
         self.out += value
 
     def numbers(self, name, layout, numbers):
@@ -134,12 +142,14 @@ def uvarint(number):
     return out + bytes([number])
 
 
+@st.builds_once
 @st.composite
 def bodies(draw, api, direction, version, unknown=True):
     """(bytes, values) of one body; `unknown`: with tagged fields that nobody knows."""
     return draw(written(api, direction, version, FLEXIBLE[API[api]], unknown))
 
 
+@st.builds_once
 @st.composite
 def written(draw, api, direction, version, flexible, unknown=True):
     _, read = next(iter(formats(api, direction).items()))
@@ -148,6 +158,7 @@ def written(draw, api, direction, version, flexible, unknown=True):
     return bytes(writer.out), values
 
 
+@st.builds_once
 @st.composite
 def records(draw):
     """(key, value) of a record in an internal topic: its value may be null, either may be
@@ -202,6 +213,7 @@ def framed(payload):
     return struct.pack(">i", len(payload)) + payload
 
 
+@st.builds_once
 @st.composite
 def tagged_fields(draw):
     """Those of a header: none is known."""
@@ -209,6 +221,7 @@ def tagged_fields(draw):
     return bytes(uvarint(len(found)) + b"".join(uvarint(tag) + uvarint(len(value)) + value for tag, value in found))
 
 
+@st.builds_once
 @st.composite
 def requests(draw, api, version=None, correlation_id=None):
     """A request of an API, by its name; of an unknown body, by its key."""
@@ -218,7 +231,7 @@ def requests(draw, api, version=None, correlation_id=None):
     if correlation_id is None:
         correlation_id = draw(kafka.I32)
     body, values = draw(bodies(api, "request", version)) if api in API else (draw(st.binary(max_size=20)), None)
-    client_id = None if (key, version) == (7, 0) else draw(st.none() | NAMES)
+    client_id = None if (key, version) == (7, 0) else draw(CLIENT_IDS)
     raw = struct.pack(">hhi", key, version, correlation_id)
     if (key, version) != (7, 0):
         raw += struct.pack(">h", -1 if client_id is None else len(client_id)) + (client_id or b"")
@@ -227,6 +240,7 @@ def requests(draw, api, version=None, correlation_id=None):
     return Message(framed(raw + body), key, version, correlation_id, values, client_id)
 
 
+@st.builds_once
 @st.composite
 def responses(draw, api, version=None, correlation_id=None):
     """A response of an API, by its name or key. An ApiVersions response never says 35 here: see `fallbacks`."""
@@ -256,6 +270,7 @@ def fallbacks(draw, correlation_id):
     return Message(framed(raw), API["ApiVersions"], 0, correlation_id, values | dict(error_code=35))
 
 
+@st.builds_once
 def tokens():
     """What no API's header stands in front of: of SASL, or of an API that is yet to come."""
     token = st.sampled_from((b"\0user\0password", b"n,,n=user,r=abcdef")) | st.binary(min_size=8, max_size=20)
@@ -264,17 +279,19 @@ def tokens():
         lambda data: Message(framed(data), -1, -1, 0, None, None, True))
 
 
+@st.builds_once
 def grants():
     """What answers a token: any bytes, or none."""
     return st.binary(max_size=12).map(lambda token: Message(framed(token), -1, -1, 0, None, None, True))
 
 
+@st.builds_once
 @st.composite
 def connections(draw, most=6):
     """Correlation ids that count up, where any answer may be missing; or that repeat, where only the last ones may; or
     tokens of SASL among them, where nothing is missing and nothing alien comes between."""
     connection, kind, aliens = Connection(), draw(st.sampled_from(("gaps", "repeat", "tokens"))), []
-    first = draw(st.sampled_from((0, 1, 2**31 - 3)) | kafka.I32)
+    first = draw(CORRELATION_IDS)
     closed = draw(st.integers(0, 3 * most))         # from this request on there are no answers
     for number in range(draw(st.integers(0, most))):
         if kind != "tokens" and draw(st.integers(0, 9)) == 0:       # nobody asked
@@ -312,6 +329,7 @@ def wrapped(number):
 RUNS = (b"\xff", b"\0", b"\1", b"\x80", b"\xff\xfe", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0",
         b"\0\0\0\5", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x1f", b"\x80\x80\x80\x80\0", b"\x81\x80\x80\x80\x08",
         b"\xff" * 10)
+INSERTED = st.sampled_from(RUNS) | st.binary(min_size=1, max_size=5)
 
 
 @st.composite
@@ -326,13 +344,13 @@ def changed(draw, raw, most=3):
             run = draw(st.sampled_from(RUNS))
             out[at:at + len(run)] = run[:len(out) - at]
         elif kind == "insert":
-            out[at:at] = draw(st.sampled_from(RUNS) | st.binary(min_size=1, max_size=5))
+            out[at:at] = draw(INSERTED)
         elif kind == "delete":
             del out[at:at + draw(st.integers(1, 12))]
         elif kind == "tail":
             del out[at:]
         elif kind == "append":
-            out += draw(st.sampled_from(RUNS) | st.binary(min_size=1, max_size=5))
+            out += draw(INSERTED)
         raw = bytes(out)
     return raw
 
@@ -350,6 +368,7 @@ def damaged(draw, raw):
     return raw[:start] + framed(draw(changed(raw[start + 4:end]))) + raw[end:]
 
 
+@st.builds_once
 @st.composite
 def broken_bodies(draw, api, direction):
     """One frame whose header is whole; its body may not be, or its version may be one that nobody knows."""
@@ -369,11 +388,13 @@ def joined(some):
     return st.lists(some.map(lambda message: message.raw), max_size=3).map(b"".join)
 
 
+@st.builds_once
 def sent(api):
     """Whole requests, most of them of one API, in bytes."""
     return joined(requests(api) | requests(api) | st.sampled_from((*API, *CLOSED)).flatmap(requests) | tokens())
 
 
+@st.builds_once
 def received():
     """Whole responses."""
     return joined(st.sampled_from((*API, *CLOSED)).flatmap(responses))
@@ -388,6 +409,7 @@ def broken(streams):
     return streams.flatmap(damaged)
 
 
+@st.builds_once
 def broken_alike(api):
     """Requests that are damaged in their bodies only."""
     return st.lists(broken_bodies(api, "request"), min_size=1, max_size=2).map(

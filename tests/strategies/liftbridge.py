@@ -11,7 +11,7 @@
 import struct
 
 from crc32c import crc32c
-from hypothesis import strategies as st
+from strategies import shared as st
 
 from strategies import nats
 
@@ -125,6 +125,7 @@ BITS_32 = st.sampled_from((0, 1, -1, 2**31 - 1, -2**31)) | st.integers(-5, 5)
 STRINGS = st.sampled_from((b"", b"s", b"_INBOX.x", b"\xff\xfe", "é".encode())) | st.binary(max_size=12)
 OPTIONAL = st.none() | STRINGS
 VALUES = OPTIONAL | st.sampled_from((bytes(127), bytes(200), MAGIC + bytes(4), b"LIFT", b"PUB a 1\r\nx\r\n"))
+PLAIN_PAYLOADS = VALUES.map(lambda value: value or b"").filter(lambda value: value[:4] != MAGIC)
 HEADERS = st.lists(st.tuples(OPTIONAL, OPTIONAL), max_size=3)
 MESSAGES = st.builds(
     message, OPTIONAL, VALUES, HEADERS, st.none() | BITS_64, st.none() | BITS_64, OPTIONAL, st.none() | BITS_32,
@@ -137,14 +138,17 @@ UNKNOWN = st.one_of(
     st.builds(fixed, st.integers(1, 20), st.just(4)), st.builds(field, st.integers(1, 15), BITS_64 | STRINGS),
     st.builds(group, st.integers(1, 20), st.sampled_from((b"", field(1, 5), group(1), fixed(3, 4), field(2, b"x")))))
 
+UNKNOWN_FIELDS = st.lists(UNKNOWN, max_size=2).map(b"".join)
 
+
+@st.builds_once
 @st.composite
 def jumbled(draw, messages):
     """A message with fields of others and unknown ones before and behind it, any of which may count instead."""
-    some = st.lists(UNKNOWN, max_size=2).map(b"".join)
-    return draw(some) + draw(messages) + draw(some)
+    return draw(UNKNOWN_FIELDS) + draw(messages) + draw(UNKNOWN_FIELDS)
 
 
+@st.builds_once
 def wrapped(payloads, kind):
     """Payloads in envelopes."""
     return st.builds(envelope, payloads, st.just(kind), st.booleans()) | st.builds(
@@ -152,23 +156,30 @@ def wrapped(payloads, kind):
         header=st.sampled_from((b"", b"j", b"junk", bytes(247))))
 
 
+@st.builds_once
 @st.composite
 def payloads(draw):
     """One good payload for clients: a message, in the ways that there are, or an ack."""
     kind = draw(st.sampled_from((0, 0, 0, 1, "cookie", "plain")))
     if kind == "plain":
-        return draw(VALUES.map(lambda value: value or b"").filter(lambda value: value[:4] != MAGIC))
+        return draw(PLAIN_PAYLOADS)
     body = ACKS if kind == 1 else MESSAGES
-    body = draw(body | jumbled(body))
+    body = draw(st.one_of(body, jumbled(body)))
     return b"LIFT" + body if kind == "cookie" else draw(wrapped(st.just(body), kind))
 
 
+@st.builds_once
+def fetched_records():
+    return st.lists(records(), max_size=3).map(b"".join)
+
+
+@st.builds_once
 @st.composite
 def internals(draw):
     """One good payload between servers."""
     kind = draw(st.sampled_from(list(INTERNAL)))
     if kind == 3:
-        inside = st.builds(response, st.lists(records(), max_size=3).map(b"".join), st.integers(0, 2**64 - 1), BITS_64)
+        inside = st.builds(response, fetched_records(), st.integers(0, 2**64 - 1), BITS_64)
     elif kind == 8:
         number = draw(st.integers(2, 12))
         change = st.builds(fields, STRINGS, STRINGS if number > 9 else BITS_32, OPTIONAL, OPTIONAL, st.none() | BITS_64)
@@ -179,18 +190,26 @@ def internals(draw):
     return draw(wrapped(inside, kind))
 
 
+@st.builds_once
 @st.composite
 def captures(draw, payloads, least=0, most=4):
     """NATS messages: those that carry payloads, and others among them."""
+    return b"".join(draw(st.lists(carriers(payloads), min_size=least, max_size=most)))
+
+
+@st.builds_once
+def carriers(payloads):
     carried = st.tuples(st.sampled_from((nats.pub, nats.msg, nats.hmsg)), payloads).map(lambda pair: pair[0](pair[1]))
-    return b"".join(draw(st.lists(carried | carried | carried | nats.messages(), min_size=least, max_size=most)))
+    return st.one_of(carried, carried, carried, nats.messages())
 
 
+@st.builds_once
 def tails(carried):
     return st.just(b"") | st.tuples(carried, st.integers(0, 10_000)).map(
         lambda pair: pair[0][:pair[1] % max(len(pair[0]), 1)])
 
 
+@st.builds_once
 def records():
     """One good record."""
     pairs = st.lists(st.tuples(STRINGS, OPTIONAL), max_size=3)
@@ -198,10 +217,12 @@ def records():
                      attributes=st.sampled_from((0, 1, -1)))
 
 
+@st.builds_once
 def logs(least=0, most=5):
     return st.lists(records(), min_size=least, max_size=most).map(b"".join)
 
 
+@st.builds_once
 def log_tails():
     """Nothing, a record that was cut, or zeros."""
     return tails(records()) | st.sampled_from((28, 100)).map(bytes)
@@ -216,12 +237,17 @@ ODD = (b"\0", b"\7", b"\x0f", b"\x0e", b"\x0c", b"\x0b", b"\x80", b"\x08\x80", b
        field(9, b"\x0a\5x"), field(9, b"\0"), field(2, fields(b"x")), b"\xfa\xff\xff\xff\x0f\0")
 
 
+@st.builds_once
 @st.composite
 def odd_messages(draw):
     """Messages that have something in them, anywhere, that may be wrong."""
     raw = draw(MESSAGES | ACKS | st.sampled_from(list(INTERNAL.values())))
     at = draw(st.just(len(raw)) | st.integers(0, len(raw)))
     return raw[:at] + draw(st.sampled_from(ODD)) + raw[at:]
+
+
+SET_BYTES = st.sampled_from(b"\0\1\x07\x08\x0b\x0c\x12\x7f\x80\xff") | st.integers(0, 255)
+INSERTED = st.sampled_from(ODD) | st.binary(min_size=1, max_size=6)
 
 
 @st.composite
@@ -235,13 +261,13 @@ def mutations(draw, raw, steps=3):
         if kind == "flip":
             out[at] ^= 1 << draw(st.integers(0, 7))
         elif kind == "byte":
-            out[at] = draw(st.sampled_from(b"\0\1\x07\x08\x0b\x0c\x12\x7f\x80\xff") | st.integers(0, 255))
+            out[at] = draw(SET_BYTES)
         elif kind == "cut":
             del out[at:at + draw(st.integers(1, 12))]
         elif kind == "tail":
             del out[at:]
         elif kind == "insert":
-            out[at:at] = draw(st.sampled_from(ODD) | st.binary(min_size=1, max_size=6))
+            out[at:at] = draw(INSERTED)
         else:
             at = min(at, len(raw) - 4)
             near = (len(raw) - at, len(raw) - at - 4, 15, 16, 2**31 - 1, 2**31, 2**32 - 1, 2**32 - 2, 0)
@@ -250,23 +276,31 @@ def mutations(draw, raw, steps=3):
     return raw
 
 
+@st.builds_once
 @st.composite
 def odd_payloads(draw):
     """Envelopes that are sound or not, around anything."""
+    return draw(any_odd_payload())
+
+
+@st.builds_once
+def any_odd_payload():
     inside = odd_messages() | MESSAGES.flatmap(mutations)
     kinds = st.sampled_from((0, 0, 0, 1, 1, *range(2, 17), 254, 255))
-    return draw(st.builds(envelope, inside, kinds, st.booleans()) | odd_messages().map(b"LIFT".__add__) | st.builds(
+    return (st.builds(envelope, inside, kinds, st.booleans()) | odd_messages().map(b"LIFT".__add__) | st.builds(
         envelope, inside, kinds, flags=st.sampled_from((0, 1, 2)), version=st.sampled_from((0, 1, 255)),
         header=st.sampled_from((b"", b"junk"))) | (payloads() | internals()).flatmap(mutations) | st.sampled_from(
         list(GOLDEN.values())).flatmap(mutations) | st.builds(
         envelope, st.builds(response, st.builds(bytes.__add__, logs(1, 2), log_tails())), st.just(3)))
 
 
+@st.builds_once
 def damaged_captures():
     carried = captures(odd_payloads() | payloads() | internals(), 1)
     return carried | carried | carried.flatmap(nats.mutations)
 
 
+@st.builds_once
 @st.composite
 def odd_records(draw):
     """A record whose checksum is right, around anything."""
@@ -274,6 +308,7 @@ def odd_records(draw):
     return sealed(body, draw(BITS_64))
 
 
+@st.builds_once
 def damaged_logs():
     mixed = st.lists(records() | odd_records() | records().flatmap(mutations) | st.binary(max_size=60),
                      min_size=1, max_size=4).map(b"".join)

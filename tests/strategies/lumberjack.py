@@ -12,7 +12,7 @@ import gzip
 import struct
 import zlib
 
-from hypothesis import strategies as st
+from strategies import shared as st
 
 MOST_PAIRS = (2**32 - 11) // 8
 EXTREMES = (0, 1, 7, 2**7 - 1, 2**15 - 1, 2**31 - 1, 2**31, 2**32 - 10, 2**32 - 1, MOST_PAIRS, MOST_PAIRS + 1)
@@ -71,6 +71,7 @@ STRINGS = st.sampled_from((b"", b"line", b"line", b"host", b"\xff\xfe", "é".enc
 PAIRS = st.lists(st.tuples(STRINGS, STRINGS), max_size=5)
 
 
+@st.builds_once
 def plain_frames():
     """One frame that is not compressed."""
     return st.one_of(
@@ -78,16 +79,19 @@ def plain_frames():
         st.builds(data, U32, PAIRS, VERSIONS), st.builds(json, U32, DOCUMENTS, VERSIONS))
 
 
+@st.builds_once
 def frames():
     inside = st.lists(plain_frames(), max_size=5).map(b"".join)
     return st.one_of(plain_frames(), plain_frames(),
                      st.builds(compressed, inside, VERSIONS, st.sampled_from((0, 1, 3, 6, 9))))
 
 
+@st.builds_once
 def streams(least=0, most=5):
     return st.lists(frames(), min_size=least, max_size=most).map(b"".join)
 
 
+@st.builds_once
 def tails():
     """Nothing, or a frame that was cut."""
     cut = st.tuples(frames(), st.integers(0, 10_000)).map(lambda pair: pair[0][:pair[1] % len(pair[0])])
@@ -107,6 +111,14 @@ def numbers_in(raw):
                 yield at + 10
 
 
+SET_BYTES = st.sampled_from(b"\0\1\x7f\x80\xff12WADJC") | st.integers(0, 255)
+
+
+@st.builds_once
+def inserted_bytes():
+    return st.binary(min_size=1, max_size=12) | st.just(bytes(16)) | frames()
+
+
 @st.composite
 def mutations(draw, raw, steps=3):
     """Bytes near `raw`: bits flipped, bytes set, cut out, put in, numbers driven to extremes."""
@@ -118,13 +130,13 @@ def mutations(draw, raw, steps=3):
         if kind == "flip":
             out[at] ^= 1 << draw(st.integers(0, 7))
         elif kind == "byte":
-            out[at] = draw(st.sampled_from(b"\0\1\x7f\x80\xff12WADJC") | st.integers(0, 255))
+            out[at] = draw(SET_BYTES)
         elif kind == "cut":
             del out[at:at + draw(st.integers(1, 12))]
         elif kind == "tail":
             del out[at:]
         elif kind == "insert":
-            out[at:at] = draw(st.binary(min_size=1, max_size=12) | st.just(bytes(16)) | frames())
+            out[at:at] = draw(inserted_bytes())
         elif kind == "number":
             at = draw(st.sampled_from(list(numbers_in(raw)) or [min(at, len(raw) - 4)]))
             true, = struct.unpack_from(">I", raw, at)
@@ -138,10 +150,16 @@ def mutations(draw, raw, steps=3):
     return raw
 
 
+@st.builds_once
+def payload_frames():
+    return st.lists(frames() | st.just(json(1, b"")), max_size=4).map(b"".join)
+
+
+@st.builds_once
 @st.composite
 def odd_payloads(draw):
     """Payloads of compressed frames that some readers take, and some that none does."""
-    plain = draw(st.lists(frames() | st.just(json(1, b"")), max_size=4).map(b"".join))
+    plain = draw(payload_frames())
     if draw(st.booleans()):
         plain = draw(mutations(plain))
     good = zlib.compress(plain)
@@ -156,18 +174,21 @@ def odd_payloads(draw):
     return draw(st.just(good) | st.sampled_from(list(odd.values())))
 
 
+@st.builds_once
 def odd_streams():
     """Good frames, compressed ones whose payload is anything, and J that have no document."""
     odd = st.builds(wrapped, odd_payloads(), VERSIONS)
     return st.lists(odd | odd | frames() | st.just(json(3, b"")), min_size=1, max_size=4).map(b"".join)
 
 
+@st.builds_once
 def damaged_streams():
     return streams(least=1).flatmap(mutations) | odd_streams() | odd_streams().flatmap(mutations)
 
 
 # ------------------------------------------------------------------------------------------- for the encoders
 
+@st.builds_once
 @st.composite
 def calls(draw):
     """Events and keyword arguments of encode_batch, and [(sequence, version, document or None, pairs)] as they read."""

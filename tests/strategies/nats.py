@@ -7,7 +7,7 @@
     odd_blocks(), odd_streams()                     messages that are sound, with anything in their headers and payload
     GOLDEN                                          small good streams, one of each kind
 """
-from hypothesis import strategies as st
+from strategies import shared as st
 
 # ------------------------------------------------------------------------------------------- messages
 
@@ -85,6 +85,7 @@ MESSAGES = st.one_of(
     st.builds(line, st.sampled_from((b"PING", b"PONG", b"+OK")), **SHAPE))
 
 
+@st.builds_once
 @st.composite
 def messages(draw):
     """One good message, its operation in upper, lower or mixed case."""
@@ -93,10 +94,12 @@ def messages(draw):
     return draw(st.sampled_from((name, name, name.lower(), name.title()))) + raw[len(name):]
 
 
+@st.builds_once
 def streams(least=0, most=5):
     return st.lists(messages(), min_size=least, max_size=most).map(b"".join)
 
 
+@st.builds_once
 def tails():
     """Nothing, or a message that was cut."""
     cut = st.tuples(messages(), st.integers(0, 10_000)).map(lambda pair: pair[0][:pair[1] % len(pair[0])])
@@ -109,6 +112,8 @@ NUMBERS = (b"", b"0", b"00", b"1", b"000000012", b"0000000012", b"999999999", b"
            b"5x", b"1 2", b"1 2 3", b"4294967301", b"18446744073709551621", b"\xb2")
 RUNS = (b"\r\n", b"\n", b"\r", b" ", b"\t", b"\0", b"\xff", b":", b"NATS/1.0", b"\r\n\r\n", b"PING\r\n", b"PUB a 1\r\n",
         b"HPUB a 12 13\r\n", b"MSG a 1 2 3\r\n", b"SUB\r\n", b"UNSUB 1 x\r\n", b"PUBX ", b"P", b"+", b"-ER")
+
+INSERTED = st.sampled_from(RUNS) | st.binary(min_size=1, max_size=6)
 
 
 def numbers_in(raw):
@@ -138,7 +143,7 @@ def mutations(draw, raw, steps=3):
             run = draw(st.sampled_from(RUNS))
             out[at:at + len(run)] = run
         elif kind == "insert":
-            out[at:at] = draw(st.sampled_from(RUNS) | st.binary(min_size=1, max_size=6))
+            out[at:at] = draw(INSERTED)
         elif kind == "cut":
             del out[at:at + draw(st.integers(1, 8))]
         elif kind == "tail":
@@ -153,6 +158,7 @@ def mutations(draw, raw, steps=3):
     return raw
 
 
+@st.builds_once
 @st.composite
 def odd_blocks(draw):
     """What is not quite the headers of a message."""
@@ -163,15 +169,22 @@ def odd_blocks(draw):
                                  b"NATS/1.0 99999\r\n\r\n", b"NATS/1.0 65536\r\n\r\n", b"NATS/1.0\r\nA:\r\n:\r\nB\r\n\r\n")) | mutations(good))
 
 
+@st.builds_once
 @st.composite
 def odd_streams(draw):
     """Messages whose headers are anything, and lines with too few words or too many."""
+    return b"".join(draw(st.lists(odd_messages(), min_size=1, max_size=4)))
+
+
+@st.builds_once
+def odd_messages():
     lines = st.builds(line, st.sampled_from((b"SUB", b"UNSUB", b"PING", b"+OK")), *4 * [OPTIONAL])
     headed = st.builds(hpub, PAYLOADS, odd_blocks(), WORDS, OPTIONAL) | st.builds(hmsg, PAYLOADS, odd_blocks())
     above = st.builds(lambda header, size: line(b"HPUB", b"a", header, size) + bytes(size) + b"\r\n",
                       st.integers(0, 30), st.integers(0, 20))
-    return b"".join(draw(st.lists(st.one_of(headed, headed, lines, above, messages()), min_size=1, max_size=4)))
+    return st.one_of(headed, headed, lines, above, messages())
 
 
+@st.builds_once
 def damaged_streams():
     return streams(least=1).flatmap(mutations) | odd_streams() | odd_streams().flatmap(mutations)

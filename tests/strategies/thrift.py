@@ -13,7 +13,7 @@ import struct
 import zlib
 
 import cramjam
-from hypothesis import strategies as st
+from strategies import shared as st
 
 from reference.thrift_payload import (
     BOOL, BYTE, DOUBLE, FLOAT, I16, I32, I64, LIST, MAP, SET, STRING, STRUCT, U64, UUID)
@@ -225,6 +225,7 @@ NUMBERS = st.integers(1, 6) | st.integers(-1 << 15, (1 << 15) - 1)
 VERSIONS = st.sampled_from((0, 0, 1, 2))
 
 
+@st.builds_once
 @st.composite
 def values(draw, kind, version, deep):
     if kind in SCALARS:
@@ -239,7 +240,7 @@ def values(draw, kind, version, deep):
     element = draw(types)
     few = st.lists(values(element, version, deep - 1), max_size=4)
     many = st.just([draw(values(element, version, 0))] * 16) if element in SCALARS else few
-    return element, draw(few | few | many)
+    return element, draw(st.one_of(few, few, many))
 
 
 def types_of(version, deep):
@@ -247,6 +248,7 @@ def types_of(version, deep):
     return scalars + ([STRUCT, LIST, MAP, SET] if deep > 0 else [])
 
 
+@st.builds_once
 @st.composite
 def structs(draw, version, deep=3):
     return [(draw(NUMBERS), kind, draw(values(kind, version, deep)))
@@ -256,6 +258,7 @@ def structs(draw, version, deep=3):
 METHODS = st.sampled_from((b"add", b"ping", b"Service:add", b":", b"", b"\xff")) | st.binary(max_size=6)
 
 
+@st.builds_once
 @st.composite
 def messages(draw, version, strict=True):
     return message(draw(METHODS), draw(st.integers(1, 4)), draw(SCALARS[I32]),
@@ -269,6 +272,7 @@ TRANSFORMS = st.lists(st.sampled_from((0, 1, 3, 5, 6, 8, 9, 10, 11, 12, 13)), ma
 U16, U32 = (st.sampled_from((0, 1, (1 << bits) - 1)) | st.integers(0, (1 << bits) - 1) for bits in (16, 32))
 
 
+@st.builds_once
 @st.composite
 def header_frames(draw):
     version = draw(VERSIONS)
@@ -285,6 +289,7 @@ def header_frames(draw):
                 transforms=transforms, count=len(ids), padding=padding, mac=mac)
 
 
+@st.builds_once
 @st.composite
 def http_frames(draw):
     body = draw(messages(draw(VERSIONS)))
@@ -300,6 +305,7 @@ def http_frames(draw):
     return chunked(body[:at], body[at:], first=first, fields=fields, trailer=draw(st.sampled_from((b"", b"A: b\r\n"))))
 
 
+@st.builds_once
 @st.composite
 def plain_frames(draw):
     version = draw(VERSIONS)
@@ -307,15 +313,18 @@ def plain_frames(draw):
     return framed(raw) if draw(st.booleans()) else raw
 
 
+@st.builds_once
 def frames():
     return st.one_of(header_frames(), header_frames(), plain_frames(), plain_frames(), http_frames(),
                      st.builds(ttheader, st.binary(min_size=2, max_size=20)))
 
 
+@st.builds_once
 def streams(least=0, most=4):
     return st.lists(frames(), min_size=least, max_size=most).map(b"".join)
 
 
+@st.builds_once
 def tails():
     """Nothing, a response that the end of the connection ends, or a frame that was cut."""
     cut = st.tuples(frames(), st.integers(0, 10_000)).map(lambda pair: pair[0][:pair[1] % len(pair[0])])
@@ -329,6 +338,7 @@ RUNS = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b"\x80\1", b"\x0f\xff", 
         bytes(8), b"\x7f\xff\xff\xff",
         b"\x80\0\0\0", b"\0\0\0\x0e\x0f\xff", *range(0x0B, 0x10), 0x1B, 0x1C, 0x49, 0xF8, 0xFC)
 RUNS = tuple(run if isinstance(run, bytes) else bytes([run]) for run in RUNS)
+INSERTED = st.sampled_from(RUNS) | st.binary(min_size=1, max_size=6)
 
 
 @st.composite
@@ -345,7 +355,7 @@ def mutations(draw, raw, steps=3):
             run = draw(st.sampled_from(RUNS))
             out[at:at + len(run)] = run
         elif kind == "insert":
-            out[at:at] = draw(st.sampled_from(RUNS) | st.binary(min_size=1, max_size=6))
+            out[at:at] = draw(INSERTED)
         elif kind == "cut":
             del out[at:at + draw(st.integers(1, 8))]
         elif kind == "tail":
@@ -362,6 +372,7 @@ def mutations(draw, raw, steps=3):
     return raw
 
 
+@st.builds_once
 @st.composite
 def odd_frames(draw):
     """Header frames with a sound length, and anything inside; messages in all that can carry one, damaged."""
@@ -390,9 +401,11 @@ def odd_frames(draw):
                                  http(payload, b"HTTP/1.1 200 OK", told=False))))
 
 
+@st.builds_once
 def odd_streams():
     return st.lists(odd_frames() | odd_frames() | frames(), min_size=1, max_size=4).map(b"".join)
 
 
+@st.builds_once
 def damaged_streams():
     return streams(least=1).flatmap(mutations) | odd_streams() | odd_streams().flatmap(mutations)
