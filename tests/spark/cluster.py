@@ -20,10 +20,11 @@ from wirescan.spark import session
 from wirescan.spark.java import find_java
 
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"          # tests are short: compile little
-PATIENCE = 300                                              # seconds for anything to happen
+PATIENCE = 120                                              # seconds for anything to happen
+CALL_PATIENCE = 3 * PATIENCE                                # seconds for a call of the driver, which may wait itself
 CONFIG = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
-    "spark.executor.memory": "512m", "spark.driver.extraJavaOptions": SMALL, "spark.executor.extraJavaOptions": SMALL,
+    "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": 4, "spark.driver.extraJavaOptions": SMALL, "spark.executor.extraJavaOptions": SMALL,
 }
 
 
@@ -157,7 +158,7 @@ class Driver:
         return self
 
     def __call__(self, function, *arguments):
-        return self._pool.submit(_call, function, arguments).result(PATIENCE)
+        return self._pool.submit(_call, function, arguments).result(CALL_PATIENCE)
 
     def __exit__(self, *error):
         self._pool.submit(_stop)

@@ -33,7 +33,7 @@ def environment(folder, **more):
         (tools / "python3").chmod(0o755)
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return plain | {"PATH": f"{tools}{os.pathsep}{plain['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1",
-                    "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work"), **more}
+                    "PIP_NO_COMPILE": "1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work"), **more}
 
 
 def shell(text, folder, **more):
