@@ -15,11 +15,9 @@ Needs a Java 17 JDK, mvn and openssl. The jars and the compiled programs are kep
 under names that follow from pom.xml and from the source.
 """
 import base64
-import contextlib
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -30,6 +28,7 @@ from typing import NamedTuple
 
 from .cache import kept
 from .certificates import STORE_PASSWORD, make_certificates
+from .ports import free_ports
 
 LINES = ("3.9", "4")  # 3.9 is the last that serves every version of the guide, 4 has the newest
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
@@ -151,14 +150,6 @@ def dump(*segments: os.PathLike | str, options: tuple[str, ...] = ("--print-data
     """What kafka.tools.DumpLogSegments (3.9's, which reads the files of both lines) prints about segment, index or
     snapshot files."""
     return run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, segments)))
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def cluster_id() -> str:

@@ -12,10 +12,10 @@ import pytest
 
 from wirescan import lumberjack
 
-from .broker import free_ports
 from .lumberjack import (Authority, Filebeat, Program, Receive, TstLj, TstSend, lines, lumberjack_client_send,
                          lumberjack_protocol_send, pylogbeat_send, send)
 from .make_lumberjack import RECORDED, events, messages, pairs, ship
+from .ports import free_ports
 from .test_lumberjack_streams import CASES, decoded
 
 pytestmark = pytest.mark.peers

@@ -14,8 +14,6 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import pyspark
-
 from wirescan.spark import session
 from wirescan.spark.java import find_java
 
@@ -60,7 +58,7 @@ class Cluster:
             said(log, "Successfully (registered) with master")
 
     def _started(self, log, host, name, *arguments):
-        home = Path(pyspark.__file__).parent
+        home = Path(os.environ["SPARK_HOME"])
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "SPARK_HOME": str(home),
                        "JAVA_HOME": find_java(), "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(self.folder / "local"),
                        "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL}

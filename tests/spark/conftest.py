@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
+from home import make_spark_home
 
 import wirescan
 from wirescan import kafka
@@ -20,6 +21,17 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.path.parent == HERE:
                 item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_home(tmp_path_factory):
+    """SPARK_HOME of all tests, unless it is set: a pyspark whose Python processes start quickly."""
+    if "SPARK_HOME" in os.environ:
+        yield
+        return
+    os.environ["SPARK_HOME"] = str(make_spark_home(tmp_path_factory.mktemp("spark-home")))
+    yield
+    del os.environ["SPARK_HOME"]
 
 
 @pytest.fixture(scope="session")
