@@ -1,4 +1,4 @@
-// Kafka's own table of error codes, as lines of code,name,retriable. Run as a single source file on its class path.
+// Kafka's own table of error codes, as lines of code,name,retriable. Compiled and run with its class path.
 
 import org.apache.kafka.common.errors.RetriableException;
 

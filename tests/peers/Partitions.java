@@ -1,5 +1,5 @@
 // The partitions that Kafka's own producer chooses: of each key in a file, a line of hex each, a line with its hash and
-// its partition among so many. Run as a single source file on its class path.
+// its partition among so many. Compiled and run with its class path.
 
 import java.nio.file.Files;
 import java.nio.file.Path;

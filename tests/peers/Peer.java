@@ -1,4 +1,4 @@
-// Kafka's Java library as a peer, run as a single source file on Kafka's class path. Records travel in the
+// Kafka's Java library as a peer, compiled and run with its class path. Records travel in the
 // form that canonical.py describes; CONFIG is a file of the client's properties.
 //
 //   Peer produce CONFIG TOPIC FILE OUTCOMES  sends the records of FILE; their offsets are not used. With OUTCOMES

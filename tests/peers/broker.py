@@ -11,15 +11,13 @@
                                             # USER and PASSWORD log in, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
 Several brokers: cluster.py.
 
-Needs a Java 17 JDK and mvn. The jars are kept outside the repository, in WIRESCAN_PEERS_CACHE
-(default ~/.cache/wirescan/peers), under a name that follows from their pom.xml.
+Needs a Java 17 JDK, mvn and openssl. The jars and the compiled programs are kept outside the repository (cache.py),
+under names that follow from pom.xml and from the source.
 """
 import base64
-import contextlib
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -28,7 +26,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .cache import kept
 from .certificates import STORE_PASSWORD, make_certificates
+from .ports import free_ports
 
 LINES = ("3.9", "4")  # 3.9 is the last that serves every version of the guide, 4 has the newest
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
@@ -110,9 +110,36 @@ def classpath(line: str = "3.9") -> str:
     return str(jars(line) / "*")
 
 
-def run(main: str, *arguments: object, line: str = "3.9", timeout: float = 120) -> str:
-    """What a Java program prints. `main` is a class on the class path, or a single source file."""
-    command = [java(), *JVM, "-cp", classpath(line), str(main), *map(str, arguments)]
+def compiled(name: str, source: str, line: str = "3.9") -> Path:
+    """The directory of a Java program's classes. The first call compiles NAME.java with the jars of a line."""
+    def compile_into(target: Path) -> None:
+        file = target / f"{name}.java"
+        file.write_text(source)
+        javac = Path(java()).with_name("javac")
+        command = [str(javac), "--release", "17", "-nowarn", "-cp", classpath(line), "-d", str(target), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise RuntimeError(f"javac ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    return kept(name, f"{jars(line).name}\n{source}".encode(), compile_into)
+
+
+def run(main: str | Path, *arguments: object, line: str = "3.9", timeout: float = 120) -> str:
+    """What a Java program prints. `main` is a class on the class path, or the path of a single source file."""
+    if isinstance(main, Path):
+        return run_source(main.stem, main.read_text(), *arguments, line=line, timeout=timeout)
+    return run_class(main, classpath(line), *arguments, timeout=timeout)
+
+
+def run_source(name: str, source: str, *arguments: object, line: str = "3.9", timeout: float = 120) -> str:
+    """What a Java program of a single source file prints."""
+    classes = compiled(name, source, line)
+    return run_class(name, f"{classes}{os.pathsep}{classpath(line)}", *arguments, timeout=timeout)
+
+
+def run_class(main: str, where: str, *arguments: object, timeout: float = 120) -> str:
+    """What a Java class prints. `where` is the class path."""
+    command = [java(), *JVM, "-cp", where, main, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     if done.returncode:
         raise RuntimeError(f"{main} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -123,14 +150,6 @@ def dump(*segments: os.PathLike | str, options: tuple[str, ...] = ("--print-data
     """What kafka.tools.DumpLogSegments (3.9's, which reads the files of both lines) prints about segment, index or
     snapshot files."""
     return run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, segments)))
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def cluster_id() -> str:

@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from .broker import PROPERTIES, Broker, Node, cluster_id, create_topic, free_ports
+from .broker import PROPERTIES, Broker, Node, cluster_id, create_topic
+from .ports import free_ports
 
 CONTROLLER = 100
 

@@ -23,8 +23,8 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .broker import free_ports
 from .cache import kept, twice
+from .ports import free_ports
 
 HERE = Path(__file__).with_name("lumberjack")
 MODULES = ("go.mod", "go.sum", "send/main.go", "receive/main.go")

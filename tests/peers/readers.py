@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from .broker import run
+from .broker import run_source
 from .canonical import Record, parse
 
 PEER = Path(__file__).with_name("Peer.java")
@@ -46,10 +46,7 @@ def peer(*arguments: object, line: str = "3.9") -> None:
     """Run Peer.java with the kafka-clients of a line. In 4.x most of what was in common.record is in `internal`."""
     package = "import org.apache.kafka.common.record."
     moved = f"{package}*; {package}internal.*;" if line != "3.9" else f"{package}*;"
-    with tempfile.TemporaryDirectory() as home:
-        source = Path(home, PEER.name)
-        source.write_text(PEER.read_text().replace(f"{package}*;", moved))
-        run(source, *arguments, line=line)
+    run_source(PEER.stem, PEER.read_text().replace(f"{package}*;", moved), *arguments, line=line)
 
 
 def properties(file, config: dict[str, object]) -> str:

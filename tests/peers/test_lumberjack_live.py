@@ -12,10 +12,10 @@ import pytest
 
 from wirescan import lumberjack
 
-from .broker import free_ports
 from .lumberjack import (Authority, Filebeat, Program, Receive, TstLj, TstSend, lines, lumberjack_client_send,
                          lumberjack_protocol_send, pylogbeat_send, send)
 from .make_lumberjack import RECORDED, events, messages, pairs, ship
+from .ports import free_ports
 from .test_lumberjack_streams import CASES, decoded
 
 pytestmark = pytest.mark.peers
@@ -271,12 +271,12 @@ def test_send_again_what_a_killed_server_did_not_ack(tmp_path):
     assert set(times) == set(range(count)) and len(found) - count <= kills * 2 * window
 
 
-# ------------------------------------------------------------------------------------------ a million, and kill -9
+# --------------------------------------------------------------------------------- many events, and kill -9
 
-def test_a_million_events_exactly_once(directory):
+@pytest.mark.parametrize("count", [200_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_many_events_exactly_once(directory, count):
     """From go-lumber's client to Parquet, in several files."""
-    count = 1_000_000
-    with Receiver(directory, "--as", "parquet", "--roll-bytes", 64 << 20) as receiver:
+    with Receiver(directory, "--as", "parquet", "--roll-bytes", 64 * count) as receiver:
         assert send(receiver.address, numbered(count), pipeline=2)["connections"] == 1
         report = receiver.stop()
     found = [json.loads(text)["number"] for text in documents(directory)]
@@ -284,10 +284,11 @@ def test_a_million_events_exactly_once(directory):
     assert found == list(range(count))
 
 
-def test_at_least_once_with_a_receiver_that_is_killed(directory):
-    """The receiver is killed with SIGKILL three times while a million events come, compressed, and started again: all
-    are in Parquet, and none twice but those in flight at such a moment."""
-    count, window, kills = 1_000_000, 2048, 3
+@pytest.mark.parametrize("count, kills", [(350_000, 1), pytest.param(1_000_000, 3, marks=pytest.mark.nightly)])
+def test_at_least_once_with_a_receiver_that_is_killed(directory, count, kills):
+    """The receiver is killed with SIGKILL while many events come, compressed, and started again: all are in Parquet,
+    and none twice but those in flight at such a moment."""
+    window = 2048
     address = "127.0.0.1:%d" % free_ports(1)[0]
     options = ("--as", "parquet", "--roll-bytes", 3 << 20)
     with ThreadPoolExecutor() as pool:

@@ -14,16 +14,15 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import pyspark
-
 from wirescan.spark import session
 from wirescan.spark.java import find_java
 
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"          # tests are short: compile little
-PATIENCE = 300                                              # seconds for anything to happen
+PATIENCE = 120                                              # seconds for anything to happen
+CALL_PATIENCE = 3 * PATIENCE                                # seconds for a call of the driver, which may wait itself
 CONFIG = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
-    "spark.executor.memory": "512m", "spark.driver.extraJavaOptions": SMALL, "spark.executor.extraJavaOptions": SMALL,
+    "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": 4, "spark.driver.extraJavaOptions": SMALL, "spark.executor.extraJavaOptions": SMALL,
 }
 
 
@@ -59,7 +58,7 @@ class Cluster:
             said(log, "Successfully (registered) with master")
 
     def _started(self, log, host, name, *arguments):
-        home = Path(pyspark.__file__).parent
+        home = Path(os.environ["SPARK_HOME"])
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "SPARK_HOME": str(home),
                        "JAVA_HOME": find_java(), "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(self.folder / "local"),
                        "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL}
@@ -157,7 +156,7 @@ class Driver:
         return self
 
     def __call__(self, function, *arguments):
-        return self._pool.submit(_call, function, arguments).result(PATIENCE)
+        return self._pool.submit(_call, function, arguments).result(CALL_PATIENCE)
 
     def __exit__(self, *error):
         self._pool.submit(_stop)

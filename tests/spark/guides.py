@@ -9,6 +9,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from peers.ports import free_ports
+
 ROOT = Path(__file__).parents[2]
 BLOCKS = dict(re.findall(r"<!-- (\w+) -->\n```\w+\n(.*?)```", (ROOT / "docs/spark.md").read_text(), re.DOTALL))
 HEAP = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -33,7 +35,7 @@ def environment(folder, **more):
         (tools / "python3").chmod(0o755)
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return plain | {"PATH": f"{tools}{os.pathsep}{plain['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1",
-                    "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work"), **more}
+                    "PIP_NO_COMPILE": "1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work"), **more}
 
 
 def shell(text, folder, **more):
@@ -72,6 +74,5 @@ def listens(port):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    port, = free_ports(1)
+    return port

@@ -2,6 +2,7 @@
 each once, in DataFrames and in Parquet files."""
 import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.spark
 FILES, IN_FILE = 40, 4000       # records
 SLICE = 1 << 20                 # bytes for one task: about a file
 SOON = 4                        # tasks that have ended when something happens to the others
+KILL_INTERVAL = 2               # seconds
 SPECULATION = {"spark.speculation": True, "spark.speculation.quantile": 0.1, "spark.speculation.minTaskRuntime": "1s"}
 FAILURES = {"spark.task.maxFailures": 1000}         # of one task, while its file is away
 
@@ -70,9 +72,7 @@ def rows(segments):
 # ---------------------------------------------------------------------------- what is done to a job
 
 def executor_killed(spark, stage, worker, source, out):
-    for pid in executors(worker):
-        signalled(pid, signal.SIGKILL)
-    return _failed(spark, stage)
+    return _killed(spark, stage, lambda: executors(worker))
 
 
 def worker_killed(spark, stage, worker, source, out):
@@ -81,9 +81,7 @@ def worker_killed(spark, stage, worker, source, out):
 
 
 def python_killed(spark, stage, worker, source, out):
-    for pid in pythons(worker):
-        signalled(pid, signal.SIGKILL)
-    return _failed(spark, stage)
+    return _killed(spark, stage, lambda: pythons(worker))
 
 
 def file_away(spark, stage, worker, source, out):
@@ -122,6 +120,22 @@ def python_stopped(spark, stage, worker, source, out):
 
 
 HARMS = [executor_killed, worker_killed, python_killed, file_away, python_stopped]
+
+
+def _killed(spark, stage, processes):
+    """Kill processes, and kill again if no task of theirs has failed some seconds later: they were between two tasks."""
+    next_kill = 0.0
+
+    def has_failed():
+        nonlocal next_kill
+        if time.monotonic() >= next_kill:
+            for pid in processes():
+                signalled(pid, signal.SIGKILL)
+            next_kill = time.monotonic() + KILL_INTERVAL
+        return _status(spark, stage).numFailedTasks() > 0
+
+    waited(has_failed, "a task that failed because its process was killed")
+    return lambda: None
 
 
 def _failed(spark, stage):

@@ -44,7 +44,7 @@ def server(tmp_path_factory):
     text = block("server", **{"15002": port, "spark-submit": "spark-submit --master 'local[2]' --driver-memory 1g "
                               f"--driver-java-options '{HEAP}' --conf spark.sql.shuffle.partitions=2 "
                               "--conf spark.ui.enabled=false --conf spark.log.level=ERROR"})
-    with running(text, folder, port):
+    with running(text, folder, port, SPARK_HOME=os.environ["SPARK_HOME"]):
         yield f"sc://127.0.0.1:{port}"
 
 

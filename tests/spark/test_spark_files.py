@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from wirescan.spark import read
 
 pytestmark = pytest.mark.spark
-COUNT = 100_000
+IN_FOLDER = 1000
 # So that root too is denied what others are.
 WITHOUT_POWERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
 # One session without the powers of root: what each way into Spark says of the files named, and what the JVM logs.
@@ -115,23 +115,25 @@ def test_permission_denied(tmp_path):
     assert len(done.stderr.splitlines()) < 50 and "\tat " not in done.stderr
 
 
-def test_a_hundred_thousand_tiny_files(spark, tmp_path):
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+def test_many_tiny_files(spark, tmp_path, count):
     """Every file is read, in tasks of many files each, by both ways; the last of them is damaged, and is named."""
-    names = [tmp_path / f"{folder:03}" / f"{base:020}.log" for folder in range(COUNT // 1000) for base in range(1000)]
+    folders = [tmp_path / f"{number:03}" for number in range(count // IN_FOLDER)]
+    names = [folder / f"{base:020}.log" for folder in folders for base in range(IN_FOLDER)]
     kinds = [tmp_path / f"kind {base}" for base in range(5)]
     for base, path in enumerate(kinds):
         path.write_bytes(batch(base, 1))
     for number, name in enumerate(names):
-        if number % 1000 == 0:
+        if number % IN_FOLDER == 0:
             name.parent.mkdir()
         os.link(kinds[number % 5], name)
-    total = COUNT // 5 * sum(range(5))
+    total = count // 5 * sum(range(5))
     for frame in (read(spark, tmp_path, "kafka.batches", ["base_offset"]),
                   source(spark, tmp_path, format="kafka.batches", columns="base_offset")):
-        assert 50 <= frame.rdd.getNumPartitions() <= 200
-        assert tuple(frame.selectExpr("count(*)", "sum(base_offset)").first()) == (COUNT, total)
+        assert count // 2000 <= frame.rdd.getNumPartitions() <= count // 500
+        assert tuple(frame.selectExpr("count(*)", "sum(base_offset)").first()) == (count, total)
     names[-1].unlink()
     names[-1].write_bytes(batch(0, 1)[:-1] + b"?")
-    frame = read(spark, names[-1000].parent, "kafka.batches", ["base_offset"])
+    frame = read(spark, folders[-1], "kafka.batches", ["base_offset"])
     assert f"(BAD_CHECKSUM) at byte 0 of {names[-1]}" in line(frame.count)
     shutil.rmtree(tmp_path)

@@ -34,11 +34,13 @@ def test_one_machine(tmp_path):
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    """The environment of the guide, packed; but wirescan is copied as it is installed here, not built again."""
+    """The environment of the guide, packed; but wirescan is copied as it is installed here, not built again, and the
+    archive is compressed quickly."""
     folder = tmp_path_factory.mktemp("packed")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["arrow"]]
-    make, install, pack = block("pack", **{"'.[arrow]'": " ".join(f"'{one}'" for one in needed)}).splitlines()
+    make, install, pack = block("pack", **{"'.[arrow]'": " ".join(f"'{one}'" for one in needed),
+                                           " -o ": " --compress-level 1 -o "}).splitlines()
     shell(f"{make}\n{install}", folder)
     site, = folder.glob("packed/lib/python*/site-packages")
     shutil.copytree(Path(wirescan.__file__).parent, site / "wirescan",

@@ -18,7 +18,6 @@ from wirescan.spark import stream
 from wirescan.spark.source import WirescanSource
 
 pytestmark = pytest.mark.spark
-KILLS = 20
 limited = pytest.mark.skipif(not stream.HAS_LIMITS, reason="needs Spark 4.2")
 
 
@@ -156,14 +155,15 @@ def test_spark_before_limits(log, monkeypatch):
 
 
 @limited
-def test_a_driver_that_is_killed(spark, tmp_path):
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.nightly)])
+def test_a_driver_that_is_killed(spark, tmp_path, kills):
     """At random moments, mostly within a batch, while files grow, are rolled, renamed, and removed when they were read:
     every frame once."""
     chance, directory, out = random.Random(20), tmp_path / "topic-0", tmp_path / "out"
     directory.mkdir()
     writer = Writer(directory, chance)
     killed = 0
-    while killed < KILLS:
+    while killed < kills:
         child = start_child(directory, out)
         try:
             begun, end = planned(out), time.monotonic() + 180
