@@ -459,3 +459,13 @@ def test_a_file_with_a_changed_end_is_another_file(log, tmp_path):
         file.write(batch(10, size=500) + batch(13, size=500))
     with pytest.raises(EOFError, match="is not what it was"):
         read(tail, end)
+
+
+def test_a_file_with_a_changed_beginning_is_read_from_there(log, tmp_path):
+    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    tail = Tail([str(tmp_path)])
+    end, _ = read(tail, START)
+    with open(log, "rb+") as file:                              # the inode and the end stay
+        file.write(batch(-3, size=500))
+    append(log, batch(6))
+    assert read(tail, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]
