@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -704,3 +705,63 @@ def test_what_is_cut_off_is_on_the_disk_before_the_file_gets_its_name(tmp_path, 
     with Spool(tmp_path, "frames", 1 << 20, 60):
         pass
     assert calls == [len(encode_batch(documents(3))), "rename"]
+
+
+def trace_system_calls(monkeypatch) -> list[str]:
+    """Writes, syncs, renames and removals from now on, each with the name of its file."""
+    calls: list[str] = []
+
+    def traced(name: str, name_file):
+        original = getattr(os, name)
+
+        def call(*arguments, **options):
+            calls.append(f"{name} {Path(name_file(*arguments)).name}")
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("writev", "fdatasync", "fsync"):
+        traced(name, lambda handle, *_: os.readlink(f"/proc/self/fd/{handle}"))
+    traced("rename", lambda old, new: new)
+    traced("unlink", lambda path: path)
+    return calls
+
+
+def test_frames_are_on_the_disk_before_they_are_acknowledged(tmp_path, monkeypatch):
+    calls = trace_system_calls(monkeypatch)
+    with Spool(tmp_path / "outer" / "inner", "frames", 1 << 20, 60) as spool:
+        # The entries of the new directories are synced, then the directory that was recovered.
+        assert sorted(calls[:2]) == sorted(["fsync outer", f"fsync {tmp_path.name}"])
+        assert calls[2:] == ["fsync inner"]
+        calls.clear()
+        spool.keep([window(3)])
+        calls.append("acknowledged")
+    (name,) = names(tmp_path / "outer" / "inner")
+    kept_first = ["fsync inner", f"writev _{name}", f"fdatasync _{name}", "acknowledged"]
+    assert calls == [*kept_first, f"rename {name}", "fsync inner"]
+
+
+def test_parquet_is_on_the_disk_before_its_frames_are_removed(tmp_path, monkeypatch):
+    calls = trace_system_calls(monkeypatch)
+    directory = tmp_path / "out"
+    with Spool(directory, "parquet", 1 << 20, 60) as spool:
+        spool.keep([window(3)])
+        calls.clear()
+    (name,) = names(directory)
+    frames = f"_{Path(name).stem}.lumberjack"
+    assert calls == [f"fsync _{name}", f"rename {name}", "fsync out", f"unlink {frames}", "fsync out"]
+
+
+def test_frames_stay_where_parquet_has_fewer_events(tmp_path, monkeypatch):
+    from wirescan import parquet
+    write = parquet.write
+
+    def write_fewer(*arguments, **options):
+        done = write(*arguments, **options)
+        return replace(done, records=done.records - 1)
+
+    monkeypatch.setattr(parquet, "write", write_fewer)
+    with Spool(tmp_path, "parquet", 1 << 20, 60) as spool:
+        spool.keep([window(3)])
+    (name,) = names(tmp_path)
+    assert name.endswith(".lumberjack")

@@ -1,5 +1,6 @@
 """The Kafka client: connections, operations and drivers, against the brokers of fake_broker.py."""
 import asyncio
+import base64
 import contextlib
 import gc
 import random
@@ -1418,3 +1419,40 @@ def test_timeouts_that_are_none(timeout):
 def test_plain_has_no_nul(user, password):
     with pytest.raises(ValueError, match="NUL"):
         kafka.Client("localhost:1", sasl=("PLAIN", user, password))
+
+
+def answer_scram(fake, change_first=lambda said: said, change_final=lambda said: said):
+    """Change what a fake broker answers to the first and to the second message of SCRAM."""
+    def change(node, api, version, body):
+        if api != "SaslAuthenticate":
+            return body
+        said = bytes(body["auth_bytes"])
+        said = change_first(said) if said.startswith(b"r=") else change_final(said)
+        return body | {"auth_bytes": said}
+
+    fake.users = {"alice": "secret"}
+    fake.hook = change
+
+
+def count_scram_messages(fake):
+    return sum(asked[1] == "SaslAuthenticate" for asked in fake.asked)
+
+
+@pytest.mark.parametrize("change", [
+    lambda said: b"r=another" + said[said.index(b","):],
+    lambda said: said[:said.index(b"i=")] + b"i=4095",
+    lambda said: said[:said.index(b"i=")] + b"i=131073"], ids=["nonce", "few iterations", "many iterations"])
+def test_a_doubtful_server_gets_no_proof_of_the_password(change):
+    fake = filled()
+    answer_scram(fake, change_first=change)
+    with pytest.raises(PermissionError, match="broker-1:9092"):
+        greeted(fake, ("SCRAM-SHA-256", "alice", "secret"))
+    assert count_scram_messages(fake) == 1
+
+
+def test_a_server_has_to_prove_that_it_knows_the_password():
+    fake = filled()
+    answer_scram(fake, change_final=lambda said: b"v=" + base64.b64encode(bytes(32)))
+    with pytest.raises(PermissionError, match="does not know the password"):
+        greeted(fake, ("SCRAM-SHA-256", "alice", "secret"))
+    assert count_scram_messages(fake) == 2

@@ -18,7 +18,9 @@ from wirescan.core.strings import ByteStrings
 from wirescan.kafka.client import partitioners, sockets
 from wirescan.kafka.client.cluster import Retries
 from wirescan.kafka.client.operations import Operations
+from wirescan.kafka.client.produce import may_be_written
 from wirescan.kafka.client.send import REQUEST_BYTES, ProduceError
+from wirescan.kafka.errors import BrokerError, ErrorCode
 from wirescan.kafka.partitioner import partition_of
 
 PATIENT = Retries(attempts=10**6, seconds=1e9, unknown=10**6)
@@ -765,3 +767,16 @@ def test_a_request_that_is_too_large_is_not_in_doubt(cluster, client, monkeypatc
     assert [(type(one.error), one.in_doubt) for one in found.values()] == [(ValueError, False)] * 2
     assert "do not fit in one request" in str(found["t", 0].error) and not produced(cluster)
     assert client.produce({("t", 0): sets["t", 0]})["t", 0].error is None
+
+
+def test_an_empty_key_goes_anywhere_if_consistent_random():
+    found = {chosen("consistent_random", [b""], seed=seed)[0] for seed in range(30)}
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("code, expected", [
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, True), (ErrorCode.REQUEST_TIMED_OUT, True),
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True), (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    (ErrorCode.NOT_ENOUGH_REPLICAS, False), (ErrorCode.MESSAGE_TOO_LARGE, False)])
+def test_errors_after_which_records_may_be_in_the_log(code, expected):
+    assert may_be_written(BrokerError(code)) is expected

@@ -586,3 +586,12 @@ def test_an_array_has_no_data_frames():
         with pytest.raises(TypeError, match="no data frames"):
             Sender(**options).send(pa.array([b"{}"]))
     assert bytes(Sender(version=1, frames="json").send(pa.array([b"{}"]))) == W(1, b"1") + J(1, version=b"1")
+
+
+def test_inflated_events_count_for_the_bound_of_a_window():
+    receiver = Receiver(window_bytes=1 << 18)
+    receiver.receive(W(U32 - 1))
+    inflated = J(1, b'{"x":"%s"}' % (b"y" * 20_000)) * 4
+    parts = [part for _ in range(40) for part in receiver.receive(C(inflated))]
+    assert len(parts) >= 40 * len(inflated) // (2 << 18)
+    assert all(not part.complete and part.size > 1 << 18 for part in parts)

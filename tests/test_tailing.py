@@ -447,3 +447,25 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
     while (end := tail.latest(begin := end)) is not begin:
         got += offsets(tail, begin, end)
     assert sorted(got) == list(range(written))
+
+
+def test_a_file_with_a_changed_end_is_another_file(log, tmp_path):
+    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    tail = Tail([str(tmp_path)])
+    end, got = read(tail, START)
+    assert got == list(range(6))
+    with open(log, "rb+") as file:                              # the inode and the beginning stay
+        file.seek(-len(batch(3, size=500)), os.SEEK_END)
+        file.write(batch(10, size=500) + batch(13, size=500))
+    with pytest.raises(EOFError, match="is not what it was"):
+        read(tail, end)
+
+
+def test_a_file_with_a_changed_beginning_is_read_from_there(log, tmp_path):
+    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    tail = Tail([str(tmp_path)])
+    end, _ = read(tail, START)
+    with open(log, "rb+") as file:                              # the inode and the end stay
+        file.write(batch(-3, size=500))
+    append(log, batch(6))
+    assert read(tail, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]

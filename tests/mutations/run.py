@@ -1,0 +1,325 @@
+"""Plant errors in a copy of wirescan and run the tests that have to notice them.
+
+    python tests/mutations/run.py [--only ID ...] [--sample N --seed S] [--jobs N] [--work DIR]
+
+All errors are built into one copy. The environment variable WIRESCAN_PLANTED holds the number of the
+one error that is switched on; without it the copy behaves like the original. The run checks first
+that all named tests pass with no error switched on. Then it runs the tests of each error by
+themselves, with that error switched on, and expects them to fail.
+
+The exit code is 0 where every error was noticed, and 1 where one was not.
+"""
+
+import argparse
+import ast
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from planted import PACKAGE, ROOT, SWITCH_IN_C, SWITCH_IN_PYTHON, Planted, PlantingError, plant, read_planted
+
+VARIABLE = "WIRESCAN_PLANTED"
+PYTHON_MODULE = "_planted.py"
+C_HEADER = "planted.h"
+NOT_COPIED = (".git", ".venv", "build", "dist", "__pycache__", "*.so", "*.egg-info", ".pytest_cache", ".hypothesis")
+BUILD_SECONDS = 1800
+BASELINE_SECONDS = 1200
+TEST_SECONDS = 300
+# Imported once, before processes are forked. None of them imports wirescan.
+PRELOADED = ["numpy", "pytest", "_pytest.assertion.rewrite", "hypothesis", "pyarrow", "pyarrow.parquet", "cramjam",
+             "snappy", "click", "rich", "asyncio", "ssl"]
+# Exit codes of pytest.
+PASSED = 0
+FAILED = 1
+
+# The switch for C and Cython. The compiler includes it before everything else, so it includes nothing.
+HEADER_TEXT = f"""\
+extern char* getenv(const char*);
+extern int atoi(const char*);
+static int {SWITCH_IN_C}_number = -1;
+__attribute__((unused)) static int {SWITCH_IN_C}(int number) {{
+    if ({SWITCH_IN_C}_number < 0) {{
+        const char* value = getenv("{VARIABLE}");
+        {SWITCH_IN_C}_number = value ? atoi(value) : 0;
+    }}
+    return {SWITCH_IN_C}_number == number;
+}}
+"""
+CYTHON_DECLARATION = f"""
+cdef extern from *:
+    bint {SWITCH_IN_C}(int number) noexcept nogil
+"""
+MODULE_TEXT = f"""\
+import os
+
+NUMBER = int(os.environ.get("{VARIABLE}") or 0)
+
+
+def active(number):
+    return NUMBER == number
+"""
+IMPORT_LINE = f"from wirescan.{PYTHON_MODULE.removesuffix('.py')} import active as {SWITCH_IN_PYTHON}\n"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tests of one planted error did."""
+
+    planted: Planted
+    kind: str  # "noticed", "crashed", "timed out", "unnoticed" or "wrong selection"
+    seconds: float
+    output: str
+
+    @property
+    def is_noticed(self) -> bool:
+        return self.kind in ("noticed", "crashed", "timed out")
+
+
+# ------------------------------------------------------------------------------ the copy
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file. An equal file keeps its time, so that it is not compiled again."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def declare_switch(path: Path, source: str) -> str:
+    """The source of a file with a declaration of the switch that it uses."""
+    if path.suffix == ".h":
+        return source
+    if path.suffix != ".py":
+        return source + CYTHON_DECLARATION
+    line = 0
+    for statement in ast.parse(source).body:
+        is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        if not is_docstring and not is_future:
+            break
+        line = statement.end_lineno
+    lines = source.splitlines(keepends=True)
+    return "".join([*lines[:line], IMPORT_LINE, *lines[line:]])
+
+
+def copy_tree(work: Path) -> None:
+    """Copy the repository. Files of the copy that are up to date are not written again."""
+    def copy_file(source: str, target: str) -> None:
+        if Path(target).suffix in (".pyx", ".pxd", ".h", ".py") and PACKAGE.name in Path(target).parts:
+            write_if_changed(Path(target), Path(source).read_text())
+        else:
+            shutil.copy2(source, target)
+
+    planted_files = {str(ROOT / entry.path) for entry in read_planted()}
+
+    def ignored(directory: str, names: list[str]) -> set[str]:
+        planted = {name for name in names if os.path.join(directory, name) in planted_files}
+        return planted | set(shutil.ignore_patterns(*NOT_COPIED)(directory, names))
+
+    shutil.copytree(ROOT, work, ignore=ignored, copy_function=copy_file, dirs_exist_ok=True)
+
+
+def build_copy(work: Path, entries: list[Planted]) -> None:
+    """Copy the repository with all errors planted, and build the copy.
+
+    Raises PlantingError where an entry does not fit, CalledProcessError where the build fails.
+    """
+    by_path = defaultdict(list)
+    for entry in entries:
+        by_path[entry.path].append(entry)
+    texts = {}
+    for path, of_path in by_path.items():
+        original = ROOT / path
+        if not original.exists():
+            raise PlantingError(f"{of_path[0].id}: there is no file {path}")
+        texts[path] = declare_switch(path, plant(original.read_text(), of_path))
+    copy_tree(work)
+    for path, text in texts.items():
+        write_if_changed(work / path, text)
+    write_if_changed(work / PACKAGE / PYTHON_MODULE, MODULE_TEXT)
+    write_if_changed(work / C_HEADER, HEADER_TEXT)
+    environment = environment_of(work)
+    environment["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -include {work / C_HEADER}"
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    subprocess.run(command, cwd=work, env=environment, check=True, timeout=BUILD_SECONDS)
+
+
+def environment_of(work: Path, number: int = 0) -> dict[str, str]:
+    """The environment of a process that uses the copy, with one error switched on, or none."""
+    environment = dict(os.environ)
+    environment[VARIABLE] = str(number)
+    environment["PYTHONPATH"] = str(work / "pkg")
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return environment
+
+
+def check_import(work: Path) -> None:
+    """Raise PlantingError where a process would use another wirescan than the copy."""
+    program = "import wirescan; print(wirescan.__file__)"
+    run = subprocess.run([sys.executable, "-c", program], cwd=work, env=environment_of(work),
+                         capture_output=True, text=True, check=True)
+    if not run.stdout.startswith(str(work)):
+        raise PlantingError(f"the tests would use {run.stdout.strip()}, not the copy in {work}")
+
+
+# ------------------------------------------------------------------------------ the tests
+
+def run_tests(work: Path, tests: list[str], number: int, output: str) -> None:
+    """What a child process does: run pytest with one error switched on, and write to `output`."""
+    os.setsid()
+    os.environ.update(environment_of(work, number))
+    os.chdir(work)
+    sys.path.insert(0, str(work / "pkg"))
+    with open(os.devnull) as nothing, open(output, "w") as file:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    import pytest
+    code = pytest.main(["-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests])
+    sys.stdout.flush()
+    # Threads that a test left behind do not delay the end.
+    os._exit(code)
+
+
+def run_pytest(work: Path, tests: list[str], number: int, seconds: float) -> tuple[int | None, str]:
+    """The exit code of pytest (None: it timed out; negative: a signal ended it) and what it printed."""
+    # Processes are forked from one that has imported what the tests need beside wirescan.
+    context = multiprocessing.get_context("forkserver")
+    with tempfile.NamedTemporaryFile("r", prefix="wirescan-mutation-", errors="replace") as output:
+        process = context.Process(target=run_tests, args=(work, tests, number, output.name))
+        process.start()
+        process.join(seconds)
+        code = process.exitcode
+        if code is None:
+            kill_session(process.pid)
+            process.join()
+        return code, output.read()
+
+
+def kill_session(session: int) -> None:
+    """Kill a child process that leads a session, and what it started there."""
+    try:
+        os.killpg(session, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def try_error(work: Path, entry: Planted) -> Outcome:
+    """Run the tests of one error with that error switched on."""
+    start = time.monotonic()
+    code, output = run_pytest(work, list(entry.tests), entry.number, TEST_SECONDS)
+    if code is None:
+        kind = "timed out"
+    elif code == FAILED:
+        kind = "noticed"
+    elif code < 0:
+        kind = "crashed"
+    elif code == PASSED:
+        kind = "unnoticed"
+    else:
+        kind = "wrong selection"
+    return Outcome(entry, kind, time.monotonic() - start, output)
+
+
+def failed_test(output: str) -> str:
+    """The node id in pytest's summary of the first failure, or an empty string."""
+    for line in output.splitlines():
+        if line.startswith(("FAILED ", "ERROR ")):
+            return line.split(" ", 1)[1].split(" - ")[0]
+    return ""
+
+
+def print_outcome(outcome: Outcome) -> None:
+    detail = failed_test(outcome.output) or " ".join(outcome.planted.tests)
+    print(f"{outcome.kind:<10} {outcome.seconds:6.1f} s  {outcome.planted.id}  {detail}", flush=True)
+    if outcome.kind == "wrong selection":
+        print("\n".join(outcome.output.splitlines()[-15:]), flush=True)
+
+
+# ------------------------------------------------------------------------------ the run
+
+def select(entries: list[Planted], arguments: argparse.Namespace) -> list[Planted]:
+    """The entries that the command line asks for. Raises PlantingError for an unknown id."""
+    if arguments.only:
+        known = {entry.id: entry for entry in entries}
+        unknown = [name for name in arguments.only if name not in known]
+        if unknown:
+            raise PlantingError(f"there are no planted errors called {', '.join(unknown)}")
+        entries = [known[name] for name in arguments.only]
+    if arguments.sample is not None:
+        generator = random.Random(arguments.seed)
+        entries = generator.sample(entries, min(arguments.sample, len(entries)))
+    return entries
+
+
+def cpu_seconds() -> float:
+    """The CPU time of this process and of those that it waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def run(arguments: argparse.Namespace, work: Path) -> int:
+    everything = read_planted()
+    chosen = select(everything, arguments)
+    print(f"building a copy with {len(everything)} planted errors in {work}", flush=True)
+    build_copy(work, everything)
+    check_import(work)
+    print(f"built after {cpu_seconds():.0f} s of CPU time; running the tests with no error", flush=True)
+    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+    tests = sorted({test for entry in chosen for test in entry.tests})
+    code, output = run_pytest(work, tests, 0, BASELINE_SECONDS)
+    if code != PASSED:
+        print(output)
+        print(f"the tests do not pass with no error switched on: pytest ended with {code}")
+        return 1
+    print(f"{output.splitlines()[-1]}; {cpu_seconds():.0f} s of CPU time so far", flush=True)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        outcomes = []
+        for outcome in pool.map(lambda entry: try_error(work, entry), chosen):
+            print_outcome(outcome)
+            outcomes.append(outcome)
+    missed = [outcome for outcome in outcomes if not outcome.is_noticed]
+    noticed = len(outcomes) - len(missed)
+    print(f"\n{len(outcomes)} planted, {noticed} noticed, {cpu_seconds():.0f} s of CPU time")
+    for kind in ("crashed", "timed out"):
+        names = [outcome.planted.id for outcome in outcomes if outcome.kind == kind]
+        if names:
+            print(f"{kind}: {', '.join(names)}")
+    for outcome in missed:
+        print(f"{outcome.kind}: {outcome.planted.id} in {outcome.planted.path}: {outcome.planted.before!r}")
+    print(f"{noticed} passed, {len(missed)} failed")
+    return 1 if missed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="ID", help="run these planted errors only")
+    parser.add_argument("--sample", type=int, metavar="N", help="run N planted errors, chosen at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed for --sample (default 0)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs side by side (default: cores)")
+    parser.add_argument("--work", type=Path, help="keep the copy here, and build only what changed since")
+    arguments = parser.parse_args()
+    try:
+        if arguments.work:
+            return run(arguments, arguments.work.resolve())
+        with tempfile.TemporaryDirectory(prefix="wirescan-mutations-") as directory:
+            return run(arguments, Path(directory).resolve())
+    except PlantingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
