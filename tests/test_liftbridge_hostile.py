@@ -5,7 +5,7 @@ import time
 import pytest
 
 import laws
-import mutations
+import many_streams
 import wirescan
 from children import in_small_rooms, scanned
 from reference import liftbridge as reference
@@ -28,7 +28,7 @@ def agree(payloads, check=True):
     """Payloads in one stream: every level says what the reference says."""
     raw = b"".join(map(pub, payloads))
     rooms = [ROOMS[name] for name in ("liftbridge", "liftbridge.acks", "liftbridge.internal")]
-    mutations.agree_with_the_reference(rooms, [raw], check, outermost=lambda raw: messages_of(raw, False))
+    many_streams.agree_with_the_reference(rooms, [raw], check, outermost=lambda raw: messages_of(raw, False))
     for room in rooms:
         laws.covers_every_byte(room, raw, check)
 
@@ -65,8 +65,8 @@ def test_modes_agree_on_damage(read):
 
 @checked
 def test_every_byte_of_a_log(check):
-    streams = list(mutations.replace_bytes(LOG, lambda old: {0, 0x80, 0xFF, old ^ 1}))
-    mutations.agree_with_the_reference([ENTRIES], streams, check)
+    streams = list(many_streams.replace_bytes(LOG, lambda old: {0, 0x80, 0xFF, old ^ 1}))
+    many_streams.agree_with_the_reference([ENTRIES], streams, check)
     for damaged in streams:
         laws.covers_every_byte(ENTRIES, damaged, check)
 
@@ -79,7 +79,7 @@ def test_a_log_cut_at_each_byte():
         table = liftbridge.entries(LOG[:cut])
         assert table["fault"].tolist() == [0] * (sum(end <= cut for end in ends) - 1)
         assert table.stop[:2] == (Fault.OK if cut in ends else Fault.SHORT, max(end for end in ends if end <= cut))
-    mutations.agree_with_the_reference([ENTRIES], streams)
+    many_streams.agree_with_the_reference([ENTRIES], streams)
 
 
 def test_records_cut_and_damaged_in_a_response():
@@ -103,7 +103,7 @@ def test_sizes_to_extremes():
         for number in (0, 15, 16, 43, 44, len(LOG) - 28, len(LOG), 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1):
             streams.append(LOG[:at] + struct.pack(">I", number) + LOG[at + 4:])
     for check in (True, False):
-        mutations.agree_with_the_reference([ENTRIES], streams, check)
+        many_streams.agree_with_the_reference([ENTRIES], streams, check)
 
 
 def test_an_intact_record_is_found_wherever_it_lies():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import laws
-import mutations
+import many_streams
 import wirescan
 from children import in_a_small_room, in_small_rooms, scanned
 from reference import lumberjack as reference
@@ -43,14 +43,14 @@ COUNTED = replace(ROOM, expected=expect_events)
 
 
 def agree_with_the_reference(streams, check=True):
-    mutations.agree_with_the_reference(
+    many_streams.agree_with_the_reference(
         [COUNTED], streams, check, outermost=lambda raw: reference.frames(raw, False))
 
 
 def agree_and_end_well(streams, check):
     streams = list(streams)
     agree_with_the_reference(streams, check)
-    mutations.end_well(ROOM, streams, check)
+    many_streams.end_well(ROOM, streams, check)
 
 
 @every_stream
@@ -58,7 +58,7 @@ def agree_and_end_well(streams, check):
 def test_every_byte(raw, check):
     def values(old):
         return {0, 1, 0x7F, 0x80, 0xFF, *b"12WADJC", old ^ 0x10}
-    agree_and_end_well(mutations.replace_bytes(raw, values), check)
+    agree_and_end_well(many_streams.replace_bytes(raw, values), check)
 
 
 @checked
@@ -67,7 +67,7 @@ def test_every_byte_of_what_is_inflated(check):
 
     def values(old):
         return {0, 1, 0x80, 0xFF, *b"12WADJC", old ^ 0x10}
-    streams = [compressed(damaged) + json(3) for damaged in mutations.replace_bytes(plain, values)]
+    streams = [compressed(damaged) + json(3) for damaged in many_streams.replace_bytes(plain, values)]
     agree_with_the_reference(streams, check)
     for damaged in streams:
         laws.covers_every_byte(ROOM, damaged, check)

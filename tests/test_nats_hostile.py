@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import laws
-import mutations
+import many_streams
 import wirescan
 from children import in_small_rooms, scanned
 from reference import nats as reference
@@ -22,14 +22,14 @@ every_stream = pytest.mark.parametrize("raw", GOLDEN.values(), ids=GOLDEN)
 # ------------------------------------------------------------------------------- each byte, each number, each cut
 
 def agree_with_the_reference(streams):
-    mutations.agree_with_the_reference([ROOM], streams, outermost=lambda raw: reference.messages(raw, False))
+    many_streams.agree_with_the_reference([ROOM], streams, outermost=lambda raw: reference.messages(raw, False))
 
 
 @every_stream
 def test_every_byte(raw):
     def values(old):
         return {*ODD, old ^ 0x20, old ^ 1}
-    agree_with_the_reference(mutations.replace_bytes(raw, values))
+    agree_with_the_reference(many_streams.replace_bytes(raw, values))
 
 
 @every_stream
@@ -65,7 +65,7 @@ def test_numbers_to_extremes(raw):
             streams.append(raw[:begin] + number + raw[end:])
     if streams:                             # some streams hold no number
         agree_with_the_reference(damaged + b"PING\r\n" for damaged in streams)
-        mutations.end_well(ROOM, streams)
+        many_streams.end_well(ROOM, streams)
 
 
 GUARD = """

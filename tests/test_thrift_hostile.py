@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 import laws
-import mutations
+import many_streams
 import wirescan
 from children import in_a_small_room, in_small_rooms, scanned
 from reference import thrift as reference
@@ -308,14 +308,14 @@ def test_recursion(version, kind, wrap):
 # ------------------------------------------------------------------------------- each byte, each number, each cut
 
 def agree_with_the_reference(rooms, streams):
-    mutations.agree_with_the_reference(rooms, streams, outermost=lambda raw: reference.frames(raw, False))
+    many_streams.agree_with_the_reference(rooms, streams, outermost=lambda raw: reference.frames(raw, False))
 
 
 @every_stream
 def test_every_byte(raw):
     def values(old):
         return {0, 1, 2, 0x0F, 0x7F, 0x80, 0x82, 0xFF, old ^ 1, old ^ 0x10}
-    agree_with_the_reference([THRIFT, INFOS], mutations.replace_bytes(raw, values))
+    agree_with_the_reference([THRIFT, INFOS], many_streams.replace_bytes(raw, values))
 
 
 @every_stream
