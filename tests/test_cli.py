@@ -757,12 +757,19 @@ def test_a_closed_pipe_is_quiet(tmp_path):
     assert process.stderr.read() == b"" and process.wait(20) == 141
 
 
-def wait_until_read(pipe) -> None:
-    """Wait until the process at the other end has taken all bytes from a pipe."""
-    deadline = time.monotonic() + 20
-    while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def wait_until_it_waits(process: subprocess.Popen) -> None:
+    """Wait until a process has read all of its input, and sleeps until there is more."""
+    deadline = time.monotonic() + 60
+    quiet, used_before = 0, None
+    while quiet < 5:
+        assert time.monotonic() < deadline, "the process does not wait for input"
+        waiting_bytes, = struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)))
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        state, used = fields[0], fields[11:13]                      # CPU time in user and system mode
+        is_quiet = not waiting_bytes and state == "S" and used == used_before
+        quiet = quiet + 1 if is_quiet else 0
+        used_before = used
+        time.sleep(0.02)
 
 
 def test_interrupted(tmp_path):
@@ -771,9 +778,9 @@ def test_interrupted(tmp_path):
                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     process.stdin.write(batch(0))
     process.stdin.flush()
-    wait_until_read(process.stdin)
+    wait_until_it_waits(process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130
     assert process.stderr.read().strip() == b"wirescan: interrupted"
 
 
