@@ -1,6 +1,7 @@
 """Bytes that end, or begin, where the process may not read: a kernel that reads one byte too many dies of it.
 
-Run as a program it scans all that test_guard.py asks for; it needs no sanitizer and no special build.
+Run as a program it scans all that test_guard.py asks for; it needs no sanitizer and no special build. Its arguments
+are a seed and, for requests and responses in place of batches, the word `messages`.
 """
 import ctypes
 import mmap
@@ -66,9 +67,9 @@ def messages(guarded, chance):
             raw = encode(name, version, sample(message.fields, version), correlation_id=7)[:guarded.room]
             asked = kafka.requests(kafka.encode_request(name, version, correlation_id=7))
             for cut in range(4, len(raw) + 1):
-                for _ in range(3):
+                for is_damaged in (False, True):
                     data = bytearray(struct.pack(">i", cut - 4) + raw[4:cut])
-                    if cut > 12 and _:
+                    if cut > 12 and is_damaged:
                         data[chance.randrange(12, cut)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
                     view = guarded.at_the_end(bytes(data))
                     if side == "request":
@@ -98,6 +99,9 @@ def main():
     inner = [encode_batch(RECORDS * n)[61:] for n in (1, 3)]
     guarded = Guarded(max(map(len, [*GOLDEN.values(), *inner])) + 64)
     scans = 0
+    if "messages" in sys.argv:
+        print(messages(guarded, chance))
+        return
     if "overrun" in sys.argv:                           # proof that the guard bites
         ctypes.string_at(ctypes.addressof(ctypes.c_char.from_buffer(guarded.at_the_end(b"x"))), 2)
 
@@ -140,7 +144,6 @@ def main():
                     for path in PATHS:
                         open_records(claim, (view,), span, np.array([count], np.int32), True, limits, path=path)
                 scans += 1
-    scans += messages(guarded, chance)
     for size in range(700):
         for put in (guarded.at_the_end, guarded.at_the_beginning):
             view = put(bytes(min(size, guarded.room)))

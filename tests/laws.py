@@ -182,6 +182,8 @@ def rows_enclose_one_another(table: FrameTable) -> None:
 
 
 def places_lie_in_their_frames(table: FrameTable) -> None:
+    if not len(table):
+        return
     for name in table.places:
         at, size = table[name + "_at"].astype(np.int64), table[name + "_size"].astype(np.int64)
         assert (at + np.maximum(size, 0) <= table["size"]).all(), name

@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pty
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -755,24 +758,31 @@ def test_a_closed_pipe_is_quiet(tmp_path):
     assert process.stderr.read() == b"" and process.wait(20) == 141
 
 
+def wait_until_it_waits(process: subprocess.Popen) -> None:
+    """Wait until a process has read all of its input, and sleeps until there is more."""
+    deadline = time.monotonic() + 60
+    quiet, used_before = 0, None
+    while quiet < 5:
+        assert time.monotonic() < deadline, "the process does not wait for input"
+        waiting_bytes, = struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)))
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        state, used = fields[0], fields[11:13]                      # CPU time in user and system mode
+        is_quiet = not waiting_bytes and state == "S" and used == used_before
+        quiet = quiet + 1 if is_quiet else 0
+        used_before = used
+        time.sleep(0.02)
+
+
 def test_interrupted(tmp_path):
     # A shell that runs this in the background has the signal ignored, and that would be inherited.
     process = start("scan", "-", stdin=subprocess.PIPE,
                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     process.stdin.write(batch(0))
     process.stdin.flush()
-    time.sleep(1)
+    wait_until_it_waits(process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130
     assert process.stderr.read().strip() == b"wirescan: interrupted"
-
-
-@pytest.mark.parametrize("verb", ["scan", "stat", "verify"])
-def test_a_full_disk_is_told(segment, verb):
-    with open("/dev/full", "wb") as full:
-        process = start(verb, segment, "--json", stdout=full)
-        assert process.wait(20) == 2
-    assert process.stderr.read() == b"wirescan: no space left on device\n"
 
 
 def in_shell(redirected: str, *arguments: object) -> tuple[int, bytes, bytes]:
@@ -782,27 +792,54 @@ def in_shell(redirected: str, *arguments: object) -> tuple[int, bytes, bytes]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("scan", "{}"), ("scan", "{}", "--arrow"), ("stat", "{}"), ("verify", "{}"),
-                                       ("formats",), ("--help",), ("--version",), ("scan", "--help")])
-def test_output_that_cannot_be_written_is_one_line(segment, arguments):
+# A process takes a third of a second. Each command meets one redirection in the default run, and the
+# redirections are spread over them; the slow run has every pair.
+NO_SPACE = (">/dev/full", b"wirescan: no space left on device\n")
+CLOSED = ("<&- >&-", b"wirescan: bad file descriptor\n")
+ALL_CLOSED = ("<&- >&- 2>&-", b"")
+UNWRITABLE = {
+    ("scan", "{}"): CLOSED, ("scan", "{}", "--json"): NO_SPACE, ("scan", "{}", "--arrow"): NO_SPACE,
+    ("stat", "{}"): ALL_CLOSED, ("stat", "{}", "--json"): NO_SPACE, ("verify", "{}"): CLOSED,
+    ("verify", "{}", "--json"): NO_SPACE, ("formats",): NO_SPACE, ("--help",): CLOSED,
+    ("--version",): ALL_CLOSED, ("scan", "--help"): NO_SPACE}
+
+
+FAST_REDIRECTIONS = [("<&- 2>&-", "good"), ("2>/dev/full", "no file"), ("2>&-", "no option")]
+
+
+def slow_unless(is_fast: bool, *values: object):
+    return pytest.param(*values, marks=[] if is_fast else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("arguments, redirection", [
+    slow_unless(redirection == fast, arguments, redirection)
+    for arguments, fast in UNWRITABLE.items() for redirection in (NO_SPACE, CLOSED, ALL_CLOSED)])
+def test_output_that_cannot_be_written_is_one_line(segment, arguments, redirection):
+    redirected, message = redirection
     arguments = [argument.format(segment) for argument in arguments]
-    assert in_shell("<&- >&-", *arguments) == (2, b"", b"wirescan: bad file descriptor\n")
-    assert in_shell(">/dev/full", *arguments) == (2, b"", b"wirescan: no space left on device\n")
-    assert in_shell("<&- >&- 2>&-", *arguments)[0] == 2
+    assert in_shell(redirected, *arguments) == (2, b"", message)
 
 
-def test_closed_and_full_streams_that_are_not_needed_do_no_harm(segment, tmp_path):
-    for redirected in ("<&-", "2>&-", "<&- 2>&-", "2>/dev/full"):
+@pytest.mark.parametrize("redirected, command", [
+    slow_unless((redirected, command) in FAST_REDIRECTIONS, redirected, command)
+    for redirected in ("<&-", "2>&-", "<&- 2>&-", "2>/dev/full") for command in ("good", "no file", "no option")])
+def test_closed_and_full_streams_that_are_not_needed_do_no_harm(segment, tmp_path, redirected, command):
+    if command == "good":
         code, out, messages = in_shell(redirected, "scan", segment, "--json")
         assert (code, out.count(b"\n"), messages) == (0, 100, b"")
+    elif command == "no file":
         assert in_shell(redirected, "scan", tmp_path / "none.log")[:2] == (2, b"")
+    else:
         assert in_shell(redirected, "scan", "--nothing")[:2] == (2, b"")
-    out = tmp_path / "out.jsonl"                                    # is not given the number of a closed stream
+
+
+def test_an_output_file_is_not_given_the_number_of_a_closed_stream(segment, tmp_path):
+    out = tmp_path / "out.jsonl"
     assert in_shell("<&- >&- 2>&-", "scan", segment, "-o", out)[0] == 0
     assert out.read_bytes().count(b"\n") == 100
 
 
-@pytest.mark.parametrize("verb", ["scan", "stat", "verify"])
+@pytest.mark.parametrize("verb", [slow_unless(verb == "scan", verb) for verb in ("scan", "stat", "verify")])
 def test_standard_input_that_is_closed_is_told(verb):
     code, out, messages = in_shell("<&-", verb, "-")
     assert code == 2 and messages.count(b"\n") == 1 and b"bad file descriptor" in messages

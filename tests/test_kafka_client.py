@@ -829,7 +829,7 @@ def test_brokers_that_fail(driver, mangle, error):
         return data
     fake.mangle = fail
     with Server(fake) as server:
-        client = driver(server.bootstrap, timeout=0.5, retries=FEW)
+        client = driver(server.bootstrap, timeout=0.4, retries=Retries(attempts=2, first=0.01))
         begun = time.monotonic()
         with pytest.raises(error):
             client.call("metadata")
@@ -878,7 +878,7 @@ def test_a_broker_that_answers_a_byte_at_a_time(driver):
     def trickle(node, api, data):
         raise Trickle(data)
     with Server(fake) as server:
-        client = driver(server.bootstrap, timeout=1, retries=Retries(attempts=1))
+        client = driver(server.bootstrap, timeout=0.4, retries=Retries(attempts=1))
         assert client.call("metadata").brokers
         fake.mangle = trickle
         begun = time.monotonic()

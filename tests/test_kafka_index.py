@@ -181,11 +181,12 @@ def test_metadata(tmp_path):
 # ------------------------------------------------------------------------------------------- hostile bytes
 
 def hostile_files():
-    """One real file of each kind, and a checkpoint."""
+    """One real file of each kind, and a checkpoint. The longest is cut where its zeros begin, a few entries later."""
     some = [f"orders-0/{ZERO}.index", f"orders-0/{ZERO}.timeindex", f"live-0/{480:020}.timeindex",
             f"orders-0/{24800:020}.txnindex", f"open-0/{302:020}.snapshot", "orders-0/leader-epoch-checkpoint",
             "orders-0/partition.metadata"]
-    return [(Path(name).name, (CORPUS / name).read_bytes()) for name in some] + [
+    files = [(Path(name).name, (CORPUS / name).read_bytes()) for name in some]
+    return [(name, raw[:len(raw.rstrip(b"\0")) // 12 * 12 + 60]) for name, raw in files] + [
         ("log-start-offset-checkpoint", b"0\n2\norders 0 12\norders 1 77\n")]
 
 

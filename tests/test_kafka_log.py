@@ -54,9 +54,28 @@ def check_look_up(log, segments):
 
 # ------------------------------------------------------------------------------------------- the laws
 
-@settings(max_examples=80, deadline=None)
-@given(st.data(), strategy.segments(), WINDOWS, st.sampled_from((0, 60, 300)), st.integers(1, 3))
+# An example looks up every offset and time in its log, so the default run has few, and the slow run many.
+FEW = settings(max_examples=30, deadline=None)
+MANY = settings(max_examples=160, deadline=None)
+look_up_examples = given(
+    st.data(), strategy.segments(), WINDOWS, st.sampled_from((0, 60, 300)), st.integers(1, 3))
+damaged_examples = given(st.data(), strategy.segments(3), WINDOWS)
+
+
+@FEW
+@look_up_examples
 def test_look_up_is_a_walk_whatever_the_indexes_say(tmp_path_factory, data, segments, window, interval, appended):
+    look_up_with_any_index(tmp_path_factory, data, segments, window, interval, appended)
+
+
+@pytest.mark.slow
+@MANY
+@look_up_examples
+def test_look_up_is_a_walk_in_many_logs(tmp_path_factory, data, segments, window, interval, appended):
+    look_up_with_any_index(tmp_path_factory, data, segments, window, interval, appended)
+
+
+def look_up_with_any_index(tmp_path_factory, data, segments, window, interval, appended):
     folder = tmp_path_factory.getbasetemp() / "look-0"
     raw = make(folder, segments)
     for number, (base, parts) in enumerate(segments):
@@ -68,9 +87,20 @@ def test_look_up_is_a_walk_whatever_the_indexes_say(tmp_path_factory, data, segm
         check_look_up(PartitionLog(folder), raw)
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.data(), strategy.segments(3), WINDOWS)
+@FEW
+@damaged_examples
 def test_look_up_in_damaged_segments(tmp_path_factory, data, segments, window):
+    look_up_in_damage(tmp_path_factory, data, segments, window)
+
+
+@pytest.mark.slow
+@MANY
+@damaged_examples
+def test_look_up_in_many_damaged_segments(tmp_path_factory, data, segments, window):
+    look_up_in_damage(tmp_path_factory, data, segments, window)
+
+
+def look_up_in_damage(tmp_path_factory, data, segments, window):
     """What lies before a batch's length is not covered by its checksum: another offset there is another log."""
     folder = tmp_path_factory.getbasetemp() / "damaged-0"
     raw = make(folder, segments)

@@ -26,7 +26,7 @@ def test_a_room_outside_the_package(tmp_path):
     room = tmp_path / "room"
     shutil.copytree(HERE / "outside", room)
     path = os.pathsep.join([str(room), str(HERE), str(Path(wirescan.__file__).parents[1])])
-    environment = os.environ | {"PYTHONPATH": path, "CFLAGS": "-O1"}
+    environment = os.environ | {"PYTHONPATH": path, "CFLAGS": "-O0 -g0", "WIRESCAN_EXAMPLES": "25"}
     built = subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=room, env=environment,
                            capture_output=True, text=True)
     assert built.returncode == 0, built.stderr

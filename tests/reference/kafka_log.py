@@ -3,13 +3,19 @@
 A segment is a pair (base offset, bytes); a batch is what `kafka.scan` under "mark" makes of those, which has a
 reference of its own. A place is (number of the segment, position in it).
 """
+from functools import lru_cache
+
 from wirescan import kafka
 
 DATA, ABORT, COMMIT = "data", "abort", "commit"
 
 
+@lru_cache(64)
 def batches(raw):
-    """(row as a dict, its records as pairs (offset, timestamp), or None where they cannot be read) of a segment."""
+    """(row as a dict, its records as pairs (offset, timestamp), or None where they cannot be read) of a segment.
+
+    Tests look up many offsets in the same bytes, so the last results are kept.
+    """
     table = kafka.scan(raw, errors="mark")
     records = kafka.records(table, errors="mark")
     inside = [[] for _ in range(len(table))]
