@@ -222,7 +222,7 @@ def test_what_is_longer_than_a_row_can_say():
 @pytest.mark.parametrize("source", [
     "capture.nats", 5, None, {b"a"}, iter([b"a"]), object(), [b"a", "b"], ["a"], (b"a", b"b", 3), np.array([1, 2]),
     np.array([b"a", b"bc"]), np.array([b"a", None]), array.array("i", [1]), np.zeros(4, np.uint8)[::2],
-    [[b"a"]], open], ids=repr)
+    [[b"a"]], open], ids=lambda value: type(value).__name__)
 def test_other_sources_are_refused(source):
     with pytest.raises(TypeError):
         places(source)

@@ -288,7 +288,7 @@ def test_files_that_cannot_be_read(tmp_path):
         thrift.fields(messages_of(), idl=tmp_path / "text.txt")
 
 
-@pytest.mark.parametrize("idl", [5, object(), thrift], ids=repr)
+@pytest.mark.parametrize("idl", [5, object(), thrift], ids=lambda value: type(value).__name__)
 def test_other_kinds_of_idl(idl):
     with pytest.raises(TypeError):
         thrift.fields(messages_of(), idl=idl)
