@@ -139,11 +139,9 @@ def test_the_slices_of_a_damaged_file(tmp_path):
     assert f"not cut: {path}, " in str(shared) and f"from byte {shared.uncut[0].start} on" in str(shared)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_any_bytes_as_a_sidecar(tmp_path_factory, data):
+def test_any_bytes_as_a_sidecar(tmp_path):
     """Nothing is raised; what is used rises from 0 and lies in the file."""
-    path = tmp_path_factory.getbasetemp() / "any.nats"
+    path = tmp_path / "any.nats"
     path.write_bytes(b"PUB a 0\r\n\r\n" * 500)
     sidecar.write(path, "nats.messages")
     name = Path(sidecar.path_of(path))
@@ -151,13 +149,18 @@ def test_any_bytes_as_a_sidecar(tmp_path_factory, data):
     json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
                                lambda inner: st.lists(inner, max_size=3), max_leaves=5)
     changed = st.fixed_dictionaries({}, optional={key: json_values | st.lists(st.integers(-3, 7_000)) for key in good})
-    name.write_bytes(data.draw(
-        st.binary(max_size=40) | changed.map(lambda change: json.dumps(good | change).encode())
-        | st.just(b"[" * 100_000) | st.just(b'{"version":' + b"1" * 5_000 + b"}")))
-    found = sidecar.read(path, "nats.messages")
-    if found is not None:
-        assert found[0] == 0 and found == sorted(set(found)) and found[-1] < path.stat().st_size
-        assert all(type(one) is int for one in found)
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.binary(max_size=40) | changed.map(lambda change: json.dumps(good | change).encode())
+           | st.just(b"[" * 100_000) | st.just(b'{"version":' + b"1" * 5_000 + b"}"))
+    def is_read_or_ignored(raw):
+        name.write_bytes(raw)
+        found = sidecar.read(path, "nats.messages")
+        if found is not None:
+            assert found[0] == 0 and found == sorted(set(found)) and found[-1] < path.stat().st_size
+            assert all(type(one) is int for one in found)
+
+    is_read_or_ignored()
 
 
 def test_what_lies_in_the_place_of_a_sidecar(tmp_path):
