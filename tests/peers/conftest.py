@@ -1,28 +1,8 @@
 """One broker of each line, and one cluster, for all tests that only need topics of their own."""
-from pathlib import Path
-
 import pytest
 
 from .broker import LINES, SECURE, Broker
 from .cluster import Cluster
-
-
-HERE = Path(__file__).parent
-# Fixtures that own servers, and the group of pytest-xdist for tests that use them.
-GROUPS = {"cluster": "cluster", "brokers": "cluster", "broker_39": "broker", "broker_4": "broker", "broker": "broker"}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Keep tests that share servers on one worker of pytest-xdist (--dist loadgroup).
-
-    Tests with a broker form one group, tests with a cluster another; each other file is a group of its own."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        if item.path.parent == HERE:
-            groups = [group for fixture, group in GROUPS.items() if fixture in item.fixturenames]
-            item.add_marker(pytest.mark.xdist_group(groups[0] if groups else item.path.stem))
 
 
 @pytest.fixture(scope="session")

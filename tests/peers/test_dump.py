@@ -1,5 +1,6 @@
 """Every line that Kafka's DumpLogSegments prints about the corpus and about live brokers, from our tables."""
 import shutil
+import time
 from itertools import cycle
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from wirescan import kafka
 from .broker import dump
 from .dumped import by_file, our_lines
 from .producers import CODECS, SENDERS, orders, send_librdkafka, send_transactions
-from .test_corpus import CORPUS, DIRECTORIES
+from .test_corpus import CONTROL, CORPUS, DIRECTORIES
 
 pytestmark = pytest.mark.peers
 
@@ -43,6 +44,18 @@ def cut(directory: Path, target: Path) -> Path:
     return target
 
 
+def await_markers(directory: Path, count: int) -> None:
+    """Wait until so many transactions have ended in a live log: brokers write the marker after they answer the client.
+    """
+    until = time.monotonic() + 60
+    while True:
+        batches = [kafka.scan(log) for log in directory.glob("*.log")]
+        if sum(int((one["attributes"] & CONTROL != 0).sum()) for one in batches) >= count:
+            return
+        assert time.monotonic() < until, f"fewer than {count} markers in {directory}"
+        time.sleep(0.05)
+
+
 def test_corpus(tmp_path):
     copies = [cut(CORPUS / name, tmp_path / name) for name in DIRECTORIES]
     lines = check([file for copy in copies for file in files_of(copy)])
@@ -69,6 +82,7 @@ def test_live(broker, tmp_path):
     for codec in CODECS:
         send_librdkafka(broker.address, "dumped", orders(100, seed=71), codec, enable_idempotence=True)
     send_transactions(broker.address, "dumped", orders(300, seed=72, big=False), "zstd", "caca", "dumped")
+    await_markers(broker.directory("dumped"), 4)
     copy = shutil.copytree(broker.directory("dumped"), tmp_path / "dumped-0")
     lines = check(files_of(copy))
     assert sum("endTxnMarker" in line for line in lines) == 4 and sum("Log starting" in line for line in lines) >= 2

@@ -8,19 +8,9 @@ from home import make_spark_home
 import wirescan
 from wirescan import kafka
 
-HERE = Path(__file__).parent
-CORPUS = HERE.parent / "corpus" / "kafka"
+CORPUS = Path(__file__).parents[1] / "corpus" / "kafka"
 ORDERS = CORPUS / "orders-0"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"       # tests are short: compile little
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Keep the tests of a file on one worker of pytest-xdist (--dist loadgroup), because they share servers."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if item.path.parent == HERE:
-                item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session", autouse=True)
