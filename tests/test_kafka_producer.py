@@ -589,7 +589,7 @@ class Producing(RuleBasedStateMachine):
             lost = unknown | unsent
         except (kafka.BrokerError, OSError):
             assert impatient, "the leader or the producer id were not asked for until they came"
-            error, lost = None, set(values)
+            lost = set(values)
             self.never |= lost
         there = [set(self.cluster.values("t", one)) for one in range(self.partitions)]
         for value in values:
