@@ -593,7 +593,7 @@ class Producing(RuleBasedStateMachine):
             lost = unknown | unsent
         except (kafka.BrokerError, OSError):
             assert impatient, "the leader or the producer id were not asked for until they came"
-            error, lost = None, set(values)
+            lost = set(values)
             self.never |= lost
         self.logs = [self.cluster.values("t", one) for one in range(self.partitions)]
         there = [set(log) for log in self.logs]

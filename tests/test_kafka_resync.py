@@ -9,7 +9,7 @@ import pytest
 
 import laws
 import wirescan
-from golden import RECORDS, batch, record
+from golden import RECORDS
 from wirescan import Fault, Limits, kafka
 from wirescan.kafka.encode import Record, encode_batch, encode_message_set
 

@@ -397,6 +397,6 @@ def test_to_parquet_polars_and_duckdb(tmp_path):
     assert parquet.read_table(tmp_path / "events.parquet").equals(table)
     frame = polars.DataFrame(table).unnest("document")
     assert frame["n"].to_list() == [*range(100), None, None] and frame["pairs"].null_count() == 101
-    events = table          # duckdb finds it by its name
+    events = table  # noqa: F841 (duckdb finds it by its name)
     assert duckdb.sql("select sum(document.n), count(refused) from events").fetchall() == [
         (4950, 1)]

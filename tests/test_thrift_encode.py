@@ -469,7 +469,7 @@ LONG = bytes(2**31 - 1)             # nobody touches it
     (lambda: encode_frames(([0, 9], b"")), "payload: string 0"),
     (lambda: encode_messages("a", [1], 0, protocol="json"), "protocol must be"),
     (lambda: encode_messages("a", 1, 0), "no column says how many rows"),
-    (lambda: encode_messages(["a".encode()], [1, 2], 0), "unequal length"),
+    (lambda: encode_messages([b"a"], [1, 2], 0), "unequal length"),
     (lambda: encode_messages("a", [1, 5], 0), "type must be from 1 to 4, not 5"),
     (lambda: encode_messages("a", None, [0]), "type must be from 1 to 4, not 0"),
     (lambda: encode_messages([b"a", None], 1, 0), "row 1: a method must not be null"),

@@ -143,7 +143,7 @@ def test_many_messages(calc):
 def test_what_thriftpy2_writes(calc):
     """The oracle: names and values of a call as thriftpy2 knows them."""
     module = thriftpy2.load(str(calc), module_name="oracle_thrift")
-    arguments = getattr(module.Calc, "add_args")(a=7, b=-7)
+    arguments = module.Calc.add_args(a=7, b=-7)
     memory = TMemoryBuffer()
     write_val(memory, TType.STRUCT, arguments)
     fields = thrift.fields(messages_of(message(b"add", 1, 1, memory.getvalue())), idl=module)

@@ -251,7 +251,7 @@ class Reader(Window):
             row["fault"] = bad.fault
             raise
 
-    def tags(self, known={}):
+    def tags(self, known={}):  # noqa: B006 (never changed)
         """Read the tagged fields that are known, and skip the others."""
         count = self.uvarint() if self.flexible else 0
         self.tag_count = min(count, MOST)

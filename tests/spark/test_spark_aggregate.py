@@ -83,7 +83,7 @@ def test_histograms(spark, parts, log):
     assert Histogram.of(row.offset_histogram) == Histogram().add(table["offset"])
     assert Histogram.of(row.value_size_histogram) == Histogram().add(table["value_size"])
     groups = aggregate(parts, ["codec"], [("offset", "histogram")]).collect()
-    assert sum((len(Histogram.of(one.offset_histogram)) for one in groups)) == 1800
+    assert sum(len(Histogram.of(one.offset_histogram)) for one in groups) == 1800
     codecs = table.outer["codec"][table["parent"]]
     for one in groups:
         assert Histogram.of(one.offset_histogram) == Histogram().add(table["offset"][codecs == one.codec])

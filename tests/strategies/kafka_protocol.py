@@ -118,7 +118,7 @@ class Writer:
         self.values, self.write = values, write
         self.values[name] = None if count < 0 else found
 
-    def tags(self, known={}):
+    def tags(self, known={}):  # noqa: B006 (never changed)
         """Some of the fields that are known, and at times one that is not, in the order of their tags."""
         if not self.flexible:
             return

@@ -77,7 +77,7 @@ def fill_streams() -> None:
     """Open what the caller closed of the standard streams, so that no file takes its number: to read from or to write
     to it is an error, as it would be without; messages are lost."""
     if sys.stdin is None:
-        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), "r")
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY))
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:

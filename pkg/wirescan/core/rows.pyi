@@ -1,4 +1,5 @@
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
+from typing import Self
 
 class RowBlock:
     def __new__(cls, stride: int, room: int, most: int, into: Buffer | None = None) -> Self: ...
