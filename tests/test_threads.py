@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import wirescan
-from strategies.kafka_protocol import API
 from wirescan import Fault, Limits, catalog, kafka
 from wirescan.kafka import Record, encode_batch
 from wirescan.kafka.compose import encode_request
 from wirescan.kafka.program import programs_of, steps_of
+from wirescan.kafka.schema import MESSAGE
 from wirescan.lumberjack.encode import encode_batch as encode_window
 from wirescan.nats.encode import encode_pub
+from wirescan.thrift import MessageType
 from wirescan.thrift.encode import encode_frame
 from wirescan.thrift.encode import encode_message as encode_call
 
@@ -91,7 +92,7 @@ def sources() -> list[tuple[str, bytes]]:
     """(format, bytes) for every protocol."""
     subjects = [encode_pub(f"orders.{i}", b"x" * i, headers={"n": str(i)}) for i in range(30)]
     events = [{"message": f"line {i}", "n": i} for i in range(30)]
-    call = encode_call("add", "call", [(1, "i32", 5)])
+    call = encode_call("add", MessageType.CALL, 7)
     frames = [encode_frame(call, seq=i, transforms=[1], infos={"k": str(i)}) for i in range(30)]
     return [
         ("kafka.headers", make_batches(2)),
@@ -164,12 +165,10 @@ def test_each_call_has_its_own_limits():
     # The limit admits the payloads of 0, 1, 2, ... batches: batches have 61 bytes that are not compressed.
     limits = [Limits(inflated_total=max(1, sizes[n] - 61 * (n + 1))) for n in range(4)]
     limits.append(Limits(inflated_total=1))
-    faults = {}
 
     def scan(limit: Limits) -> list[int]:
         batches = wirescan.scan(raw, "kafka.batches", limits=limit)
         records = kafka.records(batches, errors="mark", limits=limit)
-        faults[limit.inflated_total] = records["fault"].tolist()
         return records["fault"].tolist()
 
     expected = [scan(limit) for limit in limits]
@@ -181,14 +180,14 @@ def test_each_call_has_its_own_limits():
 
 
 def test_programs_of_messages_are_made_in_all_threads():
-    message = API["metadata"]
-    version = message.versions[-1]
-    raw = encode_request("metadata", version, {"topics": [{"name": "a"}, {"name": "b"}]})
+    version = MESSAGE["Metadata", "request"].versions[-1]
+    raw = encode_request("Metadata", version, {"topics": [{"name": "a"}, {"name": "b"}]})
 
     def scan() -> tuple:
         return contents(wirescan.scan(raw, "kafka.metadata_request.topics"))
 
     expected = scan()
+    assert expected[2] and len(expected[0]) == 2
     for _ in range(ROUNDS):
         programs_of.cache_clear()
         steps_of.cache_clear()

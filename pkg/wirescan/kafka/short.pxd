@@ -1,5 +1,6 @@
 # The records that nearly all are, as fast as they can be read. Inline: each module that cimports this compiles it for
 # the processor that it is for.
+from libc.string cimport memcpy
 from wirescan.core cimport (
     Head, Readable, Reader, Shape, beside, half, le64, learn, lies, prefetch, put, uint8_t, uint32_t,
     uint64_t, unknown)
@@ -18,7 +19,8 @@ cdef inline size_t read_short_records(Reader* r, char* rows, size_t most, const 
     cdef bint append = (batch.attributes & LOG_APPEND_TIME) != 0
     cdef uint64_t base_timestamp = <uint64_t>(batch.max_timestamp if append else batch.base_timestamp)
     cdef uint64_t counted = 0 if append else ~<uint64_t>0
-    cdef uint64_t belongs = beside(<uint32_t>span.parent, span.buffer | <uint32_t>2 << 16)      # kind 2, no fault
+    cdef Head head                                      # what the heads of all these rows have in common
+    cdef uint64_t belongs                               # its last word
     cdef uint64_t word, value, key, timestamp, offset
     cdef char* row = rows
     cdef char* stop = rows + most * sizeof(Record)
@@ -29,6 +31,11 @@ cdef inline size_t read_short_records(Reader* r, char* rows, size_t most, const 
     cdef uint32_t key_at, size
     cdef size_t distance = 0
     cdef Shape length = unknown(), fields = unknown(), last = unknown()
+    head.parent = span.parent
+    head.buffer = span.buffer
+    head.kind = 2
+    head.fault = 0
+    memcpy(&belongs, <const char*>&head + sizeof(Head) - sizeof(belongs), sizeof(belongs))
     if batch.magic != 2 or buffer.end - start < WORD:
         return 0
     if ahead:                                           # the next batch is about as large as this one

@@ -1,4 +1,5 @@
 # Frames, and the pairs of data frames. scan.pyx draws them.
+from libc.string cimport memcpy
 from wirescan.core cimport (
     BAD_LENGTH, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED, be32, beside, enter, int32_t,
     int64_t, left, put, sized, take, uint8_t, uint32_t, uint64_t)
@@ -110,8 +111,14 @@ cdef inline size_t good_pairs(Reader* r, char* rows, size_t most, const void* pa
     cdef const uint8_t* start = r.at
     cdef char* row = rows
     cdef char* stop = rows + most * sizeof(Pair)
-    cdef uint64_t belongs = beside(<uint32_t>span.parent, span.buffer)
+    cdef Head head                                      # what the heads of all these rows have in common
+    cdef uint64_t belongs                               # its last word
     cdef size_t room = left(r), key, value
+    head.parent = span.parent
+    head.buffer = span.buffer
+    head.kind = 0
+    head.fault = 0
+    memcpy(&belongs, <const char*>&head + sizeof(Head) - sizeof(belongs), sizeof(belongs))
     while row < stop and room >= SMALLEST_PAIR:
         key = be32(start)
         if key > LARGEST or key > room - SMALLEST_PAIR:
