@@ -1,5 +1,6 @@
 """Arguments that a kernel cannot work with: rows of another kind, rows outside their buffer, sizes that do not fit."""
 
+import mmap
 import os
 from importlib import import_module
 from types import SimpleNamespace
@@ -16,12 +17,17 @@ from wirescan.core.rows import Block
 from wirescan.core.strings import ByteStrings
 from wirescan.kafka.body import leading_int16
 from wirescan.kafka.partitioner import partition_of
-from wirescan.kafka.write import Headers
+from wirescan.kafka.write import Columns, Headers, write_batches, write_message_sets
 from wirescan.limits import Limits
+from wirescan.lumberjack.write import Documents, Fields, write_windows
 
 # Packages have functions of the same names as these modules.
 kafka_message = import_module("wirescan.kafka.message")
 kafka_scan = import_module("wirescan.kafka.scan")
+liftbridge_scan = import_module("wirescan.liftbridge.scan")
+located = import_module("wirescan.liftbridge.located")
+lumberjack_scan = import_module("wirescan.lumberjack.scan")
+thrift_payloads = import_module("wirescan.thrift.payloads")
 thrift_scan = import_module("wirescan.thrift.scan")
 thrift_structs = import_module("wirescan.thrift.structs")
 
@@ -46,6 +52,20 @@ NO_COUNTS = np.zeros(1, np.int32)
         ),
         (lambda: thrift_scan.open_infos(OTHER_ROWS, BUFFERS, LIMITS), "infos are those of rows of thrift.frames"),
         (lambda: thrift_structs.open_fields(OTHER_ROWS, BUFFERS, 1, LIMITS), "fields are those of rows of thrift.messages"),
+        (
+            lambda: thrift_scan.open_messages(OTHER_ROWS, BUFFERS, LIMITS),
+            "messages are in rows of thrift.frames or thrift.plain",
+        ),
+        (
+            lambda: thrift_scan.open_plain(OTHER_ROWS, OTHER_ROWS, BUFFERS, LIMITS),
+            "messages are in rows of thrift.frames or thrift.plain",
+        ),
+        (lambda: thrift_payloads.payloads(OTHER_ROWS, BUFFERS), "payloads are those of rows of thrift.frames"),
+        (lambda: located.in_messages(OTHER_ROWS), "payloads are those of rows of nats.messages"),
+        (
+            lambda: lumberjack_scan.open_pairs(OTHER_ROWS, BUFFERS, OTHER_ROWS, NO_COUNTS, LIMITS),
+            "pairs are opened from a table of lumberjack.events",
+        ),
         (lambda: loop.spans(np.zeros(1, np.int64)), "rows must begin with the columns start, size"),
         (lambda: loop.lie_inside(np.zeros(1, np.dtype([("start", "i8")])), BUFFERS), "rows must begin with the columns"),
         (lambda: loop.flat(np.dtype([("a", "u1"), ("b", "u8")], align=True)), "the struct has padding: 16 bytes for 9"),
@@ -69,6 +89,8 @@ def kafka_rows(dtype):
         lambda: kafka_message.answered(kafka_rows(kafka_message.REQUEST), BUFFERS),
         lambda: leading_int16(OUTSIDE, BUFFERS, "key"),
         lambda: inflate_spans(BUFFERS, OUTSIDE, OUTSIDE.copy(), 0, Block(8), 0, 0, (1, 8, 8), 8, True),
+        lambda: lumberjack_scan.unpack(OTHER_ROWS, BUFFERS, NO_COUNTS, OTHER_ROWS, False, False, False, LIMITS),
+        lambda: liftbridge_scan.scan_values(BUFFERS, OUTSIDE, True, -1, LIMITS),
         lambda: kafka_scan.scan_sets(BUFFERS, OUTSIDE, True, False, LIMITS),
     ],
 )
@@ -103,6 +125,35 @@ def test_sizes_that_do_not_fit():
     for first, count in (([0], [2]), ([1], [1]), ([0, 0], [1]), ([0], [-1])):
         with pytest.raises(ValueError, match="the counts of headers do not fit"):
             Headers(first, count, ByteStrings([b"k"]), ByteStrings([b"v"]))
+
+
+def test_values_and_null_bitmaps_of_unequal_length():
+    nulls = np.zeros(2, bool)
+    with pytest.raises(ValueError, match="n values have n \\+ 1 offsets"):
+        located.between(np.zeros(2, np.int64), 8, 8, nulls)
+    with pytest.raises(ValueError, match="a view has four words"):
+        located.viewed(np.zeros((1, 4), np.int32), 0, nulls, np.array([8]), 8)
+
+
+def test_columns_of_unequal_length():
+    with pytest.raises(ValueError, match="columns of unequal length"):
+        Fields([b"a"], [], 2)
+    with pytest.raises(ValueError, match="columns of unequal length"):
+        Columns(ByteStrings([b"k"]), ByteStrings([b"v", b"w"]), np.zeros(1, np.int64), None, None)
+
+
+def test_a_compressed_window_is_too_large():
+    with mmap.mmap(-1, (1 << 31) + 4096) as sparse:
+        payload = memoryview(sparse)
+        documents = Documents(ByteStrings([b"{}"]), 2)
+        with pytest.raises(ValueError, match="the window of event 0 is too large"):
+            write_windows(documents, 1, 1, False, lambda raw: payload)
+        columns = Columns(ByteStrings([None]), ByteStrings([b"v"]), np.zeros(1, np.int64), None, None)
+        with pytest.raises(ValueError, match="row 0 is too large"):
+            write_batches(columns, 1000, (0, -1, -1, -1, 1, -1), lambda raw: payload)
+        with pytest.raises(ValueError, match="row 0 is too large"):
+            write_message_sets(columns, 1000, 1, 0, 0, 1, lambda raw: payload)
+        payload.release()
 
 
 def test_leading_numbers():
