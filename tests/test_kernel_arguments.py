@@ -16,7 +16,7 @@ from wirescan.core.inflate import inflate_spans
 from wirescan.core.rows import Block
 from wirescan.core.strings import ByteStrings
 from wirescan.kafka.body import leading_int16
-from wirescan.kafka.partitioner import partition_of
+from wirescan.kafka.partitioner import murmur2, partition_of
 from wirescan.kafka.write import Columns, Headers, write_batches, write_message_sets
 from wirescan.limits import Limits
 from wirescan.lumberjack.write import Documents, Fields, write_windows
@@ -226,3 +226,9 @@ def test_many_records_are_written_past_the_caches(path):
     assert np.array_equal(records["offset"], np.arange(count))
     assert np.array_equal(records["start"][1:], records["start"][:-1] + records["size"][:-1])
     assert np.all(records["key_size"] == -1) and np.all(records["value_size"] == 0)
+
+
+def test_counts_and_hashes():
+    assert len(Documents(ByteStrings([b"{}", b"{}"]), 2)) == 2
+    # As Kafka's own Utils.murmur2 and its tests have it.
+    assert murmur2(b"21") == -973932308
