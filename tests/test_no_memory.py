@@ -11,6 +11,7 @@ import sysconfig
 
 import pytest
 
+from wirescan.core import inflate
 from wirescan.core.rows import Block, RowBlock
 
 PROGRAM = """
@@ -133,3 +134,13 @@ def test_a_kept_block_of_another_size_is_freed():
     del block
     assert len(Block(64 << 20)) == 64 << 20
     assert len(Block(4 << 20)) == 4 << 20
+
+
+def test_zlib_is_found_elsewhere_when_its_module_has_no_library():
+    program = (
+        "import zlib\n"
+        "zlib.__file__ = '/no/such/library'\n"
+        "from wirescan.core import inflate\n"
+        "print(inflate.available)"
+    )
+    assert run(program) == f"{inflate.available}\n"
