@@ -54,9 +54,9 @@ def check_look_up(log, segments):
 
 # ------------------------------------------------------------------------------------------- the laws
 
-# An example looks up every offset and time in its log, so the default run has few, and the slow run many.
-FEW = settings(max_examples=30, deadline=None)
-MANY = settings(max_examples=160, deadline=None)
+# An example looks up every offset and time in its log, so the slow run has more of them than the default run.
+FEW = settings(max_examples=60, deadline=None)
+MANY = settings(max_examples=200, deadline=None)
 look_up_examples = given(
     st.data(), strategy.segments(), WINDOWS, st.sampled_from((0, 60, 300)), st.integers(1, 3))
 damaged_examples = given(st.data(), strategy.segments(3), WINDOWS)
@@ -87,7 +87,7 @@ def look_up_with_any_index(tmp_path_factory, data, segments, window, interval, a
         check_look_up(PartitionLog(folder), raw)
 
 
-@FEW
+@settings(max_examples=80, deadline=None)
 @damaged_examples
 def test_look_up_in_damaged_segments(tmp_path_factory, data, segments, window):
     look_up_in_damage(tmp_path_factory, data, segments, window)
