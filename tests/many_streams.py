@@ -1,7 +1,8 @@
 """Many small streams against the slow reference, read by one scan.
 
-A scan of many buffers walks over each buffer on its own, as a scan of that buffer alone does. Only the inner formats
-are opened for all buffers at once. One scan of many mutations therefore checks as much as one scan for each of them.
+A scan of many buffers walks over each buffer on its own, as a scan of that buffer alone does.
+Only the inner formats are opened for all buffers at once. One scan of many mutations therefore
+checks as much as one scan for each of them.
 """
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -18,7 +19,7 @@ LIMITS = wirescan.Limits()
 
 
 def replace_bytes(raw: bytes, values: Callable[[int], set[int]]) -> Iterator[bytes]:
-    """Every stream that differs from `raw` in one byte; `values` gives the new bytes for an old one."""
+    """Streams that differ from `raw` in one byte; `values` gives the new bytes for an old one."""
     for position, old in enumerate(raw):
         for new in sorted(values(old) - {old}):
             yield raw[:position] + bytes([new]) + raw[position + 1:]
@@ -28,9 +29,9 @@ def agree_with_the_reference(rooms: list[Room], streams: Iterable[bytes], check:
                              outermost: Callable[[bytes], tuple] | None = None) -> None:
     """What `laws.agrees_with_the_reference` asserts, for each of many streams.
 
-    rooms: formats that begin with the same outermost one and share one `expected` function. outermost: gives the rows,
-    the fault and the position of the stop for a scan without a search after faults. It saves time where the function
-    `expected` computes inner rows too.
+    rooms: formats that begin with the same outermost one and share one `expected` function.
+    outermost: gives the rows, the fault and the position of the stop for a scan without a search
+    after faults. It saves time where the function `expected` computes inner rows too.
     """
     assert len({(room.expected, room.formats[0]) for room in rooms}) == 1
     streams = iter(streams)
@@ -41,7 +42,8 @@ def agree_with_the_reference(rooms: list[Room], streams: Iterable[bytes], check:
     assert compared, "there is nothing to compare"
 
 
-def compare(rooms: list[Room], streams: list[bytes], check: bool, outermost: Callable[[bytes], tuple] | None) -> None:
+def compare(rooms: list[Room], streams: list[bytes], check: bool,
+            outermost: Callable[[bytes], tuple] | None) -> None:
     expected = [rooms[0].expected(raw, check, True) for raw in streams]
     stops = [tuple(one[1:]) for one in expected]
     for room in rooms:
@@ -64,11 +66,12 @@ def compare(rooms: list[Room], streams: list[bytes], check: bool, outermost: Cal
         compare_without_search(rooms[0], raw, check, *truth)
 
 
-def together(truths: list[dict[str, list]], formats: tuple[str, ...]) -> tuple[list[list[dict]], list[list[bytes]]]:
+def together(truths: list[dict[str, list]],
+             formats: tuple[str, ...]) -> tuple[list[list[dict]], list[list[bytes]]]:
     """The rows of each format and their bytes, numbered as in one table of all streams.
 
-    Stream i is buffer i. Rows in a decompressed buffer have the number of streams as their buffer. Windows of
-    Lumberjack are counted over all streams; a truth has their number as "windows".
+    Stream i is buffer i. Rows in a decompressed buffer have the number of streams as their buffer.
+    Windows of Lumberjack are counted over all streams; a truth has their number as "windows".
     """
     rows: list[list[dict]] = [[] for _ in formats]
     frames: list[list[bytes]] = [[] for _ in formats]
@@ -101,7 +104,8 @@ def compare_one_by_one(room: Room, streams: list[bytes], check: bool) -> None:
     raise AssertionError("the streams agree with the reference one by one, but not in one scan")
 
 
-def outermost_truth(room: Room, raw: bytes, check: bool, outermost: Callable[[bytes], tuple] | None) -> tuple:
+def outermost_truth(room: Room, raw: bytes, check: bool,
+                    outermost: Callable[[bytes], tuple] | None) -> tuple:
     """(rows, fault, position of the stop) of the outermost format for a scan without a search."""
     if outermost is not None:
         return outermost(raw)
@@ -109,7 +113,8 @@ def outermost_truth(room: Room, raw: bytes, check: bool, outermost: Callable[[by
     return [row for row, _ in truth[room.formats[0]]], fault, position
 
 
-def compare_without_search(room: Room, raw: bytes, check: bool, want: list[dict], fault: int, position: int) -> None:
+def compare_without_search(room: Room, raw: bytes, check: bool, want: list[dict], fault: int,
+                           position: int) -> None:
     """A scan that ends at the first fault agrees with the reference."""
     rows, bad, *stop = wirescan.formats()[room.formats[0]].scan(raw, check, False, LIMITS)
     assert laws.plain_rows(rows) == want, raw

@@ -99,7 +99,8 @@ def test_buffers_that_are_not_contiguous_are_refused():
 
 
 @pytest.mark.parametrize(
-    "wrong", [None, 5, 1.5, {"a": b""}, {b""}, object(), pa.array([b"a"]), range(3)], ids=lambda value: type(value).__name__
+    "wrong", [None, 5, 1.5, {"a": b""}, {b""}, object(), pa.array([b"a"]), range(3)],
+    ids=lambda value: type(value).__name__
 )
 def test_other_objects_are_refused(wrong):
     with pytest.raises(TypeError, match="neither a path nor a bytes-like object"):
