@@ -4,7 +4,7 @@
 set -eu
 python=${1:-python3}
 [ $# -gt 0 ] && shift
-root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+root=$(CDPATH="" cd -- "$(dirname -- "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -R "$root/pkg" "$root/tests" "$root/setup.py" "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$copy"

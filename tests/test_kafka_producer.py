@@ -580,9 +580,8 @@ class Producing(RuleBasedStateMachine):
         self.client.cluster.retries = Retries(attempts=2) if impatient else PATIENT
         try:
             self.client.send("t", values, partitioner=how, batch_bytes=batch_bytes)
-            error, lost = None, set()
+            lost = set()
         except ProduceError as one:
-            error = one
             # A batch in doubt is not divided: it may be there as it is.
             assert impatient or self.fatal or any("MESSAGE_TOO_LARGE" in each for each in one.errors), one
             unknown, unsent = ({values[row] for row in some} for some in (one.unknown, one.unsent))
