@@ -322,7 +322,7 @@ def test_every_byte(raw):
 def test_every_byte_ends_well(raw):
     streams = [raw[:at] + bytes([raw[at] ^ 0xFF]) + raw[at + 1:] + NEXT for at in range(len(raw))]
     for room in (THRIFT, INFOS, PLAIN):
-        mutations.end_well(room, streams, False)
+        many_streams.end_well(room, streams, False)
     for at, damaged in enumerate(streams):
         laws.covers_every_byte(THRIFT, damaged)
         laws.streams_lose_nothing(THRIFT, damaged, [at])
