@@ -39,7 +39,7 @@ def payloads(frames, buffers):
     cdef Head[::1] span = deflated
     cdef int64_t[::1] other = others
     if n:
-        view, readable, out = np.ascontiguousarray(frames).view(np.uint8), addresses(buffers), rows.view(np.int8)
+        view, readable, out = np.ascontiguousarray(frames).view(np.uint8), addresses(buffers), rows.view(np.uint8)
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
