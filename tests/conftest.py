@@ -17,7 +17,7 @@ settings.load_profile("wirescan")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Seconds. Tests that start real programs wait for their downloads too. Others have the timeout of pyproject.toml.
-TIMEOUTS = {"nightly": 3600, "fuzz": 7200, "peers": 900, "spark": 900}
+TIMEOUTS = {"nightly": 3600, "fuzz": 7200, "peers": 900, "spark": 900, "slow": 600}
 
 GROUP_OF_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.(peers|spark|fuzz)\b", re.MULTILINE)
 
