@@ -128,7 +128,7 @@ group_coverage() {
 group_mutations() {
     step "planted errors, a sample"
     prepare_environment
-    .venv/bin/python tests/mutations/run.py --sample 20 --seed "${WIRESCAN_MUTATION_SEED:-1}"
+    .venv/bin/python tests/planted_errors/run.py --sample 10 --seed "${WIRESCAN_MUTATION_SEED:-1}"
 }
 
 group_wheel() {

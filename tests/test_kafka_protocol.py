@@ -23,7 +23,7 @@ from wirescan.kafka.program import steps_of
 from wirescan.kafka.schema import MESSAGE, Field, Message
 
 HOSTILE = Path(__file__).with_name("corpus") / "kafka-hostile"
-steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 15)), deadline=None, derandomize=True,
+steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 15)), deadline=None,
                   database=None, suppress_health_check=list(HealthCheck))
 every_side = pytest.mark.parametrize("name, side", strategies.STORED)
 every_body = pytest.mark.parametrize("api, direction", strategies.EVERY_BODY)

@@ -12,7 +12,7 @@ import wirescan
 from rooms import ROOMS
 from wirescan.errors import MODES
 
-steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 60)), deadline=None, derandomize=True,
+steady = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 60)), deadline=None,
                   database=None, suppress_health_check=list(HealthCheck))
 # Some rooms are many and alike: what is drawn is shared out among them.
 MESSAGES = [room for name, room in ROOMS.items() if name.startswith("kafka.")]

@@ -9,7 +9,7 @@ from reference import kafka_protocol as reference
 from reference.kafka_messages import NEWEST
 from strategies import kafka_protocol as strategies
 
-few = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 24)) // 8, deadline=None, derandomize=True,
+few = settings(max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 24)) // 8, deadline=None,
                database=None, suppress_health_check=list(HealthCheck))
 steady = settings(few, max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 15)))
 every_body = pytest.mark.parametrize("api, direction", strategies.EVERY_BODY)

@@ -59,7 +59,7 @@ def agree(values, message, written=None):
     "api, direction, version",
     [(api, direction, version) for api, direction in strategies.BODIES for version in range(NEWEST[api] + 1)
      if (api, version) not in UNKNOWN])
-@settings(max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_kafka_python_reads_the_same(api, direction, version, data):
     read = getattr(import_module("kafka.protocol." + HOMES[api]), api + direction.title())
@@ -79,7 +79,7 @@ def test_kafka_python_reads_the_same(api, direction, version, data):
 
 
 @pytest.mark.parametrize("api, direction", strategies.BODIES)
-@settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_kafka_python_finds_the_same_headers(api, direction, data):
     read = getattr(import_module("kafka.protocol." + HOMES[api]), api + direction.title())

@@ -1,4 +1,4 @@
-"""The list of planted errors fits the sources and the tests. tests/mutations/run.py runs them."""
+"""The list of planted errors fits the sources and the tests. tests/planted_errors/run.py runs them."""
 import ast
 import sys
 from collections import defaultdict
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "mutations"))
+sys.path.insert(0, str(Path(__file__).parent / "planted_errors"))
 
 from planted import ROOT, Planted, PlantingError, find_place, plant, read_planted  # noqa: E402
 

@@ -1,6 +1,6 @@
 """Plant errors in a copy of wirescan and run the tests that have to notice them.
 
-    python tests/mutations/run.py [--only ID ...] [--sample N --seed S] [--jobs N] [--work DIR]
+    python tests/planted_errors/run.py [--only ID ...] [--sample N --seed S] [--jobs N] [--work DIR]
 
 All errors are built into one copy. The environment variable WIRESCAN_PLANTED holds the number of the
 one error that is switched on; without it the copy behaves like the original. The run checks first
@@ -157,7 +157,11 @@ def build_copy(work: Path, entries: list[Planted]) -> None:
     environment = environment_of(work)
     environment["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -include {work / C_HEADER}"
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    subprocess.run(command, cwd=work, env=environment, check=True, timeout=BUILD_SECONDS)
+    build = subprocess.run(
+        command, cwd=work, env=environment, timeout=BUILD_SECONDS, capture_output=True, text=True
+    )
+    if build.returncode:
+        raise PlantingError(f"the copy with planted errors cannot be built:\n{build.stdout}{build.stderr}")
 
 
 def environment_of(work: Path, number: int = 0) -> dict[str, str]:
