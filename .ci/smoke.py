@@ -1,6 +1,6 @@
-"""Check that an installed wirescan works: read the corpus, and write what it reads again.
+"""Check that an installed wirescan works: read the corpus, and read what the encoders write.
 
-usage: smoke.py CORPUS      needs nothing but the dependencies that wirescan always has
+usage: smoke.py CORPUS      needs only the base dependencies of wirescan
 """
 
 import sys
@@ -13,6 +13,7 @@ RECORDS_IN_ORDERS = 27_708
 
 
 def main() -> None:
+    """Run the checks on the corpus that the command line names."""
     corpus = Path(sys.argv[1])
     records = kafka.records(kafka.open_log(corpus / "kafka" / "orders-0"))
     if len(records) != RECORDS_IN_ORDERS:
@@ -23,7 +24,9 @@ def main() -> None:
         if values != [b"one", b"two"]:
             raise SystemExit(f"smoke: codec {codec} gave {values}")
     for module, folder in ((lumberjack, "lumberjack"), (nats, "nats"), (thrift, "thrift")):
-        files = [path for path in (corpus / folder).rglob("*") if path.suffix in (".bin", ".theader")]
+        files = [
+            path for path in (corpus / folder).rglob("*") if path.suffix in (".bin", ".theader")
+        ]
         rows = sum(len(module.scan(path, errors="mark")) for path in files)
         if not rows:
             raise SystemExit(f"smoke: {folder} gave no rows from {len(files)} files")

@@ -1,4 +1,4 @@
-"""Check one wheel: what it holds, how large it is, and that no file is bound to one CPU.
+"""Check one wheel: its files, its size, and that no file is bound to one CPU.
 
 usage: wheel_check.py WHEEL
 """
@@ -12,10 +12,11 @@ import zipfile
 from pathlib import Path
 
 MODULES_LIMIT = 4_000_000
-# Modules that choose between instruction sets when they are loaded. Only they may hold instructions
-# that some x86-64 processors lack.
-DISPATCHING = {"wirescan.core.checksum", "wirescan.kafka.bmi2"}
-# Instructions beyond the x86-64 baseline: AVX and later, BMI, POPCNT, CRC32, PCLMUL, SSE3 to SSE4.2.
+# Modules that choose between instruction sets when they are loaded. Only they may contain
+# instructions that some x86-64 processors lack.
+DISPATCHING = {"wirescan.core.checksum", "wirescan.kafka.record_batches.record_fast_bmi2"}
+# Instructions beyond the x86-64 baseline: AVX and later, BMI, POPCNT, CRC32, PCLMUL, SSE3 to
+# SSE4.2.
 BEYOND_BASELINE = re.compile(
     r"v[a-z0-9]+|pdep|pext|bzhi|mulx|rorx|s[ahlr]{2}x|andn|bextr|bls[ir]|blsmsk|tzcnt|lzcnt|popcnt"
     r"|movbe|crc32[bwlq]?|pclmul\w*|aes\w+|sha\w+|pshufb|palignr|pmull[du]|p(min|max)(u[dw]|s[bd])"
@@ -23,9 +24,9 @@ BEYOND_BASELINE = re.compile(
 )
 # These begin with "v" but are part of the baseline, or stop the processor.
 BASELINE = {"verr", "verw"}
-# In the baseline, TZCNT's bytes run as BSF does; compilers emit them where both results agree.
+# Baseline processors run TZCNT's bytes as BSF. Compilers emit them only if both results agree.
 RUNS_ANYWHERE = {"tzcnt"}
-# Functions that run when a module is loaded, before it chooses.
+# Functions that run when a module is loaded, before it chooses an instruction set.
 AT_LOAD = re.compile(r"PyInit_.*|__pyx_pymod_.*|__Pyx_.*|_init|_start|frame_dummy")
 FUNCTION = re.compile(r"[0-9a-f]+ <(.+)>:")
 INSTRUCTION = re.compile(r"\s+[0-9a-f]+:\s+(?:(?:rep\w*|lock|bnd|notrack|data16) )*(\S+)")
@@ -52,7 +53,7 @@ def instructions(file: Path) -> dict[str, set[str]]:
 
 
 def bound_to_cpu(file: Path) -> dict[str, set[str]]:
-    """Return the functions with instructions that some x86-64 processors lack, and those."""
+    """Return the functions with instructions that some x86-64 processors lack, with these."""
     bound = {}
     for function, mnemonics in instructions(file).items():
         beyond = {name for name in mnemonics if BEYOND_BASELINE.fullmatch(name)}
@@ -81,7 +82,9 @@ def check(wheel: Path) -> list[str]:
         if not modules:
             faults.append("the wheel holds no extension module")
         if total > MODULES_LIMIT:
-            faults.append(f"the extension modules have {total:,} bytes, more than {MODULES_LIMIT:,}")
+            faults.append(
+                f"the extension modules have {total:,} bytes, more than {MODULES_LIMIT:,}"
+            )
         if not wheel.name.endswith("x86_64.whl"):
             return faults
         dispatching = 0
@@ -95,9 +98,12 @@ def check(wheel: Path) -> list[str]:
                     used = ", ".join(sorted(names)[:5])
                     faults.append(f"{path}: {function} needs a newer CPU, for {used}")
         if dispatching != len(DISPATCHING):
-            # The compiler left a fast path out, or the disassembly could not be read.
+            # The compiler omitted a fast path, or the disassembly could not be read.
             faults.append(f"only {dispatching} of {len(DISPATCHING)} modules have their fast paths")
-        print(f"instructions beyond the x86-64 baseline: {dispatching} modules, which choose at run time")
+        print(
+            f"instructions beyond the x86-64 baseline: {dispatching} modules, "
+            "which choose at run time"
+        )
     return faults
 
 
@@ -108,6 +114,7 @@ def compiler_flags_bound_to_cpu() -> list[str]:
 
 
 def main() -> int:
+    """Check the wheel that the command line names, and return the exit code."""
     faults = check(Path(sys.argv[1]))
     faults += [f"this Python compiles with {flag}" for flag in compiler_flags_bound_to_cpu()]
     for fault in faults:

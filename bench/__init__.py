@@ -1,11 +1,13 @@
-"""Benchmarks: wirescan beside a plain copy of the same bytes and beside its peers, as ratios in one run.
+"""Benchmarks: ratios of wirescan to a plain copy of the same bytes and to its peers.
 
-    python -m bench                 all parts; the tables are printed and written to bench/RESULTS.md
-    python -m bench kafka           one part: kafka, lookup, fetch, encode, lumberjack, nats, liftbridge, thrift or spark
-    python -m bench --quick         small data, few rounds, nothing written: does it still run?
+    python -m bench             run all parts; print the tables and write bench/RESULTS.md
+    python -m bench kafka       run one part (see PARTS in bench/__main__.py)
+    python -m bench --quick     run with small data and few rounds, and write nothing
 
-The workloads (3 GB) are made once and kept outside the checkout, in WIRESCAN_BENCH_DIR, by default
-~/.cache/wirescan/bench. The packages of the extras `spark` and `peers` take part, and so do a Java 17 JDK,
-mvn, Go, gcc with zlib's headers, and g++ with Apache Thrift's (libthrift-dev and libboost-dev of Debian), where it has
-them.
+Compared programs take turns in one run. The workloads (3 GB) are written once to
+WIRESCAN_BENCH_DIR, by default ~/.cache/wirescan/bench.
+
+Benchmarks need the packages of the extras `spark` and `peers`, a Java 17 JDK, mvn, Go, and gcc with
+zlib's headers. Apache Thrift's C++ library is optional: it needs g++, and libthrift-dev and
+libboost-dev of Debian.
 """

@@ -1,4 +1,5 @@
 """`python -m bench [PART ...] [--quick]`: see bench/__init__.py."""
+
 from __future__ import annotations
 
 import argparse
@@ -6,22 +7,36 @@ import importlib
 
 from bench import report
 
-PARTS = {"kafka": "bench.kafka_records", "lookup": "bench.kafka_lookup", "fetch": "bench.kafka_fetch",
-         "encode": "bench.kafka_encode", "lumberjack": "bench.lumberjack", "nats": "bench.nats",
-         "liftbridge": "bench.liftbridge", "thrift": "bench.thrift", "planning": "bench.planning",
-         "spark": "bench.spark"}
+PARTS = {
+    "kafka": "bench.suites.kafka_records",
+    "lookup": "bench.suites.kafka_lookup",
+    "fetch": "bench.suites.kafka_fetch",
+    "encode": "bench.suites.kafka_encode",
+    "lumberjack": "bench.suites.lumberjack",
+    "nats": "bench.suites.nats",
+    "liftbridge": "bench.suites.liftbridge",
+    "thrift": "bench.suites.thrift",
+    "planning": "bench.suites.planning",
+    "spark": "bench.suites.spark",
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Benchmarks, as ratios in one run.")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to run; all, if none is named")
-    parser.add_argument("--quick", action="store_true", help="small data, to see that it runs; nothing is written")
-    given = parser.parse_args()
-    for name in given.parts or PARTS:
-        part = importlib.import_module(PARTS[name])
-        text = part.run(**(part.QUICK if given.quick else part.FULL))
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Benchmarks, as ratios in one run."
+    )
+    parser.add_argument(
+        "parts", nargs="*", choices=[*PARTS, []], help="the parts to run (default: all)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="run with small data, and write nothing"
+    )
+    arguments = parser.parse_args()
+    for name in arguments.parts or PARTS:
+        suite = importlib.import_module(PARTS[name])
+        text = suite.run(**(suite.QUICK if arguments.quick else suite.FULL))
         print(text)
-        if given.quick:
+        if arguments.quick:
             print("Quick: these figures say nothing about speed.\n")
         else:
             report.write(text)

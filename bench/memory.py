@@ -1,8 +1,9 @@
-"""How much memory a scan of a mapped file takes: `python -m bench.memory FILE`, in a process of its own.
+"""The memory of a scan of a mapped file, in a separate process: `python -m bench.memory FILE`.
 
-Prints the bytes of all rows, and by how much the process's memory beside the file grew at its highest (Linux: the
-address space that it reserved, which no garbage of another run and no page cache blurs).
+It prints the bytes of all rows, and the peak growth of the process's memory without the file. On
+Linux that is the reserved address space, which does not depend on the page cache or earlier runs.
 """
+
 from __future__ import annotations
 
 import json
@@ -14,26 +15,31 @@ from pathlib import Path
 import numpy as np
 
 from wirescan import kafka
-from wirescan.source import MappedFile
+from wirescan.files.source import MappedFile
 
 
-def measured(path: Path) -> dict[str, int]:
-    """{"rows": bytes, "peak": bytes} of kafka.scan and kafka.records over a file."""
-    done = subprocess.run([sys.executable, "-m", "bench.memory", str(path)], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+def measure(path: Path) -> dict[str, int]:
+    """Return {"rows": bytes, "peak": bytes} of kafka.scan and kafka.records over a file."""
+    result = subprocess.run(
+        [sys.executable, "-m", "bench.memory", str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(result.stdout)
 
 
-def address_space(name: str) -> int:
+def read_address_space(name: str) -> int:
     return int(re.search(rf"{name}:\s*(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
 
 
 def main() -> None:
     file = MappedFile(sys.argv[1])
-    np.empty(1 << 20).sum()                         # whatever numpy sets up at its first use
-    before = address_space("VmSize")
+    np.empty(1 << 20).sum()  # numpy allocates memory at its first use
+    before = read_address_space("VmSize")
     batches = kafka.scan(file)
     records = kafka.records(batches)
-    peak = address_space("VmPeak") - before
+    peak = read_address_space("VmPeak") - before
     print(json.dumps({"rows": batches.rows.nbytes + records.rows.nbytes, "peak": peak}))
 
 

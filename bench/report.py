@@ -1,4 +1,5 @@
-"""What a run says: markdown tables, the targets first, and the machine that they hold for."""
+"""The report of a run in markdown: the machine, the targets, then tables and text."""
+
 from __future__ import annotations
 
 import importlib.metadata
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.measure import Times
+from bench.timing import Times
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 TITLE = "# Results\n\nWritten by `python -m bench`; bench/__init__.py says how to run it.\n"
@@ -18,92 +19,119 @@ TITLE = "# Results\n\nWritten by `python -m bench`; bench/__init__.py says how t
 
 @dataclass
 class Target:
-    """A promise and what became of it. spread: the quartiles. at_most: it is an upper bound, else a lower one."""
-    what: str
+    """A promised bound and the measured value.
+
+    spread: the quartiles. at_most: `bound` is an upper bound, else a lower one.
+    """
+
+    name: str
     bound: float
-    seen: float
+    measured: float
     spread: tuple[float, ...]
     at_most: bool
     unit: str
 
     @property
     def met(self) -> bool:
-        return self.seen <= self.bound if self.at_most else self.seen >= self.bound
+        return self.measured <= self.bound if self.at_most else self.measured >= self.bound
 
     def cells(self) -> list[str]:
-        spread = f" ({number(self.spread[0])} to {number(self.spread[1])})" if self.spread else ""
-        return [self.what, f"{'at most' if self.at_most else 'at least'} {self.bound:g}{self.unit}",
-                f"{number(self.seen)}{self.unit}{spread}", "yes" if self.met else "**no**"]
+        spread = (
+            f" ({format_number(self.spread[0])} to {format_number(self.spread[1])})"
+            if self.spread
+            else ""
+        )
+        return [
+            self.name,
+            f"{'at most' if self.at_most else 'at least'} {self.bound:g}{self.unit}",
+            f"{format_number(self.measured)}{self.unit}{spread}",
+            "yes" if self.met else "**no**",
+        ]
 
 
 @dataclass
 class Report:
-    """One part of the results: targets, then tables with a word on what they show."""
+    """A section of the results: targets, then text and tables."""
+
     title: str
     targets: list[Target] = field(default_factory=list)
-    parts: list[str] = field(default_factory=list)
+    paragraphs: list[str] = field(default_factory=list)
 
-    def at_most(self, what: str, bound: float, seen: tuple[float, ...], unit: str = "") -> None:
-        """A figure with an upper bound; seen: the figure, and its quartiles where it has them."""
-        self.targets.append(Target(what, bound, seen[0], seen[1:], True, unit))
+    def at_most(self, name: str, bound: float, values: tuple[float, ...], unit: str = "") -> None:
+        """Add a target with an upper bound. values: the measured value, then any quartiles."""
+        target = Target(name, bound, values[0], values[1:], at_most=True, unit=unit)
+        self.targets.append(target)
 
-    def at_least(self, what: str, bound: float, seen: tuple[float, ...], unit: str = "") -> None:
-        """The same with a lower bound."""
-        self.targets.append(Target(what, bound, seen[0], seen[1:], False, unit))
+    def at_least(self, name: str, bound: float, values: tuple[float, ...], unit: str = "") -> None:
+        """Add a target with a lower bound. values: the measured value, then any quartiles."""
+        target = Target(name, bound, values[0], values[1:], at_most=False, unit=unit)
+        self.targets.append(target)
 
     def say(self, *lines: str) -> None:
-        self.parts.append("\n".join(lines))
+        self.paragraphs.append("\n".join(lines))
 
     def markdown(self, versions: Sequence[str] = ()) -> str:
-        seen = [target.cells() for target in self.targets]
-        return "\n\n".join([
-            f"## {self.title}", machine(versions),
-            table(["target", "promised", "seen (quartiles)", "met"], seen), *self.parts]) + "\n"
+        rows = [target.cells() for target in self.targets]
+        targets = format_table(["target", "promised", "measured (quartiles)", "met"], rows)
+        blocks = [f"## {self.title}", describe_machine(versions), targets, *self.paragraphs]
+        return "\n\n".join(blocks) + "\n"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A markdown table; all columns but the first lean to the right."""
+def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a markdown table. All columns except the first are aligned to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def timings(times: Times, against: dict[str, str] | None = None, unit: str = "record") -> str:
-    """Every contender's time and rate, and its ratio to another one's time."""
+def format_timings(
+    times: Times, against: dict[str, str] | None = None, unit: str = "record"
+) -> str:
+    """Return a table of every contender's time, rate, and ratio to another contender's time."""
     against = against or {}
     rows = []
     for name in times.contenders:
         other = against.get(name)
-        ratio = f"{number(times.ratio(name, other)[0])} of {other}" if other else ""
-        rows.append([name, number(times.median(name)), number(times.rate(name)), ratio])
-    return table(["", f"ns per {unit}", "GB/s", "time, as a ratio"], rows)
+        ratio = f"{format_number(times.ratio(name, other)[0])} of {other}" if other else ""
+        rows.append(
+            [name, format_number(times.median(name)), format_number(times.rate(name)), ratio]
+        )
+    return format_table(["", f"ns per {unit}", "GB/s", "time, as a ratio"], rows)
 
 
-def number(value: float) -> str:
-    """Three significant digits."""
+def format_number(value: float) -> str:
+    """Format a number with three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def machine(packages: Sequence[str]) -> str:
-    """Processor, memory, system, date, and the versions of what takes part."""
-    versions = [f"{name} {importlib.metadata.version(name)}" if " " not in name else name for name in packages]
-    load = f"{os.getloadavg()[0]:.1f}"
-    return (f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {_processor()}, {os.cpu_count()} CPUs, "
-            f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB; {platform.system()} "
-            f"{platform.release()}, load {load} at the end; Python {platform.python_version()}"
-            + "".join(f", {version}" for version in versions) + ".")
+def describe_machine(packages: Sequence[str]) -> str:
+    """Describe the date, the processor, the memory, the system, and the versions of packages."""
+    versions = [
+        f"{name} {importlib.metadata.version(name)}" if " " not in name else name
+        for name in packages
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    programs = ", ".join([f"Python {platform.python_version()}", *versions])
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; "
+        f"{_processor()}, {os.cpu_count()} CPUs, {memory:.0f} GiB; "
+        f"{platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f} at the end; "
+        f"{programs}."
+    )
 
 
 def _processor() -> str:
     try:
-        found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        match = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine()
+        match = None
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def write(section: str) -> None:
-    """Put a section into RESULTS.md in the place of an older one of its title; the others stay."""
+    """Write a section to RESULTS.md. It replaces an older section with the same title."""
     text = RESULTS.read_text() if RESULTS.exists() else TITLE
-    sections = {part.partition("\n")[0]: "## " + part.strip() for part in text.split("\n## ")[1:]}
+    blocks = text.split("\n## ")[1:]
+    sections = {block.partition("\n")[0]: "## " + block.strip() for block in blocks}
     sections[section.removeprefix("## ").partition("\n")[0]] = section.strip()
-    RESULTS.write_text("\n\n".join([TITLE.strip(), *(sections[title] for title in sorted(sections))]) + "\n")
+    ordered = [sections[title] for title in sorted(sections)]
+    RESULTS.write_text("\n\n".join([TITLE.strip(), *ordered]) + "\n")

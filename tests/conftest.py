@@ -1,4 +1,8 @@
-"""Generated tests take the same examples in every run; WIRESCAN_RANDOM=1 looks for new ones."""
+"""Settings of all tests.
+
+Generated tests use the same examples in every run. WIRESCAN_RANDOM=1 generates new ones.
+"""
+
 import gc
 import os
 import re
@@ -7,23 +11,47 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.support.examples import read_example_count
+
 settings.register_profile(
-    "wirescan", deadline=None, derandomize="WIRESCAN_RANDOM" not in os.environ, database=None
+    "wirescan",
+    deadline=None,
+    derandomize="WIRESCAN_RANDOM" not in os.environ,
+    database=None,
+    max_examples=read_example_count(40),
 )
 settings.load_profile("wirescan")
 
-# A shell starts what is in the background with interrupts ignored, and Python leaves it at that: tests that interrupt
-# themselves would wait in vain.
+# A shell starts background processes with interrupts ignored, and Python keeps that setting. Tests
+# that interrupt themselves would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Seconds. Tests that start real programs wait for their downloads too. Others have the timeout of pyproject.toml.
+# Timeouts in seconds. Tests that start real programs also wait for downloads. Tests without these
+# marks have the timeout of pyproject.toml.
 TIMEOUTS = {"nightly": 3600, "fuzz": 7200, "peers": 900, "spark": 900, "slow": 600}
 
 GROUP_OF_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.(peers|spark|fuzz)\b", re.MULTILINE)
 
 
+@pytest.fixture(
+    params=[pytest.param(7, id="every seventh"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+)
+def stride(request):
+    """The step of tests that change or cut a stream at each of its bytes.
+
+    The default run takes every seventh position, the group `slow` takes all of them.
+    """
+    return request.param
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """Return more workers than cores, because some tests wait for timers and processes."""
+    return os.cpu_count() * 3 // 2 or 1
+
+
 def pytest_ignore_collect(collection_path, config):
-    """Do not import a file whose tests are all deselected: that takes seconds."""
+    """Skip a file whose tests are all deselected, because its imports take seconds."""
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     group = GROUP_OF_FILE.search(collection_path.read_text())
@@ -33,7 +61,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection(session):
-    """Thousands of items are made and none is freed, so the garbage collector would search in vain."""
+    """Disable the garbage collector: collection makes thousands of items and frees none."""
     gc.disable()
 
 
@@ -43,7 +71,7 @@ def pytest_collection_finish(session):
 
 
 def pytest_collection_modifyitems(items):
-    """Give each test of these groups its group's timeout, unless it has one of its own."""
+    """Give each test the timeout of its group, unless the test has its own timeout."""
     for item in items:
         if item.get_closest_marker("timeout"):
             continue

@@ -1,17 +1,21 @@
-"""The Python clients, over record data in memory: every record's offset, timestamp, key and value are asked for."""
+"""The Python clients over record data in memory.
+
+They read the offset, the timestamp, the key and the value of every record.
+"""
+
 from __future__ import annotations
 
 import aiokafka.record.memory_records
 import kafka.record.memory_records
 
 
-def aiokafka_records(data: bytes, check: bool) -> int:
-    """The number of records that aiokafka's Cython reader finds."""
+def count_aiokafka_records(data: bytes, *, check: bool) -> int:
+    """Read records with aiokafka's Cython reader, and return their number."""
     return _read(aiokafka.record.memory_records.MemoryRecords(data), check)
 
 
-def kafka_python_records(data: bytes, check: bool) -> int:
-    """The number of records that kafka-python finds."""
+def count_kafka_python_records(data: bytes, *, check: bool) -> int:
+    """Read records with kafka-python, and return their number."""
     return _read(kafka.record.memory_records.MemoryRecords(data), check)
 
 

@@ -1,8 +1,10 @@
-"""Lumberjack over loopback: a writer that costs next to nothing, wirescan's receiver in a process of its own, and
-go-lumber's client.
+"""Lumberjack over loopback: a cheap writer, wirescan's receiver in a process, and go-lumber.
 
-    python -m bench.peers.lumberjack_live       wirescan's server, which keeps nothing, until SIGTERM
+    python -m bench.peers.lumberjack_live
+
+starts wirescan's server without storage, and runs until SIGTERM.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -20,44 +22,55 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench import data
-from tests.peers.lumberjack import TstSend
+from bench.peers.programs import TstSend
+from bench.workloads import records_and_events
 from wirescan import lumberjack
-from wirescan.lumberjack.client import Client
-from wirescan.lumberjack.server import Server
+from wirescan.lumberjack.live.client import Client
+from wirescan.lumberjack.live.server import Server
 
-PIPELINING = 2              # windows in flight, as libbeat has them
-PATIENCE = 60               # seconds for an ack
-WARM_UP = 16                # windows
-ACK = 6                     # bytes
+PIPELINING = 2  # windows in flight, like libbeat
+PATIENCE = 60  # seconds for an ack
+WARM_UP = 16  # windows
+ACK = 6  # bytes
 
 
 class Receive:
-    """A receiver of wirescan on `address`. A context manager.
+    """A receiver of wirescan on `address`, as a context manager.
 
-    sink: "frames" or "parquet", as of `wirescan receive --as`; "nothing" is its server alone, which keeps nothing.
+    sink: "frames" or "parquet", as for `wirescan receive --as`; or "nothing" for the server alone,
+    without storage.
     """
 
     def __init__(self, sink: str):
-        self._home = tempfile.TemporaryDirectory(dir=data.directory())
-        command = [__name__] if sink == "nothing" else [
-            "wirescan", "receive", "lumberjack", "--listen", "127.0.0.1:0", "--to", self._home.name, "--as", sink,
-            "--json"]
-        self._process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE,
-                                         stderr=subprocess.PIPE, text=True)
-        said = self._process.stderr.readline()
-        found = re.search(r"listening on (\S+)", said)
-        if not found:
+        self._home = tempfile.TemporaryDirectory(dir=records_and_events.find_directory())
+        command = ["wirescan", "receive", "lumberjack", "--listen", "127.0.0.1:0"]
+        command += ["--to", self._home.name, "--as", sink, "--json"]
+        if sink == "nothing":
+            command = [__name__]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        line = self._process.stderr.readline()
+        match = re.search(r"listening on (\S+)", line)
+        if not match:
             self.__exit__()
-            raise RuntimeError(f"the receiver says {said!r}")
-        self.address = found[1]
+            raise RuntimeError(f"the receiver does not listen, and prints {line!r}")
+        self.address = match[1]
 
     def stop(self, events: int) -> None:
-        """Ends it, when all is kept. Raises RuntimeError where it did not get so many events."""
+        """End the receiver after its files are complete.
+
+        Raises RuntimeError if it received another number of events.
+        """
         self._process.terminate()
-        said, failed = self._process.communicate()
-        if self._process.returncode or json.loads(said)["events"] != events:
-            raise RuntimeError(f"the receiver was sent {events} events, and ends with {said}{failed}")
+        output, errors = self._process.communicate()
+        if self._process.returncode or json.loads(output)["events"] != events:
+            raise RuntimeError(
+                f"the receiver was sent {events} events, and ends with {output}{errors}"
+            )
 
     def __enter__(self) -> Receive:
         return self
@@ -68,28 +81,32 @@ class Receive:
         self._home.cleanup()
 
 
-def received(sink: str, windows: Sequence[memoryview]) -> float:
-    """The seconds until a new receiver has acked windows; with "parquet" until all files are written, too."""
+def time_receiver(sink: str, windows: Sequence[memoryview]) -> float:
+    """Return the seconds until a new receiver has acked all windows.
+
+    With "parquet", the time includes writing all files.
+    """
     with Receive(sink) as receiver:
         replay(receiver.address, windows[:WARM_UP])
         begun = time.perf_counter()
         replay(receiver.address, windows)
         acked = time.perf_counter() - begun
-        receiver.stop(data.IN_WINDOW * (len(windows) + len(windows[:WARM_UP])))
+        window_count = len(windows) + len(windows[:WARM_UP])
+        receiver.stop(records_and_events.IN_WINDOW * window_count)
         return time.perf_counter() - begun if sink == "parquet" else acked
 
 
-def windows_of(stream: bytes) -> list[memoryview]:
-    """The windows of a stream of data.py, each with its W."""
+def split_windows(stream: bytes) -> list[memoryview]:
+    """Return the windows of a workload's stream, each with its W frame."""
     frames = lumberjack.scan(stream)
     starts = frames["start"][frames["kind"] == lumberjack.Kind.WINDOW].tolist()
     return [memoryview(stream)[start:end] for start, end in zip(starts, [*starts[1:], len(stream)])]
 
 
 def replay(address: str, windows: Sequence[memoryview]) -> float:
-    """The seconds of a connection on which windows of data.py are sent, until all are acked.
+    """Send windows on a new connection, and return the seconds until all are acked.
 
-    Raises RuntimeError for other acks than theirs.
+    Raises RuntimeError for an unexpected ack.
     """
     host, port = address.split(":")
     begun = time.perf_counter()
@@ -107,19 +124,19 @@ def replay(address: str, windows: Sequence[memoryview]) -> float:
 
 
 def await_ack(connection: socket.socket) -> None:
-    """Reads the ack of one window, and the keep-alives before it."""
+    """Read the ack of one window, and the keep-alives before it."""
     while True:
         ack = connection.recv(ACK, socket.MSG_WAITALL)
         number = int.from_bytes(ack[2:], "big")
-        if len(ack) < ACK or ack[1:2] != b"A" or number not in (0, data.IN_WINDOW):
+        if len(ack) < ACK or ack[1:2] != b"A" or number not in (0, records_and_events.IN_WINDOW):
             raise RuntimeError(f"the receiver answers {ack!r}")
         if number:
             return
 
 
-def synced(windows: Sequence[memoryview]) -> float:
-    """The seconds to write windows into a file that is synced behind as many as are in flight: what the disk takes."""
-    with tempfile.NamedTemporaryFile(dir=data.directory(), buffering=0) as file:
+def time_file(windows: Sequence[memoryview]) -> float:
+    """Return the seconds to write windows to a file, with a sync after every PIPELINING windows."""
+    with tempfile.NamedTemporaryFile(dir=records_and_events.find_directory(), buffering=0) as file:
         begun = time.perf_counter()
         for number, window in enumerate(windows, 1):
             file.write(window)
@@ -128,35 +145,44 @@ def synced(windows: Sequence[memoryview]) -> float:
         return time.perf_counter() - begun
 
 
-def go_lumber(address: str, events: int, seconds: float) -> float:
-    """The seconds that go-lumber's client, uncompressed, takes for so many events, as it went for some seconds."""
-    with TstSend(address, level=0, batch=data.IN_WINDOW, pipeline=PIPELINING) as client:
+def time_go_lumber(address: str, events: int, seconds: float) -> float:
+    """Return the seconds of go-lumber's uncompressed client per `events` events.
+
+    The rate is measured for some seconds.
+    """
+    with TstSend(
+        address, level=0, batch=records_and_events.IN_WINDOW, pipeline=PIPELINING
+    ) as client:
         client.await_true(lambda: client.acknowledged() > 0)
         time.sleep(seconds / 4)
-        first, begun = client.acknowledged(), time.perf_counter()
+        first = client.acknowledged()
+        begun = time.perf_counter()
         time.sleep(seconds)
-        last, took = client.acknowledged(), time.perf_counter() - begun
+        last = client.acknowledged()
+        took = time.perf_counter() - begun
         if last <= first:
             raise RuntimeError(f"{address} acks nothing")
         return took * events / (last - first)
 
 
-def go_lumber_to_nothing(events: int, seconds: float) -> float:
-    """... to wirescan's server."""
+def time_go_lumber_to_wirescan(events: int, seconds: float) -> float:
+    """Return the seconds of go-lumber's client with wirescan's server, without storage."""
     with Receive("nothing") as receiver:
-        return go_lumber(receiver.address, events, seconds)
+        return time_go_lumber(receiver.address, events, seconds)
 
 
-def client(texts: pa.Array) -> float:
-    """The seconds until wirescan's client has sent JSON texts to wirescan's server, and all are acked."""
+def time_client(texts: pa.Array) -> float:
+    """Return the seconds until wirescan's server has acked JSON texts of wirescan's client."""
     with Receive("nothing") as receiver:
         host, port = receiver.address.split(":")
         begun = time.perf_counter()
-        with Client(host, int(port), window=data.IN_WINDOW, pipelining=PIPELINING) as sender:
+        with Client(
+            host, int(port), window=records_and_events.IN_WINDOW, pipelining=PIPELINING
+        ) as sender:
             sender.send(texts)
-        taken = time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
         receiver.stop(len(texts))
-        return taken
+        return seconds
 
 
 async def serve() -> None:

@@ -1,20 +1,32 @@
-"""The command `wirescan`, or `python -m wirescan`; what it needs is imported late, so that Ctrl-C is told there too."""
+"""The command `wirescan`, or `python -m wirescan`.
+
+It imports `wirescan.cli.main` inside `start`, so that Ctrl-C during the import is reported like
+later.
+"""
+
 from __future__ import annotations
 
 import sys
 from typing import NoReturn
 
+USAGE_ERROR = 2
+INTERRUPTED = 130  # 128 and the number of SIGINT, as shells report it
+
 
 def start() -> NoReturn:
-    """Run the command and exit with its code; see `wirescan.cli`."""
+    """Run the command and exit with its code. `wirescan.cli.main` describes it."""
+    code = 0
+    message = ""
     try:
-        from wirescan.cli import main
+        from wirescan.cli.main import main
+
         main(prog_name="wirescan")
-        code, message = 0, ""
     except KeyboardInterrupt:
-        code, message = 130, "\nwirescan: interrupted"
-    except ImportError as error:                # of click, where the extra "cli" was not installed
-        code, message = 2, f"wirescan: {error}; the command needs wirescan[cli]"
+        code = INTERRUPTED
+        message = "\nwirescan: interrupted"
+    except ImportError as error:  # click is missing where the extra "cli" is not installed
+        code = USAGE_ERROR
+        message = f"wirescan: {error}: pip install 'wirescan[cli]'"
     if message and sys.stderr is not None:
         print(message, file=sys.stderr)
     sys.exit(code)

@@ -1,9 +1,12 @@
-"""A long run of random damage: the kernels and the references say the same, and every law holds.
+"""A long run with random damage: kernels agree with the references, and every law holds.
 
-WIRESCAN_FUZZ_SECONDS (60, for all targets) and WIRESCAN_FUZZ_SEED (by the clock) steer it; the seed is printed. What it
-finds goes to build/fuzz; once it is mended, move it to tests/corpus/kafka-hostile, which the default tests read, or put
-it into the test_*_hostile.py of its room.
+WIRESCAN_FUZZ_SECONDS is the time for all targets, 60 by default. WIRESCAN_FUZZ_SEED is the seed, by
+default the clock; it is printed.
+
+An input that fails is written to build/fuzz. When the error is fixed, move the input to
+tests/corpus/kafka-hostile, which the default tests read, or to the test_hostile.py of its package.
 """
+
 import hashlib
 import os
 import random
@@ -15,330 +18,460 @@ from pathlib import Path
 
 import pytest
 
-import laws
-from golden import EXTREMES, GOLDEN, batch, record, varint, wrapper
-from reference import kafka_protocol as reference
-from rooms import ROOMS
-from strategies import liftbridge as carried
-from strategies import lumberjack as beats
-from strategies import nats as wired
-from strategies import thrift as spoken
-from strategies.kafka import mend
-from strategies.kafka_protocol import RUNS, framed
-from test_kafka_protocol import conversation_agrees
-from test_laws import CARRIED, MESSAGES
+from tests.laws import laws
+from tests.laws.cases import CARRIED, MESSAGES
+from tests.laws.packages import PACKAGES
+from tests.reference import kafka_protocol as reference
+from tests.strategies import liftbridge as liftbridge_bytes
+from tests.strategies import lumberjack as lumberjack_bytes
+from tests.strategies import nats as nats_bytes
+from tests.strategies import thrift as thrift_bytes
+from tests.strategies.kafka import correct_checksums
+from tests.strategies.kafka_protocol import RUNS, frame_payload
+from tests.support.kafka_bytes import (
+    EXTREMES,
+    GOLDEN,
+    make_batch,
+    make_record,
+    make_varint,
+    make_wrapper,
+)
+from tests.support.kafka_conversation import assert_conversation_agrees
+from tests.support.paths import CORPUS
 from wirescan import kafka
-from wirescan.kafka.schema import MESSAGE, WIDTHS
+from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
 
 pytestmark = pytest.mark.fuzz
-FOUND = Path(__file__).parents[2] / "build" / "fuzz"
-STREAMS = Path(__file__).parents[1] / "corpus" / "kafka-streams"
-ROOM = ROOMS["kafka"]
-SMALL = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x80" * 11, bytes(16))
+FAILURES = Path(__file__).parents[2] / "build" / "fuzz"
+STREAMS = CORPUS / "kafka-streams"
+PACKAGE = PACKAGES["kafka"]
+SMALL = (
+    b"\0",
+    b"\1",
+    b"\2",
+    b"\x7f",
+    b"\x80",
+    b"\xff",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x80" * 11,
+    bytes(16),
+)
 
 
-def damaged(chance, raw, steps=6):
+# The order of the calls of `rng` decides what a seed produces.
+
+
+def damage(rng, raw, steps=6):
+    """Return bytes with up to `steps` - 1 random changes."""
     out = bytearray(raw)
-    for _ in range(chance.randrange(steps)):
-        at, kind = chance.randrange(len(out) + 1), chance.randrange(8)
+    for _ in range(rng.randrange(steps)):
+        at, kind = rng.randrange(len(out) + 1), rng.randrange(8)
         if kind < 2 and at < len(out):
-            out[at] ^= 1 << chance.randrange(8)
+            out[at] ^= 1 << rng.randrange(8)
         elif kind == 2:
-            out[at:at + 1] = chance.choice(SMALL)
+            out[at : at + 1] = rng.choice(SMALL)
         elif kind == 3:
-            del out[at:at + chance.randrange(1, 30)]
+            del out[at : at + rng.randrange(1, 30)]
         elif kind == 4:
-            out[at:at] = chance.choice(SMALL) + chance.randbytes(chance.randrange(4))
+            out[at:at] = rng.choice(SMALL) + rng.randbytes(rng.randrange(4))
         elif kind == 5 and len(out) >= 12:
-            place = chance.choice((8, 18, 26, 23, 57, at))
-            number = chance.choice((*EXTREMES, len(out) - 12, len(out), chance.randrange(100)))
+            place = rng.choice((8, 18, 26, 23, 57, at))
+            number = rng.choice((*EXTREMES, len(out) - 12, len(out), rng.randrange(100)))
             struct.pack_into(">i", out, min(place, len(out) - 4), number)
         elif kind == 6:
-            start = chance.randrange(len(out) + 1)
-            out[at:at] = out[start:start + chance.randrange(80)]
+            start = rng.randrange(len(out) + 1)
+            out[at:at] = out[start : start + rng.randrange(80)]
         else:
-            out[at:at + 2] = varint(chance.choice((*EXTREMES, chance.randrange(-70, 70))), chance.randrange(1, 5))
+            out[at : at + 2] = make_varint(
+                rng.choice((*EXTREMES, rng.randrange(-70, 70))), rng.randrange(1, 5)
+            )
     return bytes(out)
 
 
-def one(chance):
-    """Good pieces, some damaged inside a sound frame, some from outside."""
+def make_kafka_bytes(rng):
+    """Return good pieces, pieces damaged inside a valid frame, and damaged frames."""
     pieces = []
-    for _ in range(chance.randrange(1, 4)):
-        kind, inside = chance.randrange(5), record() * chance.randrange(4)
+    for _ in range(rng.randrange(1, 4)):
+        kind = rng.randrange(5)
+        inside = make_record() * rng.randrange(4)
         if kind < 2:
-            pieces.append(chance.choice(list(GOLDEN.values())))
+            pieces.append(rng.choice(list(GOLDEN.values())))
         elif kind == 2:
-            pieces.append(batch(damaged(chance, inside), chance.choice((0, 1, 2, 3, 4, 2**31 - 1))))
+            pieces.append(make_batch(damage(rng, inside), rng.choice((0, 1, 2, 3, 4, 2**31 - 1))))
         else:
-            inner = GOLDEN[chance.choice(("magic1-none", "magic0-none"))]
-            pieces.append(wrapper(damaged(chance, inner, 3), chance.randrange(1, 4), chance.randrange(2),
-                                  chance.choice((0, 1, 8, 9, 2**63 - 1, -1))))
+            inner = GOLDEN[rng.choice(("magic1-none", "magic0-none"))]
+            pieces.append(
+                make_wrapper(
+                    damage(rng, inner, 3),
+                    rng.randrange(1, 4),
+                    rng.randrange(2),
+                    rng.choice((0, 1, 8, 9, 2**63 - 1, -1)),
+                )
+            )
     raw = b"".join(pieces)
-    raw = raw if chance.randrange(3) == 0 else damaged(chance, raw)
-    return mend(raw) if chance.randrange(2) else raw
+    raw = raw if rng.randrange(3) == 0 else damage(rng, raw)
+    return correct_checksums(raw) if rng.randrange(2) else raw
 
 
-def batches(chance):
-    """(bytes, function that they have to pass)."""
-    raw, check = one(chance), bool(chance.randrange(2))
-    cuts = places(chance, raw)
-    return raw, lambda: laws.all_of_them(ROOM, raw, cuts, check)
+def make_batches(rng):
+    """Return random bytes and a function that checks them.
+
+    The other targets below return the same kinds of values.
+    """
+    raw = make_kafka_bytes(rng)
+    check = bool(rng.randrange(2))
+    cuts = choose_cuts(rng, raw)
+    return raw, lambda: laws.keeps_every_law(PACKAGE, raw, cuts, check)
 
 
-def places(chance, raw):
-    return [chance.randrange(len(raw) + 1) for _ in range(chance.randrange(6))]
+def choose_cuts(rng, raw):
+    return [rng.randrange(len(raw) + 1) for _ in range(rng.randrange(6))]
 
 
-# --------------------------------------------------------------------------------------- requests and responses
+# --- requests and responses
+
 
 @cache
-def recorded():
-    """[(request, its response or b"")] of real clients, those that are not too long for a slow reference."""
-    found = []
+def read_recorded_pairs():
+    """Return (request, response or b"") pairs of real clients.
+
+    Long messages are skipped, because the reference is slow.
+    """
+    pairs = []
     for path in sorted(STREAMS.glob("*/*.requests.bin")):
         up = path.read_bytes()
         down = path.with_name(path.name.replace(".requests", ".responses")).read_bytes()
-        asked, answers = reference.requests(up)[0], reference.responses(down, reference.requests(up)[0], up)[0]
-        for i, j in reference.pair(asked, answers):
-            pair = frame(up, asked[i]), frame(down, answers[j]) if j >= 0 else b""
+        requests = reference.read_requests(up)[0]
+        responses = reference.read_responses(down, requests, up)[0]
+        for i, j in reference.pair(requests, responses):
+            answer = frame_bytes(down, responses[j]) if j >= 0 else b""
+            pair = frame_bytes(up, requests[i]), answer
             if i >= 0 and max(map(len, pair)) < 3000:
-                found.append(pair)
-    return found
+                pairs.append(pair)
+    return pairs
 
 
-def frame(raw, row):
-    return raw[row["start"]:row["start"] + row["size"]]
+def frame_bytes(raw, row):
+    return raw[row["start"] : row["start"] + row["size"]]
 
 
-def anything(chance, fields, version):
-    """Values for the fields of a struct."""
-    found = {}
-    for one in fields:
-        if version not in one.versions or chance.randrange(5) == 0:
+def make_values(rng, fields, version):
+    """Return random values for the fields of a struct."""
+    values = {}
+    for field in fields:
+        if version not in field.versions or rng.randrange(5) == 0:
             continue
-        if one.type in WIDTHS:
-            bits = 8 * WIDTHS[one.type] - 1
-            value = chance.choice((0, 1, -1, chance.randrange(-1 << bits, 1 << bits)))
-            value = bool(value) if one.type == "bool" else value
-        elif one.type == "struct":
-            value = anything(chance, one.fields, version)
-        elif one.is_array:
-            value = [anything(chance, one.fields, version) for _ in range(chance.randrange(4))]
-        elif one.type[:2] == "[]":
-            value = [chance.randrange(-9, 9) for _ in range(chance.randrange(4))]
-        elif one.type == "records":
-            value = chance.choice(list(GOLDEN.values()))
+        if field.type in WIDTHS:
+            bits = 8 * WIDTHS[field.type] - 1
+            value = rng.choice((0, 1, -1, rng.randrange(-1 << bits, 1 << bits)))
+            value = bool(value) if field.type == "bool" else value
+        elif field.type == "struct":
+            value = make_values(rng, field.fields, version)
+        elif field.is_array:
+            value = [make_values(rng, field.fields, version) for _ in range(rng.randrange(4))]
+        elif field.type[:2] == "[]":
+            value = [rng.randrange(-9, 9) for _ in range(rng.randrange(4))]
+        elif field.type == "records":
+            value = rng.choice(list(GOLDEN.values()))
         else:
-            value = chance.randbytes(16 if one.type == "uuid" else chance.choice((0, 1, 9, 130)))
-        found[one.name] = value
-    return found
+            size = 16 if field.type == "uuid" else rng.choice((0, 1, 9, 130))
+            value = rng.randbytes(size)
+        values[field.name] = value
+    return values
 
 
-def written(chance):
-    """A request and its response, as the encoders write them."""
-    api = chance.choice(list(reference.API))
-    asked, answer = MESSAGE[api, "request"], MESSAGE[api, "response"]
-    version, number = chance.choice(asked.versions), chance.randrange(4)
-    return (kafka.encode_request(api, version, anything(chance, asked.fields, version), correlation_id=number,
-                                 client_id=chance.choice((None, "", "me"))),
-            kafka.encode_response(api, version, anything(chance, answer.fields, version), correlation_id=number))
+def make_pair(rng):
+    """Return a random request and its response, written by the encoders."""
+    api = rng.choice(list(reference.API))
+    version = rng.choice(MESSAGE[api, "request"].versions)
+    number = rng.randrange(4)
+    values = make_values(rng, MESSAGE[api, "request"].fields, version)
+    client_id = rng.choice((None, "", "me"))
+    request = kafka.encode_request(api, version, values, correlation_id=number, client_id=client_id)
+    values = make_values(rng, MESSAGE[api, "response"].fields, version)
+    response = kafka.encode_response(api, version, values, correlation_id=number)
+    return request, response
 
 
-def broken(chance, message):
-    """A message that is damaged, most often in a sound frame; its header more seldom than its body."""
-    kind = chance.randrange(8)
+def break_message(rng, message):
+    """Return a damaged message. Most often its frame is valid and its body is damaged."""
+    kind = rng.randrange(8)
     if kind < 2 or not message:
         return message
     if kind == 2:
-        return damaged(chance, message)
+        return damage(rng, message)
     head = message[4:12] if kind > 3 else b""
-    rest = bytearray(message[4 + len(head):])
-    for _ in range(chance.randrange(1, 3)):
-        at, run = chance.randrange(len(rest) + 1), chance.choice(RUNS)
-        rest[at:at + chance.choice((0, 1, len(run)))] = run
-    return framed(head + bytes(rest if chance.randrange(3) else damaged(chance, rest)))
+    rest = bytearray(message[4 + len(head) :])
+    for _ in range(rng.randrange(1, 3)):
+        at = rng.randrange(len(rest) + 1)
+        run = rng.choice(RUNS)
+        rest[at : at + rng.choice((0, 1, len(run)))] = run
+    return frame_payload(head + bytes(rest if rng.randrange(3) else damage(rng, rest)))
 
 
-def messages(chance):
-    """As `batches`; the bytes are how long the requests are, the requests, and the responses."""
-    pairs = [chance.choice(recorded()) if chance.randrange(3) == 0 else written(chance)
-             for _ in range(chance.randrange(1, 4))]
-    up, down = (b"".join(broken(chance, pair[side]) for pair in pairs) for side in (0, 1))
-    cuts = places(chance, up), places(chance, down)
-    room = chance.choice(MESSAGES)
+def make_conversation(rng):
+    """A target. The bytes are the size of the requests, the requests and the responses."""
+    pairs = [
+        rng.choice(read_recorded_pairs()) if rng.randrange(3) == 0 else make_pair(rng)
+        for _ in range(rng.randrange(1, 4))
+    ]
+    up, down = (b"".join(break_message(rng, pair[side]) for pair in pairs) for side in (0, 1))
+    cuts = choose_cuts(rng, up), choose_cuts(rng, down)
+    package = rng.choice(MESSAGES)
 
     def agree():
-        conversation_agrees(up, down)
-        laws.all_of_them(room, up, cuts[0])
-        laws.all_of_them(ROOMS["kafka.responses"], down, cuts[1])
+        assert_conversation_agrees(up, down)
+        laws.keeps_every_law(package, up, cuts[0])
+        laws.keeps_every_law(PACKAGES["kafka.responses"], down, cuts[1])
+
     return struct.pack(">i", len(up)) + up + down, agree
 
 
-# --------------------------------------------------------------------------------------------------- Lumberjack
+# --- Lumberjack
 
-def frames(chance, depth=0):
-    """Good frames, and compressed ones around more of them, damaged inside or at their end."""
+
+def make_frames(rng, depth=0):
+    """Return good frames and compressed frames around more frames.
+
+    Compressed frames are damaged inside or at their end.
+    """
     pieces = []
-    for _ in range(chance.randrange(1, 5)):
-        kind = chance.randrange(6)
+    for _ in range(rng.randrange(1, 5)):
+        kind = rng.randrange(6)
         if kind < 3 or depth > 2:
-            pieces.append(chance.choice(list(beats.GOLDEN.values())))
+            pieces.append(rng.choice(list(lumberjack_bytes.GOLDEN.values())))
         elif kind == 3:
-            pairs = [(chance.randbytes(chance.randrange(5)), b"value")] * chance.randrange(4)
-            pieces.append(beats.data(chance.randrange(2**32), pairs, chance.randrange(1, 3)))
+            pairs = [(rng.randbytes(rng.randrange(5)), b"value")] * rng.randrange(4)
+            pieces.append(
+                lumberjack_bytes.make_data(rng.randrange(2**32), pairs, rng.randrange(1, 3))
+            )
         else:
-            inside = frames(chance, depth + 1)
-            payload = zlib.compress(nearly(chance, inside) if kind == 4 else inside, chance.choice((0, 1, 6, 9)))
-            end = chance.choice((None, None, -1, -4, -5, chance.randrange(len(payload))))
-            payload = payload[:end] + chance.choice((b"", b"", b"", b"\0", payload))
-            pieces.append(beats.wrapped(damaged(chance, payload, 2), chance.randrange(1, 3)))
+            inside = make_frames(rng, depth + 1)
+            if kind == 4:
+                inside = change_numbers(rng, inside)
+            payload = zlib.compress(inside, rng.choice((0, 1, 6, 9)))
+            end = rng.choice((None, None, -1, -4, -5, rng.randrange(len(payload))))
+            payload = payload[:end] + rng.choice((b"", b"", b"", b"\0", payload))
+            pieces.append(
+                lumberjack_bytes.wrap_payload(damage(rng, payload, 2), rng.randrange(1, 3))
+            )
     return b"".join(pieces)
 
 
-def nearly(chance, raw):
-    """`raw` with the numbers in it driven to extremes, or letters changed, or damaged as any bytes are."""
+def change_numbers(rng, raw):
+    """Return `raw` with extreme numbers, and sometimes with random damage."""
     out = bytearray(raw)
-    for at in chance.choices(list(beats.numbers_in(raw)) or [0], k=chance.randrange(3)):
-        true = int.from_bytes(raw[at:at + 4], "big")
-        number = chance.choice((*beats.EXTREMES, true - 1, true + 1, len(raw) - at)) % 2**32
-        out[at:at + 4] = struct.pack(">I", number)[:max(len(raw) - at, 0)]
-    return damaged(chance, out, 3) if chance.randrange(2) else bytes(out)
+    for at in rng.choices(list(lumberjack_bytes.find_numbers(raw)) or [0], k=rng.randrange(3)):
+        true = int.from_bytes(raw[at : at + 4], "big")
+        number = rng.choice((*lumberjack_bytes.EXTREMES, true - 1, true + 1, len(raw) - at)) % 2**32
+        out[at : at + 4] = struct.pack(">I", number)[: max(len(raw) - at, 0)]
+    return damage(rng, out, 3) if rng.randrange(2) else bytes(out)
 
 
-def streams(chance):
-    """As `batches`."""
-    raw = frames(chance)
-    raw = nearly(chance, raw) if chance.randrange(2) else raw
-    cuts, check = places(chance, raw), bool(chance.randrange(2))
-    return raw, lambda: laws.all_of_them(ROOMS["lumberjack"], raw, cuts, check)
+def make_lumberjack_stream(rng):
+    raw = make_frames(rng)
+    raw = change_numbers(rng, raw) if rng.randrange(2) else raw
+    cuts = choose_cuts(rng, raw)
+    check = bool(rng.randrange(2))
+    return raw, lambda: laws.keeps_every_law(PACKAGES["lumberjack"], raw, cuts, check)
 
 
-# ---------------------------------------------------------------------------------------------------- NATS
+# --- NATS
 
-def touched(chance, raw, runs, steps=3):
-    """`raw` with runs of bytes put in and over what is there, numbers in text changed, or damaged as any bytes are."""
+
+def change_text(rng, raw, runs, steps=3):
+    """Return `raw` with inserted and replaced bytes, and with other numbers in its text.
+
+    Sometimes the result has random damage too.
+    """
     out = bytearray(raw)
-    for _ in range(chance.randrange(steps)):
-        at, run = chance.randrange(len(out) + 1), chance.choice(runs)
-        numbers = wired.numbers_in(bytes(out))
-        if numbers and chance.randrange(3) == 0:
-            begin, end = chance.choice(numbers)
-            out[begin:end] = chance.choice((*wired.NUMBERS, b"%d" % (int(out[begin:end][:20]) + 1)))
+    for _ in range(rng.randrange(steps)):
+        at = rng.randrange(len(out) + 1)
+        run = rng.choice(runs)
+        numbers = nats_bytes.find_numbers(bytes(out))
+        if numbers and rng.randrange(3) == 0:
+            begin, end = rng.choice(numbers)
+            next_number = b"%d" % (int(out[begin:end][:20]) + 1)
+            out[begin:end] = rng.choice((*nats_bytes.NUMBERS, next_number))
         else:
-            out[at:at + chance.choice((0, 0, 1, len(run)))] = run
-    return damaged(chance, out, 3) if chance.randrange(4) == 0 else bytes(out)
+            out[at : at + rng.choice((0, 0, 1, len(run)))] = run
+    return damage(rng, out, 3) if rng.randrange(4) == 0 else bytes(out)
 
 
-def blocks(chance):
-    block = wired.block(*[(chance.choice((b"A", b"b", b"\xff")), chance.randbytes(chance.randrange(4)))
-                          for _ in range(chance.randrange(4))], status=chance.choice((b"", b" 503", b" 7 x")))
-    return touched(chance, block, wired.RUNS, 2)
+def make_header_block(rng):
+    headers = [
+        (rng.choice((b"A", b"b", b"\xff")), rng.randbytes(rng.randrange(4)))
+        for _ in range(rng.randrange(4))
+    ]
+    block = nats_bytes.make_block(*headers, status=rng.choice((b"", b" 503", b" 7 x")))
+    return change_text(rng, block, nats_bytes.RUNS, 2)
 
 
-def lines(chance):
-    """As `batches`."""
+def make_nats_lines(rng):
     pieces = []
-    for _ in range(chance.randrange(1, 5)):
-        kind, payload = chance.randrange(4), chance.choice((b"", b"x", b"PING\r\n", chance.randbytes(80)))
-        pieces.append(chance.choice(list(wired.GOLDEN.values())) if kind == 0 else wired.msg(payload) if kind == 1
-                      else chance.choice((wired.hpub, wired.hmsg))(payload, blocks(chance)))
-    raw = b"".join(pieces)
-    raw = touched(chance, raw, wired.RUNS) if chance.randrange(3) else raw
-    cuts = places(chance, raw)
-    return raw, lambda: laws.all_of_them(ROOMS["nats"], raw, cuts)
-
-
-# ---------------------------------------------------------------------------------------------- Liftbridge
-
-def payloads(chance):
-    """As `batches`: what NATS messages carry, damaged around a sound body or in it."""
-    pieces = []
-    for _ in range(chance.randrange(1, 6)):
-        kind = chance.choice((0, 0, 0, 1, *range(2, 15)))
-        body = carried.INTERNAL.get(kind) or (carried.ack(ack_error=1) if kind else carried.SAMPLE)
-        body = touched(chance, body, carried.ODD, 4)
-        payload = carried.envelope(body, kind, crc=bool(chance.randrange(2))) if chance.randrange(6) else b"LIFT" + body
-        payload = touched(chance, payload, carried.ODD, 2) if chance.randrange(4) == 0 else payload
-        pieces.append(chance.choice((wired.pub, wired.msg, wired.hmsg))(payload))
-    raw = b"".join(pieces)
-    cuts, check, room = places(chance, raw), bool(chance.randrange(2)), chance.choice(CARRIED[:-1])
-    return raw, lambda: laws.all_of_them(room, raw, cuts, check)
-
-
-def entries(chance):
-    """As `batches`: records whose checksum is right around anything, and others."""
-    pieces = []
-    for _ in range(chance.randrange(1, 6)):
-        body = carried.entry_message(chance.choice((None, b"", b"k")), chance.randbytes(chance.randrange(60)),
-                                     [(b"n", b"v"), (b"", None)][:chance.randrange(3)])
-        body = damaged(chance, body, 3) if chance.randrange(2) else body
-        record = carried.sealed(body, chance.randrange(9))
-        pieces.append(damaged(chance, record, 3) if chance.randrange(3) == 0 else record)
-    raw = b"".join(pieces) + chance.choice((b"", b"", bytes(60), bytes(9)))
-    cuts, check = places(chance, raw), bool(chance.randrange(2))
-    return raw, lambda: laws.all_of_them(ROOMS["liftbridge.entries"], raw, cuts, check)
-
-
-# -------------------------------------------------------------------------------------------------- Thrift
-
-def struct_of(chance, version, deep=0):
-    """A struct of random fields, damaged now and then."""
-    fields = []
-    for id in range(chance.randrange(4)):
-        kind = chance.choice((spoken.I32, spoken.STRING, spoken.BOOL, spoken.DOUBLE, spoken.LIST))
-        value = {spoken.I32: 7, spoken.STRING: chance.randbytes(chance.randrange(9)), spoken.BOOL: id % 2 == 0,
-                 spoken.DOUBLE: 0.5, spoken.LIST: (spoken.I32, [1] * chance.randrange(3))}[kind]
-        fields.append((chance.choice((id + 1, id + 99)), kind, value))
-    raw = spoken.put_struct(fields, version)
-    return touched(chance, raw, spoken.RUNS, 2) if chance.randrange(2) else raw
-
-
-def calls(chance):
-    """As `batches`: frames of every kind, damaged in their message, their header, or anywhere."""
-    pieces = []
-    for _ in range(chance.randrange(1, 5)):
-        version = chance.randrange(3)
-        payload = spoken.message(kind=chance.randrange(1, 5), seqid=chance.randrange(9), version=version,
-                                 arguments=struct_of(chance, version))
-        infos = touched(chance, spoken.KEYS, spoken.RUNS, 2)
-        ids = chance.choice(([], [], [1], [5, 1], [6], [3], [4]))
-        kind = chance.randrange(8)
+    for _ in range(rng.randrange(1, 5)):
+        kind = rng.randrange(4)
+        payload = rng.choice((b"", b"x", b"PING\r\n", rng.randbytes(80)))
         if kind == 0:
-            pieces.append(chance.choice(list(spoken.GOLDEN.values())))
+            piece = rng.choice(list(nats_bytes.GOLDEN.values()))
+        elif kind == 1:
+            piece = nats_bytes.make_msg(payload)
+        else:
+            encode = rng.choice((nats_bytes.make_hpub, nats_bytes.make_hmsg))
+            piece = encode(payload, make_header_block(rng))
+        pieces.append(piece)
+    raw = b"".join(pieces)
+    raw = change_text(rng, raw, nats_bytes.RUNS) if rng.randrange(3) else raw
+    cuts = choose_cuts(rng, raw)
+    return raw, lambda: laws.keeps_every_law(PACKAGES["nats"], raw, cuts)
+
+
+# --- Liftbridge
+
+
+def make_liftbridge_payloads(rng):
+    """A target: payloads of NATS messages, damaged in their body or around it."""
+    pieces = []
+    for _ in range(rng.randrange(1, 6)):
+        kind = rng.choice((0, 0, 0, 1, *range(2, 15)))
+        other_body = liftbridge_bytes.make_ack(ack_error=1) if kind else liftbridge_bytes.SAMPLE
+        body = liftbridge_bytes.INTERNAL.get(kind) or other_body
+        body = change_text(rng, body, liftbridge_bytes.ODD, 4)
+        if rng.randrange(6):
+            payload = liftbridge_bytes.make_envelope(body, kind, crc=bool(rng.randrange(2)))
+        else:
+            payload = b"LIFT" + body
+        if rng.randrange(4) == 0:
+            payload = change_text(rng, payload, liftbridge_bytes.ODD, 2)
+        pieces.append(
+            rng.choice((nats_bytes.make_pub, nats_bytes.make_msg, nats_bytes.make_hmsg))(payload)
+        )
+    raw = b"".join(pieces)
+    cuts = choose_cuts(rng, raw)
+    check = bool(rng.randrange(2))
+    package = rng.choice(CARRIED[:-1])
+    return raw, lambda: laws.keeps_every_law(package, raw, cuts, check)
+
+
+def make_liftbridge_entries(rng):
+    """A target: records with valid checksums around any bytes, and damaged records."""
+    pieces = []
+    for _ in range(rng.randrange(1, 6)):
+        body = liftbridge_bytes.make_entry_message(
+            rng.choice((None, b"", b"k")),
+            rng.randbytes(rng.randrange(60)),
+            [(b"n", b"v"), (b"", None)][: rng.randrange(3)],
+        )
+        body = damage(rng, body, 3) if rng.randrange(2) else body
+        record = liftbridge_bytes.seal_record(body, rng.randrange(9))
+        pieces.append(damage(rng, record, 3) if rng.randrange(3) == 0 else record)
+    raw = b"".join(pieces) + rng.choice((b"", b"", bytes(60), bytes(9)))
+    cuts = choose_cuts(rng, raw)
+    check = bool(rng.randrange(2))
+    return raw, lambda: laws.keeps_every_law(PACKAGES["liftbridge.entries"], raw, cuts, check)
+
+
+# --- Thrift
+
+
+def make_struct(rng, version, deep=0):
+    """Return a struct of random fields, sometimes damaged."""
+    fields = []
+    for id in range(rng.randrange(4)):
+        kind = rng.choice(
+            (
+                thrift_bytes.I32,
+                thrift_bytes.STRING,
+                thrift_bytes.BOOL,
+                thrift_bytes.DOUBLE,
+                thrift_bytes.LIST,
+            )
+        )
+        value = {
+            thrift_bytes.I32: 7,
+            thrift_bytes.STRING: rng.randbytes(rng.randrange(9)),
+            thrift_bytes.BOOL: id % 2 == 0,
+            thrift_bytes.DOUBLE: 0.5,
+            thrift_bytes.LIST: (thrift_bytes.I32, [1] * rng.randrange(3)),
+        }[kind]
+        fields.append((rng.choice((id + 1, id + 99)), kind, value))
+    raw = thrift_bytes.make_struct(fields, version)
+    return change_text(rng, raw, thrift_bytes.RUNS, 2) if rng.randrange(2) else raw
+
+
+def make_thrift_calls(rng):
+    """A target: frames of every kind, damaged in their message, in their header or anywhere."""
+    pieces = []
+    for _ in range(rng.randrange(1, 5)):
+        version = rng.randrange(3)
+        payload = thrift_bytes.make_message(
+            kind=rng.randrange(1, 5),
+            seqid=rng.randrange(9),
+            version=version,
+            arguments=make_struct(rng, version),
+        )
+        infos = change_text(rng, thrift_bytes.KEYS, thrift_bytes.RUNS, 2)
+        ids = rng.choice(([], [], [1], [5, 1], [6], [3], [4]))
+        kind = rng.randrange(8)
+        if kind == 0:
+            pieces.append(rng.choice(list(thrift_bytes.GOLDEN.values())))
         elif kind < 5:
-            packed = touched(chance, spoken.transformed(payload, [one for one in ids if one != 4]), spoken.RUNS, 2)
-            pieces.append(chance.choice((spoken.header, spoken.header, spoken.big, spoken.double))(
-                packed, infos, transforms=ids, protocol=2 * (version > 0)))
+            known_ids = [number for number in ids if number != 4]
+            packed = thrift_bytes.apply_transforms(payload, known_ids)
+            packed = change_text(rng, packed, thrift_bytes.RUNS, 2)
+            pieces.append(
+                rng.choice(
+                    (
+                        thrift_bytes.make_header_frame,
+                        thrift_bytes.make_header_frame,
+                        thrift_bytes.make_big_frame,
+                        thrift_bytes.make_double_frame,
+                    )
+                )(packed, infos, transforms=ids, protocol=2 * (version > 0))
+            )
         elif kind == 5:
             pieces.append(payload)
         else:
-            pieces.append(spoken.framed(payload) if kind == 6 else spoken.chunked(payload[:9], payload[9:]))
+            pieces.append(
+                thrift_bytes.make_framed(payload)
+                if kind == 6
+                else thrift_bytes.make_chunked(payload[:9], payload[9:])
+            )
     raw = b"".join(pieces)
-    raw = touched(chance, raw, spoken.RUNS) if chance.randrange(2) else raw
-    cuts, check = places(chance, raw), bool(chance.randrange(2))
-    room = ROOMS[chance.choice(("thrift", "thrift.infos", "thrift.plain"))]
-    return raw, lambda: laws.all_of_them(room, raw, cuts, check)
+    raw = change_text(rng, raw, thrift_bytes.RUNS) if rng.randrange(2) else raw
+    cuts = choose_cuts(rng, raw)
+    check = bool(rng.randrange(2))
+    package = PACKAGES[rng.choice(("thrift", "thrift.infos", "thrift.plain"))]
+    return raw, lambda: laws.keeps_every_law(package, raw, cuts, check)
 
 
-# By how the names of their files end.
-TARGETS = {"bin": batches, "messages": messages, "lumberjack": streams, "nats": lines, "liftbridge": payloads,
-           "entries": entries, "theader": calls}
+# The extension of the files with failing inputs -> target.
+TARGETS = {
+    "bin": make_batches,
+    "messages": make_conversation,
+    "lumberjack": make_lumberjack_stream,
+    "nats": make_nats_lines,
+    "liftbridge": make_liftbridge_payloads,
+    "entries": make_liftbridge_entries,
+    "theader": make_thrift_calls,
+}
 
 
 @pytest.mark.parametrize("ending", TARGETS)
-def test_random_damage(ending):
+def test_random_damage_keeps_the_laws(ending):
     seed = int(os.environ.get("WIRESCAN_FUZZ_SEED", time.time_ns()))
     seconds = float(os.environ.get("WIRESCAN_FUZZ_SECONDS", 60)) / len(TARGETS)
-    chance, until, count = random.Random(seed), time.monotonic() + seconds, 0
+    rng = random.Random(seed)
+    deadline = time.monotonic() + seconds
+    count = 0
     print(f"WIRESCAN_FUZZ_SEED={seed}")
-    while time.monotonic() < until:
-        raw, agree = TARGETS[ending](chance)
+    while time.monotonic() < deadline:
+        raw, check = TARGETS[ending](rng)
         try:
-            agree()
+            check()
         except Exception:
-            FOUND.mkdir(parents=True, exist_ok=True)
-            (FOUND / f"{hashlib.sha256(raw).hexdigest()[:12]}.{ending}").write_bytes(raw)
+            FAILURES.mkdir(parents=True, exist_ok=True)
+            (FAILURES / f"{hashlib.sha256(raw).hexdigest()[:12]}.{ending}").write_bytes(raw)
             raise
         count += 1
     print(f"{count} inputs")

@@ -1,13 +1,15 @@
 """Report which lines of the kernels and of the Python modules the tests execute.
 
-Run by `.ci/coverage`, in a copy of the tree that was built with COVERAGE=1 and whose tests have run.
+Run by `.ci/coverage`, in a copy of the tree that was built with COVERAGE=1 and whose tests have
+run.
 
-gcov counts lines of the generated C code. Cython writes a comment such as `/* "wirescan/core/hop.pyx":12`
-before the C code of each statement, and this report maps C lines to Cython lines by these comments. An
-inline function of a .pxd file is compiled into several modules: a line is reached if any of them reached it.
+gcov counts lines of the generated C code. Cython writes a comment such as `/*
+"wirescan/files/length_prefix.pyx":12` before the C code of each statement, and this report maps C
+lines to Cython lines by these comments. An inline function of a .pxd file is compiled into several
+modules: a line is reached if any of them reached it.
 
-A kernel line is a statement inside a function of a .pyx, .pxd or .h file. Function headers, declarations
-and statements at module level are not counted: importing the module reaches them.
+A kernel line is a statement inside a function of a .pyx, .pxd or .h file. Function headers,
+declarations and statements at module level are not counted: importing the module reaches them.
 
 The exit code is 1 if too many kernel lines or Python lines are unreached.
 """
@@ -23,13 +25,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exclusions import EXCLUSIONS, PYTHON_FLOOR, UNREACHED_KERNEL_LIMIT
+from tests.line_coverage.exclusions import EXCLUSIONS, PYTHON_FLOOR, UNREACHED_KERNEL_LIMIT
 
 # The comment before the C code of a statement: the source file and the line.
 STATEMENT = re.compile(r'^\s*/\* "([^"]+\.(?:pyx|pxd))":(\d+)$')
 # C lines that belong to no statement: the target of a jump.
 LABEL = re.compile(r"^\s*__pyx_L\d+\w*:;?$")
-# Functions of the generated C code whose statements are not counted: module level, argument parsing.
+# Functions of the generated C code whose statements are not counted: module level, argument
+# parsing.
 NOT_COUNTED = ("__pyx_pymod_exec_", "__pyx_pw_", "__Pyx_modinit_")
 HEADER = re.compile(r"^(\s*)(?:async def|def|cdef|cpdef)\b.*\(")
 EXTERN = re.compile(r"^cdef extern from .*:$")
@@ -54,8 +57,11 @@ class FileCoverage:
         return len(self.counts) - len(self.unreached)
 
 
-def function_headers(text: list[str]) -> Iterator[tuple[int, int]]:
-    """The first and the last line of each function header, with its decorators. Lines count from 1."""
+def find_function_headers(text: list[str]) -> Iterator[tuple[int, int]]:
+    """The first and the last line of each function header, with its decorators.
+
+    Line numbers start at 1.
+    """
     number = 0
     while number < len(text):
         first = number
@@ -72,7 +78,7 @@ def function_headers(text: list[str]) -> Iterator[tuple[int, int]]:
             yield first + 1, number
 
 
-def body_stop(text: list[str], first: int, last: int) -> int:
+def find_body_stop(text: list[str], first: int, last: int) -> int:
     """The line after the body of the function whose header has these lines."""
     indent = len(text[first - 1]) - len(text[first - 1].lstrip())
     for number in range(last, len(text)):
@@ -82,8 +88,11 @@ def body_stop(text: list[str], first: int, last: int) -> int:
     return len(text) + 1
 
 
-def embedded_c(text: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The C code in `cdef extern` blocks: the number of its first line, and its lines without indentation."""
+def find_embedded_c(text: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """The C code in `cdef extern` blocks: its first line number, and its lines.
+
+    The lines have no indentation.
+    """
     number = 0
     while number < len(text):
         is_extern = EXTERN.match(text[number])
@@ -98,15 +107,15 @@ def embedded_c(text: list[str]) -> Iterator[tuple[int, list[str]]]:
         number = last
 
 
-def statement_of_each_line(c_text: list[str]) -> dict[int, tuple[str, int]]:
-    """The source file and line that each line of generated C code belongs to, where it belongs to one."""
+def map_lines_to_statements(c_text: list[str]) -> dict[int, tuple[str, int]]:
+    """The source file and line of each line of generated C code that belongs to a statement."""
     places = {}
     place = None
     in_comment = False
     for number, line in enumerate(c_text, 1):
-        found = STATEMENT.match(line)
-        if found:
-            place = found[1], int(found[2])
+        match = STATEMENT.match(line)
+        if match:
+            place = match[1], int(match[2])
             in_comment = True
         elif in_comment:
             in_comment = not line.endswith("*/")
@@ -117,11 +126,13 @@ def statement_of_each_line(c_text: list[str]) -> dict[int, tuple[str, int]]:
     return places
 
 
-def places_of_embedded_c(c_text: list[str], source: str, text: list[str]) -> dict[int, tuple[str, int]]:
-    """The source line of each line of generated C code that comes from a `cdef extern` block of `source`."""
+def locate_embedded_c(
+    c_text: list[str], source: str, text: list[str]
+) -> dict[int, tuple[str, int]]:
+    """The source line of each line of C code that comes from a `cdef extern` block of `source`."""
     stripped = [line.strip() for line in c_text]
     places = {}
-    for first, block in embedded_c(text):
+    for first, block in find_embedded_c(text):
         for start in range(len(stripped) - len(block) + 1):
             if stripped[start] == block[0] and stripped[start : start + len(block)] == block:
                 for index in range(len(block)):
@@ -133,8 +144,8 @@ def run_gcov(notes: Path) -> Iterator[tuple[str, Counts]]:
     """The files that a module was compiled from, with the count of each line of C code."""
     with tempfile.TemporaryDirectory() as directory:
         command = ["gcov", "--json-format", "--stdout", str(notes)]
-        done = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True)
-    for file in json.loads(done.stdout)["files"]:
+        result = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True)
+    for file in json.loads(result.stdout)["files"]:
         counts: Counts = Counter()
         for line in file["lines"]:
             if not line.get("function_name", "").startswith(NOT_COUNTED):
@@ -146,7 +157,7 @@ def add_counts(total: dict[str, Counts], name: str, line: int, count: int) -> No
     total[name][line] = total[name].get(line, 0) + count
 
 
-def kernel_coverage(tree: Path) -> list[FileCoverage]:
+def measure_kernel_coverage(tree: Path) -> list[FileCoverage]:
     """The coverage of every .pyx, .pxd and .h file under pkg."""
     package = tree / "pkg"
     sources = {
@@ -164,9 +175,9 @@ def kernel_coverage(tree: Path) -> list[FileCoverage]:
                     add_counts(total, name, line, count)
             elif path.suffix == ".c" and "cython-" in file:
                 c_text = path.read_text().splitlines()
-                places = statement_of_each_line(c_text)
+                places = map_lines_to_statements(c_text)
                 for source, text in sources.items():
-                    places |= places_of_embedded_c(c_text, source, text)
+                    places |= locate_embedded_c(c_text, source, text)
                 for line, count in counts.items():
                     if line in places and places[line][0] in sources:
                         add_counts(total, *places[line], count)
@@ -174,20 +185,23 @@ def kernel_coverage(tree: Path) -> list[FileCoverage]:
     for name, text in sorted(sources.items()):
         counts = total.get(name, {})
         if not name.endswith(".h"):
-            counts = without_headers(counts, text)
+            counts = remove_headers(counts, text)
         files.append(FileCoverage(name, counts))
     return files
 
 
-def without_headers(counts: Counts, text: list[str]) -> Counts:
-    """The counts without function headers. A function without any C code is represented by its header, unreached."""
-    kept = dict(counts)
-    for first, last in function_headers(text):
+def remove_headers(counts: Counts, text: list[str]) -> Counts:
+    """The counts without function headers.
+
+    A function without any C code is represented by its header, which counts as unreached.
+    """
+    counted = dict(counts)
+    for first, last in find_function_headers(text):
         for line in range(first, last + 1):
-            kept.pop(line, None)
-        if not any(line in counts for line in range(last + 1, body_stop(text, first, last))):
-            kept[first] = 0
-    return kept
+            counted.pop(line, None)
+        if not any(line in counts for line in range(last + 1, find_body_stop(text, first, last))):
+            counted[first] = 0
+    return counted
 
 
 def apply_exclusions(files: list[FileCoverage], package: Path) -> None:
@@ -204,7 +218,7 @@ def apply_exclusions(files: list[FileCoverage], package: Path) -> None:
                     file.excluded[line] = exclusion.reason
 
 
-def python_coverage(tree: Path, data: Path) -> list[FileCoverage]:
+def read_python_coverage(tree: Path, data: Path) -> list[FileCoverage]:
     """The coverage of every Python module, from the JSON report of coverage.py."""
     package = tree / "pkg"
     files = []
@@ -215,22 +229,22 @@ def python_coverage(tree: Path, data: Path) -> list[FileCoverage]:
     return files
 
 
-def per_cent(reached: int, lines: int) -> float:
+def format_per_cent(reached: int, lines: int) -> float:
     return 100 * reached / lines if lines else 100.0
 
 
-def table(title: str, files: list[FileCoverage]) -> Iterator[str]:
+def format_table(title: str, files: list[FileCoverage]) -> Iterator[str]:
     yield f"{title:44} {'lines':>6} {'reached':>8} {'per cent':>9}"
     for file in files:
         if file.counts:
-            share = per_cent(file.reached, len(file.counts))
+            share = format_per_cent(file.reached, len(file.counts))
             yield f"{file.name:44} {len(file.counts):6} {file.reached:8} {share:9.2f}"
-    lines, reached = totals(files)
-    yield f"{'total':44} {lines:6} {reached:8} {per_cent(reached, lines):9.2f}"
+    lines, reached = count_lines(files)
+    yield f"{'total':44} {lines:6} {reached:8} {format_per_cent(reached, lines):9.2f}"
     yield ""
 
 
-def totals(files: list[FileCoverage]) -> tuple[int, int]:
+def count_lines(files: list[FileCoverage]) -> tuple[int, int]:
     """The number of executable lines, and how many of them are reached."""
     return sum(len(file.counts) for file in files), sum(file.reached for file in files)
 
@@ -248,28 +262,32 @@ def list_exclusions(files: list[FileCoverage]) -> Iterator[str]:
         yield f"{name}: {count} lines: {reason}"
 
 
-def verdicts(kernels: list[FileCoverage], python: list[FileCoverage]) -> Iterator[tuple[bool, str]]:
-    """For each limit whether it is kept, and a sentence that says so."""
-    lines, reached = totals(kernels)
-    unreached = 100 - per_cent(reached, lines)
-    yield (
-        unreached <= UNREACHED_KERNEL_LIMIT,
+def list_verdicts(
+    kernels: list[FileCoverage], python: list[FileCoverage]
+) -> Iterator[tuple[bool, str]]:
+    """For each limit: whether it is kept, and a sentence for the report."""
+    lines, reached = count_lines(kernels)
+    unreached = 100 - format_per_cent(reached, lines)
+    sentence = (
         f"{lines - reached} of {lines} kernel lines are unreached: {unreached:.2f} %, "
-        f"at most {UNREACHED_KERNEL_LIMIT} % are allowed",
+        f"at most {UNREACHED_KERNEL_LIMIT} % are allowed"
     )
-    lines, reached = totals(python)
-    share = per_cent(reached, lines)
-    yield (
-        share >= PYTHON_FLOOR,
-        f"{reached} of {lines} Python lines are reached: {share:.2f} %, at least {PYTHON_FLOOR} % are required",
+    yield unreached <= UNREACHED_KERNEL_LIMIT, sentence
+    lines, reached = count_lines(python)
+    share = format_per_cent(reached, lines)
+    sentence = (
+        f"{reached} of {lines} Python lines are reached: {share:.2f} %, "
+        f"at least {PYTHON_FLOOR} % are required"
     )
+    yield share >= PYTHON_FLOOR, sentence
 
 
-def print_and_write(lines: Iterable[str], output: Path, printed: bool) -> None:
+def write_lines(lines: Iterable[str], output: Path, *, also_print: bool) -> None:
+    """Append lines to a file, and print them if `also_print`."""
     with output.open("a") as file:
         for line in lines:
             print(line, file=file)
-            if printed:
+            if also_print:
                 print(line)
 
 
@@ -281,23 +299,25 @@ def main() -> int:
     arguments = parser.parse_args()
     tree = arguments.tree.resolve()
     package = tree / "pkg"
-    kernels = kernel_coverage(tree)
+    kernels = measure_kernel_coverage(tree)
     apply_exclusions(kernels, package)
-    python = python_coverage(tree, arguments.python)
-    results = list(verdicts(kernels, python))
+    python = read_python_coverage(tree, arguments.python)
+    results = list(list_verdicts(kernels, python))
 
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text("")
-    print_and_write(table("Python", python), arguments.output, True)
-    print_and_write(table("Kernels", kernels), arguments.output, True)
-    print_and_write(["Excluded kernel lines, with the reason:"], arguments.output, True)
-    print_and_write([*list_exclusions(kernels), ""], arguments.output, True)
-    print_and_write(["Unreached kernel lines:"], arguments.output, True)
-    print_and_write([*list_lines(kernels, package), ""], arguments.output, True)
-    print_and_write((sentence for _, sentence in results), arguments.output, True)
-    print_and_write(["", "Unreached Python lines:"], arguments.output, False)
-    print_and_write(list_lines(python, package), arguments.output, False)
-    return 0 if all(kept for kept, _ in results) else 1
+    sections = [
+        format_table("Python", python),
+        format_table("Kernels", kernels),
+        ["Excluded kernel lines, with the reason:", *list_exclusions(kernels), ""],
+        ["Unreached kernel lines:", *list_lines(kernels, package), ""],
+        [sentence for _, sentence in results],
+    ]
+    for lines in sections:
+        write_lines(lines, arguments.output, also_print=True)
+    details = ["", "Unreached Python lines:", *list_lines(python, package)]
+    write_lines(details, arguments.output, also_print=False)
+    return 0 if all(is_kept for is_kept, _ in results) else 1
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Peers: bytes made by the real programs, and our reading of them compared with theirs."""
+"""Peers: tests that compare wirescan with the real programs of each protocol."""

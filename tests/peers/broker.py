@@ -1,19 +1,23 @@
-"""A real Apache Kafka broker for tests: KRaft nodes on 127.0.0.1, from the jars that kafka-LINE/pom.xml name.
+"""A real Apache Kafka broker for tests: KRaft nodes on 127.0.0.1.
 
     with Broker() as broker:                # line="3.9", or "4"
         broker.create_topic("orders", {"segment.bytes": 65536})
         ...                                 # clients connect to broker.address
         broker.stop()                       # a clean stop trims the preallocated indexes
-        broker.directory("orders")          # the partition directory, gone when the block ends
+        broker.directory("orders")          # the partition directory; deleted with the block
 
     with Broker(listeners=SECURE) as broker:
-        broker.addresses["SASL_SSL"]        # and PLAINTEXT, SSL, SASL_PLAINTEXT; broker.authority is the CA's file
-                                            # USER and PASSWORD log in, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
-Several brokers: cluster.py.
+        broker.addresses["SASL_SSL"]        # also PLAINTEXT, SSL, SASL_PLAINTEXT
+        broker.authority                    # the CA's certificate file
+        # USER and PASSWORD log in, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
 
-Needs a Java 17 JDK, mvn and openssl. The jars and the compiled programs are kept outside the repository (cache.py),
-under names that follow from pom.xml and from the source.
+cluster.py starts several brokers. A "line" is a release line of Kafka; kafka-LINE/pom.xml names its
+jars.
+
+Needs a Java 17 JDK, mvn and openssl. The jars and the compiled programs are in the cache of
+cache.py, under names that depend on pom.xml and on the source.
 """
+
 import base64
 import hashlib
 import os
@@ -26,17 +30,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .cache import kept
+from .cache import make_once
 from .certificates import STORE_PASSWORD, make_certificates
 from .ports import free_ports
 
-LINES = ("3.9", "4")  # 3.9 is the last that serves every version of the guide, 4 has the newest
+# 3.9 is the last line that serves every version of the protocol guide. 4 has the newest versions.
+LINES = ("3.9", "4")
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-USER, PASSWORD = "alice", "alice's secret"
+USER = "alice"
+PASSWORD = "alice's secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
-# Record times in the tests lie in the past and the tests must not wait: nothing is deleted by age, the
-# cleaner and the coordinators run at once, and a broker that was killed is soon taken for dead.
+# Record times in the tests are in the past, so nothing is deleted by age. The tests must not wait:
+# the cleaner and the coordinators run at once, and a killed broker soon counts as dead.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": 1,
@@ -66,7 +72,12 @@ log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
 
 
 class Listener(NamedTuple):
-    """A listener's security protocol, and the address that clients are told where it is not its own (a proxy's)."""
+    """A listener's security protocol and advertised address.
+
+    Clients are given `advertised`, for example a proxy's address. None advertises the listener's
+    own address.
+    """
+
     protocol: str
     advertised: str | None = None
 
@@ -74,17 +85,17 @@ class Listener(NamedTuple):
 SECURE = {protocol: Listener(protocol) for protocol in ("SASL_PLAINTEXT", "SSL", "SASL_SSL")}
 
 
-def java() -> str:
-    """The java command: JAVA_HOME's, else the one on PATH."""
+def find_java() -> str:
+    """The java command: the one in JAVA_HOME, else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if not found:
+    command = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not command:
         raise RuntimeError("no java: set JAVA_HOME or PATH")
-    return found
+    return command
 
 
-def jars(line: str = "3.9") -> Path:
-    """The directory of a line's jars, filled by Maven at the first call (about 50 MB)."""
+def fetch_jars(line: str = "3.9") -> Path:
+    """The directory of a line's jars. Maven fills it at the first call (about 50 MB)."""
     pom = Path(__file__).with_name(f"kafka-{line}") / "pom.xml"
     cache = Path(os.environ.get("WIRESCAN_PEERS_CACHE", "~/.cache/wirescan/peers")).expanduser()
     target = cache / f"kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
@@ -93,95 +104,153 @@ def jars(line: str = "3.9") -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         libraries = Path(scratch, "jars")
-        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-                   "-DincludeScope=runtime", f"-DoutputDirectory={libraries}"]
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(pom),
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={libraries}",
+        ]
+        # A registry that failed once often answers the second time.
         if subprocess.run(command).returncode:
-            subprocess.run(command, check=True)  # a registry that failed once often answers the second time
+            subprocess.run(command, check=True)
         try:
             libraries.rename(target)
         except OSError:
-            if not target.is_dir():  # else another process was first; its copy is as good
+            # Another process may have been faster. Its copy is as good.
+            if not target.is_dir():
                 raise
     return target
 
 
-def classpath(line: str = "3.9") -> str:
-    """Kafka's class path, for `java -cp`: broker, clients and their codecs."""
-    return str(jars(line) / "*")
+def find_classpath(line: str = "3.9") -> str:
+    """Kafka's class path for `java -cp`: the broker, the clients and their codecs."""
+    return str(fetch_jars(line) / "*")
 
 
-def compiled(name: str, source: str, line: str = "3.9") -> Path:
-    """The directory of a Java program's classes. The first call compiles NAME.java with the jars of a line."""
+def compile_java(name: str, source: str, line: str = "3.9") -> Path:
+    """Compile NAME.java with a line's jars. Return the directory of the classes.
+
+    The classes are cached.
+    """
+
     def compile_into(target: Path) -> None:
         file = target / f"{name}.java"
         file.write_text(source)
-        javac = Path(java()).with_name("javac")
-        command = [str(javac), "--release", "17", "-nowarn", "-cp", classpath(line), "-d", str(target), str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        if done.returncode:
-            raise RuntimeError(f"javac ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        javac = Path(find_java()).with_name("javac")
+        command = [
+            str(javac),
+            "--release",
+            "17",
+            "-nowarn",
+            "-cp",
+            find_classpath(line),
+            "-d",
+            str(target),
+            str(file),
+        ]
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if completed.returncode:
+            raise RuntimeError(
+                f"javac ended with {completed.returncode}:\n{completed.stdout}{completed.stderr}"
+            )
 
-    return kept(name, f"{jars(line).name}\n{source}".encode(), compile_into)
+    return make_once(name, f"{fetch_jars(line).name}\n{source}".encode(), compile_into)
 
 
 def run(main: str | Path, *arguments: object, line: str = "3.9", timeout: float = 120) -> str:
-    """What a Java program prints. `main` is a class on the class path, or the path of a single source file."""
+    """Run a Java program and return what it prints.
+
+    `main` is a class on the class path, or the path of a single source file.
+    """
     if isinstance(main, Path):
         return run_source(main.stem, main.read_text(), *arguments, line=line, timeout=timeout)
-    return run_class(main, classpath(line), *arguments, timeout=timeout)
+    return run_class(main, find_classpath(line), *arguments, timeout=timeout)
 
 
-def run_source(name: str, source: str, *arguments: object, line: str = "3.9", timeout: float = 120) -> str:
-    """What a Java program of a single source file prints."""
-    classes = compiled(name, source, line)
-    return run_class(name, f"{classes}{os.pathsep}{classpath(line)}", *arguments, timeout=timeout)
+def run_source(
+    name: str, source: str, *arguments: object, line: str = "3.9", timeout: float = 120
+) -> str:
+    """Run a Java program of one source file and return what it prints."""
+    classes = compile_java(name, source, line)
+    return run_class(
+        name, f"{classes}{os.pathsep}{find_classpath(line)}", *arguments, timeout=timeout
+    )
 
 
-def run_class(main: str, where: str, *arguments: object, timeout: float = 120) -> str:
-    """What a Java class prints. `where` is the class path."""
-    command = [java(), *JVM, "-cp", where, main, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-    if done.returncode:
-        raise RuntimeError(f"{main} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+def run_class(main: str, class_path: str, *arguments: object, timeout: float = 120) -> str:
+    """Run a Java class with a class path and return what it prints."""
+    command = [find_java(), *JVM, "-cp", class_path, main, *map(str, arguments)]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    if completed.returncode:
+        raise RuntimeError(
+            f"{main} ended with {completed.returncode}:\n{completed.stdout}{completed.stderr}"
+        )
+    return completed.stdout
 
 
 def dump(*segments: os.PathLike | str, options: tuple[str, ...] = ("--print-data-log",)) -> str:
-    """What kafka.tools.DumpLogSegments (3.9's, which reads the files of both lines) prints about segment, index or
-    snapshot files."""
+    """Return the output of kafka.tools.DumpLogSegments for segment, index or snapshot files.
+
+    The tool is that of 3.9, which reads the files of both lines.
+    """
     return run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, segments)))
 
 
-def cluster_id() -> str:
+def make_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a")
 
 
 class Node:
-    """A Kafka process. Once formatted, `data` is its log directory and `log` what it prints."""
+    """A Kafka process.
+
+    `format` makes its directory. Then `data` is its log directory and `log` the file of its output.
+    """
 
     def __init__(self, properties: dict[str, object], line: str, timeout: float = 60):
-        self.properties, self.line, self.timeout = properties, line, timeout
+        self.properties = properties
+        self.line = line
+        self.timeout = timeout
         self.process: subprocess.Popen | None = None
 
     def format(self, home: Path, cluster: str, own: dict[str, object]) -> None:
-        """Make the node's directory, with the users that SCRAM knows; `own` are properties that it alone has."""
+        """Make the node's directory, with the users for SCRAM.
+
+        own: properties of this node alone.
+        """
         home.mkdir(exist_ok=True)
-        self.data, self.log = home / "data", home / "broker.log"
-        file, logging = home / "server.properties", home / "log4j.properties"
+        self.data = home / "data"
+        self.log = home / "broker.log"
+        file = home / "server.properties"
+        logging = home / "log4j.properties"
         properties = self.properties | own | {"log.dirs": self.data}
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         logging.write_text(LOGGING)
-        users = [word for mechanism in MECHANISMS[1:]
-                 for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")]
+        users = [
+            word
+            for mechanism in MECHANISMS[1:]
+            for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
+        ]
         run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", file, *users, line=self.line)
-        self._command = [java(), *JVM, f"-Dlog4j.configuration=file:{logging}", "-cp", classpath(self.line),
-                         "kafka.Kafka", str(file)]
+        self._command = [
+            find_java(),
+            *JVM,
+            f"-Dlog4j.configuration=file:{logging}",
+            "-cp",
+            find_classpath(self.line),
+            "kafka.Kafka",
+            str(file),
+        ]
 
     def launch(self) -> None:
-        """Start the process; await_started waits for it."""
+        """Start the process. `await_started` waits for it."""
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                self._command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
 
     def await_started(self) -> None:
         until = time.monotonic() + self.timeout
@@ -192,7 +261,7 @@ class Node:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End the process by its own id; cleanly, unless it hangs. May be called again."""
+        """Stop the process cleanly, and kill it if it hangs. More calls do nothing."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -202,12 +271,15 @@ class Node:
             self.kill()
 
     def kill(self) -> None:
-        """End the process at once, as a crash would (SIGKILL)."""
+        """Kill the process with SIGKILL, like a crash."""
         self.process.kill()
         self.process.wait()
 
     def restart(self) -> None:
-        """A stop, clean if it still runs, and a start on the same data; the leader epoch of its partitions goes up."""
+        """Stop the process if it still runs, and start it on the same data.
+
+        The leader epoch of its partitions goes up.
+        """
         self.stop()
         self.launch()
         self.await_started()
@@ -217,14 +289,21 @@ class Node:
 
 
 class Broker(Node):
-    """A running broker. `address` is its host:port, `data` its log directory, `addresses` one for each listener.
+    """A running broker. `data` is its log directory.
 
-    The listener PLAINTEXT is always there. Those of the SSL protocols show a certificate that the authority made whose
-    certificate is the file `authority` (PEM); those of the SASL ones ask for USER and PASSWORD.
+    `addresses` has a host:port for each listener; `address` is the one of PLAINTEXT, which every
+    broker has. Listeners with SSL present a certificate of the authority whose certificate is the
+    PEM file `authority`. Listeners with SASL require USER and PASSWORD.
     """
 
-    def __init__(self, properties: dict[str, object] | None = None, timeout: float = 60, *, line: str = "3.9",
-                 listeners: dict[str, Listener] | None = None):
+    def __init__(
+        self,
+        properties: dict[str, object] | None = None,
+        timeout: float = 60,
+        *,
+        line: str = "3.9",
+        listeners: dict[str, Listener] | None = None,
+    ):
         super().__init__(PROPERTIES | (properties or {}), line, timeout)
         self.listeners = {"PLAINTEXT": Listener("PLAINTEXT")} | (listeners or {})
 
@@ -242,29 +321,48 @@ class Broker(Node):
         self._home.cleanup()
 
     def _start(self, home: Path) -> None:
-        controller, = free_ports(1)
-        self.format(home, cluster_id(), {"controller.quorum.voters": f"1@127.0.0.1:{controller}"},
-                    [f"CONTROLLER://127.0.0.1:{controller}"])
+        (controller,) = free_ports(1)
+        self.format(
+            home,
+            make_cluster_id(),
+            {"controller.quorum.voters": f"1@127.0.0.1:{controller}"},
+            [f"CONTROLLER://127.0.0.1:{controller}"],
+        )
         self.launch()
         self.await_started()
 
-    def format(self, home: Path, cluster: str, own: dict[str, object], more_listeners: Sequence[str] = ()) -> None:
+    def format(
+        self, home: Path, cluster: str, own: dict[str, object], more_listeners: Sequence[str] = ()
+    ) -> None:
         home.mkdir(exist_ok=True)
         ports = free_ports(len(self.listeners))
-        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(self.listeners, ports, strict=True)}
+        self.addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(self.listeners, ports, strict=True)
+        }
         self.address = self.addresses["PLAINTEXT"]
         self.authority = home / "authority.pem"
-        own = own | listener_properties(self.listeners, self.addresses, home)
+        own = own | make_listener_properties(self.listeners, self.addresses, home)
         own["listeners"] = ",".join([own["listeners"], *more_listeners])
         super().format(home, cluster, own)
 
-    def create_topic(self, name: str, config: dict[str, object] | None = None, *, partitions: int = 1,
-                     replicas: int = 1) -> None:
+    def create_topic(
+        self,
+        name: str,
+        config: dict[str, object] | None = None,
+        *,
+        partitions: int = 1,
+        replicas: int = 1,
+    ) -> None:
         create_topic(self.address, self.line, name, config or {}, partitions, replicas)
 
 
-def create_topic(address: str, line: str, name: str, config: dict[str, object], partitions: int, replicas: int) -> None:
-    """Create a topic. From 4.0 on segment.bytes begins at 1 MiB; smaller ones have a setting of their own."""
+def create_topic(
+    address: str, line: str, name: str, config: dict[str, object], partitions: int, replicas: int
+) -> None:
+    """Create a topic and wait for it.
+
+    From 4.0 on, segment.bytes must be at least 1 MiB. An internal setting allows smaller segments.
+    """
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": address})
@@ -274,25 +372,41 @@ def create_topic(address: str, line: str, name: str, config: dict[str, object], 
     admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
 
 
-def listener_properties(listeners: dict[str, Listener], addresses: dict[str, str], home: Path) -> dict[str, str]:
-    """What server.properties says about listeners; the certificates that it names are made in `home`."""
-    protocols = {"CONTROLLER": "PLAINTEXT"} | {name: listener.protocol for name, listener in listeners.items()}
-    own = {
+def make_listener_properties(
+    listeners: dict[str, Listener], addresses: dict[str, str], home: Path
+) -> dict[str, str]:
+    """The lines of server.properties for the listeners, as a dict.
+
+    Makes the certificates that the lines name in the directory `home`.
+    """
+    protocols = {"CONTROLLER": "PLAINTEXT"} | {
+        name: listener.protocol for name, listener in listeners.items()
+    }
+    settings = {
         "listeners": ",".join(f"{name}://{addresses[name]}" for name in listeners),
-        "advertised.listeners": ",".join(f"{name}://{listener.advertised or addresses[name]}"
-                                         for name, listener in listeners.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "advertised.listeners": ",".join(
+            f"{name}://{listener.advertised or addresses[name]}"
+            for name, listener in listeners.items()
+        ),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in protocols.items()
+        ),
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
     }
     module = "org.apache.kafka.common.security"
     plain = f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    scram = f"{module}.scram.ScramLoginModule required;"
     for name, listener in listeners.items():
         if "SASL" in listener.protocol:
             for mechanism in MECHANISMS:
-                login = plain if mechanism == "PLAIN" else f"{module}.scram.ScramLoginModule required;"
-                own[f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"] = login
+                login = plain if mechanism == "PLAIN" else scram
+                prefix = f"listener.name.{name.lower()}.{mechanism.lower()}"
+                settings[f"{prefix}.sasl.jaas.config"] = login
     if any("SSL" in protocol for protocol in protocols.values()):
-        own |= {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": make_certificates(home),
-                "ssl.keystore.password": STORE_PASSWORD}
-    return own
+        settings |= {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": make_certificates(home),
+            "ssl.keystore.password": STORE_PASSWORD,
+        }
+    return settings

@@ -1,5 +1,9 @@
-"""What the peers download or build, kept outside the repository: in WIRESCAN_PEERS_CACHE, default
-~/.cache/wirescan/peers, each in a directory whose name follows from what it is made of."""
+"""A cache for the programs that the peer tests download or build.
+
+The cache is outside the repository: in the directory WIRESCAN_PEERS_CACHE, by default
+~/.cache/wirescan/peers. Each recipe has its own directory, whose name holds the recipe's checksum.
+"""
+
 import hashlib
 import os
 import subprocess
@@ -8,27 +12,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def kept(name: str, recipe: bytes, make: Callable[[Path], None]) -> Path:
-    """The directory that `make(directory)` fills at the first call; another recipe is another directory."""
+def make_once(name: str, recipe: bytes, make: Callable[[Path], None]) -> Path:
+    """Return the directory of a recipe. The first call fills it with `make(directory)`."""
     cache = Path(os.environ.get("WIRESCAN_PEERS_CACHE", "~/.cache/wirescan/peers")).expanduser()
     target = cache / f"{name}-{hashlib.sha256(recipe).hexdigest()[:12]}"
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        made = Path(scratch, "made")
-        made.mkdir()
-        make(made)
+        directory = Path(scratch, "made")
+        directory.mkdir()
+        make(directory)
         try:
-            made.rename(target)
+            directory.rename(target)
         except OSError:
-            if not target.is_dir():  # else another process was first; its copy is as good
+            # Another process may have been faster. Its copy is as good.
+            if not target.is_dir():
                 raise
     return target
 
 
-def twice(*command: object, **options) -> None:
-    """Run a command that downloads: a registry that failed once often answers the second time."""
+def run_with_retry(*command: object, **options) -> None:
+    """Run a command that downloads. If it fails, run it once more: registries fail sometimes."""
     command = ["nice", *map(str, command)]
     if subprocess.run(command, **options).returncode:
         subprocess.run(command, check=True, **options)

@@ -1,4 +1,4 @@
-"""Several real brokers, so that a partition's leader can be stopped, killed and restarted under its clients.
+"""Several real brokers. Tests stop, kill and restart a partition's leader while clients use it.
 
     with Cluster(brokers=2) as cluster:
         cluster.create_topic("orders", partitions=2, replicas=2)
@@ -8,31 +8,45 @@
         leader.restart()
         cluster.await_in_sync("orders")
 
-A node that is only a controller, number 100, outlives them all: any broker may go. A broker that was killed is taken
-for dead after three seconds; one that is stopped hands over first.
+Node 100 is only a controller and never ends, so every broker may end. A killed broker counts as
+dead after three seconds. A stopped broker hands its partitions over first.
 """
+
 import tempfile
 import time
 from pathlib import Path
 
-from .broker import PROPERTIES, Broker, Node, cluster_id, create_topic
+from .broker import PROPERTIES, Broker, Node, create_topic, make_cluster_id
 from .ports import free_ports
 
 CONTROLLER = 100
 
 
 class Cluster:
-    """Running brokers: `brokers` by number from 1, `address` for bootstrapping from all of them."""
+    """Running brokers.
 
-    def __init__(self, brokers: int = 2, properties: dict[str, object] | None = None, *, line: str = "3.9"):
+    `brokers` has them by number, from 1. `address` lists all of them for bootstrapping.
+    """
+
+    def __init__(
+        self, brokers: int = 2, properties: dict[str, object] | None = None, *, line: str = "3.9"
+    ):
         self.line = line
-        properties = PROPERTIES | {
-            "offsets.topic.replication.factor": brokers,
-            "transaction.state.log.replication.factor": brokers,
-        } | (properties or {})
-        self.brokers = {number: Broker(properties | {"process.roles": "broker", "node.id": number}, line=line)
-                        for number in range(1, brokers + 1)}
-        self._controller = Node(properties | {"process.roles": "controller", "node.id": CONTROLLER}, line)
+        properties = (
+            PROPERTIES
+            | {
+                "offsets.topic.replication.factor": brokers,
+                "transaction.state.log.replication.factor": brokers,
+            }
+            | (properties or {})
+        )
+        self.brokers = {
+            number: Broker(properties | {"process.roles": "broker", "node.id": number}, line=line)
+            for number in range(1, brokers + 1)
+        }
+        self._controller = Node(
+            properties | {"process.roles": "controller", "node.id": CONTROLLER}, line
+        )
 
     def __enter__(self) -> "Cluster":
         self._home = tempfile.TemporaryDirectory(prefix="wirescan-cluster-")
@@ -44,9 +58,12 @@ class Cluster:
         return self
 
     def _start(self, home: Path) -> None:
-        cluster, (port,) = cluster_id(), free_ports(1)
+        cluster = make_cluster_id()
+        (port,) = free_ports(1)
         quorum = {"controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{port}"}
-        self._controller.format(home / "controller", cluster, quorum | {"listeners": f"CONTROLLER://127.0.0.1:{port}"})
+        self._controller.format(
+            home / "controller", cluster, quorum | {"listeners": f"CONTROLLER://127.0.0.1:{port}"}
+        )
         for number, broker in self.brokers.items():
             broker.format(home / str(number), cluster, quorum)
         self.address = ",".join(broker.address for broker in self.brokers.values())
@@ -60,8 +77,14 @@ class Cluster:
             node.stop()
         self._home.cleanup()
 
-    def create_topic(self, name: str, config: dict[str, object] | None = None, *, partitions: int = 1,
-                     replicas: int = 2) -> None:
+    def create_topic(
+        self,
+        name: str,
+        config: dict[str, object] | None = None,
+        *,
+        partitions: int = 1,
+        replicas: int = 2,
+    ) -> None:
         create_topic(self.address, self.line, name, config or {}, partitions, replicas)
         for partition in range(partitions):
             self.await_in_sync(name, partition)
@@ -70,25 +93,35 @@ class Cluster:
         return self.brokers[self._partition(topic, partition).leader]
 
     def await_leader(self, topic: str, partition: int = 0, *, but: Broker | None = None) -> Broker:
-        """The leader, as soon as there is one that is not `but`."""
-        not_this = None if but is None else but.properties["node.id"]
-        return self.brokers[self._await(topic, partition, lambda found: found.leader not in (-1, not_this)).leader]
+        """Wait for a leader other than `but`, and return it."""
+        excluded = None if but is None else but.properties["node.id"]
+
+        def has_leader(metadata) -> bool:
+            return metadata.leader not in (-1, excluded)
+
+        return self.brokers[self._await(topic, partition, has_leader).leader]
 
     def await_in_sync(self, topic: str, partition: int = 0) -> None:
-        """Wait until every replica is in sync, that of a broker which was restarted too."""
-        self._await(topic, partition, lambda found: found.leader >= 0 and len(found.isrs) == len(found.replicas))
+        """Wait until every replica is in sync, also those of restarted brokers."""
 
-    def _await(self, topic: str, partition: int, good, timeout: float = 60):
+        def is_in_sync(metadata) -> bool:
+            return metadata.leader >= 0 and len(metadata.isrs) == len(metadata.replicas)
+
+        self._await(topic, partition, is_in_sync)
+
+    def _await(self, topic: str, partition: int, condition, timeout: float = 60):
         until = time.monotonic() + timeout
-        while (found := self._partition(topic, partition)) is None or not good(found):
+        while (metadata := self._partition(topic, partition)) is None or not condition(metadata):
             if time.monotonic() > until:
-                raise TimeoutError(f"{topic}-{partition}: {found}")
+                raise TimeoutError(f"{topic}-{partition}: {metadata}")
             time.sleep(0.1)
-        return found
+        return metadata
 
     def _partition(self, topic: str, partition: int):
         from confluent_kafka.admin import AdminClient
 
-        running = [broker.address for broker in self.brokers.values() if broker.process.poll() is None]
+        running = [
+            broker.address for broker in self.brokers.values() if broker.process.poll() is None
+        ]
         admin = AdminClient({"bootstrap.servers": ",".join(running), "log_level": 0})
         return admin.list_topics(topic, 30).topics[topic].partitions.get(partition)

@@ -1,4 +1,5 @@
-"""One broker of each line, and one cluster, for all tests that only need topics of their own."""
+"""Shared fixtures: one broker of each line, and one cluster. Tests make their own topics."""
+
 import pytest
 
 from .broker import LINES, SECURE, Broker
@@ -7,7 +8,7 @@ from .cluster import Cluster
 
 @pytest.fixture(scope="session")
 def broker_39():
-    """A broker of Kafka 3.9 with every listener; see broker.py for its users and certificates."""
+    """A broker of Kafka 3.9 with every listener. See broker.py for its users."""
     with Broker(listeners=SECURE) as broker:
         yield broker
 
@@ -27,6 +28,6 @@ def broker(request) -> Broker:
 
 @pytest.fixture(scope="session")
 def cluster():
-    """Two brokers of Kafka 4.x. A test that stops one starts it again."""
+    """Two brokers of Kafka 4.x. A test that stops a broker restarts it."""
     with Cluster(2, line="4") as cluster:
         yield cluster

@@ -1,4 +1,8 @@
-"""The tables of wirescan's room liftbridge in the words of the .proto files, as liftbridge.py's `plain` gives them."""
+"""wirescan's Liftbridge tables as mappings, with the names of the .proto files.
+
+liftbridge.py's `parse_message` gives the same mappings.
+"""
+
 import numpy as np
 
 from wirescan import liftbridge
@@ -6,17 +10,42 @@ from wirescan.liftbridge import Kind
 
 TEXT, BYTES, NUMBER = "text", "bytes", "number"
 MESSAGE = {
-    "offset": NUMBER, "key": BYTES, "value": BYTES, "timestamp": NUMBER, "stream": TEXT, "partition": NUMBER,
-    "subject": TEXT, "reply_subject": TEXT, "ack_inbox": TEXT, "correlation_id": TEXT, "ack_policy": NUMBER}
+    "offset": NUMBER,
+    "key": BYTES,
+    "value": BYTES,
+    "timestamp": NUMBER,
+    "stream": TEXT,
+    "partition": NUMBER,
+    "subject": TEXT,
+    "reply_subject": TEXT,
+    "ack_inbox": TEXT,
+    "correlation_id": TEXT,
+    "ack_policy": NUMBER,
+}
 ACK = {
-    "stream": TEXT, "partition_subject": TEXT, "msg_subject": TEXT, "offset": NUMBER, "ack_inbox": TEXT,
-    "correlation_id": TEXT, "ack_policy": NUMBER, "reception_timestamp": NUMBER, "commit_timestamp": NUMBER,
-    "ack_error": NUMBER}
-# The columns of liftbridge.internal that each kind has, by the names of the fields.
+    "stream": TEXT,
+    "partition_subject": TEXT,
+    "msg_subject": TEXT,
+    "offset": NUMBER,
+    "ack_inbox": TEXT,
+    "correlation_id": TEXT,
+    "ack_policy": NUMBER,
+    "reception_timestamp": NUMBER,
+    "commit_timestamp": NUMBER,
+    "ack_error": NUMBER,
+}
+# The fields of each kind, and their columns in liftbridge.internal.
 SENT = {
-    Kind.REPLICATION_REQUEST: {"replicaID": "id", "offset": "offset", "leaderEpoch": "leader_epoch"},
+    Kind.REPLICATION_REQUEST: {
+        "replicaID": "id",
+        "offset": "offset",
+        "leaderEpoch": "leader_epoch",
+    },
     Kind.REPLICATION_RESPONSE: {
-        "leaderEpoch": "leader_epoch", "highWatermark": "high_watermark", "records": "entries"},
+        "leaderEpoch": "leader_epoch",
+        "highWatermark": "high_watermark",
+        "records": "entries",
+    },
     Kind.RAFT_JOIN_REQUEST: {"nodeID": "id", "nodeAddr": "host"},
     Kind.RAFT_JOIN_RESPONSE: {"error": "error"},
     Kind.LEADER_EPOCH_OFFSET_REQUEST: {"leaderEpoch": "leader_epoch"},
@@ -29,80 +58,113 @@ SENT = {
     Kind.PARTITION_STATUS_RESPONSE: {"exists": "exists", "isLeader": "is_leader"},
     Kind.PARTITION_NOTIFICATION: {"stream": "stream", "partition": "partition"},
 }
-# ... and those of what is inside: field of a PropagatedRequest or -Response, its fields.
+# The messages inside a PropagatedRequest or PropagatedResponse: their fields, and the columns.
 INSIDE = {
-    "shrinkISROp": {"stream": "stream", "partition": "partition", "replicaToRemove": "replica", "leader": "leader",
-                    "leaderEpoch": "leader_epoch"},
-    "reportLeaderOp": {"stream": "stream", "partition": "partition", "replica": "replica", "leader": "leader",
-                       "leaderEpoch": "leader_epoch"},
-    "expandISROp": {"stream": "stream", "partition": "partition", "replicaToAdd": "replica", "leader": "leader",
-                    "leaderEpoch": "leader_epoch"},
-    "deleteStreamOp": {"stream": "stream"}, "pauseStreamOp": {"stream": "stream"},
-    "resumeStreamOp": {"stream": "stream"}, "setStreamReadonlyOp": {"stream": "stream"},
+    "shrinkISROp": {
+        "stream": "stream",
+        "partition": "partition",
+        "replicaToRemove": "replica",
+        "leader": "leader",
+        "leaderEpoch": "leader_epoch",
+    },
+    "reportLeaderOp": {
+        "stream": "stream",
+        "partition": "partition",
+        "replica": "replica",
+        "leader": "leader",
+        "leaderEpoch": "leader_epoch",
+    },
+    "expandISROp": {
+        "stream": "stream",
+        "partition": "partition",
+        "replicaToAdd": "replica",
+        "leader": "leader",
+        "leaderEpoch": "leader_epoch",
+    },
+    "deleteStreamOp": {"stream": "stream"},
+    "pauseStreamOp": {"stream": "stream"},
+    "resumeStreamOp": {"stream": "stream"},
+    "setStreamReadonlyOp": {"stream": "stream"},
     "joinConsumerGroupOp": {"groupId": "group", "consumerId": "consumer"},
     "leaveConsumerGroupOp": {"groupId": "group", "consumerId": "consumer"},
-    "reportConsumerGroupCoordinatorOp": {"groupId": "group", "consumerId": "consumer", "coordinator": "coordinator",
-                                         "epoch": "epoch"},
+    "reportConsumerGroupCoordinatorOp": {
+        "groupId": "group",
+        "consumerId": "consumer",
+        "coordinator": "coordinator",
+        "epoch": "epoch",
+    },
     "error": {"code": "error_code", "msg": "error"},
     "joinConsumerGroupResp": {"coordinator": "coordinator", "epoch": "epoch"},
 }
+FRAME_COLUMNS = ("start", "size", "body", "parent", "buffer", "kind", "fault")
 
 
-def camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
-def fields(table, columns: dict[str, str]) -> list[dict]:
-    """Rows by the names of the fields; a field that is not there is empty, as in Protocol Buffers."""
-    def value(i: int, name: str, what: str):
-        if what == NUMBER:
+def list_fields(table, columns: dict[str, str]) -> list[dict]:
+    """Rows by the names of the fields. An absent field is empty, as in Protocol Buffers."""
+
+    def value(i: int, name: str, kind: str):
+        if kind == NUMBER:
             return table[name][i].item()
         view = bytes(table.bytes(i, name) or b"")
-        return view.decode() if what == TEXT else view
+        return view.decode() if kind == TEXT else view
 
-    return [{camel(name): value(i, name, what) for name, what in columns.items()} for i in range(len(table))]
+    return [
+        {to_camel_case(name): value(i, name, kind) for name, kind in columns.items()}
+        for i in range(len(table))
+    ]
 
 
-def headers(table) -> list[dict[str, bytes]]:
-    """The headers of messages or entries, the last of a key counts."""
-    opened = liftbridge.headers(table, errors="skip")  # of bad messages
-    found: list[dict] = [{} for _ in range(len(table))]
-    for i, parent in enumerate(opened["parent"].tolist()):
-        found[parent][bytes(opened.bytes(i, "key") or b"").decode()] = bytes(opened.bytes(i, "value") or b"")
-    counts = np.bincount(opened["parent"], minlength=len(table)) if len(opened) else np.zeros(len(table), int)
+def list_headers(table) -> list[dict[str, bytes]]:
+    """The headers of messages or entries. For a repeated key, the last header counts."""
+    rows = liftbridge.headers(table, errors="skip")  # skips the headers of bad messages
+    header_dicts: list[dict] = [{} for _ in range(len(table))]
+    counts = np.zeros(len(table), int)
+    for i, parent in enumerate(rows["parent"].tolist()):
+        key = bytes(rows.bytes(i, "key") or b"").decode()
+        header_dicts[parent][key] = bytes(rows.bytes(i, "value") or b"")
+        counts[parent] += 1
     assert counts.tolist() == table["header_count"].tolist()
-    return found
+    return header_dicts
 
 
-def messages(table) -> list[dict]:
-    return [row | {"headers": pairs} for row, pairs in zip(fields(table, MESSAGE), headers(table), strict=True)]
+def list_messages(table) -> list[dict]:
+    return [
+        row | {"headers": pairs}
+        for row, pairs in zip(list_fields(table, MESSAGE), list_headers(table), strict=True)
+    ]
 
 
-def acks(table) -> list[dict]:
-    return fields(table, ACK)
+def list_acks(table) -> list[dict]:
+    return list_fields(table, ACK)
 
 
-def told(kind: int, message: dict) -> dict[str, object]:
-    """The columns of liftbridge.internal that a message of the oracle has to become."""
-    found = {column: message[field] for field, column in SENT[kind].items()}
-    for name, inside in message.items():
-        if isinstance(inside, dict):
-            found |= {column: inside[field] for field, column in INSIDE.get(name, {}).items()}
+def list_expected_columns(kind: int, message: dict) -> dict[str, object]:
+    """The columns of liftbridge.internal that a message must give."""
+    columns = {column: message[field] for field, column in SENT[kind].items()}
+    for name, nested in message.items():
+        if isinstance(nested, dict):
+            columns |= {column: nested[field] for field, column in INSIDE.get(name, {}).items()}
             if name == "createStreamOp":
-                found["stream"] = inside["stream"]["name"]
-    return found
+                columns["stream"] = nested["stream"]["name"]
+    return columns
 
 
-def internal(table, i: int) -> dict[str, object]:
-    """The columns of a row that are not 0, null or empty; text as text, `operation` left out."""
-    found: dict[str, object] = {}
+def list_internal_columns(table, i: int) -> dict[str, object]:
+    """The columns of a row with their values, except positions, sizes and `operation`.
+
+    Text is decoded. An absent field is 0, null or empty.
+    """
+    columns: dict[str, object] = {}
     for name in table.dtype.names:
-        if not name.endswith(("_at", "_size")) and name not in ("start", "size", "body", "parent", "buffer", "kind",
-                                                               "fault"):
-            found[name] = table[name][i].item()
+        if not name.endswith(("_at", "_size")) and name not in FRAME_COLUMNS:
+            columns[name] = table[name][i].item()
     for name in table.places:
         if name != "operation":
             view = bytes(table.bytes(i, name) or b"")
-            found[name] = view.decode() if name != "entries" else view
-    return found
+            columns[name] = view.decode() if name != "entries" else view
+    return columns

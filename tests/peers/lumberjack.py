@@ -1,17 +1,20 @@
-"""Real Lumberjack programs for tests: go-lumber's client and server, pylogbeat, lumberjack-client and
-lumberjack-protocol of npm, Filebeat.
+"""Real Lumberjack programs for tests.
+
+They are go-lumber's client and server, pylogbeat, lumberjack-client and lumberjack-protocol of npm,
+and Filebeat.
 
     with Receive() as server:                           # go-lumber's server, both versions
-        send(server.address, events, level=3)           # ... and its client
-        pylogbeat_send(server.address, [events])
-        server.windows()                                # what it was given: a list of events for each window
+        send(server.address, events, level=3)           # go-lumber's client
+        send_with_pylogbeat(server.address, [events])
+        server.windows()                                # a list of events for each window
 
     with Authority() as authority, Receive(authority.identity("server")) as server:
         send(server.address, events, authority=authority.file)
 
-An address is "127.0.0.1:port"; events are mappings. A client returns when its process has ended, and raises
-RuntimeError where it ended badly. Needs Go >= 1.19, npm, and openssl for TLS.
+An address is "127.0.0.1:port". Events are mappings. A client returns when its process has ended. It
+raises RuntimeError if the process failed. Needs Go >= 1.19, npm, and openssl for TLS.
 """
+
 import contextlib
 import json
 import os
@@ -23,58 +26,83 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from .cache import kept, twice
+from .cache import make_once, run_with_retry
 from .ports import free_ports
 
 HERE = Path(__file__).with_name("lumberjack")
 MODULES = ("go.mod", "go.sum", "send/main.go", "receive/main.go")
 TOOLS = "github.com/elastic/go-lumber/cmd/"
-FILEBEAT, FILEBEAT_SUM = "github.com/elastic/beats/v7@v7.17.15", "h1:+JegRvpHBCGFJNntBbgr5HR+eKZkfpACGtHCMNZD0vk="
+FILEBEAT = "github.com/elastic/beats/v7@v7.17.15"
+FILEBEAT_SUM = "h1:+JegRvpHBCGFJNntBbgr5HR+eKZkfpACGtHCMNZD0vk="
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout")
 GO = {"GOFLAGS": "-trimpath -buildvcs=false", "CGO_ENABLED": "0", "GOWORK": "off"}
 Events = Iterable[Mapping]
 
 
-def programs() -> Path:
-    """The directory of send, receive, tst-send and tst-lj, built at the first call (about 20 s)."""
+def build_programs() -> Path:
+    """The directory of send, receive, tst-send and tst-lj. The first call builds them (20 s)."""
+
     def build(target: Path) -> None:
-        twice("go", "build", "-o", f"{target}/", "./send", "./receive", TOOLS + "tst-send", TOOLS + "tst-lj",
-              cwd=HERE, env=os.environ | GO)
+        run_with_retry(
+            "go",
+            "build",
+            "-o",
+            f"{target}/",
+            "./send",
+            "./receive",
+            TOOLS + "tst-send",
+            TOOLS + "tst-lj",
+            cwd=HERE,
+            env=os.environ | GO,
+        )
 
-    return kept("go-lumber", b"".join((HERE / name).read_bytes() for name in MODULES), build)
+    recipe = b"".join((HERE / name).read_bytes() for name in MODULES)
+    return make_once("go-lumber", recipe, build)
 
 
-def scripts() -> Path:
-    """The directory node_modules, filled by npm at the first call."""
+def install_scripts() -> Path:
+    """The directory node_modules. npm fills it at the first call."""
+
     def install(target: Path) -> None:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(HERE / name, target)
-        twice("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=target)
+        run_with_retry("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=target)
 
-    return kept("npm", (HERE / "package-lock.json").read_bytes(), install) / "node_modules"
+    return make_once("npm", (HERE / "package-lock.json").read_bytes(), install) / "node_modules"
 
 
-def filebeat() -> Path:
-    """Filebeat's program, built from the Go module proxy at the first call (about 2 minutes).
+def build_filebeat() -> Path:
+    """The path of Filebeat. The first call builds it from the Go module proxy (about 2 minutes).
 
-    `go install` refuses a module that replaces others, so it is built where the module cache has its source.
+    `go install` refuses modules that replace others. So Filebeat is built in the module cache.
     """
+
     def build(target: Path) -> None:
         environment = os.environ | GO
         download = ["go", "mod", "download", "-json", FILEBEAT]
-        twice(*download, cwd=target, env=environment, stdout=subprocess.DEVNULL)
-        found = json.loads(subprocess.check_output(download, cwd=target, env=environment))
-        if found["Sum"] != FILEBEAT_SUM:
-            raise RuntimeError(f"{FILEBEAT} is {found['Sum']}, not {FILEBEAT_SUM}")
-        twice("go", "build", "-ldflags=-s -w", "-o", target / "filebeat", "./filebeat", cwd=found["Dir"],
-              env=environment)
+        run_with_retry(*download, cwd=target, env=environment, stdout=subprocess.DEVNULL)
+        module_info = json.loads(subprocess.check_output(download, cwd=target, env=environment))
+        if module_info["Sum"] != FILEBEAT_SUM:
+            raise RuntimeError(f"{FILEBEAT} is {module_info['Sum']}, not {FILEBEAT_SUM}")
+        run_with_retry(
+            "go",
+            "build",
+            "-ldflags=-s -w",
+            "-o",
+            target / "filebeat",
+            "./filebeat",
+            cwd=module_info["Dir"],
+            env=environment,
+        )
 
-    return kept("filebeat", (FILEBEAT + FILEBEAT_SUM).encode(), build) / "filebeat"
+    return make_once("filebeat", (FILEBEAT + FILEBEAT_SUM).encode(), build) / "filebeat"
 
 
 class Program:
-    """A process of its own directory, `home`, that is ended with the block; `output` and `log` are the files of what it
-    says."""
+    """A process with its own directory `home`. It ends with the block.
+
+    `output` and `log` are the files of its standard output and standard error.
+    """
 
     def __init__(self, command: Sequence[object]):
         self.command = [str(part) for part in command]
@@ -85,8 +113,9 @@ class Program:
         self.output, self.log = self.home / "output", self.home / "log"
         self.prepare()
         with self.output.open("wb") as output, self.log.open("wb") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=log,
-                                            cwd=self.home)
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, cwd=self.home
+            )
         try:
             self.await_ready()
         except BaseException:
@@ -95,17 +124,17 @@ class Program:
         return self
 
     def prepare(self) -> None:
-        """What is done in the program's directory, `home`, before it starts."""
+        """Prepare the directory `home` before the program starts."""
 
     def await_ready(self) -> None:
-        """... and what is waited for when it has."""
+        """Wait until the started program is ready."""
 
     def __exit__(self, *_) -> None:
         self.end()
         self._home.cleanup()
 
     def end(self) -> None:
-        """Ask it to end, and see to it."""
+        """Stop the process, and kill it if it hangs."""
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -113,192 +142,362 @@ class Program:
             self.kill()
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill the process, like kill -9."""
         self.process.kill()
         self.process.wait(10)
 
-    def await_true(self, condition: Callable[[], bool], timeout: float = 60, poll: float = 0.01) -> None:
-        """Wait until the condition holds. Raises RuntimeError where the process ends before, or the time."""
+    def await_true(
+        self, condition: Callable[[], bool], timeout: float = 60, poll: float = 0.01
+    ) -> None:
+        """Wait until the condition holds.
+
+        Raises RuntimeError if the process ends or the time is over before that.
+        """
         end = time.monotonic() + timeout
         while not condition():
             if self.process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"{self.command[0]} has not done it:\n{self.log.read_text(errors='replace')}")
+                log = self.log.read_text(errors="replace")
+                raise RuntimeError(f"{self.command[0]} did not get there:\n{log}")
             time.sleep(poll)
 
 
 class Receive(Program):
     """go-lumber's server, with versions 1 and 2, on `address`.
 
-    identity: PEM file of key and certificate; it speaks TLS. authority: PEM file; clients must have a certificate from
-    it. address: a free port of 127.0.0.1, unless given. hold: seconds that a window waits for its acknowledgement;
-    keepalive: seconds between the zeros sent meanwhile.
+    identity: a PEM file of key and certificate; the server uses TLS. authority: a PEM file; clients
+    must have a certificate from it. address: by default a free port of 127.0.0.1. hold: seconds
+    before the server acknowledges a window. keepalive: seconds between the acks of 0 that it sends
+    meanwhile.
     """
 
-    def __init__(self, identity: Path | None = None, authority: Path | None = None, *, address: str | None = None,
-                 hold: float = 0, keepalive: float = 3):
-        options = {"address": address, "identity": identity, "authority": authority, "hold": f"{hold}s",
-                   "keepalive": f"{keepalive}s"}
-        super().__init__([programs() / "receive", *flags(options)])
+    def __init__(
+        self,
+        identity: Path | None = None,
+        authority: Path | None = None,
+        *,
+        address: str | None = None,
+        hold: float = 0,
+        keepalive: float = 3,
+    ):
+        options = {
+            "address": address,
+            "identity": identity,
+            "authority": authority,
+            "hold": f"{hold}s",
+            "keepalive": f"{keepalive}s",
+        }
+        super().__init__([build_programs() / "receive", *format_flags(options)])
 
     def await_ready(self) -> None:
         self.await_true(lambda: "\n" in self.output.read_text(), 30)
         self.address = self.output.read_text().split("\n", 1)[0]
 
     def windows(self) -> list[list]:
-        """The events of each window that has come, in order. Those of different connections may alternate."""
+        """The events of each received window, in order of arrival.
+
+        Windows of different connections may alternate.
+        """
         lines = self.output.read_text().split("\n")
-        return [json.loads(line) for line in lines[1:-1]]  # what follows the last line break is not yet whole
+        # The first line is the address. The text after the last line break is incomplete.
+        return [json.loads(line) for line in lines[1:-1]]
 
     def events(self) -> list:
         return [event for window in self.windows() for event in window]
 
 
 class TstLj(Program):
-    """go-lumber's own test server `tst-lj`, with versions 1 and 2. It tells windows and how many events they hold."""
+    """go-lumber's test server `tst-lj`, with versions 1 and 2.
+
+    It reports each window and its number of events.
+    """
 
     def __init__(self):
-        port, = free_ports(1)
+        (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
-        super().__init__([programs() / "tst-lj", "-bind", self.address, "-v1", "-v2"])
+        super().__init__([build_programs() / "tst-lj", "-bind", self.address, "-v1", "-v2"])
 
     def await_ready(self) -> None:
         self.await_true(lambda: "tcp server up" in self.log.read_text(), 30)
 
     def windows(self) -> list[int]:
-        """The number of events of each window that has come."""
-        words = (line.split() for line in self.log.read_text().splitlines() if "Received batch of" in line)
+        """The number of events of each received window."""
+        words = (
+            line.split()
+            for line in self.log.read_text().splitlines()
+            if "Received batch of" in line
+        )
         return [int(line[line.index("of") + 1]) for line in words]
 
 
 class TstSend(Program):
-    """go-lumber's own test client `tst-send`: the same events of random text, for ever."""
+    """go-lumber's test client `tst-send`. It sends the same events of random text forever."""
 
     def __init__(self, address: str, *, batch: int = 2048, level: int = 3, pipeline: int = 0):
-        port, = free_ports(1)
+        (port,) = free_ports(1)
         self._figures = f"http://127.0.0.1:{port}/debug/vars"
-        super().__init__([programs() / "tst-send", "-c", address, "-batch", batch, "-compress", level,
-                          "-pipeline", pipeline, "-httpprof", f"127.0.0.1:{port}"])
+        super().__init__(
+            [
+                build_programs() / "tst-send",
+                "-c",
+                address,
+                "-batch",
+                batch,
+                "-compress",
+                level,
+                "-pipeline",
+                pipeline,
+                "-httpprof",
+                f"127.0.0.1:{port}",
+            ]
+        )
 
     def acknowledged(self) -> int:
-        """The number of events that it has seen acknowledged."""
+        """The number of events that the server has acknowledged."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with contextlib.suppress(OSError), opener.open(self._figures, timeout=10) as answer:
             return json.load(answer)["ACKed"]
-        return 0  # it does not yet listen
+        return 0  # the program does not listen yet
 
 
 class Authority:
-    """A certificate authority of the block: `file` is its PEM file."""
+    """A certificate authority for the block. `file` is its certificate, a PEM file."""
 
     def __enter__(self) -> "Authority":
         self._home = tempfile.TemporaryDirectory(prefix="wirescan-authority-")
         self.file = Path(self._home.name, "authority.pem")
-        self._openssl("req", "-x509", *KEY, "authority.key", "-out", self.file, "-subj", "/CN=a test authority",
-                      "-addext", "keyUsage=critical,keyCertSign")
+        self._openssl(
+            "req",
+            "-x509",
+            *KEY,
+            "authority.key",
+            "-out",
+            self.file,
+            "-subj",
+            "/CN=a test authority",
+            "-addext",
+            "keyUsage=critical,keyCertSign",
+        )
         return self
 
     def __exit__(self, *_) -> None:
         self._home.cleanup()
 
     def identity(self, name: str) -> Path:
-        """A PEM file of a key and its certificate from this authority, of a server on 127.0.0.1 or a client."""
-        made = Path(self._home.name, f"{name}.pem")
-        made.with_suffix(".ext").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
+        """Make a key and a certificate for a server on 127.0.0.1 or a client.
+
+        Returns the PEM file that holds both.
+        """
+        file = Path(self._home.name, f"{name}.pem")
+        file.with_suffix(".ext").write_text(
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n"
+        )
         self._openssl("req", *KEY, f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", self.file, "-CAkey", "authority.key",
-                      "-CAcreateserial", "-extfile", f"{name}.ext", "-out", f"{name}.crt")
-        made.write_bytes(b"".join(made.with_suffix(ending).read_bytes() for ending in (".key", ".crt")))
-        return made
+        self._openssl(
+            "x509",
+            "-req",
+            "-in",
+            f"{name}.csr",
+            "-CA",
+            self.file,
+            "-CAkey",
+            "authority.key",
+            "-CAcreateserial",
+            "-extfile",
+            f"{name}.ext",
+            "-out",
+            f"{name}.crt",
+        )
+        file.write_bytes(
+            b"".join(file.with_suffix(ending).read_bytes() for ending in (".key", ".crt"))
+        )
+        return file
 
     def _openssl(self, *arguments: object) -> None:
         run(["openssl", *arguments], cwd=self._home.name)
 
 
-def flags(options: Mapping[str, object]) -> list[str]:
-    """Options of a Go program; None leaves one out."""
-    return [f"-{name}={str(value).lower() if isinstance(value, bool) else value}"
-            for name, value in options.items() if value is not None]
+def format_flags(options: Mapping[str, object]) -> list[str]:
+    """Options of a Go program. An option whose value is None is omitted."""
+
+    def flag(name: str, value: object) -> str:
+        return f"-{name}={str(value).lower() if isinstance(value, bool) else value}"
+
+    return [flag(name, value) for name, value in options.items() if value is not None]
 
 
-def lines(events: Events) -> bytes:
+def format_lines(events: Events) -> bytes:
     return b"".join(json.dumps(event, ensure_ascii=False).encode() + b"\n" for event in events)
 
 
-def run(command: Sequence[object], given: bytes = b"", timeout: float = 120, **options) -> str:
-    done = subprocess.run([str(part) for part in command], input=given, capture_output=True, timeout=timeout,
-                          **options)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stderr.decode(errors='replace')}")
-    return done.stdout.decode()
+def run(command: Sequence[object], data: bytes = b"", timeout: float = 120, **options) -> str:
+    completed = subprocess.run(
+        [str(part) for part in command],
+        input=data,
+        capture_output=True,
+        timeout=timeout,
+        **options,
+    )
+    if completed.returncode:
+        error = completed.stderr.decode(errors="replace")
+        raise RuntimeError(f"{command[0]} ended with {completed.returncode}:\n{error}")
+    return completed.stdout.decode()
 
 
-def send(address: str, events: Events | bytes, *, batch: int = 2048, level: int = 0, pipeline: int = 0,
-         retry: bool = False, authority: Path | None = None, identity: Path | None = None,
-         timeout: float = 120) -> dict[str, int]:
-    """Send with go-lumber's client: version 2, `level` of zlib, `pipeline` windows in flight (0: one, synchronously).
+def send(
+    address: str,
+    events: Events | bytes,
+    *,
+    batch: int = 2048,
+    level: int = 0,
+    pipeline: int = 0,
+    retry: bool = False,
+    authority: Path | None = None,
+    identity: Path | None = None,
+    timeout: float = 120,
+) -> dict[str, int]:
+    """Send events with go-lumber's client, in version 2. Return the client's counts.
 
-    Events may be bytes, as JSON lines. With `retry` it sends on a new connection what was not acknowledged. Returns the
-    numbers of `events`, of `connections` and of `windows` sent, those sent again too. authority: speak TLS.
+    The counts are the numbers of `events`, `connections` and `windows`, including windows sent
+    again.
+
+    events: mappings, or bytes of JSON lines. level: of zlib. pipeline: windows in flight; 0 sends
+    one window at a time. retry: send unacknowledged events again on a new connection. authority:
+    use TLS.
     """
-    options = {"to": address, "batch": batch, "level": level, "pipeline": pipeline, "retry": retry,
-               "authority": authority, "identity": identity}
-    given = events if isinstance(events, bytes) else lines(events)
-    return json.loads(run([programs() / "send", *flags(options)], given, timeout))
+    options = {
+        "to": address,
+        "batch": batch,
+        "level": level,
+        "pipeline": pipeline,
+        "retry": retry,
+        "authority": authority,
+        "identity": identity,
+    }
+    data = events if isinstance(events, bytes) else format_lines(events)
+    return json.loads(run([build_programs() / "send", *format_flags(options)], data, timeout))
 
 
-def pylogbeat_send(address: str, windows: Iterable[Sequence[Mapping | bytes]], *, authority: Path | None = None,
-                   identity: Path | None = None, timeout: float = 10) -> None:
-    """Send windows on one connection with pylogbeat: version 2, always compressed; its sequence numbers go on."""
+def send_with_pylogbeat(
+    address: str,
+    windows: Iterable[Sequence[Mapping | bytes]],
+    *,
+    authority: Path | None = None,
+    identity: Path | None = None,
+    timeout: float = 10,
+) -> None:
+    """Send windows on one connection with pylogbeat: version 2, always compressed.
+
+    The sequence numbers continue from window to window.
+    """
     from pylogbeat import PyLogBeatClient
 
     host, port = address.split(":")
-    with PyLogBeatClient(host, int(port), timeout=timeout, ssl_enable=authority is not None,
-                         ca_certs=authority and str(authority), keyfile=identity, certfile=identity) as client:
+    with PyLogBeatClient(
+        host,
+        int(port),
+        timeout=timeout,
+        ssl_enable=authority is not None,
+        ca_certs=authority and str(authority),
+        keyfile=identity,
+        certfile=identity,
+    ) as client:
         for window in windows:
             client.send(window)
 
 
-def lumberjack_client_send(address: str, events: Sequence[Mapping], *, first: int = 1,
-                           authority: Path | None = None) -> None:
-    """Send with npm's lumberjack-client: version 2, compressed; `first` events in a window, each other in its own."""
-    _node("lumberjack-client.js", address, events, authority, tls=authority is not None, first=first)
+def send_with_lumberjack_client(
+    address: str, events: Sequence[Mapping], *, first: int = 1, authority: Path | None = None
+) -> None:
+    """Send events with npm's lumberjack-client: version 2, compressed.
 
-
-def lumberjack_protocol_send(address: str, events: Sequence[Mapping], authority: Path, *, window: int = 1000,
-                             acknowledged: int | None = None) -> None:
-    """Send with npm's lumberjack-protocol: version 1, TLS, uncompressed; one window announced for the connection.
-
-    acknowledged: wait until this sequence number has come back.
+    The first window has `first` events. Every other event has its own window.
     """
-    _node("lumberjack-protocol.js", address, events, authority, windowSize=window, acknowledged=acknowledged)
+    _run_node(
+        "lumberjack-client.js", address, events, authority, tls=authority is not None, first=first
+    )
 
 
-def _node(script: str, address: str, events: Sequence[Mapping], authority: Path | None, **options) -> None:
+def send_with_lumberjack_protocol(
+    address: str,
+    events: Sequence[Mapping],
+    authority: Path,
+    *,
+    window: int = 1000,
+    acknowledged: int | None = None,
+) -> None:
+    """Send events with npm's lumberjack-protocol: version 1, TLS, uncompressed.
+
+    The client announces one window for the whole connection. acknowledged: wait for the ack of this
+    sequence number.
+    """
+    _run_node(
+        "lumberjack-protocol.js",
+        address,
+        events,
+        authority,
+        windowSize=window,
+        acknowledged=acknowledged,
+    )
+
+
+def _run_node(
+    script: str, address: str, events: Sequence[Mapping], authority: Path | None, **options
+) -> None:
     host, port = address.split(":")
     options |= {"host": host, "port": int(port), "ca": authority and authority.read_text()}
-    given = {name: value for name, value in options.items() if value is not None}
-    run(["node", "--no-deprecation", HERE / script, json.dumps(given)], lines(events), 30,
-        env=os.environ | {"NODE_PATH": str(scripts())})
+    arguments = {name: value for name, value in options.items() if value is not None}
+    run(
+        ["node", "--no-deprecation", HERE / script, json.dumps(arguments)],
+        format_lines(events),
+        30,
+        env=os.environ | {"NODE_PATH": str(install_scripts())},
+    )
 
 
 class Filebeat(Program):
-    """Filebeat, which ships the lines of a file until the block ends. Each becomes a JSON event with its `message`."""
+    """Filebeat, which ships the lines of a file until the block ends.
 
-    def __init__(self, address: str, file: Path, *, level: int = 3, batch: int = 2048, pipeline: int = 2,
-                 authority: Path | None = None, identity: Path | None = None):
+    Each line becomes a JSON event with the line as its `message`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        file: Path,
+        *,
+        level: int = 3,
+        batch: int = 2048,
+        pipeline: int = 2,
+        authority: Path | None = None,
+        identity: Path | None = None,
+    ):
+        tls = {}
+        if authority:
+            tls |= {"ssl.certificate_authorities": [str(authority)]}
+        if identity:
+            tls |= {"ssl.certificate": str(identity), "ssl.key": str(identity)}
         self._settings = {
             "name": "shipper",
-            "filebeat.inputs": [{"type": "log", "paths": [str(file)], "scan_frequency": "1s", "backoff": "1s"}],
+            "filebeat.inputs": [
+                {"type": "log", "paths": [str(file)], "scan_frequency": "1s", "backoff": "1s"}
+            ],
             "processors": [{"drop_fields": {"fields": ["agent.hostname"], "ignore_missing": True}}],
             "output.logstash": {
-                "hosts": [address], "compression_level": level, "bulk_max_size": batch, "pipelining": pipeline,
-                "backoff.init": "100ms", "backoff.max": "1s", "ttl": "0s",
-                **({"ssl.certificate_authorities": [str(authority)]} if authority else {}),
-                **({"ssl.certificate": str(identity), "ssl.key": str(identity)} if identity else {}),
+                "hosts": [address],
+                "compression_level": level,
+                "bulk_max_size": batch,
+                "pipelining": pipeline,
+                "backoff.init": "100ms",
+                "backoff.max": "1s",
+                "ttl": "0s",
+                **tls,
             },
-            "logging.to_stderr": True, "logging.level": "info",
+            "logging.to_stderr": True,
+            "logging.level": "info",
         }
-        super().__init__([filebeat(), "--strict.perms=false", "--path.home", ".", "-c", "filebeat.yml"])
+        super().__init__(
+            [build_filebeat(), "--strict.perms=false", "--path.home", ".", "-c", "filebeat.yml"]
+        )
 
     def prepare(self) -> None:
         (self.home / "filebeat.yml").write_text(json.dumps(self._settings))  # JSON is YAML

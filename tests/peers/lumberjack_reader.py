@@ -1,11 +1,14 @@
-"""A Lumberjack server of a page: it keeps the bytes of each connection, and acknowledges each window, when it is
-complete, with its highest sequence number, which is what every known client takes.
+"""A small Lumberjack server that keeps the bytes of each connection.
 
-    with Reader() as reader:                # or Reader(identity): PEM file of key and certificate; it speaks TLS
-        ...                                 # clients connect to reader.address
+It acknowledges each complete window with the window's highest sequence number. Every known client
+accepts that.
+
+    with Reader() as reader:        # Reader(identity) uses TLS; a PEM file of key and certificate
+        ...                         # clients connect to reader.address
         for connection in reader.take():
             connection.sent, connection.acks
 """
+
 import contextlib
 import io
 import socket
@@ -19,34 +22,36 @@ from pathlib import Path
 
 class Connection:
     def __init__(self):
-        self.sent, self.acks = bytearray(), bytearray()
+        self.sent = bytearray()
+        self.acks = bytearray()
 
     def serve(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError, EOFError):  # a client may hang up where it likes
-            for version, sequence in windows(Stream(client, self.sent)):
+        with client, contextlib.suppress(OSError, EOFError):  # a client may hang up at any byte
+            for version, sequence in read_windows(Stream(client, self.sent)):
                 ack = version + b"A" + struct.pack(">I", sequence)
                 self.acks += ack
                 client.sendall(ack)
 
 
 class Stream:
-    """What comes from a socket, kept."""
+    """Reads a socket and appends the bytes to a record."""
 
-    def __init__(self, client: socket.socket, kept: bytearray):
-        self._client, self._kept = client, kept
+    def __init__(self, client: socket.socket, record: bytearray):
+        self._client = client
+        self._record = record
 
     def read(self, size: int) -> bytes:
-        parts = b""
-        while len(parts) < size and (part := self._client.recv(size - len(parts))):
-            self._kept += part
-            parts += part
-        return parts
+        data = b""
+        while len(data) < size and (chunk := self._client.recv(size - len(data))):
+            self._record += chunk
+            data += chunk
+        return data
 
 
-def windows(stream) -> Iterator[tuple[bytes, int]]:
-    """(version, highest sequence number) of each window, when its last event has been read."""
+def read_windows(stream) -> Iterator[tuple[bytes, int]]:
+    """Yield (version, highest sequence number) of each window after its last event."""
     left, highest = 0, 0
-    for version, kind, number in frames(stream):
+    for version, kind, number in read_frames(stream):
         if kind == b"W":
             left, highest = number, 0
         else:
@@ -55,23 +60,26 @@ def windows(stream) -> Iterator[tuple[bytes, int]]:
             yield version, highest
 
 
-def frames(stream) -> Iterator[tuple[bytes, bytes, int]]:
-    """(version, type, first number) of each frame but C, which is opened."""
+def read_frames(stream) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield (version, type, first number) of each frame. Compressed frames are decompressed."""
+
     def number() -> int:
-        return struct.unpack(">I", exactly(stream, 4))[0]
+        return struct.unpack(">I", read_exactly(stream, 4))[0]
 
     while version := stream.read(1):
-        kind, first = exactly(stream, 1), number()
+        kind, first = read_exactly(stream, 1), number()
         if kind == b"C":
-            yield from frames(io.BytesIO(zlib.decompress(exactly(stream, first))))
+            yield from read_frames(io.BytesIO(zlib.decompress(read_exactly(stream, first))))
             continue
-        lengths = {b"W": 0, b"J": 1}.get(kind)
-        for _ in range(2 * number() if lengths is None else lengths):  # D: its pairs
-            exactly(stream, number())
+        strings = {b"W": 0, b"J": 1}.get(kind)
+        if strings is None:
+            strings = 2 * number()  # a data frame has pairs
+        for _ in range(strings):
+            read_exactly(stream, number())
         yield version, kind, first
 
 
-def exactly(stream, size: int) -> bytes:
+def read_exactly(stream, size: int) -> bytes:
     data = stream.read(size)
     if len(data) < size:
         raise EOFError("the stream ends inside a frame")
@@ -88,33 +96,41 @@ class Reader:
 
     def __enter__(self) -> "Reader":
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self._socket.getsockname()[1]
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
     def __exit__(self, *_) -> None:
-        with contextlib.suppress(OSError):  # a listening socket may refuse the shutdown that wakes accept()
+        # The shutdown wakes accept(). A listening socket may refuse it.
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed by __exit__
+        with contextlib.suppress(OSError):  # __exit__ closes the socket
             while True:
                 client, _ = self._socket.accept()
                 connection = Connection()
-                thread = threading.Thread(target=self._serve, args=(connection, client), daemon=True)
+                thread = threading.Thread(
+                    target=self._serve, args=(connection, client), daemon=True
+                )
                 self._served.append((connection, thread))
                 thread.start()
 
     def _serve(self, connection: Connection, client: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # of the handshake
-            connection.serve(self._context.wrap_socket(client, server_side=True) if self._context else client)
+        with contextlib.suppress(OSError):  # the handshake may fail
+            if self._context:
+                client = self._context.wrap_socket(client, server_side=True)
+            connection.serve(client)
 
     def take(self, timeout: float = 20) -> list[Connection]:
-        """The connections since the last call, in the order that they were opened, when all have ended."""
-        taken, self._served = self._served, []
-        for _, thread in taken:
+        """Return the connections since the last call, in the order of their opening.
+
+        Waits until all of them have ended.
+        """
+        served, self._served = self._served, []
+        for _, thread in served:
             thread.join(timeout)
             if thread.is_alive():
                 raise TimeoutError("a client keeps its connection open")
-        return [connection for connection, _ in taken]
+        return [connection for connection, _ in served]

@@ -1,22 +1,28 @@
-"""Make tests/corpus/liftbridge: `python -m tests.peers.make_liftbridge` in the repository's root.
+"""Make tests/corpus/liftbridge: run `python -m tests.peers.make_liftbridge` in the root.
 
-What NATS carries for real Liftbridge servers, and what they keep:
+It holds the NATS messages of real Liftbridge servers, and their logs:
 
     single/             one server
-        published.jsonl             what a client published: PUBLISHED, a message a line, with its subject and payload
-        client.client.bin           that client's side of its NATS connection, and
-        client.server.bin           the server's: the acks
-        subscribed.jsonl            what the API's Subscribe gave, stream by stream: the bytes, and Google's reading
-    pair/               a cluster of two: replication, propagated requests, a server that leaves and comes again
-    <either>/           both
-        tap.server.bin              all messages that passed nats-server, as a subscriber to everything was given them
-        tap.jsonl                   ... each with its subject; of an intact envelope the type, and Google's reading
-        <server>.<connection>.client.bin, .server.bin       the servers' own NATS connections, by their names
-        logs/<stream>-<partition>[-<server>]                the directories of logs, when the servers had ended
-        logs/<stream>-<partition>-live                      ... when they had not; zeros of the index are cut off
+        published.jsonl             the messages of a client, one per line: the fields
+                                    of PublishedMessage
+        client.client.bin           the client's side of its NATS connection
+        client.server.bin           the server's side of it: the acks
+        subscribed.jsonl            the messages that the API's Subscribe returned: stream, bytes,
+                                    and the fields that Google's library reads in them
+    pair/               a cluster of two: replication, propagated requests, a server that stops and
+                        starts again
+    <either>/           both directories have
+        tap.server.bin              all messages of nats-server, as a subscriber to ">" gets them
+        tap.jsonl                   their subjects and payloads; for an intact envelope also its
+                                    type and the fields that Google's library reads in it
+        <server>.<connection>.client.bin, .server.bin       the servers' own NATS connections
+        logs/<stream>-<partition>[-<server>]                logs, copied after the servers' end
+        logs/<stream>-<partition>-live                      logs of running servers; most zeros at
+                                                            the end of the index are removed
 
 Bytes in JSON are hexadecimal digits. A server's connection may end in the middle of a message.
 """
+
 import argparse
 import asyncio
 import contextlib
@@ -26,29 +32,50 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from .liftbridge import MAGIC, Api, Liftbridge, envelope, opened, plain, written
-from .nats import NatsServer, connected, part, until
+from tests.support.paths import CORPUS
+
+from .liftbridge import (
+    MAGIC,
+    Api,
+    Liftbridge,
+    parse_envelope,
+    parse_message,
+    serialize,
+    wrap_payload,
+)
+from .nats import NatsServer, close_cleanly, connect, wait_until
 from .proxy import Connection, Proxy
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "liftbridge"
-LARGEST = 4000                      # bytes that a server of ours takes in one message
-ZEROS = 2000                        # of a live index, that are kept
-STREAMS = {                         # name: what it is created with
+LARGEST = 4000  # the largest message, in bytes, that our servers accept
+ZEROS = 2000  # the number of zeros to keep at the end of a live index
+STREAMS = {  # the options of each stream
     "orders": {"subject": "orders.new"},
     "checked": {"subject": "orders.checked", "optimisticConcurrencyControl": {"value": True}},
     "split": {"subject": "orders.split", "partitions": 2},
     "rolled": {"subject": "orders.rolled", "segmentMaxBytes": {"value": 1000}},
-    "keyed": {"subject": "orders.keyed", "segmentMaxBytes": {"value": 700}, "compactEnabled": {"value": True},
-              "cleanerInterval": {"value": 1000}},
+    "keyed": {
+        "subject": "orders.keyed",
+        "segmentMaxBytes": {"value": 700},
+        "compactEnabled": {"value": True},
+        "cleanerInterval": {"value": 1000},
+    },
 }
-PARTITIONS = [(name, number) for name, options in STREAMS.items() for number in range(options.get("partitions", 1))]
-SYSTEM = [("__activity", 0), ("__cursors", 0)]      # streams that the server makes itself
-OPTIONS = {"clustering.replication.max.bytes": LARGEST, "activity.stream.enabled": True,
-           "cursors.stream.partitions": 1}
+PARTITIONS = [
+    (name, number)
+    for name, options in STREAMS.items()
+    for number in range(options.get("partitions", 1))
+]
+SYSTEM = [("__activity", 0), ("__cursors", 0)]  # the server's own streams
+OPTIONS = {
+    "clustering.replication.max.bytes": LARGEST,
+    "activity.stream.enabled": True,
+    "cursors.stream.partitions": 1,
+}
 
 
-PAIRS = ("both", "other", "third")  # streams of the cluster
-ASKED = (                           # what is asked of one server, and passed on to the other
+PAIRS = ("both", "other", "third")  # the streams of the cluster
+# Requests to one server, which it forwards to the other.
+FORWARDED = (
     ("SetStreamReadonly", {"name": "third", "partitions": [0], "readonly": True}),
     ("SetStreamReadonly", {"name": "third", "readonly": False}),
     ("PauseStream", {"name": "other", "partitions": [0], "resumeAll": True}),
@@ -57,9 +84,13 @@ ASKED = (                           # what is asked of one server, and passed on
 )
 
 
-class Published(NamedTuple):
-    """A NATS message and what comes of it: the error code of its ack, None without one; the stored message's fields,
-    None where nothing is stored. plain: the server sees no envelope, and stores the whole."""
+class PublishedMessage(NamedTuple):
+    """A NATS message and its expected effect. Its field names are the keys in published.jsonl.
+
+    ack: the error code of its ack; None: no ack. stored: the fields of the stored message; None:
+    nothing is stored. plain: the server sees no envelope, and stores the whole payload.
+    """
+
     stream: str
     subject: str
     payload: bytes
@@ -70,49 +101,106 @@ class Published(NamedTuple):
     plain: bool = False
 
 
-def published() -> list[Published]:
-    """What the client publishes, in this order; `inbox` of each is of its own."""
-    found: list[Published] = []
+def make_messages() -> list[PublishedMessage]:
+    """The messages that the client publishes, in this order. Each has its own inbox."""
+    messages: list[PublishedMessage] = []
 
-    def add(name: str, /, *, crc: bool = False, ack: int | None = None, stored: bool = True, to: int = 0,
-            reply: str = "", nats_headers: Mapping | None = None, **fields) -> None:
+    def add(
+        name: str,
+        /,
+        *,
+        crc: bool = False,
+        ack: int | None = None,
+        stored: bool = True,
+        to: int = 0,
+        reply: str = "",
+        nats_headers: Mapping | None = None,
+        **fields,
+    ) -> None:
         if ack is not None or fields.get("ackPolicy") == "NONE":
-            fields["ackInbox"] = f"acks.{len(found)}"
+            fields["ackInbox"] = f"acks.{len(messages)}"
         subject = STREAMS[name]["subject"] + (f".{to}" if to else "")
-        kept = {column: fields.get(column, b"") for column in ("key", "value")} | {
-            "headers": {**fields.get("headers", {}), "subject": subject.encode(), "reply": reply.encode()}}
-        found.append(Published(name, subject, envelope(written("proto.Message", fields), crc=crc), ack,
-                               kept if stored else None, reply, nats_headers))
+        headers = fields.get("headers", {})
+        expected = {
+            "key": fields.get("key", b""),
+            "value": fields.get("value", b""),
+            "headers": {**headers, "subject": subject.encode(), "reply": reply.encode()},
+        }
+        messages.append(
+            PublishedMessage(
+                name,
+                subject,
+                wrap_payload(serialize("proto.Message", fields), crc=crc),
+                ack,
+                expected if stored else None,
+                reply,
+                nats_headers,
+            )
+        )
 
-    def whole(payload: bytes, value: bytes | None = None) -> None:
-        """A payload that the server stores as a value; or a message with that value."""
-        found.append(Published("orders", "orders.new", payload, None, {
-            "key": b"", "value": payload if value is None else value,
-            "headers": {"subject": b"orders.new", "reply": b""}}, plain=value is None))
+    def add_plain(payload: bytes, value: bytes | None = None) -> None:
+        """Add a payload that the server stores as a value, or a message with the given value."""
+        messages.append(
+            PublishedMessage(
+                "orders",
+                "orders.new",
+                payload,
+                None,
+                {
+                    "key": b"",
+                    "value": payload if value is None else value,
+                    "headers": {"subject": b"orders.new", "reply": b""},
+                },
+                plain=value is None,
+            )
+        )
 
-    add("orders")                                                                   # an envelope of nothing
+    add("orders")  # an envelope with an empty message
     add("orders", value=b"1", ack=0, correlationId="first")
     for number, policy in enumerate(("LEADER", "ALL", "NONE")):
         for crc in False, True:
-            add("orders", crc=crc, ack=None if policy == "NONE" else 0, ackPolicy=policy, key=b"key %d" % number,
-                value=bytes(range(256)), headers={"a": b"1", "Grüße": bytes([0, 255]), "empty": b""},
-                correlationId=f"{policy} {crc}")
-    add("orders", crc=True, ack=0, offset=-1, timestamp=-1, stream="other", partition=-5, subject="elsewhere",
-        replySubject="nowhere", value=b"what the server sets itself")
+            add(
+                "orders",
+                crc=crc,
+                ack=None if policy == "NONE" else 0,
+                ackPolicy=policy,
+                key=b"key %d" % number,
+                value=bytes(range(256)),
+                headers={"a": b"1", "Grüße": bytes([0, 255]), "empty": b""},
+                correlationId=f"{policy} {crc}",
+            )
+    add(
+        "orders",
+        crc=True,
+        ack=0,
+        offset=-1,
+        timestamp=-1,
+        stream="other",
+        partition=-5,
+        subject="elsewhere",
+        replySubject="nowhere",
+        value=b"what the server sets itself",
+    )
     add("orders", ack=0, value=b"of a request", reply="answers.here", nats_headers={"Order": "17"})
-    add("orders", ack=0, value=b"names of the server's", headers={"subject": b"mine", "reply": b"mine", "x": b"y"})
+    add(
+        "orders",
+        ack=0,
+        value=b"names of the server's",
+        headers={"subject": b"mine", "reply": b"mine", "x": b"y"},
+    )
     add("orders", ack=3, stored=False, value=b"x" * (LARGEST + 1), correlationId="too large")
-    message = written("proto.Message", {"value": b"damaged", "ackInbox": "acks.never"})
-    damaged = envelope(message, crc=True)
-    whole(b"a message of NATS alone")
-    whole(b"")
-    whole(damaged[:-1] + b"D")                                                      # a wrong checksum
-    whole(b"LIFT" + message)                                                        # as it was before the envelope
-    whole(MAGIC + b"\1\x08\0\0" + message)                                          # a version that there is not
-    whole(envelope(message, 1))                                                     # an Ack is no Message
-    whole(MAGIC + b"\0\x08\0")                                                      # too short
-    whole(MAGIC + b"\0\x09\1\0" + b"-" + message)                                   # a checksum needs a header of 12
-    whole(MAGIC + b"\0\x0c\xfe\0junk" + written("proto.Message", {"value": b"odd"}), b"odd")     # a larger header
+    message = serialize("proto.Message", {"value": b"damaged", "ackInbox": "acks.never"})
+    damaged = wrap_payload(message, crc=True)
+    add_plain(b"a message of NATS alone")
+    add_plain(b"")
+    add_plain(damaged[:-1] + b"D")  # a wrong checksum
+    add_plain(b"LIFT" + message)  # the format before the envelope
+    add_plain(MAGIC + b"\1\x08\0\0" + message)  # an unknown version
+    add_plain(wrap_payload(message, 1))  # an Ack instead of a Message
+    add_plain(MAGIC + b"\0\x08\0")  # too short
+    add_plain(MAGIC + b"\0\x09\1\0" + b"-" + message)  # a checksum needs a header of 12 bytes
+    larger_header = MAGIC + b"\0\x0c\xfe\0junk" + serialize("proto.Message", {"value": b"odd"})
+    add_plain(larger_header, b"odd")
     add("checked", ack=0, value=b"0", correlationId="expected 0")
     add("checked", ack=2, stored=False, value=b"9", offset=9, correlationId="expected 9")
     add("checked", ack=0, value=b"1", offset=1, correlationId="expected 1")
@@ -121,21 +209,29 @@ def published() -> list[Published]:
         add("split", ack=0, to=number % 2, value=b"%d" % number, ackPolicy="ALL")
     for number in range(40):
         add("rolled", ack=0, key=b"%d" % number, value=b"rolled" * (number % 5))
-        add("keyed", ack=0, key=b"key %d" % (number % 4) if number % 10 else b"", value=b"%d" % number)
-    return found
+        add(
+            "keyed",
+            ack=0,
+            key=b"key %d" % (number % 4) if number % 10 else b"",
+            value=b"%d" % number,
+        )
+    return messages
 
 
-def hexadecimal(value: bytes) -> str:
+def to_hexadecimal(value: bytes) -> str:
     return value.hex()
 
 
 def write_lines(file: Path, rows) -> None:
-    file.write_text("".join(json.dumps(row, default=hexadecimal, ensure_ascii=False) + "\n" for row in rows),
-                    encoding="utf-8")
+    lines = [json.dumps(row, default=to_hexadecimal, ensure_ascii=False) + "\n" for row in rows]
+    file.write_text("".join(lines), encoding="utf-8")
 
 
 class Recording:
-    """nats-server, a subscriber to everything, and proxies before the servers; `keep` writes what passed."""
+    """nats-server, a subscriber to everything, and proxies before the servers.
+
+    `keep` writes the recorded messages.
+    """
 
     def __init__(self, target: Path):
         self.target = target
@@ -145,7 +241,7 @@ class Recording:
         self._stack = contextlib.ExitStack()
         self.nats = self._stack.enter_context(NatsServer())
         self.proxies: dict[str, Proxy] = {}
-        self.tap = await connected(self.proxy("tap").address, name="tap")
+        self.tap = await connect(self.proxy("tap").address, name="tap")
         await self.tap.subscribe(">", cb=self._ignore)
         await self.tap.flush()
         return self
@@ -163,32 +259,38 @@ class Recording:
         proxy.target = self.nats.address
         return proxy
 
-    def enclosed(self) -> list[tuple[int, dict]]:
-        """The envelopes that have passed, see `opened`."""
-        return list(filter(None, (opened(bytes.fromhex(one["payload"])) for one in self.tap.given)))
+    def envelopes(self) -> list[tuple[int, dict]]:
+        """The types and fields of the envelopes so far, see `parse_envelope`."""
+        payloads = [bytes.fromhex(message["payload"]) for message in self.tap.received]
+        return [parsed for payload in payloads if (parsed := parse_envelope(payload))]
 
     async def keep(self) -> None:
-        """Write what has passed. The servers and clients must have ended."""
+        """Write the recorded messages. The servers and clients must have ended."""
         tap = self.proxies.pop("tap")
         for name, proxy in self.proxies.items():
             for connection in proxy.take():
                 self._write(name, connection)
-        await part(self.tap)  # not before: only now has nats-server read all that the others said
-        connection, = tap.take()
+        # Only now nats-server has read all bytes of the other connections.
+        await close_cleanly(self.tap)
+        (connection,) = tap.take()
         (self.target / "tap.server.bin").write_bytes(connection.responses)
         rows = []
-        for message in self.tap.given:
+        for message in self.tap.received:
             row = {"subject": message["subject"], "payload": message["payload"]}
-            envelope = opened(bytes.fromhex(message["payload"]))
-            rows.append(row | (dict(zip(("kind", "fields"), envelope)) if envelope else {}))
+            parsed = parse_envelope(bytes.fromhex(message["payload"]))
+            if parsed:
+                row |= {"kind": parsed[0], "fields": parsed[1]}
+            rows.append(row)
         write_lines(self.target / "tap.jsonl", rows)
 
     def _write(self, name: str, connection: Connection) -> None:
-        options = json.loads(bytes(connection.requests).split(b"\r\n", 1)[0].removeprefix(b"CONNECT "))
-        if options["name"].startswith("LIFT."):  # of a server, which tells what the connection is for
+        first_line = bytes(connection.requests).split(b"\r\n", 1)[0]
+        options = json.loads(first_line.removeprefix(b"CONNECT "))
+        # A server names each of its connections after its purpose.
+        if options["name"].startswith("LIFT."):
             name = f"{name}.{options['name'].rsplit('.', 1)[1]}"
             number = len(list(self.target.glob(f"{name}*.client.bin")))
-            name += f"-{number + 1}" if number else ""  # it came again
+            name += f"-{number + 1}" if number else ""  # the server connected again
         (self.target / f"{name}.client.bin").write_bytes(connection.requests)
         (self.target / f"{name}.server.bin").write_bytes(connection.responses)
 
@@ -203,154 +305,210 @@ class Recording:
                 index.write_bytes(content + bytes(ZEROS - ZEROS % 20 + 20 - len(content) % 20))
 
 
-async def single(target: Path) -> None:
-    messages = published()
+async def record_single(target: Path) -> None:
+    messages = make_messages()
     async with Recording(target) as recording:
-        client = await connected(recording.proxy("client").address, name="client")
+        client = await connect(recording.proxy("client").address, name="client")
 
         async def ignore(message) -> None:
             pass
 
         await client.subscribe("acks.>", cb=ignore)
         await client.flush()
-        with Liftbridge(recording.proxy("a").address, options=OPTIONS) as server, Api(server.address) as api:
+        with (
+            Liftbridge(recording.proxy("a").address, options=OPTIONS) as server,
+            Api(server.address) as api,
+        ):
             for name, options in STREAMS.items():
                 api.call("CreateStream", name=name, **options)
             acks = 0
             for message in messages:
-                await client.publish(message.subject, message.payload, message.reply, message.headers)
+                await client.publish(
+                    message.subject, message.payload, message.reply, message.headers
+                )
                 await client.flush()
-                if message.ack is not None:  # the next may be another stream's, and then the order is not ours
+                # The next message may be of another stream. Its ack could be the first one.
+                if message.ack is not None:
                     acks += 1
-                    await until(lambda: len(client.given) == acks)
+                    await wait_until(lambda: len(client.received) == acks)
             for number in range(3):
-                api.call("SetCursor", stream="orders", partition=0, cursorId=f"cursor {number}", offset=number * 5)
+                api.call(
+                    "SetCursor",
+                    stream="orders",
+                    partition=0,
+                    cursorId=f"cursor {number}",
+                    offset=number * 5,
+                )
             write_lines(target / "published.jsonl", [message._asdict() for message in messages])
+
+            def keep_keyed_log() -> None:
+                recording.keep_log(server.partition("keyed"), "keyed-0-live")
 
             rows = []
             for stream, number in PARTITIONS + SYSTEM:
                 if stream == "keyed":
-                    raw = await compacted(server, api, stream, lambda: recording.keep_log(
-                        server.partition("keyed"), "keyed-0-live"))
+                    raw = await read_compacted(server, api, stream, keep_keyed_log)
                 else:
                     raw = api.subscribe(stream, partition=number)
-                rows += [{"stream": stream, "partition": number, "bytes": one, "fields": plain("proto.Message", one)}
-                         for one in raw]
+                rows += [
+                    {
+                        "stream": stream,
+                        "partition": number,
+                        "bytes": data,
+                        "fields": parse_message("proto.Message", data),
+                    }
+                    for data in raw
+                ]
             write_lines(target / "subscribed.jsonl", rows)
             for stream, number in PARTITIONS[:1] + [("rolled", 0)]:
                 recording.keep_log(server.partition(stream, number), f"{stream}-{number}-live")
-            await part(client)
+            await close_cleanly(client)
             server.end()
             for stream, number in set(PARTITIONS + SYSTEM) - {("keyed", 0)}:
                 recording.keep_log(server.partition(stream, number), f"{stream}-{number}")
         await recording.keep()
 
 
-async def compacted(server: Liftbridge, api: Api, stream: str, keep: Callable[[], None]) -> list[bytes]:
-    """The messages of a stream when the server has compacted all that there is; `keep` copies its log.
+async def read_compacted(
+    server: Liftbridge, api: Api, stream: str, keep: Callable[[], None]
+) -> list[bytes]:
+    """Read the messages of a stream when the server has compacted it completely.
 
-    The server compacts again and again, and what is read meanwhile, or kept when it ends meanwhile, is not the whole.
+    keep: copies the log at the same time. The server compacts the log over and over. A read or a
+    copy during a compaction is incomplete, and is repeated.
     """
     import grpc
 
-    def begun() -> int:
-        return server.said().count("Compacting log")
+    def count_starts() -> int:
+        return server.read_output().count("Compacting log")
 
-    first = begun()
+    starts = count_starts()
     while True:
-        await until(lambda: begun() > first)
-        first = begun()
-        await until(lambda: server.said().count("Finished compacting log") >= first)
+        await wait_until(lambda: count_starts() > starts)
+        starts = count_starts()
+        await wait_until(lambda: server.read_output().count("Finished compacting log") >= starts)
         try:
-            found = api.subscribe(stream)
+            messages = api.subscribe(stream)
             keep()
         except (grpc.RpcError, shutil.Error):
-            if begun() == first:
+            if count_starts() == starts:
                 raise
         else:
-            if begun() == first:
-                return found
+            if count_starts() == starts:
+                return messages
 
 
-async def pair(target: Path) -> None:
+async def record_pair(target: Path) -> None:
     import grpc
 
     async with Recording(target) as recording:
-        client = await connected(recording.proxy("client").address, name="client")
-        told = 0
+        client = await connect(recording.proxy("client").address, name="client")
+        sent_count = 0
 
         async def ignore(message) -> None:
             pass
 
         async def publish(count: int, subject: str = "orders.both", policy: str = "ALL") -> None:
-            nonlocal told
-            for told in range(told + 1, told + 1 + count):
-                await client.publish(subject, envelope(written("proto.Message", {
-                    "key": b"%d" % told, "value": b"%d" % told * 20, "ackInbox": f"acks.{told}", "ackPolicy": policy})))
-            await until(lambda: len(client.given) == told)
+            nonlocal sent_count
+            for _ in range(count):
+                sent_count += 1
+                fields = {
+                    "key": b"%d" % sent_count,
+                    "value": b"%d" % sent_count * 20,
+                    "ackInbox": f"acks.{sent_count}",
+                    "ackPolicy": policy,
+                }
+                await client.publish(subject, wrap_payload(serialize("proto.Message", fields)))
+            await wait_until(lambda: len(client.received) == sent_count)
 
         await client.subscribe("acks.>", cb=ignore)
         await client.flush()
-        with (Liftbridge(recording.proxy("a").address, "a") as first,
-              Liftbridge(recording.proxy("b").address, "b", seed=False) as second):
+        with (
+            Liftbridge(recording.proxy("a").address, "a") as first,
+            Liftbridge(recording.proxy("b").address, "b", seed=False) as second,
+        ):
             with Api(first.address) as api, Api(second.address) as other:
-                await until(lambda: other.brokers() == api.brokers() == 2)
-                for name in PAIRS:  # asked of the server that has to ask the other
-                    other.call("CreateStream", name=name, subject=f"orders.{name}", replicationFactor=2)
-                with contextlib.suppress(grpc.RpcError):  # there is one
-                    other.call("CreateStream", name="both", subject="orders.both", replicationFactor=2)
-                for _ in range(10):  # one by one: a follower that waits is notified
+                await wait_until(lambda: other.brokers() == api.brokers() == 2)
+                for name in PAIRS:  # the second server must forward these requests
+                    other.call(
+                        "CreateStream", name=name, subject=f"orders.{name}", replicationFactor=2
+                    )
+                with contextlib.suppress(grpc.RpcError):  # the stream exists
+                    other.call(
+                        "CreateStream", name="both", subject="orders.both", replicationFactor=2
+                    )
+                for _ in range(10):  # one by one, so that the leader notifies the follower
                     await publish(1)
                 await publish(15, "orders.other")
-                for method, fields in ASKED:
+                for method, fields in FORWARDED:
                     other.call(method, **fields)
-                    if method == "PauseStream":  # each sees to it in its own time, and a publish before would be lost
-                        await until(lambda: all("fsm: Paused stream" in server.said() for server in (first, second)))
-                joined = other.call("JoinConsumerGroup", groupId="readers", consumerId="one", streams=["both"])
-                with contextlib.suppress(grpc.RpcError):  # one report may be enough, or not
-                    other.call("ReportConsumerGroupCoordinator", groupId="readers", consumerId="one",
-                               coordinator=joined["coordinator"], epoch=joined["epoch"])
+                    # A publish before both servers have paused the stream would be lost.
+                    if method == "PauseStream":
+                        await wait_until(
+                            lambda: all(
+                                "fsm: Paused stream" in server.read_output()
+                                for server in (first, second)
+                            )
+                        )
+                joined = other.call(
+                    "JoinConsumerGroup", groupId="readers", consumerId="one", streams=["both"]
+                )
+                with contextlib.suppress(grpc.RpcError):  # the server may want more reports
+                    other.call(
+                        "ReportConsumerGroupCoordinator",
+                        groupId="readers",
+                        consumerId="one",
+                        coordinator=joined["coordinator"],
+                        epoch=joined["epoch"],
+                    )
                 other.call("LeaveConsumerGroup", groupId="readers", consumerId="one")
             second.end()
-            await publish(10, policy="LEADER")  # when it comes again, it is given all at once
+            await publish(10, policy="LEADER")  # the follower gets these at once after its start
             second.start()
             await publish(1)
-            await until(lambda: log_of(first) == log_of(second))
-            await part(client)
+            await wait_until(lambda: find_log(first) == find_log(second))
+            await close_cleanly(client)
             second.end()
             first.end()
             for server, name in (first, "a"), (second, "b"):
                 recording.keep_log(server.partition("both"), f"both-0-{name}")
         await recording.keep()
-        missing = set(range(15)) - {kind for kind, _ in recording.enclosed()}
+        missing = set(range(15)) - {kind for kind, _ in recording.envelopes()}
         if missing:
-            raise TimeoutError(f"of the types {missing} none has passed")
+            raise TimeoutError(f"no envelope has one of the types {missing}")
 
 
-def log_of(server: Liftbridge) -> bytes:
+def find_log(server: Liftbridge) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(server.partition("both").glob("*.log")))
 
 
 def record(target: Path) -> None:
-    """Fill the directory. Servers that the machine does not let run in time lose their leadership, and refuse what they
-    are asked, or ask others than they should: then once more."""
+    """Fill the directory, with up to three attempts.
+
+    On a busy machine a server may lose its leadership. Then it refuses requests, or forwards them
+    to the wrong server.
+    """
     import grpc
 
-    for case in single, pair:
+    for name, record_case in (("single", record_single), ("pair", record_pair)):
         for attempts in reversed(range(3)):
             try:
-                asyncio.run(case(target / case.__name__))
+                asyncio.run(record_case(target / name))
                 break
             except (grpc.RpcError, TimeoutError) as error:
                 if not attempts:
                     raise
-                print(f"{case.__name__} once more: {error}")
-                shutil.rmtree(target / case.__name__)
+                print(f"{name} once more: {error}")
+                shutil.rmtree(target / name)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", nargs="?", type=Path, default=CORPUS, help="the directory to fill")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "target", nargs="?", type=Path, default=CORPUS / "liftbridge", help="the directory to fill"
+    )
     target = parser.parse_args().target
     shutil.rmtree(target, ignore_errors=True)
     record(target)

@@ -1,67 +1,100 @@
-"""Make tests/corpus/kafka-streams: `python -m tests.peers.make_streams` in the repository's root.
+"""Make tests/corpus/kafka-streams: run `python -m tests.peers.make_streams` in the root.
 
-Four clients, librdkafka, Kafka's own Java client, kafka-python and aiokafka, talk to a broker of each line through a
-proxy (proxy.py), which keeps both directions of every connection:
+Four clients talk to a broker of each line: librdkafka, Kafka's own Java client, kafka-python and
+aiokafka. A proxy (proxy.py) records both directions of every connection:
 
-    <client>-<line>/<step>-<n>.requests.bin, .responses.bin      the n-th connection of a step, from its first byte on
+    <client>-<line>/<step>-<n>.requests.bin, .responses.bin      the n-th connection of a step
 
-    codec-none ... codec-zstd   12 records each, acknowledged by all replicas; librdkafka's are idempotent for zstd
+    codec-none ... codec-zstd   12 records each, acknowledged by all replicas; librdkafka's are
+                                idempotent for zstd
     acks-1, acks-0              12 records each; a Produce request with acks = 0 has no response
-    transactions                two transactions, one committed and one aborted
-    assign                      the whole topic read, uncommitted transactions too, without a group
-    committed                   ... committed transactions only
-    group                       ... as the only member of a group, which commits its offsets (not aiokafka); on 4.x
-                                librdkafka's is of the protocol that came with 4.0
-    sasl                        SaslHandshake v1 and SaslAuthenticate; then 12 records more
-    as-0.8.2 ... as-2.4         kafka-python in the versions that it speaks with a broker of that release (3.9 only)
-    sasl-tokens                 ... of 0.11: SaslHandshake v0, and then tokens that are in no request
+    transactions                two transactions: one committed, one aborted
+    assign                      a read of the whole topic without a group, aborted records too
+    committed                   the same read without the aborted records
+    group                       the same read as the only member of a group, which commits its
+                                offsets (not aiokafka); on 4.x librdkafka uses the group protocol
+                                that is new in 4.0
+    sasl                        SaslHandshake v1 and SaslAuthenticate; then 12 more records
+    as-0.8.2 ... as-2.4         kafka-python with the versions for a broker of that release (3.9
+                                only)
+    sasl-tokens                 the same for release 0.11: SaslHandshake v0, then tokens that are
+                                not in requests
 
-Nothing is cut: a connection ends where the client hung up. The records are the same at every run (producers.orders). It
-takes about two minutes.
+The connections are complete: each ends where the client hung up. Every run sends the same records
+(producers.orders). A run takes about two minutes.
 """
+
 import argparse
 import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.paths import CORPUS
+
 from .broker import LINES, PASSWORD, USER, Broker, Listener
-from .producers import (CODECS, orders, send_aiokafka, send_java, send_kafka_python, send_librdkafka,
-                        send_transactions)
+from .producers import (
+    CODECS,
+    make_orders,
+    send_aiokafka,
+    send_java,
+    send_kafka_python,
+    send_librdkafka,
+    send_transactions,
+)
 from .proxy import Proxy
 from .readers import consume, consume_aiokafka, consume_java, consume_kafka_python
 
-STREAMS = Path(__file__).parents[1] / "corpus" / "kafka-streams"
-ROWS = orders(12, seed=60, big=False)
-PLAIN_ROWS = orders(12, seed=60, big=False, null_headers=False)
-WRITTEN = len(ROWS) * (len(CODECS) + 3) + 2  # records and control records, before the SASL step
-OLD = ((0, 8, 2), (0, 9), (0, 10, 1), (0, 11), (1, 1), (2, 1), (2, 4))
+STREAMS = CORPUS / "kafka-streams"
+ROWS = make_orders(12, seed=60, big=False)
+PLAIN_ROWS = make_orders(12, seed=60, big=False, null_headers=False)
+WRITTEN = len(ROWS) * (len(CODECS) + 3) + 2  # all records, also control, before the SASL step
+OLD_RELEASES = ((0, 8, 2), (0, 9), (0, 10, 1), (0, 11), (1, 1), (2, 1), (2, 4))
 
 
-def librdkafka(address: str, secured: str, topic: str, line: str) -> dict[str, Callable[[], object]]:
-    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": USER,
-             "sasl_password": PASSWORD}
+def use_librdkafka(
+    address: str, secured: str, topic: str, line: str
+) -> dict[str, Callable[[], object]]:
+    login = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_username": USER,
+        "sasl_password": PASSWORD,
+    }
+
+    group_protocol = "classic" if line == "3.9" else "consumer"
 
     def send(codec: str = "none", **config) -> None:
         send_librdkafka(address, topic, ROWS, codec, **config)
 
     return {
-        **{f"codec-{codec}": lambda codec=codec: send(codec, enable_idempotence=codec == "zstd") for codec in CODECS},
-        "acks-1": lambda: send(acks=1), "acks-0": lambda: send(acks=0),
+        **{
+            f"codec-{codec}": lambda codec=codec: send(codec, enable_idempotence=codec == "zstd")
+            for codec in CODECS
+        },
+        "acks-1": lambda: send(acks=1),
+        "acks-0": lambda: send(acks=0),
         "transactions": lambda: send_transactions(address, topic, ROWS, "none", "ca", topic),
         "assign": lambda: consume(address, topic),
         "committed": lambda: consume(address, topic, "read_committed"),
-        "group": lambda: librdkafka_group(address, topic, "classic" if line == "3.9" else "consumer"),
+        "group": lambda: use_librdkafka_group(address, topic, group_protocol),
         "sasl": lambda: send_librdkafka(secured, topic, ROWS, "none", **login),
     }
 
 
-def librdkafka_group(address: str, topic: str, protocol: str) -> None:
+def use_librdkafka_group(address: str, topic: str, protocol: str) -> None:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "group.protocol": protocol,
-                         "isolation.level": "read_uncommitted", "auto.offset.reset": "earliest",
-                         "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": topic,
+            "group.protocol": protocol,
+            "isolation.level": "read_uncommitted",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([topic])
     read = 0
     while read < WRITTEN - 2:
@@ -70,8 +103,9 @@ def librdkafka_group(address: str, topic: str, protocol: str) -> None:
     consumer.close()
 
 
-def java(address: str, secured: str, topic: str, line: str) -> dict[str, Callable[[], object]]:
-    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
+def use_java(address: str, secured: str, topic: str, line: str) -> dict[str, Callable[[], object]]:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = f'{module} required username="{USER}" password="{PASSWORD}";'
 
     def send(codec: str = "none", **config) -> None:
         send_java(address, topic, ROWS, codec, line=line, **config)
@@ -82,17 +116,32 @@ def java(address: str, secured: str, topic: str, line: str) -> dict[str, Callabl
         "acks-0": lambda: send(acks=0, enable_idempotence="false"),
         "transactions": lambda: send(transactional_id=topic, outcomes="ca"),
         "assign": lambda: consume_java(address, topic, WRITTEN - 2, line),
-        "committed": lambda: consume_java(address, topic, WRITTEN - 2 - len(ROWS) // 2, line,
-                                          isolation_level="read_committed"),
+        "committed": lambda: consume_java(
+            address, topic, WRITTEN - 2 - len(ROWS) // 2, line, isolation_level="read_committed"
+        ),
         "group": lambda: consume_java(address, topic, WRITTEN - 2, line, group_id=topic),
-        "sasl": lambda: send_java(secured, topic, ROWS, "none", line=line, security_protocol="SASL_PLAINTEXT",
-                                  sasl_mechanism="PLAIN", sasl_jaas_config=login),
+        "sasl": lambda: send_java(
+            secured,
+            topic,
+            ROWS,
+            "none",
+            line=line,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_jaas_config=login,
+        ),
     }
 
 
-def kafka_python(address: str, secured: str, topic: str, line: str) -> dict[str, Callable[[], object]]:
-    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": USER,
-             "sasl_plain_password": PASSWORD}
+def use_kafka_python(
+    address: str, secured: str, topic: str, line: str
+) -> dict[str, Callable[[], object]]:
+    login = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
 
     def send(codec: str = "none", **config) -> None:
         send_kafka_python(address, topic, PLAIN_ROWS, codec, **config)
@@ -101,41 +150,58 @@ def kafka_python(address: str, secured: str, topic: str, line: str) -> dict[str,
         **{f"codec-{codec}": lambda codec=codec: send(codec) for codec in CODECS},
         "acks-1": lambda: send(acks=1, enable_idempotence=False),
         "acks-0": lambda: send(acks=0, enable_idempotence=False),
-        "transactions": lambda: kafka_python_transactions(address, topic),
+        "transactions": lambda: use_kafka_python_transactions(address, topic),
         "assign": lambda: consume_kafka_python(address, topic),
         "committed": lambda: consume_kafka_python(address, topic, isolation_level="read_committed"),
-        "group": lambda: kafka_python_group(address, topic),
+        "group": lambda: use_kafka_python_group(address, topic),
         "sasl": lambda: send_kafka_python(secured, topic, PLAIN_ROWS, "none", **login),
     }
     if line == "3.9":
-        for release in OLD:
-            steps["as-" + ".".join(map(str, release))] = lambda release=release: as_of(address, topic, release)
+        for release in OLD_RELEASES:
+            name = "as-" + ".".join(map(str, release))
+            steps[name] = lambda release=release: use_old_release(address, topic, release)
         steps["sasl-tokens"] = lambda: send_kafka_python(
-            secured, topic, PLAIN_ROWS, "none", enable_idempotence=False, api_version=(0, 11),
-            **login | {"sasl_mechanism": "PLAIN"})
+            secured,
+            topic,
+            PLAIN_ROWS,
+            "none",
+            enable_idempotence=False,
+            api_version=(0, 11),
+            **login | {"sasl_mechanism": "PLAIN"},
+        )
     return steps
 
 
-def kafka_python_transactions(address: str, topic: str) -> None:
+def use_kafka_python_transactions(address: str, topic: str) -> None:
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=address, transactional_id=topic)
     producer.init_transactions()
     half = len(PLAIN_ROWS) // 2
-    for part, end in ((slice(half), producer.commit_transaction), (slice(half, None), producer.abort_transaction)):
+    for part, end in (
+        (slice(half), producer.commit_transaction),
+        (slice(half, None), producer.abort_transaction),
+    ):
         producer.begin_transaction()
         for row in PLAIN_ROWS[part]:
-            producer.send(topic, value=row.value, key=row.key, partition=0, timestamp_ms=row.timestamp)
+            producer.send(
+                topic, value=row.value, key=row.key, partition=0, timestamp_ms=row.timestamp
+            )
         producer.flush(30)
         end()
     producer.close()
 
 
-def kafka_python_group(address: str, topic: str) -> None:
+def use_kafka_python_group(address: str, topic: str) -> None:
     from kafka import KafkaConsumer
 
-    consumer = KafkaConsumer(topic, bootstrap_servers=address, group_id=topic, auto_offset_reset="earliest",
-                             enable_auto_commit=False)
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=address,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
     read = 0
     while read < WRITTEN - 2:
         read += sum(map(len, consumer.poll(timeout_ms=5000).values()))
@@ -143,14 +209,19 @@ def kafka_python_group(address: str, topic: str) -> None:
     consumer.close()
 
 
-def as_of(address: str, topic: str, release: tuple[int, ...]) -> None:
-    """Send and read a few records as to a broker of an old release."""
-    rows = [row._replace(headers=()) for row in PLAIN_ROWS[:4]]
-    send_kafka_python(address, topic, rows, "gzip", api_version=release, enable_idempotence=False)
+def use_old_release(address: str, topic: str, release: tuple[int, ...]) -> None:
+    """Send and read a few records with the versions for a broker of an old release."""
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(bootstrap_servers=address, api_version=release, enable_auto_commit=False,
-                             group_id=None, max_partition_fetch_bytes=1 << 16)
+    rows = [row._replace(headers=()) for row in PLAIN_ROWS[:4]]
+    send_kafka_python(address, topic, rows, "gzip", api_version=release, enable_idempotence=False)
+    consumer = KafkaConsumer(
+        bootstrap_servers=address,
+        api_version=release,
+        enable_auto_commit=False,
+        group_id=None,
+        max_partition_fetch_bytes=1 << 16,
+    )
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek(partition, 2)
@@ -159,16 +230,23 @@ def as_of(address: str, topic: str, release: tuple[int, ...]) -> None:
     consumer.close()
 
 
-def aiokafka(address: str, secured: str, topic: str, line: str) -> dict[str, Callable[[], object]]:
-    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": USER,
-             "sasl_plain_password": PASSWORD}
+def use_aiokafka(
+    address: str, secured: str, topic: str, line: str
+) -> dict[str, Callable[[], object]]:
+    login = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
 
     def send(codec: str = "none", **config) -> None:
         send_aiokafka(address, topic, ROWS, codec, **config)
 
     return {
         **{f"codec-{codec}": lambda codec=codec: send(codec) for codec in CODECS},
-        "acks-1": lambda: send(acks=1), "acks-0": lambda: send(acks=0),
+        "acks-1": lambda: send(acks=1),
+        "acks-0": lambda: send(acks=0),
         "transactions": lambda: send(transactional_id=topic, outcomes="ca"),
         "assign": lambda: consume_aiokafka(address, topic),
         "committed": lambda: consume_aiokafka(address, topic, isolation_level="read_committed"),
@@ -176,16 +254,25 @@ def aiokafka(address: str, secured: str, topic: str, line: str) -> dict[str, Cal
     }
 
 
-CLIENTS = {"librdkafka": librdkafka, "java": java, "kafka-python": kafka_python, "aiokafka": aiokafka}
+CLIENTS = {
+    "librdkafka": use_librdkafka,
+    "java": use_java,
+    "kafka-python": use_kafka_python,
+    "aiokafka": use_aiokafka,
+}
 
 
 def record(target: Path, line: str) -> None:
     with contextlib.ExitStack() as stack:
-        proxy, secured = stack.enter_context(Proxy()), stack.enter_context(Proxy())
-        listeners = {"RECORDED": Listener("PLAINTEXT", proxy.address),
-                     "SECURED": Listener("SASL_PLAINTEXT", secured.address)}
+        proxy = stack.enter_context(Proxy())
+        secured = stack.enter_context(Proxy())
+        listeners = {
+            "RECORDED": Listener("PLAINTEXT", proxy.address),
+            "SECURED": Listener("SASL_PLAINTEXT", secured.address),
+        }
         broker = stack.enter_context(Broker(line=line, listeners=listeners))
-        proxy.target, secured.target = broker.addresses["RECORDED"], broker.addresses["SECURED"]
+        proxy.target = broker.addresses["RECORDED"]
+        secured.target = broker.addresses["SECURED"]
         for client, steps in CLIENTS.items():
             topic = f"orders-{client}"
             broker.create_topic(topic)
@@ -193,15 +280,24 @@ def record(target: Path, line: str) -> None:
             directory.mkdir(parents=True)
             for step, run in steps(proxy.address, secured.address, topic, line).items():
                 run()
-                kept = [one for one in (*proxy.take(), *secured.take()) if one.requests or one.responses]
-                for number, connection in enumerate(kept):
+                connections = [*proxy.take(), *secured.take()]
+                used = [
+                    connection
+                    for connection in connections
+                    if connection.requests or connection.responses
+                ]
+                for number, connection in enumerate(used):
                     (directory / f"{step}-{number}.requests.bin").write_bytes(connection.requests)
                     (directory / f"{step}-{number}.responses.bin").write_bytes(connection.responses)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", nargs="?", type=Path, default=STREAMS, help="the directory to fill")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "target", nargs="?", type=Path, default=STREAMS, help="the directory to fill"
+    )
     target = parser.parse_args().target
     shutil.rmtree(target, ignore_errors=True)
     for line in LINES:
@@ -209,7 +305,8 @@ def main() -> None:
         record(target, line)
     for directory in sorted(target.iterdir()):
         files = list(directory.iterdir())
-        print(f"{directory.name}: {len(files) // 2} connections, {sum(file.stat().st_size for file in files)} bytes")
+        size = sum(file.stat().st_size for file in files)
+        print(f"{directory.name}: {len(files) // 2} connections, {size} bytes")
 
 
 if __name__ == "__main__":

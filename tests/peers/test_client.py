@@ -1,5 +1,9 @@
-"""The client against real brokers: metadata, offsets, ranges of topics in all codecs, transactions, compaction, TLS and
-SASL, leaders that go; with both drivers."""
+"""The Kafka client against real brokers, with both drivers.
+
+The tests cover metadata, offsets, ranges of topics in all codecs, transactions, compaction, TLS and
+SASL, and leaders that end.
+"""
+
 import asyncio
 import threading
 import time
@@ -8,35 +12,43 @@ from dataclasses import replace
 import pytest
 
 from wirescan import Limits, kafka
+from wirescan.kafka.client.decode import Decoding
 from wirescan.kafka.client.effects import Begin, Exchange, Together
-from wirescan.kafka.client.fetching import Question, Range, read_range
+from wirescan.kafka.client.fetch_ranges import FetchRange, Question, read_range
 from wirescan.kafka.client.offsets import list_offsets
-from wirescan.kafka.client.parts import Decoding
-from wirescan.kafka.errors import BrokerError, ErrorCode
+from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 from .broker import MECHANISMS, PASSWORD, SECURE, USER
 from .canonical import Record
-from .producers import compactable, orders, send_librdkafka, send_transactions
+from .producers import make_compactable, make_orders, send_librdkafka, send_transactions
 from .readers import consume
 
 pytestmark = pytest.mark.peers
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-WAYS = [(protocol, mechanism) for protocol in ("PLAINTEXT", *SECURE)
-        for mechanism in (MECHANISMS if "SASL" in protocol else ("",))]
+LOGINS = [
+    (protocol, mechanism)
+    for protocol in ("PLAINTEXT", *SECURE)
+    for mechanism in (MECHANISMS if "SASL" in protocol else ("",))
+]
 
 
-def blocking(bootstrap, options, call):
-    """What a generator of (method, arguments) gets for them; `fetch` gives its parts as a list."""
+def call_blocking(bootstrap, options, call):
+    """Make the calls of a generator of (method, arguments, options). Return its result."""
     with kafka.Client(bootstrap, **options) as client:
-        return finish(call, lambda name, arguments, named: listed(getattr(client, name)(*arguments, **named)))
+
+        def make_call(name, arguments, named):
+            return list_parts(getattr(client, name)(*arguments, **named))
+
+        return drive(call, make_call)
 
 
-def listed(found):
-    return list(found) if hasattr(found, "ranges") else found
+def list_parts(result):
+    """The parts of `fetch` as a list, or another method's result."""
+    return list(result) if hasattr(result, "ranges") else result
 
 
-def asynchronous(bootstrap, options, call):
+def call_asyncio(bootstrap, options, call):
     async def run():
         async with kafka.AsyncClient(bootstrap, **options) as client:
             value = None
@@ -45,39 +57,52 @@ def asynchronous(bootstrap, options, call):
                     name, arguments, named = call.send(value)
                 except StopIteration as end:
                     return end.value
-                found = getattr(client, name)(*arguments, **named)
-                value = [part async for part in found] if name == "fetch" else await found
+                result = getattr(client, name)(*arguments, **named)
+                value = [part async for part in result] if name == "fetch" else await result
+
     return asyncio.run(run())
 
 
-def finish(call, do):
+def drive(call, make_call):
+    """Send the result of each call into the generator. Return the generator's result."""
     value = None
     while True:
         try:
-            value = do(*call.send(value))
+            value = make_call(*call.send(value))
         except StopIteration as end:
             return end.value
 
 
-@pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asyncio"])
+@pytest.fixture(params=[call_blocking, call_asyncio], ids=["blocking", "asyncio"])
 def client(request):
-    """client(bootstrap, method, *arguments, options={}, **named): the result of one call."""
+    """A function (bootstrap, method, *arguments, options={}, **named) that makes one call."""
+
     def call(bootstrap, method, *arguments, options=None, **named):
-        def one():
+        def single_call():
             return (yield method, arguments, named)
-        return request.param(bootstrap, options or {}, one())
+
+        return request.param(bootstrap, options or {}, single_call())
+
     return call
 
 
 def records(parts) -> list[Record]:
-    """The records of parts, as the other readers give them."""
-    return [Record(row.offset, row.timestamp, content(row.key), content(row.value),
-                   tuple((bytes(key), content(value)) for key, value in row.headers))
-            for part in parts for row in part.records]
+    """The records of parts, in the form of the other readers."""
+    return [
+        Record(
+            row.offset,
+            row.timestamp,
+            bytes_or_none(row.key),
+            bytes_or_none(row.value),
+            tuple((bytes(key), bytes_or_none(value)) for key, value in row.headers),
+        )
+        for part in parts
+        for row in part.records
+    ]
 
 
-def content(place):
-    return None if place is None else bytes(place)
+def bytes_or_none(view):
+    return None if view is None else bytes(view)
 
 
 @pytest.fixture(scope="session")
@@ -86,30 +111,48 @@ def codecs(broker_39, broker_4):
     for broker in (broker_39, broker_4):
         broker.create_topic("all-codecs", partitions=2)
         for seed, codec in enumerate(CODECS):
-            send_librdkafka(broker.address, "all-codecs", orders(300, seed, big=False), codec, batch_num_messages=50,
-                            partitioner="consistent")
-            send_librdkafka(broker.address, "all-codecs", orders(5, seed + 50), codec, partitioner="consistent")
+            send_librdkafka(
+                broker.address,
+                "all-codecs",
+                make_orders(300, seed, big=False),
+                codec,
+                batch_num_messages=50,
+                partitioner="consistent",
+            )
+            send_librdkafka(
+                broker.address,
+                "all-codecs",
+                make_orders(5, seed + 50),
+                codec,
+                partitioner="consistent",
+            )
     return "all-codecs"
 
 
-def test_metadata(broker, codecs, client):
-    found = client(broker.address, "metadata")
-    assert [str(node) for node in found.brokers.values()] == [broker.address]
-    topic = found.topics[codecs]
-    leaders = {number: (one.leader, one.in_sync) for number, one in topic.partitions.items()}
+def test_metadata_describes_topics(broker, codecs, client):
+    metadata = client(broker.address, "metadata")
+    assert [str(node) for node in metadata.brokers.values()] == [broker.address]
+    topic = metadata.topics[codecs]
+    leaders = {
+        number: (partition.leader, partition.in_sync)
+        for number, partition in topic.partitions.items()
+    }
     assert leaders == {0: (1, (1,)), 1: (1, (1,))}
-    assert topic.id != bytes(16) and found.cluster_id and found.controller == 1
-    nothing = client(broker.address, "metadata", ["nothing"])
-    assert nothing.topics["nothing"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topic.id != bytes(16)
+    assert metadata.cluster_id
+    assert metadata.controller == 1
+    absent = client(broker.address, "metadata", ["nothing"])
+    assert absent.topics["nothing"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_offsets(broker, codecs, client):
+def test_offsets_like_the_consumer(broker, codecs, client):
     theirs = consume(broker.address, codecs)
 
     def ask(when):
         return client(broker.address, "list_offsets", {(codecs, 0): when})[codecs, 0]
 
-    assert ask("earliest").offset == 0 and ask("latest").offset == theirs[-1].offset + 1 == len(theirs)
+    assert ask("earliest").offset == 0
+    assert ask("latest").offset == theirs[-1].offset + 1 == len(theirs)
     highest = max(row.timestamp for row in theirs)
     assert ask("max_timestamp").timestamp == highest
     middle = sorted(row.timestamp for row in theirs)[len(theirs) // 2]
@@ -118,43 +161,54 @@ def test_offsets(broker, codecs, client):
 
 
 @pytest.mark.parametrize("fetch_bytes", [1000, 40_000, 8 << 20])
-def test_all_codecs(broker, codecs, client, fetch_bytes):
+def test_fetch_of_all_codecs(broker, codecs, client, fetch_bytes):
     theirs = consume(broker.address, codecs)
     parts = client(broker.address, "fetch", codecs, fetch_bytes=fetch_bytes)
     assert records(part for part in parts if part.partition == 0) == theirs
     assert sum(len(part.records) for part in parts) == 5 * 305
-    some = client(broker.address, "fetch", codecs, partitions=[0], start=77, stop=333, fetch_bytes=fetch_bytes)
-    assert records(some) == theirs[77:333]
+    middle = client(
+        broker.address, "fetch", codecs, partitions=[0], start=77, stop=333, fetch_bytes=fetch_bytes
+    )
+    assert records(middle) == theirs[77:333]
 
 
-def test_batches_are_those_of_the_segment(broker, codecs, client):
-    parts = client(broker.address, "fetch", codecs, partitions=[0], records=False, fetch_bytes=20_000)
+def test_fetched_batches_are_the_segment(broker, codecs, client):
+    parts = client(
+        broker.address, "fetch", codecs, partitions=[0], records=False, fetch_bytes=20_000
+    )
     segments = sorted(broker.directory(codecs).glob("*.log"))
     fetched = b"".join(piece for part in parts for piece in part.pieces)
-    assert fetched == b"".join(one.read_bytes() for one in segments)
+    assert fetched == b"".join(segment.read_bytes() for segment in segments)
 
 
 def test_every_version_of_fetch_and_list_offsets(broker_39):
-    """3.9 down-converts below version 4, and cuts what has grown by that at the size that was asked for."""
+    """3.9 down-converts below version 4.
+
+    Down-conversion makes the data larger. The broker cuts it at the requested size.
+    """
     broker_39.create_topic("versions")
-    rows = orders(200, 5, big=False)
+    rows = make_orders(200, 5, big=False)
     send_librdkafka(broker_39.address, "versions", rows, "lz4", batch_num_messages=40)
-    wanted = Range("versions", 0, 0, 200)
+    wanted = FetchRange("versions", 0, 0, 200)
     with kafka.Client(broker_39.address) as client:
         for version in range(18):
             reading = read_range(client.cluster, wanted, Question(), Limits(), "strict")
-            parts = [Decoding().part(piece) for piece in client.iterate(at_version(reading, version))]
+            parts = [
+                Decoding().part(piece) for piece in client.iterate(at_version(reading, version))
+            ]
             read = records(parts)
             assert [row.value for row in read] == [row.value for row in rows], version
             assert [row.offset for row in read] == list(range(200))
-            assert set(parts[0].batches["magic"].tolist()) == {0 if version < 2 else 1 if version < 4 else 2}
+            magic = (0, 0, 1, 1)[version] if version < 4 else 2
+            assert set(parts[0].batches["magic"].tolist()) == {magic}
         for version in range(10):
-            found = client.run(at_version(list_offsets(client.cluster, {("versions", 0): "latest"}), version))
-            assert found["versions", 0].offset == 200
+            listing = list_offsets(client.cluster, {("versions", 0): "latest"})
+            offsets = client.run(at_version(listing, version))
+            assert offsets["versions", 0].offset == 200
 
 
 def at_version(operation, version):
-    """The operation, with each of its exchanges but Metadata in that version."""
+    """The operation with all its exchanges but Metadata in one version."""
     value = None
     while True:
         try:
@@ -162,7 +216,7 @@ def at_version(operation, version):
         except StopIteration as end:
             return end.value
         if isinstance(effect, Together):
-            effect = Together([at_version(one, version) for one in effect.operations])
+            effect = Together([at_version(inner, version) for inner in effect.operations])
         elif isinstance(effect, Begin):
             effect = Begin(replace(effect.exchange, versions=range(version, version + 1)))
         elif isinstance(effect, Exchange) and effect.api != "Metadata":
@@ -170,43 +224,60 @@ def at_version(operation, version):
         value = yield effect
 
 
-def test_committed_records(broker, client):
+def test_isolation_levels_like_the_consumer(broker, client):
     topic = "transactions"
     if topic not in client(broker.address, "metadata").topics:
         broker.create_topic(topic)
-        send_transactions(broker.address, topic, orders(300, seed=9), "lz4", "cacaac", "client")
+        send_transactions(
+            broker.address, topic, make_orders(300, seed=9), "lz4", "cacaac", "client"
+        )
     for isolation in ("read_committed", "read_uncommitted"):
         theirs = consume(broker.address, topic, isolation)
         for fetch_bytes in (500, 8 << 20):
-            parts = client(broker.address, "fetch", topic, isolation=isolation, fetch_bytes=fetch_bytes)
+            parts = client(
+                broker.address, "fetch", topic, isolation=isolation, fetch_bytes=fetch_bytes
+            )
             assert records(parts) == theirs
-        assert parts[-1].next_offset == theirs[-1].offset + (2 if theirs else 0)      # behind the marker
+        after_marker = theirs[-1].offset + (2 if theirs else 0)
+        assert parts[-1].next_offset == after_marker
 
 
-def test_a_compacted_topic(broker, client):
+def test_a_compacted_topic_with_gaps(broker, client):
     topic = "compacted"
     if topic not in client(broker.address, "metadata").topics:
-        broker.create_topic(topic, {"cleanup.policy": "compact", "segment.ms": 100, "min.cleanable.dirty.ratio": 0.01,
-                                    "delete.retention.ms": 0, "min.compaction.lag.ms": 0, "segment.bytes": 20_000})
+        broker.create_topic(
+            topic,
+            {
+                "cleanup.policy": "compact",
+                "segment.ms": 100,
+                "min.cleanable.dirty.ratio": 0.01,
+                "delete.retention.ms": 0,
+                "min.compaction.lag.ms": 0,
+                "segment.bytes": 20_000,
+            },
+        )
         for seed in range(4):
-            send_librdkafka(broker.address, topic, compactable(400, seed), "none")
+            send_librdkafka(broker.address, topic, make_compactable(400, seed), "none")
             time.sleep(0.3)
         until = time.monotonic() + 30
         while len(consume(broker.address, topic)) > 1400 and time.monotonic() < until:
             time.sleep(0.5)
-    for _ in range(5):              # the cleaner may be at work
+    for _ in range(5):  # the cleaner may still run
         theirs = consume(broker.address, topic)
         read = records(client(broker.address, "fetch", topic, fetch_bytes=3000))
         if theirs == consume(broker.address, topic):
             break
-    assert read == theirs and len(theirs) < theirs[-1].offset
-    gap = next(row.offset for before, row in zip(theirs, theirs[1:]) if row.offset > before.offset + 1)
-    assert records(client(broker.address, "fetch", topic, start=gap - 1, stop=gap + 1)) == [
-        row for row in theirs if row.offset == gap]
+    assert read == theirs
+    assert len(theirs) < theirs[-1].offset
+    after_gap = next(
+        row.offset for before, row in zip(theirs, theirs[1:]) if row.offset > before.offset + 1
+    )
+    parts = client(broker.address, "fetch", topic, start=after_gap - 1, stop=after_gap + 1)
+    assert records(parts) == [row for row in theirs if row.offset == after_gap]
 
 
-@pytest.mark.parametrize("protocol, mechanism", WAYS)
-def test_listeners(broker, codecs, client, protocol, mechanism):
+@pytest.mark.parametrize("protocol, mechanism", LOGINS)
+def test_every_listener_and_login(broker, codecs, client, protocol, mechanism):
     options = {"tls": str(broker.authority)} if "SSL" in protocol else {}
     if mechanism:
         options["sasl"] = mechanism, USER, PASSWORD
@@ -214,17 +285,20 @@ def test_listeners(broker, codecs, client, protocol, mechanism):
     assert sum(len(part.records) for part in parts) == 5 * 305
     if mechanism:
         with pytest.raises(BrokerError) as caught:
-            client(broker.addresses[protocol], "metadata",
-                   options=options | {"sasl": (mechanism, USER, "not " + PASSWORD)})
+            client(
+                broker.addresses[protocol],
+                "metadata",
+                options=options | {"sasl": (mechanism, USER, "not " + PASSWORD)},
+            )
         assert caught.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_certificate_that_nobody_vouches_for(broker, client):
+def test_an_unknown_certificate_is_refused(broker, client):
     with pytest.raises(PermissionError, match="certificate verify failed"):
         client(broker.addresses["SSL"], "metadata", options={"tls": True})
 
 
-def test_what_is_not_there(broker, codecs, client):
+def test_absent_topics_and_offsets_raise(broker, codecs, client):
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         client(broker.address, "fetch", "nothing")
     with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
@@ -232,25 +306,27 @@ def test_what_is_not_there(broker, codecs, client):
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_leader_goes_while_it_is_read(cluster, end):
+def test_a_leader_ends_during_a_fetch(cluster, end):
     topic = f"read-{end}"
     cluster.create_topic(topic)
-    rows = orders(3000, seed=60, big=False)
+    rows = make_orders(3000, seed=60, big=False)
     send_librdkafka(cluster.address, topic, rows, "none", batch_num_messages=20)
-    leader, gone = cluster.leader(topic), threading.Event()
+    leader = cluster.leader(topic)
+    ended = threading.Event()
 
-    def go():
+    def end_leader():
         getattr(leader, end)()
-        gone.set()
-    thread = threading.Thread(target=go)
+        ended.set()
+
+    thread = threading.Thread(target=end_leader)
     read = []
     with kafka.fetch(cluster.address, topic, fetch_bytes=4000) as parts:
         for number, part in enumerate(parts):
             read += records([part])
             if number == 3:
                 thread.start()
-            if number == 4 or end == "kill" and number == 5:
-                gone.wait(60)
+            if number == 4 or (end == "kill" and number == 5):
+                ended.wait(60)
     thread.join()
     assert [row[1:] for row in read] == [row[1:] for row in rows]
     assert [row.offset for row in read] == list(range(3000))

@@ -1,35 +1,33 @@
-"""The broker-made files in tests/corpus/kafka, as two independent readers read them when they were made.
+"""The files of a broker in tests/corpus/kafka: wirescan reads what two other readers read.
 
-Needs no broker and no client: expected.json holds digests of the records (see canonical.py).
+The tests need no broker and no client: expected.json has digests of the records (see canonical.py).
 """
-import json
-from pathlib import Path
 
 import pytest
 
-from .canonical import digest, from_wirescan
+from tests.peers.kafka_corpus import CONTROL, DIRECTORIES, EXPECTED
+from tests.support.paths import KAFKA_CORPUS
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "kafka"
-EXPECTED = json.loads((CORPUS / "expected.json").read_text())
-CONTROL = 0x20
+from .canonical import digest, read_with_wirescan
 
-
-DIRECTORIES = {name: about for name, about in EXPECTED.items() if "segments" in about}
 FILES = {name: about for name, about in EXPECTED.items() if "segments" not in about}
-FILES |= {f"{name}/{segment}": one for name, about in DIRECTORIES.items()
-          for segment, one in about["segments"].items()}
+FILES |= {
+    f"{name}/{segment}": description
+    for name, about in DIRECTORIES.items()
+    for segment, description in about["segments"].items()
+}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_file(name):
+def test_a_file_holds_the_expected_records(name):
     from wirescan import kafka
 
     about = FILES[name]
-    batches = kafka.scan(CORPUS / name)
+    batches = kafka.scan(KAFKA_CORPUS / name)
     assert len(batches) == about["batches"]
     assert batches.consumed == about["whole"]
     assert batches.consumed + len(batches.tail) == about["bytes"]
-    records = from_wirescan(CORPUS / name)
+    records = read_with_wirescan(KAFKA_CORPUS / name)
     assert len(records) == about["records"]
     assert (records[0].offset, records[-1].offset) == (about["first_offset"], about["last_offset"])
     assert digest(records) == about["sha256"]
@@ -39,21 +37,22 @@ def test_file(name):
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
-def test_directory(name):
+def test_a_directory_holds_the_expected_records(name):
     from wirescan import kafka
 
     about = EXPECTED[name]
-    assert len(kafka.open_log(CORPUS / name)) == about["batches"]
-    records = from_wirescan(CORPUS / name)
+    assert len(kafka.open_log(KAFKA_CORPUS / name)) == about["batches"]
+    records = read_with_wirescan(KAFKA_CORPUS / name)
     assert len(records) == about["records"]
     assert digest(records) == about["sha256"]
 
 
-def test_preallocated_tail():
+def test_a_preallocated_tail_is_zeros():
     from wirescan import kafka
     from wirescan.core.fault import Fault
 
     name = max(EXPECTED["live-0"]["segments"])
-    table = kafka.scan(CORPUS / "live-0" / name)
+    table = kafka.scan(KAFKA_CORPUS / "live-0" / name)
     assert table.stop.fault == Fault.ZEROS
-    assert not any(table.tail) and len(table.tail) > 0
+    assert not any(table.tail)
+    assert len(table.tail) > 0

@@ -1,9 +1,10 @@
-"""Our table of error codes beside Kafka's own."""
+"""wirescan's table of error codes is Kafka's own table."""
+
 from pathlib import Path
 
 import pytest
 
-from wirescan.kafka.errors import ErrorCode
+from wirescan.kafka.protocol.error_codes import ErrorCode
 
 from .broker import LINES, run
 
@@ -11,9 +12,11 @@ pytestmark = pytest.mark.peers
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_every_code_that_kafka_knows(line):
-    lines = [text.split(",") for text in run(Path(__file__).with_name("Errors.java"), line=line).splitlines()]
-    theirs = {(int(code), name, retriable == "true") for code, name, retriable in lines}
+def test_error_codes_are_those_of_kafka(line):
+    output = run(Path(__file__).with_name("Errors.java"), line=line)
+    rows = [text.split(",") for text in output.splitlines()]
+    theirs = {(int(code), name, retriable == "true") for code, name, retriable in rows}
     newest = max(code for code, _, _ in theirs)
     assert newest >= 127
-    assert {(int(code), code.name, code.retriable) for code in ErrorCode if code <= newest} == theirs
+    ours = {(int(code), code.name, code.retriable) for code in ErrorCode if code <= newest}
+    assert ours == theirs

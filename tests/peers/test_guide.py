@@ -1,10 +1,13 @@
-"""The protocol guide of 0.8 against a broker that still speaks it, byte for byte; and every later version against both.
+"""The protocol guide of 0.8 against a broker that still supports it, byte for byte.
 
-The requests of the guide and the parsing of its answers are written here by hand, after its grammar:
+Every later version is compared with brokers of both lines. The guide's requests and the parsing of
+its answers are written by hand here, after its grammar:
 
-    Size int32, ApiKey int16, ApiVersion int16, CorrelationId int32, ClientId string, then the request's own fields
-    string := int16 + bytes; bytes := int32 + bytes; [x] := int32 + x, so many times                       big-endian
+    Size int32, ApiKey int16, ApiVersion int16, CorrelationId int32, ClientId string, fields
+    string := int16 + bytes; bytes := int32 + bytes; [x] := a count as int32, then each x
+    All numbers are big-endian.
 """
+
 import struct
 import zlib
 from types import SimpleNamespace
@@ -12,18 +15,24 @@ from types import SimpleNamespace
 import pytest
 
 from wirescan import kafka
-from wirescan.kafka.schema import API, KEYS, MESSAGE
+from wirescan.kafka.protocol.schema import API, KEYS, MESSAGE
 
 from .broker import LINES
-from .producers import orders, send_librdkafka
+from .producers import make_orders, send_librdkafka
 from .readers import consume
 from .wire import ask
 
 pytestmark = pytest.mark.peers
 
-CLIENT, CORRELATION, TIMEOUT = "a guide", 1 << 30 | 77, 30_000
-PRODUCE, FETCH, OFFSET, METADATA = 0, 1, 2, 3
-LATEST, EARLIEST = -1, -2
+CLIENT = "a guide"
+CORRELATION = 1 << 30 | 77
+TIMEOUT = 30_000
+PRODUCE = 0
+FETCH = 1
+OFFSET = 2
+METADATA = 3
+LATEST = -1
+EARLIEST = -2
 PAIRS = ((None, b"first"), (b"key", b""), (b"", None), (b"k" * 40, b"v" * 300))
 
 
@@ -47,44 +56,54 @@ def message(offset: int, key: bytes | None, value: bytes | None) -> bytes:
 
 
 class Answer:
-    """Takes an answer apart, field by field."""
+    """Reads an answer field by field."""
 
     def __init__(self, content: bytes):
-        self.content, self.at = content, 0
+        self.content = content
+        self.position = 0
 
-    def take(self, size: int) -> bytes:
-        self.at += size
-        assert self.at <= len(self.content)
-        return self.content[self.at - size:self.at]
+    def read_bytes(self, size: int) -> bytes:
+        self.position += size
+        assert self.position <= len(self.content)
+        return self.content[self.position - size : self.position]
 
     def number(self, layout: str) -> int:
-        return struct.unpack(">" + layout, self.take(struct.calcsize(layout)))[0]
+        return struct.unpack(">" + layout, self.read_bytes(struct.calcsize(layout)))[0]
 
     def string(self) -> str:
-        return self.take(self.number("h")).decode()
+        return self.read_bytes(self.number("h")).decode()
 
     def data(self) -> bytes:
-        return self.take(self.number("i"))
+        return self.read_bytes(self.number("i"))
 
     def array(self, element) -> list:
         return [element() for _ in range(self.number("i"))]
 
-    def whole(self) -> None:
-        assert self.at == len(self.content)
+    def check_end(self) -> None:
+        assert self.position == len(self.content)
 
 
 @pytest.fixture(scope="session")
 def guided(broker_39):
-    """A topic of 3.9 whose first records were sent by the guide's Produce request."""
+    """A topic of 3.9. Its first records come from the guide's Produce request."""
     broker_39.create_topic("guided")
     messages = b"".join(message(number, *pair) for number, pair in enumerate(PAIRS))
-    body = (struct.pack(">hii", -1, TIMEOUT, 1) + string("guided") + struct.pack(">ii", 1, 0) + data(messages))
-    return SimpleNamespace(address=broker_39.address, messages=messages, sent=request(PRODUCE, body),
-                           answer=ask(broker_39.address, request(PRODUCE, body)[4:]))
+    body = (
+        struct.pack(">hii", -1, TIMEOUT, 1)
+        + string("guided")
+        + struct.pack(">ii", 1, 0)
+        + data(messages)
+    )
+    return SimpleNamespace(
+        address=broker_39.address,
+        messages=messages,
+        sent=request(PRODUCE, body),
+        answer=ask(broker_39.address, request(PRODUCE, body)[4:]),
+    )
 
 
 def tables(sent: bytes, answer: bytes, name: str):
-    """Our reading of both sides of an exchange."""
+    """The request and the response of an exchange as wirescan's tables."""
     requests = kafka.requests(sent)
     assert requests["correlation_id"].tolist() == [CORRELATION]
     assert bytes(requests.bytes(0, "client_id")) == CLIENT.encode()
@@ -94,102 +113,191 @@ def tables(sent: bytes, answer: bytes, name: str):
 
 
 def column(table, *names: str) -> list:
-    """Rows as tuples; places as bytes."""
-    return [tuple(row[name].item() if name in table.dtype.names else bytes(table.bytes(number, name)) for name in names)
-            for number, row in enumerate(table.rows)]
+    """Rows as tuples. Bytes fields become bytes."""
+    return [
+        tuple(
+            row[name].item() if name in table.dtype.names else bytes(table.bytes(number, name))
+            for name in names
+        )
+        for number, row in enumerate(table.rows)
+    ]
 
 
 def encoded(name: str, body: dict) -> bytes:
     return kafka.encode_request(name, 0, body, correlation_id=CORRELATION, client_id=CLIENT)
 
 
-def test_produce(guided):
+def test_produce_of_the_guide(guided):
     answer = Answer(guided.answer)
     assert answer.number("i") == CORRELATION
-    topics = answer.array(lambda: (answer.string(), answer.array(
-        lambda: (answer.number("i"), answer.number("h"), answer.number("q")))))
-    answer.whole()
+    topics = answer.array(
+        lambda: (
+            answer.string(),
+            answer.array(lambda: (answer.number("i"), answer.number("h"), answer.number("q"))),
+        )
+    )
+    answer.check_end()
     assert topics == [("guided", [(0, 0, 0)])]
 
-    assert guided.sent == encoded("Produce", {"acks": -1, "timeout_ms": TIMEOUT, "topic_data": [
-        {"name": "guided", "partition_data": [{"index": 0, "records": guided.messages}]}]})
+    assert guided.sent == encoded(
+        "Produce",
+        {
+            "acks": -1,
+            "timeout_ms": TIMEOUT,
+            "topic_data": [
+                {"name": "guided", "partition_data": [{"index": 0, "records": guided.messages}]}
+            ],
+        },
+    )
     asked, answered = tables(guided.sent, guided.answer, "Produce")
     assert column(asked, "acks", "timeout_ms") == [(-1, TIMEOUT)]
-    assert column(asked.open("topic_data").open("partition_data"), "index", "records") == [(0, guided.messages)]
+    asked_partitions = asked.open("topic_data").open("partition_data")
+    assert column(asked_partitions, "index", "records") == [(0, guided.messages)]
     partitions = answered.open("responses").open("partition_responses")
     assert column(partitions, "index", "error_code", "base_offset") == topics[0][1]
 
 
-def test_fetch(guided):
+def test_fetch_of_the_guide(guided):
     partition = struct.pack(">iiqi", 1, 0, 0, 1 << 20)
     sent = request(FETCH, struct.pack(">iiii", -1, 100, 1, 1) + string("guided") + partition)
     content = ask(guided.address, sent[4:])
     answer = Answer(content)
     assert answer.number("i") == CORRELATION
-    topics = answer.array(lambda: (answer.string(), answer.array(
-        lambda: (answer.number("i"), answer.number("h"), answer.number("q"), answer.data()))))
-    answer.whole()
-    assert topics == [("guided", [(0, 0, len(PAIRS), guided.messages)])]  # down-converted to what was sent
+    topics = answer.array(
+        lambda: (
+            answer.string(),
+            answer.array(
+                lambda: (answer.number("i"), answer.number("h"), answer.number("q"), answer.data())
+            ),
+        )
+    )
+    answer.check_end()
+    # The broker down-converts the records to the sent messages.
+    assert topics == [("guided", [(0, 0, len(PAIRS), guided.messages)])]
 
-    assert sent == encoded("Fetch", {"max_wait_ms": 100, "min_bytes": 1, "topics": [
-        {"topic": "guided", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]})
+    assert sent == encoded(
+        "Fetch",
+        {
+            "max_wait_ms": 100,
+            "min_bytes": 1,
+            "topics": [
+                {
+                    "topic": "guided",
+                    "partitions": [
+                        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+                    ],
+                }
+            ],
+        },
+    )
     asked, answered = tables(sent, content, "Fetch")
     assert column(asked, "replica_id", "max_wait_ms", "min_bytes") == [(-1, 100, 1)]
     partitions = answered.open("responses").open("partitions")
-    assert column(partitions, "partition_index", "error_code", "high_watermark", "records") == topics[0][1]
+    names = ("partition_index", "error_code", "high_watermark", "records")
+    assert column(partitions, *names) == topics[0][1]
     records = kafka.records(kafka.scan(partitions))
-    assert [tuple(None if content is None else bytes(content) for content in (record.key, record.value))
-            for record in records] == list(PAIRS)
+
+    def bytes_or_none(view) -> bytes | None:
+        return None if view is None else bytes(view)
+
+    pairs = [(bytes_or_none(record.key), bytes_or_none(record.value)) for record in records]
+    assert pairs == list(PAIRS)
 
 
 @pytest.mark.parametrize("time, offsets", [(LATEST, [len(PAIRS), 0]), (EARLIEST, [0])])
-def test_offset(guided, time, offsets):
-    sent = request(OFFSET, struct.pack(">ii", -1, 1) + string("guided") + struct.pack(">iiqi", 1, 0, time, 10))
+def test_offset_of_the_guide(guided, time, offsets):
+    sent = request(
+        OFFSET, struct.pack(">ii", -1, 1) + string("guided") + struct.pack(">iiqi", 1, 0, time, 10)
+    )
     content = ask(guided.address, sent[4:])
     answer = Answer(content)
     assert answer.number("i") == CORRELATION
-    topics = answer.array(lambda: (answer.string(), answer.array(
-        lambda: (answer.number("i"), answer.number("h"), answer.array(lambda: answer.number("q"))))))
-    answer.whole()
+    topics = answer.array(
+        lambda: (
+            answer.string(),
+            answer.array(
+                lambda: (
+                    answer.number("i"),
+                    answer.number("h"),
+                    answer.array(lambda: answer.number("q")),
+                )
+            ),
+        )
+    )
+    answer.check_end()
     assert topics == [("guided", [(0, 0, offsets)])]
 
-    assert sent == encoded("ListOffsets", {"replica_id": -1, "topics": [{"name": "guided", "partitions": [
-        {"partition_index": 0, "timestamp": time, "max_num_offsets": 10}]}]})
+    assert sent == encoded(
+        "ListOffsets",
+        {
+            "replica_id": -1,
+            "topics": [
+                {
+                    "name": "guided",
+                    "partitions": [
+                        {"partition_index": 0, "timestamp": time, "max_num_offsets": 10}
+                    ],
+                }
+            ],
+        },
+    )
     asked, answered = tables(sent, content, "ListOffsets")
-    assert column(asked.open("topics").open("partitions"), "timestamp", "max_num_offsets") == [(time, 10)]
+    asked_partitions = asked.open("topics").open("partitions")
+    assert column(asked_partitions, "timestamp", "max_num_offsets") == [(time, 10)]
     partitions = answered.open("topics").open("partitions")
     assert column(partitions, "partition_index", "error_code", "old_style_offsets") == [
-        (0, 0, struct.pack(f">{len(offsets)}q", *offsets))]
+        (0, 0, struct.pack(f">{len(offsets)}q", *offsets))
+    ]
 
 
-def test_metadata(guided):
+def test_metadata_of_the_guide(guided):
     sent = request(METADATA, struct.pack(">i", 2) + string("guided") + string("no such topic"))
     content = ask(guided.address, sent[4:])
     answer = Answer(content)
     assert answer.number("i") == CORRELATION
     brokers = answer.array(lambda: (answer.number("i"), answer.string(), answer.number("i")))
-    topics = answer.array(lambda: (answer.number("h"), answer.string(), answer.array(
-        lambda: (answer.number("h"), answer.number("i"), answer.number("i"), answer.array(lambda: answer.number("i")),
-                 answer.array(lambda: answer.number("i"))))))
-    answer.whole()
+    topics = answer.array(
+        lambda: (
+            answer.number("h"),
+            answer.string(),
+            answer.array(
+                lambda: (
+                    answer.number("h"),
+                    answer.number("i"),
+                    answer.number("i"),
+                    answer.array(lambda: answer.number("i")),
+                    answer.array(lambda: answer.number("i")),
+                )
+            ),
+        )
+    )
+    answer.check_end()
     assert brokers == [(1, "127.0.0.1", int(guided.address.rsplit(":")[-1]))]
-    assert sorted(topics) == [(0, "guided", [(0, 0, 1, [1], [1])]),
-                              (kafka.ErrorCode.INVALID_TOPIC_EXCEPTION, "no such topic", [])]
+    assert sorted(topics) == [
+        (0, "guided", [(0, 0, 1, [1], [1])]),
+        (kafka.ErrorCode.INVALID_TOPIC_EXCEPTION, "no such topic", []),
+    ]
 
     assert sent == encoded("Metadata", {"topics": [{"name": "guided"}, {"name": "no such topic"}]})
     asked, answered = tables(sent, content, "Metadata")
     assert column(asked.open("topics"), "name") == [(b"guided",), (b"no such topic",)]
     assert column(answered.open("brokers"), "node_id", "host", "port") == [
-        (number, host.encode(), port) for number, host, port in brokers]
-    found = answered.open("topics")
-    assert column(found, "error_code", "name") == [(error, name.encode()) for error, name, _ in topics]
-    one = struct.pack(">i", 1)
-    assert column(found.open("partitions"), "partition_index", "leader_id", "replica_nodes", "isr_nodes") == [
-        (0, 1, one, one)]
+        (number, host.encode(), port) for number, host, port in brokers
+    ]
+    topic_table = answered.open("topics")
+    assert column(topic_table, "error_code", "name") == [
+        (error, name.encode()) for error, name, _ in topics
+    ]
+    node = struct.pack(">i", 1)
+    names = ("partition_index", "leader_id", "replica_nodes", "isr_nodes")
+    assert column(topic_table.open("partitions"), *names) == [(0, 1, node, node)]
 
 
 def supported(address: str) -> dict[str, range]:
-    """The versions that a broker serves of the APIs in our table, by its answer to ApiVersions v0."""
+    """The versions that a broker serves of the APIs in wirescan's table.
+
+    They come from the broker's answer to ApiVersions v0.
+    """
     keys = exchange(address, "ApiVersions", 0, {}).open("api_keys")
     ranges = {row.api_key: range(row.min_version, row.max_version + 1) for row in keys}
     names = {name for name, side in MESSAGE if side == "request"}
@@ -197,56 +305,73 @@ def supported(address: str) -> dict[str, range]:
 
 
 def exchange(address: str, name: str, version: int, body: dict):
-    """The table of the answer's body."""
+    """Send a request, and return the table of the answer's body."""
     sent = kafka.encode_request(name, version, body, correlation_id=version, client_id=CLIENT)
     return kafka.body(kafka.responses(data(ask(address, sent[4:])), kafka.requests(sent)), name)
 
 
-ROWS = orders(20, seed=80, big=False)
+ROWS = make_orders(20, seed=80, big=False)
 NAMES = ("Metadata", "Produce", "ListOffsets", "Fetch", "ApiVersions")
-CASES = [(line, name, version) for line in LINES for name in NAMES for version in range(API[KEYS[name]].newest + 1)]
+CASES = [
+    (line, name, version)
+    for line in LINES
+    for name in NAMES
+    for version in range(API[KEYS[name]].newest + 1)
+]
 
 
 @pytest.fixture(scope="session")
 def topics(broker_39, broker_4):
-    """By line: a broker, what it serves, and a topic with 20 records of magic 2."""
-    made = {}
+    """By line: a broker, its versions, and a topic with 20 records of magic 2."""
+    by_line = {}
     for line, broker in zip(LINES, (broker_39, broker_4), strict=True):
         broker.create_topic("every-version")
         send_librdkafka(broker.address, "every-version", ROWS, "none")
-        found, = exchange(broker.address, "Metadata", 12, {"topics": [{"name": "every-version"}]}).open("topics")
-        made[line] = SimpleNamespace(address=broker.address, serves=supported(broker.address),
-                                     id=bytes(found.topic_id), produced=[])
-    return made
+        request_body = {"topics": [{"name": "every-version"}]}
+        (topic,) = exchange(broker.address, "Metadata", 12, request_body).open("topics")
+        by_line[line] = SimpleNamespace(
+            address=broker.address,
+            serves=supported(broker.address),
+            id=bytes(topic.topic_id),
+            produced=[],
+        )
+    return by_line
 
 
-def named(topic: str, topic_id: bytes, by_id: bool, field: str = "topic") -> dict:
+def topic_field(topic: str, topic_id: bytes, *, by_id: bool, field: str = "topic") -> dict:
     return {"topic_id": topic_id} if by_id else {field: topic}
 
 
 @pytest.mark.parametrize("line, name, version", CASES)
-def test_every_version(topics, line, name, version):
-    """What a broker serves, it serves to us, in every version; what it does not, the other line does."""
+def test_every_version_of_a_broker_works(topics, line, name, version):
+    """wirescan works with every version that a broker serves. The lines cover all versions."""
     its = topics[line]
-    if version not in its.serves[name] or (line, name) == ("4", "Produce") and version < 3:  # offered, but not served
+    # Kafka 4 offers the versions of Produce below 3, but does not serve them.
+    only_offered = (line, name) == ("4", "Produce") and version < 3
+    if version not in its.serves[name] or only_offered:
         assert version in topics["3.9" if line == "4" else "4"].serves[name]
         return
-    check = {"Metadata": check_metadata, "Produce": check_produce, "ListOffsets": check_list_offsets,
-             "Fetch": check_fetch, "ApiVersions": check_api_versions}[name]
+    check = {
+        "Metadata": check_metadata,
+        "Produce": check_produce,
+        "ListOffsets": check_list_offsets,
+        "Fetch": check_fetch,
+        "ApiVersions": check_api_versions,
+    }[name]
     check(its, version)
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_what_was_produced(topics, line):
-    """librdkafka reads what every version of Produce wrote."""
-    read = consume(topics[line].address, "every-version")[len(ROWS):]
+def test_librdkafka_reads_the_produced_records(topics, line):
+    """librdkafka reads the records of every version of Produce."""
+    read = consume(topics[line].address, "every-version")[len(ROWS) :]
     assert [row.key for row in read] == [b"produced"] * len(read)
     assert [int(row.value) for row in read] == topics[line].produced
 
 
 def check_metadata(its, version: int) -> None:
     answer = exchange(its.address, "Metadata", version, {"topics": [{"name": "every-version"}]})
-    topic, = answer.open("topics")
+    (topic,) = answer.open("topics")
     assert (topic.error_code, bytes(topic.name)) == (0, b"every-version")
     assert column(answer.open("topics").open("partitions"), "error_code", "leader_id") == [(0, 1)]
     if version >= 10:
@@ -255,50 +380,99 @@ def check_metadata(its, version: int) -> None:
 
 def check_produce(its, version: int) -> None:
     end = end_of(its, 1)
-    rows = [kafka.Record(0, 1_700_000_000_000 if version >= 2 else -1, b"produced", b"%d" % version)]
-    batch = kafka.encode_batch(rows) if version >= 3 else kafka.encode_message_set(rows, magic=version // 2)
-    answer = exchange(its.address, "Produce", version, {"acks": -1, "timeout_ms": TIMEOUT, "topic_data": [
-        named("every-version", its.id, version >= 13, "name") | {"partition_data": [{"index": 0, "records": batch}]}]})
-    partition, = answer.open("responses").open("partition_responses")
+    timestamp = 1_700_000_000_000 if version >= 2 else -1
+    rows = [kafka.Record(0, timestamp, b"produced", b"%d" % version)]
+    if version >= 3:
+        batch = kafka.encode_batch(rows)
+    else:
+        batch = kafka.encode_message_set(rows, magic=version // 2)
+    answer = exchange(
+        its.address,
+        "Produce",
+        version,
+        {
+            "acks": -1,
+            "timeout_ms": TIMEOUT,
+            "topic_data": [
+                topic_field("every-version", its.id, by_id=version >= 13, field="name")
+                | {"partition_data": [{"index": 0, "records": batch}]}
+            ],
+        },
+    )
+    (partition,) = answer.open("responses").open("partition_responses")
     assert (partition.error_code, partition.base_offset) == (0, end)
     its.produced.append(version)
 
 
 def end_of(its, version: int, time: int = LATEST) -> int:
-    answer = exchange(its.address, "ListOffsets", version, {"replica_id": -1, "topics": [
-        {"name": "every-version", "partitions": [{"partition_index": 0, "timestamp": time}]}]})
-    partition, = answer.open("topics").open("partitions")
+    answer = exchange(
+        its.address,
+        "ListOffsets",
+        version,
+        {
+            "replica_id": -1,
+            "topics": [
+                {"name": "every-version", "partitions": [{"partition_index": 0, "timestamp": time}]}
+            ],
+        },
+    )
+    (partition,) = answer.open("topics").open("partitions")
     assert partition.error_code == 0
     return struct.unpack(">q", partition.old_style_offsets)[0] if version == 0 else partition.offset
 
 
 def check_list_offsets(its, version: int) -> None:
-    assert end_of(its, version) == len(ROWS) + len(its.produced) and end_of(its, version, EARLIEST) == 0
+    assert end_of(its, version) == len(ROWS) + len(its.produced)
+    assert end_of(its, version, EARLIEST) == 0
 
 
 def check_fetch(its, version: int) -> None:
-    answer = exchange(its.address, "Fetch", version, {"max_wait_ms": 100, "min_bytes": 1, "topics": [
-        named("every-version", its.id, version >= 13) | {"partitions": [
-            {"partition": 0, "fetch_offset": 5, "partition_max_bytes": 1 << 20}]}]})
+    answer = exchange(
+        its.address,
+        "Fetch",
+        version,
+        {
+            "max_wait_ms": 100,
+            "min_bytes": 1,
+            "topics": [
+                topic_field("every-version", its.id, by_id=version >= 13)
+                | {
+                    "partitions": [
+                        {"partition": 0, "fetch_offset": 5, "partition_max_bytes": 1 << 20}
+                    ]
+                }
+            ],
+        },
+    )
     partitions = answer.open("responses").open("partitions")
     assert partitions["error_code"].tolist() == [0]
-    values = {record.offset: None if record.value is None else bytes(record.value)
-              for record in kafka.records(kafka.scan(partitions))}
+    values = {
+        record.offset: None if record.value is None else bytes(record.value)
+        for record in kafka.records(kafka.scan(partitions))
+    }
     assert [values[offset] for offset in range(5, len(ROWS))] == [row.value for row in ROWS[5:]]
     assert len(values) >= len(ROWS) + len(its.produced) - 5
 
 
 def check_api_versions(its, version: int) -> None:
-    answer = exchange(its.address, "ApiVersions", version, {"client_software_name": "wirescan",
-                                                            "client_software_version": "1"} if version >= 3 else {})
-    assert answer["error_code"].tolist() == [0] and answer["kind"].tolist() == [version]
+    software = {"client_software_name": "wirescan", "client_software_version": "1"}
+    answer = exchange(its.address, "ApiVersions", version, software if version >= 3 else {})
+    assert answer["error_code"].tolist() == [0]
+    assert answer["kind"].tolist() == [version]
     assert {row.api_key for row in answer.open("api_keys")} >= {KEYS[name] for name in its.serves}
 
 
 def test_an_unknown_version_is_answered_in_version_0(broker_39):
-    """3.9 does not know ApiVersions v5: error 35, in a body of version 0, with what it does know."""
-    answer = exchange(broker_39.address, "ApiVersions", 5, {"client_software_name": "wirescan",
-                                                            "client_software_version": "1"})
+    """3.9 does not know ApiVersions v5.
+
+    It answers error 35 and its own versions, in a body of version 0.
+    """
+    answer = exchange(
+        broker_39.address,
+        "ApiVersions",
+        5,
+        {"client_software_name": "wirescan", "client_software_version": "1"},
+    )
     assert answer["kind"].tolist() == [0]
     assert answer["error_code"].tolist() == [kafka.ErrorCode.UNSUPPORTED_VERSION]
     served = {row.api_key: row.max_version for row in answer.open("api_keys")}

@@ -1,4 +1,5 @@
-"""What brokers note of groups and transactions, in __consumer_offsets and __transaction_state, beside their answers."""
+"""The records of __consumer_offsets and __transaction_state, beside the brokers' answers."""
+
 import shutil
 import time
 
@@ -10,7 +11,9 @@ from .broker import Broker
 
 pytestmark = pytest.mark.peers
 MEMBERS = 2
-METADATA = "noted"
+# The states of a transaction.
+ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(1, 6)
+METADATA = "noted"  # the metadata of committed offsets
 
 
 def text(view):
@@ -18,17 +21,23 @@ def text(view):
 
 
 def log_of(broker: Broker, topic: str, tmp_path):
-    """The records of an internal topic (of one partition), of a copy: the broker is running."""
+    """The records of an internal topic with one partition. Reads a copy of the live log."""
     copy = tmp_path / f"{topic}-0"
     shutil.copytree(broker.directory(topic), copy, dirs_exist_ok=True)
     return kafka.records(kafka.open_log(copy))
 
 
 def states_of(name: str, broker: Broker, tmp_path):
-    """What __transaction_state says of a transactional id, in order."""
+    """The values of __transaction_state for a transactional id, in order."""
     records = log_of(broker, "__transaction_state", tmp_path)
-    names = {key.parent: text(key.transactional_id) for key in kafka.body(records, "TransactionLog key")}
-    return [value for value in kafka.body(records, "TransactionLog value") if names[value.parent] == name]
+    names = {
+        key.parent: text(key.transactional_id) for key in kafka.body(records, "TransactionLog key")
+    }
+    return [
+        value
+        for value in kafka.body(records, "TransactionLog value")
+        if names[value.parent] == name
+    ]
 
 
 @pytest.fixture
@@ -38,40 +47,62 @@ def topic(broker, request):
     return name
 
 
-def test_committed_offsets(broker, topic, tmp_path):
-    from confluent_kafka import Consumer, TopicPartition
+def test_committed_offsets_are_those_of_the_broker(broker, topic, tmp_path):
+    from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka import ConsumerGroupTopicPartitions
 
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": f"group of {topic}",
-                         "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": f"group of {topic}",
+            "enable.auto.commit": False,
+        }
+    )
     for number in (1, 5, 7):
-        given = [TopicPartition(topic, partition, number + partition, METADATA) for partition in range(3)]
-        consumer.commit(offsets=given, asynchronous=False)
+        committed = [
+            TopicPartition(topic, partition, number + partition, METADATA) for partition in range(3)
+        ]
+        consumer.commit(offsets=committed, asynchronous=False)
     consumer.close()
     records = log_of(broker, "__consumer_offsets", tmp_path)
-    keys, offsets = kafka.body(records, "OffsetCommit key"), kafka.body(records, "OffsetCommit value")
+    keys = kafka.body(records, "OffsetCommit key")
+    offsets = kafka.body(records, "OffsetCommit value")
     key_of = {key.parent: key for key in keys}
     last = {}
     for offset in offsets:
         key = key_of[offset.parent]
-        noted = text(offset.metadata).removesuffix("\0")        # which confluent-kafka sends along
-        last[text(key.group), text(key.topic), key.partition] = (offset.offset, noted)
+        metadata = text(offset.metadata).removesuffix("\0")  # confluent-kafka adds a zero byte
+        last[text(key.group), text(key.topic), key.partition] = (offset.offset, metadata)
     admin = AdminClient({"bootstrap.servers": broker.address})
     group = f"group of {topic}"
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    want = {(group, one.topic, one.partition): (one.offset, METADATA) for one in asked.topic_partitions}
-    assert {key: value for key, value in last.items() if key[0] == group} == want
-    assert len(want) == 3 and not keys.bad.any() and not offsets.bad.any()
+    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    answer = futures[group].result(30)
+    expected = {
+        (group, partition.topic, partition.partition): (partition.offset, METADATA)
+        for partition in answer.topic_partitions
+    }
+    assert {key: value for key, value in last.items() if key[0] == group} == expected
+    assert len(expected) == 3
+    assert not keys.bad.any()
+    assert not offsets.bad.any()
     assert set(keys["kind"].tolist()) <= {0, 1}
 
 
-def test_members_of_a_group(broker, topic, tmp_path):
+def test_group_metadata_has_the_members(broker, topic, tmp_path):
     from confluent_kafka import Consumer
 
     group = f"members of {topic}"
-    members = [Consumer({"bootstrap.servers": broker.address, "group.id": group, "client.id": f"member {number}",
-                         "group.protocol": "classic"}) for number in range(MEMBERS)]
+    members = [
+        Consumer(
+            {
+                "bootstrap.servers": broker.address,
+                "group.id": group,
+                "client.id": f"member {number}",
+                "group.protocol": "classic",
+            }
+        )
+        for number in range(MEMBERS)
+    ]
     for member in members:
         member.subscribe([topic])
     for _ in range(200):
@@ -84,15 +115,23 @@ def test_members_of_a_group(broker, topic, tmp_path):
     for member in members:
         member.close()
     group_of = {key.parent: text(key.group) for key in kafka.body(records, "GroupMetadata key")}
-    values = [value for value in kafka.body(records, "GroupMetadata value") if group_of[value.parent] == group]
+    values = [
+        value
+        for value in kafka.body(records, "GroupMetadata value")
+        if group_of[value.parent] == group
+    ]
     full = [value for value in values if len(list(value.members)) == MEMBERS][-1]
-    assert text(full.protocol_type) == "consumer" and full.generation > 0
-    assert {text(member.client_id) for member in full.members} == {f"member {number}" for number in range(MEMBERS)}
+    assert text(full.protocol_type) == "consumer"
+    assert full.generation > 0
+    assert {text(member.client_id) for member in full.members} == {
+        f"member {number}" for number in range(MEMBERS)
+    }
     for member in full.members:
-        assert topic.encode() in bytes(member.subscription) and text(member.client_host) == "/127.0.0.1"
+        assert topic.encode() in bytes(member.subscription)
+        assert text(member.client_host) == "/127.0.0.1"
 
 
-def test_states_of_a_transaction(broker, topic, tmp_path):
+def test_transaction_log_has_every_state(broker, topic, tmp_path):
     from confluent_kafka import Producer
 
     name = f"transaction on {topic}"
@@ -104,12 +143,18 @@ def test_states_of_a_transaction(broker, topic, tmp_path):
         producer.flush(30)
         end(30)
     until = time.monotonic() + 30
-    while (values := states_of(name, broker, tmp_path))[-1].transaction_status != 5 and time.monotonic() < until:
-        time.sleep(0.1)                             # the markers are written behind the client's back
+    values = states_of(name, broker, tmp_path)
+    # The broker writes the markers after its answer to the client.
+    while values[-1].transaction_status != COMPLETE_ABORT and time.monotonic() < until:
+        time.sleep(0.1)
+        values = states_of(name, broker, tmp_path)
     states = [value.transaction_status for value in values]
-    assert {1, 2, 3, 4, 5} <= set(states)           # ongoing, about to commit, to abort, committed, aborted
-    ongoing = values[states.index(1)]
-    assert [(text(one.topic), one.partition_ids.tolist()) for one in ongoing.transaction_partitions] == [(topic, [1])]
+    assert {ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT} <= set(states)
+    ongoing = values[states.index(ONGOING)]
+    partitions = [
+        (text(row.topic), row.partition_ids.tolist()) for row in ongoing.transaction_partitions
+    ]
+    assert partitions == [(topic, [1])]
     written = kafka.records(kafka.open_log(broker.directory(topic, 1)))
     producers = set(written.outer["producer_id"].tolist())
     assert {value.producer_id for value in values} >= producers - {-1}

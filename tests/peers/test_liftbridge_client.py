@@ -1,15 +1,19 @@
-"""The client against a real Liftbridge server: what is published is stored where the ack says, as the server's own API
-reads it; and a real NATS server between publishers and subscribers."""
+"""The Liftbridge client against a real Liftbridge server and a real NATS server.
+
+The server's own API returns the published messages at the offsets of the acks. Subscribers receive
+messages through NATS.
+"""
+
 import asyncio
 
 import pytest
 
 from wirescan import liftbridge
-from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
-from wirescan.liftbridge.publisher import Outcome, Publisher
-from wirescan.liftbridge.subjects import partition_of
+from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
+from wirescan.liftbridge.live.publisher import Outcome, Publisher
+from wirescan.liftbridge.live.subjects import partition_of
 
-from .liftbridge import Api, Liftbridge, envelope, plain, written
+from .liftbridge import Api, Liftbridge, parse_message, serialize, wrap_payload
 from .nats import NatsServer
 
 pytestmark = pytest.mark.peers
@@ -28,26 +32,40 @@ def api(nats_address):
 
 
 def talk(address, test, **options):
-    """What test(client) returns."""
+    """Connect a client to an address, and return the result of test(client)."""
+
     async def run():
-        async with asyncio.timeout(60), liftbridge.Client(f"nats://{address}", allow_reconnect=False,
-                                                          **options) as client:
+        async with (
+            asyncio.timeout(60),
+            liftbridge.Client(f"nats://{address}", allow_reconnect=False, **options) as client,
+        ):
             return await test(client)
 
     return asyncio.run(run())
 
 
 def stored(api, stream, **fields):
-    return [plain("proto.Message", one) for one in api.subscribe(stream, **fields)]
+    return [parse_message("proto.Message", data) for data in api.subscribe(stream, **fields)]
 
 
-def test_every_policy(nats_address, api):
-    api.call("CreateStream", name="policies", subject="policies")
+def values_of(messages):
+    return [message["value"] for message in messages]
+
+
+def test_publish_with_every_ack_policy(nats_address, api):
+    api.create_stream("policies", "policies")
 
     async def test(client):
         receipts = [
-            await client.publish("policies", b"value %d" % policy, key=b"key", headers={"trace": b"%d" % policy},
-                                 ack_policy=policy) for policy in AckPolicy]
+            await client.publish(
+                "policies",
+                b"value %d" % policy,
+                key=b"key",
+                headers={"trace": b"%d" % policy},
+                ack_policy=policy,
+            )
+            for policy in AckPolicy
+        ]
         await client.publish("policies", b"last")
         return receipts
 
@@ -57,33 +75,39 @@ def test_every_policy(nats_address, api):
         assert (receipt.stream, receipt.subject) == ("policies", "policies")
         assert 1.6e18 < receipt.received <= receipt.committed
     assert none is None
-    found = stored(api, "policies")
-    assert [one["value"] for one in found] == [b"value 0", b"value 1", b"value 2", b"last"]
-    assert [one["headers"].get("trace") for one in found] == [b"0", b"1", b"2", None]
-    assert [one["key"] for one in found] == [b"key"] * 3 + [b""]
+    messages = stored(api, "policies")
+    assert values_of(messages) == [b"value 0", b"value 1", b"value 2", b"last"]
+    assert [message["headers"].get("trace") for message in messages] == [b"0", b"1", b"2", None]
+    assert [message["key"] for message in messages] == [b"key"] * 3 + [b""]
 
 
-def test_expected_offsets(nats_address, api):
-    api.call("CreateStream", name="careful", subject="careful", optimisticConcurrencyControl={"value": True})
+def test_a_wrong_expected_offset_is_refused(nats_address, api):
+    api.create_stream("careful", "careful", optimisticConcurrencyControl={"value": True})
 
     async def test(client):
-        offsets = [(await client.publish("careful", b"0", expected_offset=0)).offset,
-                   (await client.publish("careful", b"1", expected_offset=1)).offset]
+        offsets = [
+            (await client.publish("careful", b"0", expected_offset=0)).offset,
+            (await client.publish("careful", b"1", expected_offset=1)).offset,
+        ]
         with pytest.raises(liftbridge.PublishError) as caught:
             await client.publish("careful", b"1 again", expected_offset=1)
         offsets.append((await client.publish("careful", b"any")).offset)
         return offsets, caught.value
 
     offsets, error = talk(nats_address, test)
-    assert offsets == [0, 1, 2] and [one["value"] for one in stored(api, "careful")] == [b"0", b"1", b"any"]
-    assert (error.code, error.stream, error.subject) == (AckError.INCORRECT_OFFSET, "careful", "careful")
+    assert offsets == [0, 1, 2]
+    assert values_of(stored(api, "careful")) == [b"0", b"1", b"any"]
+    assert error.code == AckError.INCORRECT_OFFSET
+    assert (error.stream, error.subject) == ("careful", "careful")
 
 
-def test_what_is_too_large(nats_address, api):
-    api.call("CreateStream", name="small", subject="small")
+def test_too_large_messages_are_refused(nats_address, api):
+    api.create_stream("small", "small")
 
     async def test(client):
-        results = await client.publish_many("small", [b"small", bytes(2 << 20)], return_exceptions=True)
+        results = await client.publish_many(
+            "small", [b"small", bytes(2 << 20)], return_exceptions=True
+        )
         with pytest.raises(Exception, match="maximum payload"):
             await client.publish("small", bytes(5 << 20))
         await client.publish("small", bytes(2 << 20), ack_policy=AckPolicy.NONE)
@@ -92,44 +116,51 @@ def test_what_is_too_large(nats_address, api):
 
     strays = []
     good, refused = talk(nats_address, test, stray=strays.append)
-    assert good.offset == 0 and refused.code is AckError.TOO_LARGE
-    assert [(one.outcome, one.error.code) for one in strays] == [(Outcome.REFUSED, AckError.TOO_LARGE)]
+    assert good.offset == 0
+    assert refused.code is AckError.TOO_LARGE
+    (stray,) = strays
+    assert (stray.outcome, stray.error.code) == (Outcome.REFUSED, AckError.TOO_LARGE)
     assert len(stored(api, "small")) == 2
 
 
-def test_a_stream_of_partitions(nats_address, api):
-    api.call("CreateStream", name="parts", subject="parts.all", partitions=3)
+def test_keys_choose_the_partitions(nats_address, api):
+    api.create_stream("parts", "parts.all", partitions=3)
     keys = [b"key %d" % number for number in range(200)]
 
     async def test(client):
-        return await client.publish_many("parts.all", [b"v" + key for key in keys], keys=keys, partitions=3)
+        return await client.publish_many(
+            "parts.all", [b"v" + key for key in keys], keys=keys, partitions=3
+        )
 
     receipts = talk(nats_address, test)
     expected = [[key for key in keys if partition_of(key, 3) == number] for number in range(3)]
     assert all(expected)
     for number in range(3):
-        found = stored(api, "parts", partition=number)
-        assert [one["key"] for one in found] == expected[number]
-        mine = [receipt for receipt, key in zip(receipts, keys) if partition_of(key, 3) == number]
-        assert [receipt.offset for receipt in mine] == [one["offset"] for one in found] == [*range(len(found))]
-        assert {receipt.subject for receipt in mine} == {f"parts.all.{number}" if number else "parts.all"}
+        messages = stored(api, "parts", partition=number)
+        assert [message["key"] for message in messages] == expected[number]
+        here = [receipt for receipt, key in zip(receipts, keys) if partition_of(key, 3) == number]
+        assert [message["offset"] for message in messages] == [*range(len(messages))]
+        assert [receipt.offset for receipt in here] == [*range(len(messages))]
+        subject = f"parts.all.{number}" if number else "parts.all"
+        assert {receipt.subject for receipt in here} == {subject}
 
 
-def test_many_at_once(nats_address, api):
-    api.call("CreateStream", name="many", subject="many")
+def test_many_messages_at_once(nats_address, api):
+    api.create_stream("many", "many")
 
     async def test(client):
         return await client.publish_many("many", [b"%d" % number for number in range(20_000)])
 
     receipts = talk(nats_address, test, timeout=30)
     assert sorted(receipt.offset for receipt in receipts) == [*range(20_000)]
-    at = {receipt.offset: number for number, receipt in enumerate(receipts)}
-    assert all(int(one["value"]) == at[one["offset"]] for one in stored(api, "many"))
+    number_at = {receipt.offset: number for number, receipt in enumerate(receipts)}
+    messages = stored(api, "many")
+    assert all(int(message["value"]) == number_at[message["offset"]] for message in messages)
 
 
-def test_two_streams_on_a_subject(nats_address, api):
+def test_two_streams_on_a_subject_give_two_acks(nats_address, api):
     for name in ("twin-a", "twin-b"):
-        api.call("CreateStream", name=name, subject="twins")
+        api.create_stream(name, "twins")
 
     async def test(client):
         first = await client.publish("twins", b"value")
@@ -138,33 +169,44 @@ def test_two_streams_on_a_subject(nats_address, api):
 
     strays = []
     first = talk(nats_address, test, stray=strays.append)
-    assert [one.outcome for one in strays] == [Outcome.DUPLICATE]
+    assert [stray.outcome for stray in strays] == [Outcome.DUPLICATE]
     assert {first.stream, strays[0].stream} == {"twin-a", "twin-b"}
 
 
-def test_nobody_acknowledges_a_subject_without_a_stream(nats_address, api):
+def test_a_subject_without_a_stream_has_no_ack(nats_address, api):
     async def test(client):
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="no ack in 0.3 s"):
             await client.publish("nowhere", b"value")
 
     talk(nats_address, test, timeout=0.3)
 
 
 def test_a_checksum_is_accepted(nats_address, api):
-    api.call("CreateStream", name="checked", subject="checked")
+    api.create_stream("checked", "checked")
 
     async def test(client):
         return await client.publish("checked", b"value", crc=True)
 
     assert talk(nats_address, test).offset == 0
-    assert [one["value"] for one in stored(api, "checked")] == [b"value"]
+    assert values_of(stored(api, "checked")) == [b"value"]
 
 
-def test_subscribers_see_what_google_s_library_wrote(nats_address):
-    """Enveloped messages, with a checksum and without, plain ones, and damaged ones, to a subscriber of ours."""
-    good = written("proto.Message", {"key": b"k", "value": b"v", "offset": -1, "headers": {"h": b"1"}})
-    payloads = [envelope(good), envelope(good, crc=True), b"plain", b"", envelope(good)[:-3],
-                envelope(good, crc=True)[:-1] + b"?"]
+def test_subscribers_read_messages_of_googles_library(nats_address):
+    """wirescan's subscriber receives messages that Google's library wrote.
+
+    They are enveloped, with and without a checksum, plain, and damaged.
+    """
+    good = serialize(
+        "proto.Message", {"key": b"k", "value": b"v", "offset": -1, "headers": {"h": b"1"}}
+    )
+    payloads = [
+        wrap_payload(good),
+        wrap_payload(good, crc=True),
+        b"plain",
+        b"",
+        wrap_payload(good)[:-3],
+        wrap_payload(good, crc=True)[:-1] + b"?",
+    ]
 
     async def test(client):
         tables = await client.subscribe("seen", count=4, seconds=0.2)
@@ -174,14 +216,16 @@ def test_subscribers_see_what_google_s_library_wrote(nats_address):
         async for table in tables:
             seen += [(row.kind, row.fault, bytes(row.value or b"")) for row in table]
             if len(seen) == len(payloads):
-                return seen
+                break
+        return seen
 
     seen = talk(nats_address, test)
-    assert seen[:4] == [(Kind.PUBLISH, 0, b"v")] * 2 + [(Kind.PLAIN, 0, b"plain"), (Kind.PLAIN, 0, b"")]
+    assert seen[:2] == [(Kind.PUBLISH, 0, b"v")] * 2
+    assert seen[2:4] == [(Kind.PLAIN, 0, b"plain"), (Kind.PLAIN, 0, b"")]
     assert all(fault for _, fault, _ in seen[4:])
 
 
-def test_a_queue_is_shared(nats_address):
+def test_queue_subscribers_share_the_messages(nats_address):
     async def test(client):
         feeds = [await client.subscribe("shared", queue="workers", seconds=60) for _ in range(2)]
         for number in range(100):
@@ -190,13 +234,25 @@ def test_a_queue_is_shared(nats_address):
         return [[int(bytes(row.value)) async for table in feed for row in table] for feed in feeds]
 
     shares = talk(nats_address, test)
-    assert sorted(sum(shares, [])) == [*range(100)] and all(shares)
+    assert sorted(sum(shares, [])) == [*range(100)]
+    assert all(shares)
 
 
-def test_a_capture_of_ours_is_what_google_s_library_reads():
-    sent = Publisher(inbox="acks").publish("orders", b"value", key=b"key", headers={"a": b"1", "b": b""},
-                                           ack_policy=AckPolicy.ALL, expected_offset=7, correlation_id="one")
-    found = plain("proto.Message", sent.payload[8:])
-    assert (found["offset"], found["key"], found["value"], found["headers"]) == (7, b"key", b"value",
-                                                                              {"a": b"1", "b": b""})
-    assert (found["ackInbox"], found["correlationId"], found["ackPolicy"]) == ("acks", "one", AckPolicy.ALL)
+def test_googles_library_reads_a_published_message():
+    sent = Publisher(inbox="acks").publish(
+        "orders",
+        b"value",
+        key=b"key",
+        headers={"a": b"1", "b": b""},
+        ack_policy=AckPolicy.ALL,
+        expected_offset=7,
+        correlation_id="one",
+    )
+    message = parse_message("proto.Message", sent.payload[8:])
+    assert message["offset"] == 7
+    assert message["key"] == b"key"
+    assert message["value"] == b"value"
+    assert message["headers"] == {"a": b"1", "b": b""}
+    assert message["ackInbox"] == "acks"
+    assert message["correlationId"] == "one"
+    assert message["ackPolicy"] == AckPolicy.ALL

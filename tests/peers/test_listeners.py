@@ -1,18 +1,27 @@
-"""Every listener that the tests' brokers have works, and refuses whom it must; a leader can be stopped and killed."""
+"""Every listener of the test brokers works, and refuses wrong logins.
+
+A leader can be stopped and killed.
+"""
+
 import pytest
 
 from .broker import MECHANISMS, PASSWORD, SECURE, USER
-from .producers import orders, send_java, send_librdkafka
+from .producers import make_orders, send_java, send_librdkafka
 from .readers import consume, consume_java
 
 pytestmark = pytest.mark.peers
 
-WAYS = [(protocol, mechanism) for protocol in ("PLAINTEXT", *SECURE)
-        for mechanism in (MECHANISMS if "SASL" in protocol else ("",))]
-ROWS = orders(20, seed=40, big=False)
+LOGINS = [
+    (protocol, mechanism)
+    for protocol in ("PLAINTEXT", *SECURE)
+    for mechanism in (MECHANISMS if "SASL" in protocol else ("",))
+]
+ROWS = make_orders(20, seed=40, big=False)
 
 
-def librdkafka(broker, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+def librdkafka_config(
+    broker, protocol: str, mechanism: str, password: str = PASSWORD
+) -> dict[str, str]:
     config = {"security_protocol": protocol}
     if mechanism:
         config |= {"sasl_mechanism": mechanism, "sasl_username": USER, "sasl_password": password}
@@ -21,36 +30,48 @@ def librdkafka(broker, protocol: str, mechanism: str, password: str = PASSWORD) 
     return config
 
 
-@pytest.mark.parametrize("protocol, mechanism", WAYS)
-def test_librdkafka(broker, protocol, mechanism):
+@pytest.mark.parametrize("protocol, mechanism", LOGINS)
+def test_librdkafka_uses_every_listener(broker, protocol, mechanism):
     topic = f"{protocol}-{mechanism}"
     broker.create_topic(topic)
-    config = librdkafka(broker, protocol, mechanism)
+    config = librdkafka_config(broker, protocol, mechanism)
     send_librdkafka(broker.addresses[protocol], topic, ROWS, "none", **config)
     read = consume(broker.addresses[protocol], topic, **config)
     assert [row[1:] for row in read] == [row[1:] for row in ROWS]
 
 
-def test_java(broker):
-    """SASL and TLS at once, with the client of the same line."""
+def test_java_uses_sasl_and_tls(broker):
+    """The client of the same line uses SASL and TLS at once."""
     broker.create_topic("java")
-    login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
-    config = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": login,
-              "ssl_truststore_type": "PEM", "ssl_truststore_location": broker.authority}
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    login = f'{module} required username="{USER}" password="{PASSWORD}";'
+    config = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_jaas_config": login,
+        "ssl_truststore_type": "PEM",
+        "ssl_truststore_location": broker.authority,
+    }
     send_java(broker.addresses["SASL_SSL"], "java", ROWS, "lz4", line=broker.line, **config)
     read = consume_java(broker.addresses["SASL_SSL"], "java", len(ROWS), line=broker.line, **config)
     assert [row[1:] for row in read] == [row[1:] for row in ROWS]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_wrong_password(broker, mechanism):
+def test_a_wrong_password_is_refused(broker, mechanism):
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     refused = []
-    config = librdkafka(broker, "SASL_PLAINTEXT", mechanism, "not " + PASSWORD)
-    admin = AdminClient({"bootstrap.servers": broker.addresses["SASL_PLAINTEXT"], "error_cb": refused.append,
-                         "log_level": 0} | {name.replace("_", "."): value for name, value in config.items()})
+    config = librdkafka_config(broker, "SASL_PLAINTEXT", mechanism, "not " + PASSWORD)
+    admin = AdminClient(
+        {
+            "bootstrap.servers": broker.addresses["SASL_PLAINTEXT"],
+            "error_cb": refused.append,
+            "log_level": 0,
+        }
+        | {name.replace("_", "."): value for name, value in config.items()}
+    )
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=1)
     admin.poll(0)
@@ -58,17 +79,21 @@ def test_wrong_password(broker, mechanism):
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_leader_goes(cluster, end):
-    """The other broker takes over, with all that was acknowledged; the one that comes back follows."""
+def test_another_broker_becomes_the_leader(cluster, end):
+    """The other broker has all acknowledged records.
+
+    The old leader becomes a follower after its restart.
+    """
     topic = f"leader-{end}"
     cluster.create_topic(topic)
     send_librdkafka(cluster.address, topic, ROWS, "none")
     leader = cluster.leader(topic)
     getattr(leader, end)()
-    heir = cluster.await_leader(topic, but=leader)
-    assert [row[1:] for row in consume(heir.address, topic)] == [row[1:] for row in ROWS]
-    send_librdkafka(heir.address, topic, ROWS, "none")
+    new_leader = cluster.await_leader(topic, but=leader)
+    assert [row[1:] for row in consume(new_leader.address, topic)] == [row[1:] for row in ROWS]
+    send_librdkafka(new_leader.address, topic, ROWS, "none")
     leader.restart()
     cluster.await_in_sync(topic)
     assert len(consume(leader.address, topic)) == 2 * len(ROWS)
-    assert leader.directory(topic).joinpath("leader-epoch-checkpoint").read_text().splitlines()[1] == "2"
+    checkpoint = leader.directory(topic) / "leader-epoch-checkpoint"
+    assert checkpoint.read_text().splitlines()[1] == "2"

@@ -1,5 +1,8 @@
-"""`wirescan receive` and `wirescan send` with the real programs, in both directions, versions 1 and 2, plain and TLS,
-compressed and not; and killed at work."""
+"""`wirescan receive` and `wirescan send` with the real programs.
+
+The tests cover versions 1 and 2, plain and TLS, compressed and uncompressed, and killed processes.
+"""
+
 import contextlib
 import json
 import subprocess
@@ -12,15 +15,28 @@ import pytest
 
 from wirescan import lumberjack
 
-from .lumberjack import (Authority, Filebeat, Program, Receive, TstLj, TstSend, lines, lumberjack_client_send,
-                         lumberjack_protocol_send, pylogbeat_send, send)
-from .make_lumberjack import RECORDED, events, messages, pairs, ship
+from .lumberjack import (
+    Authority,
+    Filebeat,
+    Program,
+    Receive,
+    TstLj,
+    TstSend,
+    format_lines,
+    send,
+    send_with_lumberjack_client,
+    send_with_lumberjack_protocol,
+    send_with_pylogbeat,
+)
+from .lumberjack_corpus import CASES, decode_events
+from .make_lumberjack import RECORDED, make_events, make_messages, make_pairs, ship
 from .ports import free_ports
-from .test_lumberjack_streams import CASES, decoded
 
 pytestmark = pytest.mark.peers
 
-FACTOR, LARGE = 3 ** 197, 1 << 320
+# i * FACTOR % LARGE gives 80 hexadecimal digits that look random.
+FACTOR = 3**197
+LARGE = 1 << 320
 WIRESCAN = [sys.executable, "-m", "wirescan"]
 
 
@@ -29,51 +45,70 @@ class Receiver(Program):
 
     def __init__(self, directory: Path, *options: object, address: str = "127.0.0.1:0"):
         self.directory = directory
-        super().__init__([*WIRESCAN, "receive", "lumberjack", "--listen", address, "--to", directory, "--json",
-                          *options])
+        super().__init__(
+            [
+                *WIRESCAN,
+                "receive",
+                "lumberjack",
+                "--listen",
+                address,
+                "--to",
+                directory,
+                "--json",
+                *options,
+            ]
+        )
 
     def await_ready(self) -> None:
         self.await_true(lambda: "listening on" in self.log.read_text(), 30)
         self.address = self.log.read_text().split("listening on ")[1].split()[0]
 
     def stop(self) -> dict:
-        """Ask it to end: everything has its name then. Returns its report."""
+        """Stop the process, after which every file has its final name. Return its report."""
         self.process.terminate()
         assert self.process.wait(60) == 0, self.log.read_text()
         return json.loads(self.output.read_text())
 
 
-def named(directory: Path) -> list[dict]:
-    """The events in the files of frames that are complete."""
+def read_complete(directory: Path) -> list[dict]:
+    """The events in the complete files of frames."""
     files = sorted(directory.glob("[!_]*.lumberjack"))
-    return decoded(lumberjack.events(lumberjack.scan(files))) if files else []
+    return decode_events(lumberjack.events(lumberjack.scan(files))) if files else []
 
 
-def kept(directory: Path) -> list[dict]:
-    """The events in a directory of frames whose receiver has ended."""
+def read_directory(directory: Path) -> list[dict]:
+    """The events in a directory of frames after the end of its receiver."""
     assert not list(directory.glob("_*"))
-    return named(directory)
+    return read_complete(directory)
 
 
-def documents(directory: Path) -> list[bytes]:
-    """The JSON of the events in a directory of Parquet."""
+def read_documents(directory: Path) -> list[bytes]:
+    """The JSON documents of the events in a directory of Parquet files."""
     import pyarrow.parquet
 
-    assert {path.suffix for path in directory.iterdir()} == {".parquet"} and not list(directory.glob("_*"))
-    columns = [pyarrow.parquet.read_table(path, columns=["json"])["json"] for path in sorted(directory.iterdir())]
+    assert {path.suffix for path in directory.iterdir()} == {".parquet"}
+    assert not list(directory.glob("_*"))
+    columns = [
+        pyarrow.parquet.read_table(path, columns=["json"])["json"]
+        for path in sorted(directory.iterdir())
+    ]
     return [document for column in columns for document in column.to_pylist()]
 
 
-def numbered(count: int) -> bytes:
-    """JSON lines of so many numbered events of about 150 bytes, which zlib makes half of."""
-    return b"".join(b'{"@timestamp":"2026-03-01T10:00:00.000Z","number":%d,"message":"%080x"}\n' % (
-        i, i * FACTOR % LARGE) for i in range(count))
+def numbered_lines(count: int) -> bytes:
+    """JSON lines of numbered events of about 150 bytes. zlib halves their size."""
+    return b"".join(
+        b'{"@timestamp":"2026-03-01T10:00:00.000Z","number":%d,"message":"%080x"}\n'
+        % (i, i * FACTOR % LARGE)
+        for i in range(count)
+    )
 
 
 @pytest.fixture(scope="module")
 def authority():
     with Authority() as authority:
-        authority.server, authority.shipper = authority.identity("server"), authority.identity("shipper")
+        authority.server = authority.identity("server")
+        authority.shipper = authority.identity("shipper")
         yield authority
 
 
@@ -82,237 +117,340 @@ def directory(tmp_path) -> Path:
     return tmp_path / "kept"
 
 
-def tls(authority):
-    """(options of our receiver, options of a real client, options of our sender, options of a real server)"""
-    own, theirs = authority.server, authority.shipper
-    return (("--tls", own, own, "--client-ca", authority.file), {"authority": authority.file, "identity": theirs},
-            ("--tls-ca", authority.file, "--tls-cert", theirs, theirs), {"authority": authority.file, "identity": own})
+def tls_options(authority):
+    """The TLS options of (our receiver, a real client, our sender, a real server).
+
+    Both sides have certificates.
+    """
+    server_identity, client_identity = authority.server, authority.shipper
+    return (
+        ("--tls", server_identity, server_identity, "--client-ca", authority.file),
+        {"authority": authority.file, "identity": client_identity},
+        ("--tls-ca", authority.file, "--tls-cert", client_identity, client_identity),
+        {"authority": authority.file, "identity": server_identity},
+    )
 
 
 @pytest.fixture(params=["plain", "tls"])
 def secured(request, authority):
-    """The same four, with certificates on both sides, and without TLS."""
-    return tls(authority) if request.param == "tls" else ((), {}, (), {})
+    """The options of `tls_options`, and the same without TLS."""
+    return tls_options(authority) if request.param == "tls" else ((), {}, (), {})
 
 
-def compression(level: int | None) -> list[object]:
+def compression_options(level: int | None) -> list[object]:
     return [] if level is None else ["--compress", level]
 
 
-# ------------------------------------------------------------------------------- real clients, our receiver
+# ---- real clients and wirescan's receiver
+
 
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_receive_from_go_lumber(directory, secured, level, pipeline):
-    given = events(5000)
+    given = make_events(5000)
     options, client, _, _ = secured
     with Receiver(directory, *options) as receiver:
-        said = send(receiver.address, given, batch=700, level=level, pipeline=pipeline, **client)
+        counts = send(receiver.address, given, batch=700, level=level, pipeline=pipeline, **client)
         receiver.stop()
-    assert said == {"events": 5000, "connections": 1, "windows": 8} and kept(directory) == given
+    assert counts == {"events": 5000, "connections": 1, "windows": 8}
+    assert read_directory(directory) == given
 
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_receive_from_tst_send(directory, level):
-    """go-lumber's own program, which sends for ever, is stopped at work: what it saw acknowledged is there."""
+    """go-lumber's endless program is stopped while it sends.
+
+    All events that it saw acknowledged are in the directory.
+    """
     with Receiver(directory) as receiver:
         with TstSend(receiver.address, batch=100, level=level, pipeline=2) as client:
             client.await_true(lambda: client.acknowledged() >= 20_000)
             acknowledged = client.acknowledged()
         report = receiver.stop()
-    found = kept(directory)
-    assert acknowledged <= report["events"] == len(found) and len(found) % 100 == 0
-    assert {event["type"] for event in found} == {"filebeat"}
+    received = read_directory(directory)
+    assert acknowledged <= report["events"] == len(received)
+    assert len(received) % 100 == 0
+    assert {event["type"] for event in received} == {"filebeat"}
 
 
 def test_receive_from_pylogbeat(directory, secured):
-    """Its sequence numbers go on from window to window, and the windows of none hold a C of nothing."""
-    given = events(50)
+    """pylogbeat's sequence numbers continue from window to window.
+
+    An empty window has an empty compressed frame.
+    """
+    given = make_events(50)
     options, client, _, _ = secured
     with Receiver(directory, *options) as receiver:
-        pylogbeat_send(receiver.address, [given[:20], given[20:21], given[21:]], **client)
-        pylogbeat_send(receiver.address, [[], given[:3]], **client)
+        send_with_pylogbeat(receiver.address, [given[:20], given[20:21], given[21:]], **client)
+        send_with_pylogbeat(receiver.address, [[], given[:3]], **client)
         receiver.stop()
-    assert kept(directory) == given + given[:3]
+    assert read_directory(directory) == given + given[:3]
 
 
 @pytest.mark.parametrize("is_secured", [False, True])
 def test_receive_from_lumberjack_client(directory, authority, is_secured):
-    given = events(30)
+    given = make_events(30)
     options = ("--tls", authority.server, authority.server) if is_secured else ()
     with Receiver(directory, *options) as receiver:
-        lumberjack_client_send(receiver.address, given, first=20, authority=authority.file if is_secured else None)
+        send_with_lumberjack_client(
+            receiver.address, given, first=20, authority=authority.file if is_secured else None
+        )
         receiver.stop()
-    assert kept(directory) == given
+    assert read_directory(directory) == given
 
 
 def test_receive_from_lumberjack_protocol(directory, authority):
-    """Version 1 and TLS; the client takes no ack but one of version 1."""
-    given = pairs(1000)
+    """Version 1 and TLS. The client accepts only acks of version 1."""
+    given = make_pairs(1000)
     with Receiver(directory, "--tls", authority.server, authority.server) as receiver:
-        lumberjack_protocol_send(receiver.address, given, authority.file, window=1000, acknowledged=1000)
+        send_with_lumberjack_protocol(
+            receiver.address, given, authority.file, window=1000, acknowledged=1000
+        )
         receiver.stop()
-    assert kept(directory) == given
+    assert read_directory(directory) == given
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_a_window_that_is_never_complete(directory, authority, is_kept):
-    """lumberjack-protocol announces 1000 events and sends 20: they are not acked, and kept only on request."""
-    given = pairs(20)
+def test_an_incomplete_window_is_not_acknowledged(directory, authority, is_kept):
+    """lumberjack-protocol announces 1000 events and sends 20.
+
+    The receiver does not acknowledge them, and keeps them only with an option.
+    """
+    given = make_pairs(20)
     options = ["--keep-incomplete"] if is_kept else []
     with Receiver(directory, "--tls", authority.server, authority.server, *options) as receiver:
-        lumberjack_protocol_send(receiver.address, given, authority.file)
-        receiver.await_true(lambda: "20 of the 1,000 events of a window" in receiver.log.read_text())
+        send_with_lumberjack_protocol(receiver.address, given, authority.file)
+        receiver.await_true(
+            lambda: "20 of the 1,000 events of a window" in receiver.log.read_text()
+        )
         assert receiver.stop()["incomplete"] == 20
-    assert kept(directory) == (given if is_kept else [])
+    assert read_directory(directory) == (given if is_kept else [])
 
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_receive_from_filebeat(directory, secured, level):
-    given = messages(3000)
+    given = make_messages(3000)
     options, client, _, _ = secured
     with Receiver(directory, *options, "--roll-seconds", "0.2") as receiver:
-        ship(receiver.address, given, lambda: len(named(directory)) >= len(given), level=level, **client)
+        ship(
+            receiver.address,
+            given,
+            lambda: len(read_complete(directory)) >= len(given),
+            level=level,
+            **client,
+        )
         receiver.stop()
-    found = kept(directory)
-    assert [{"message": event["message"]} for event in found] == given
-    assert {event["@metadata"]["beat"] for event in found} == {"filebeat"}
+    received = read_directory(directory)
+    assert [{"message": event["message"]} for event in received] == given
+    assert {event["@metadata"]["beat"] for event in received} == {"filebeat"}
 
 
-def test_a_writer_without_a_certificate(directory, authority):
-    options, client, _, _ = tls(authority)
+def test_a_client_without_a_certificate_is_refused(directory, authority):
+    options, client, _, _ = tls_options(authority)
     with Receiver(directory, *options) as receiver:
-        with pytest.raises(RuntimeError):
-            send(receiver.address, events(10), authority=authority.file)
-        with pytest.raises(RuntimeError):
-            send(receiver.address, events(10))
-        send(receiver.address, events(10), **client)  # and it goes on serving
+        with pytest.raises(RuntimeError, match="send ended with"):
+            send(receiver.address, make_events(10), authority=authority.file)
+        with pytest.raises(RuntimeError, match="send ended with"):
+            send(receiver.address, make_events(10))
+        send(receiver.address, make_events(10), **client)  # the receiver still serves
         assert receiver.stop()["events"] == 10
 
 
-# ------------------------------------------------------------------------------------ our sender, a real server
+# ---- wirescan's sender and real servers
+
 
 def wirescan_send(address: str, *arguments: object) -> dict:
-    """The report of `wirescan send`, which must end well."""
-    done = subprocess.run([*WIRESCAN, "send", "lumberjack", address, *map(str, arguments), "--json"],
-                          capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """Run `wirescan send`, which must succeed, and return its report."""
+    completed = subprocess.run(
+        [*WIRESCAN, "send", "lumberjack", address, *map(str, arguments), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)
 
 
 @pytest.mark.parametrize("level", [None, 3])
 def test_send_json_to_go_lumber(tmp_path, secured, level):
-    given = events(5000)
-    (tmp_path / "events.jsonl").write_bytes(lines(given))
+    given = make_events(5000)
+    (tmp_path / "events.jsonl").write_bytes(format_lines(given))
     _, _, options, server = secured
     with Receive(**server) as real:
-        report = wirescan_send(real.address, tmp_path / "events.jsonl", "--lines", "json", "--window", 700, *options,
-                               *compression(level))
+        report = wirescan_send(
+            real.address,
+            tmp_path / "events.jsonl",
+            "--lines",
+            "json",
+            "--window",
+            700,
+            *options,
+            *compression_options(level),
+        )
         windows = real.windows()
-    assert report["events"] == 5000 and report["connections"] == 1
-    assert [len(window) for window in windows] == [700] * 7 + [100] and sum(windows, []) == given
+    assert (report["events"], report["connections"]) == (5000, 1)
+    assert [len(window) for window in windows] == [700] * 7 + [100]
+    assert sum(windows, []) == given
 
 
 def test_send_to_tst_lj(tmp_path):
-    (tmp_path / "events.jsonl").write_bytes(numbered(10_000))
+    (tmp_path / "events.jsonl").write_bytes(numbered_lines(10_000))
     with TstLj() as real:
-        wirescan_send(real.address, tmp_path / "events.jsonl", "--lines", "json", "--window", 3000, "--compress", 1)
+        wirescan_send(
+            real.address,
+            tmp_path / "events.jsonl",
+            "--lines",
+            "json",
+            "--window",
+            3000,
+            "--compress",
+            1,
+        )
         real.await_true(lambda: real.windows() == [3000, 3000, 3000, 1000])
 
 
 @pytest.mark.parametrize("level", [None, 6])
 @pytest.mark.parametrize("version", [1, 2])
 def test_send_text_to_go_lumber(tmp_path, secured, version, level):
-    """Lines as fields of data frames, and as JSON."""
-    given = messages(3000)
+    """Lines are sent as fields of data frames in version 1, and as JSON in version 2."""
+    given = make_messages(3000)
     (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
     _, _, options, server = secured
     with Receive(**server) as real:
-        wirescan_send(real.address, tmp_path / "orders.log", "--lines", "text", "--version", version, *options,
-                      *compression(level))
+        wirescan_send(
+            real.address,
+            tmp_path / "orders.log",
+            "--lines",
+            "text",
+            "--version",
+            version,
+            *options,
+            *compression_options(level),
+        )
         assert real.events() == given
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("level", [None, 3])
-def test_send_what_was_recorded_to_go_lumber(name, level):
-    """Captures of every client, windows that go-lumber's server would not take as they are among them."""
-    given = [json.loads(line) for line in (RECORDED / f"{name}.events.jsonl").read_text().splitlines()]
+def test_send_recorded_streams_to_go_lumber(name, level):
+    """Captures of every client are sent to go-lumber's server.
+
+    Some of their windows would not be accepted without a change.
+    """
+    given = [
+        json.loads(line) for line in (RECORDED / f"{name}.events.jsonl").read_text().splitlines()
+    ]
     with Receive() as real:
-        report = wirescan_send(real.address, RECORDED / f"{name}.sent.bin", *compression(level))
-        found = real.events()
+        report = wirescan_send(
+            real.address, RECORDED / f"{name}.sent.bin", *compression_options(level)
+        )
+        received = real.events()
     assert report["events"] == len(given)
-    assert [{"message": event["message"]} for event in found] == given if name.startswith("filebeat") else (
-        found == given)
+    if name.startswith("filebeat"):
+        received = [{"message": event["message"]} for event in received]
+    assert received == given
 
 
-def test_send_again_what_a_killed_server_did_not_ack(tmp_path):
-    """go-lumber's server is killed twice at work: every event arrives, and none twice but those that were in flight."""
-    count, window, kills = 100_000, 500, 2
-    (tmp_path / "events.jsonl").write_bytes(numbered(count))
-    address = "127.0.0.1:%d" % free_ports(1)[0]
-    found = []
+def test_unacknowledged_windows_are_sent_again(tmp_path):
+    """go-lumber's server is killed twice while it receives.
+
+    Every event arrives. Only events in flight arrive twice.
+    """
+    count = 100_000
+    window = 500
+    kills = 2
+    (tmp_path / "events.jsonl").write_bytes(numbered_lines(count))
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    received = []
     with ThreadPoolExecutor() as pool:
         with Receive(address=address, hold=0.005) as real:
-            sending = pool.submit(wirescan_send, address, tmp_path / "events.jsonl", "--lines", "json",
-                                  "--window", window)
+            sending = pool.submit(
+                wirescan_send,
+                address,
+                tmp_path / "events.jsonl",
+                "--lines",
+                "json",
+                "--window",
+                window,
+            )
             real.await_true(lambda: len(real.windows()) > 20)
             real.kill()
-            found += real.events()
+            received += real.events()
         with Receive(address=address, hold=0.005) as real:
             real.await_true(lambda: len(real.windows()) > 20)
             real.kill()
-            found += real.events()
+            received += real.events()
         with Receive(address=address) as real:
             report = sending.result(120)
-            found += real.events()
-    assert report["events"] == count and report["connections"] >= 1 + kills
-    times = Counter(event["number"] for event in found)
-    assert set(times) == set(range(count)) and len(found) - count <= kills * 2 * window
+            received += real.events()
+    assert report["events"] == count
+    assert report["connections"] >= 1 + kills
+    times = Counter(event["number"] for event in received)
+    assert set(times) == set(range(count))
+    assert len(received) - count <= kills * 2 * window
 
 
-# --------------------------------------------------------------------------------- many events, and kill -9
+# ---- many events, and kill -9
+
 
 @pytest.mark.parametrize("count", [200_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
-def test_many_events_exactly_once(directory, count):
-    """From go-lumber's client to Parquet, in several files."""
+def test_many_events_arrive_once(directory, count):
+    """go-lumber's client sends the events, and the receiver writes several Parquet files."""
     with Receiver(directory, "--as", "parquet", "--roll-bytes", 64 * count) as receiver:
-        assert send(receiver.address, numbered(count), pipeline=2)["connections"] == 1
+        assert send(receiver.address, numbered_lines(count), pipeline=2)["connections"] == 1
         report = receiver.stop()
-    found = [json.loads(text)["number"] for text in documents(directory)]
-    assert report["events"] == count and report["files"] == len(list(directory.iterdir())) >= 2
-    assert found == list(range(count))
+    numbers = [json.loads(text)["number"] for text in read_documents(directory)]
+    assert report["events"] == count
+    assert report["files"] == len(list(directory.iterdir())) >= 2
+    assert numbers == list(range(count))
 
 
-@pytest.mark.parametrize("count, kills", [(350_000, 1), pytest.param(1_000_000, 3, marks=pytest.mark.nightly)])
-def test_at_least_once_with_a_receiver_that_is_killed(directory, count, kills):
-    """The receiver is killed with SIGKILL while many events come, compressed, and started again: all are in Parquet,
-    and none twice but those in flight at such a moment."""
+@pytest.mark.parametrize(
+    "count, kills", [(350_000, 1), pytest.param(1_000_000, 3, marks=pytest.mark.nightly)]
+)
+def test_a_killed_receiver_loses_no_event(directory, count, kills):
+    """The receiver is killed with SIGKILL while it receives compressed events, and started again.
+
+    All events are in Parquet. Only those in flight at a kill are there twice.
+    """
     window = 2048
-    address = "127.0.0.1:%d" % free_ports(1)[0]
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     options = ("--as", "parquet", "--roll-bytes", 3 << 20)
     with ThreadPoolExecutor() as pool:
         for number in range(kills):
             with Receiver(directory, *options, address=address) as receiver:
                 if number == 0:
-                    sending = pool.submit(send, address, numbered(count), batch=window, level=3, pipeline=2, retry=True)
+                    sending = pool.submit(
+                        send,
+                        address,
+                        numbered_lines(count),
+                        batch=window,
+                        level=3,
+                        pipeline=2,
+                        retry=True,
+                    )
                 published = len(list(directory.glob("[!_]*.parquet")))
-                receiver.await_true(lambda: len(list(directory.glob("[!_]*.parquet"))) >= published + 2)
+                receiver.await_true(
+                    lambda: len(list(directory.glob("[!_]*.parquet"))) >= published + 2
+                )
                 receiver.kill()
                 assert not sending.done()
         with Receiver(directory, *options, address=address) as receiver:
-            said = sending.result(120)
+            counts = sending.result(120)
             receiver.stop()
-    times = Counter(json.loads(text)["number"] for text in documents(directory))
-    assert set(times) == set(range(count)) and said["events"] == count and said["connections"] >= 1 + kills
-    again = times.total() - count
-    assert again <= kills * 4 * window  # two windows in flight, one that waits for room, one that is being written
+    times = Counter(json.loads(text)["number"] for text in read_documents(directory))
+    assert set(times) == set(range(count))
+    assert counts["events"] == count
+    assert counts["connections"] >= 1 + kills
+    duplicates = times.total() - count
+    # At each kill two windows are in flight, one waits in the queue, and one is being written.
+    assert duplicates <= kills * 4 * window
 
 
-def test_filebeat_outlives_its_receiver(directory, tmp_path):
-    """A log file of 30,000 lines; the receiver is killed at work, and started again."""
-    given = messages(30_000)
-    address = "127.0.0.1:%d" % free_ports(1)[0]
+def test_filebeat_sends_all_lines_to_a_restarted_receiver(directory, tmp_path):
+    """The receiver is killed while it receives a log file of 30,000 lines, and started again."""
+    given = make_messages(30_000)
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(Receiver(directory, address=address))
         (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
@@ -321,7 +459,11 @@ def test_filebeat_outlives_its_receiver(directory, tmp_path):
         first.kill()
         second = stack.enter_context(Receiver(directory, "--roll-seconds", "0.2", address=address))
         wanted = {event["message"] for event in given}
-        filebeat.await_true(lambda: wanted <= {event["message"] for event in named(directory)}, poll=0.5)
+
+        def has_all_messages() -> bool:
+            return wanted <= {event["message"] for event in read_complete(directory)}
+
+        filebeat.await_true(has_all_messages, poll=0.5)
         filebeat.end()
         second.stop()
-    assert {event["message"] for event in kept(directory)} == wanted
+    assert {event["message"] for event in read_directory(directory)} == wanted

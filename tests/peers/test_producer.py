@@ -1,5 +1,9 @@
-"""The producer against real brokers: what it writes is read by others, lies where others would put it, and is there
-once and in order when leaders are killed under it."""
+"""The Kafka producer against real brokers.
+
+Other clients read its records, and choose the same partitions. Every record is stored once and in
+order, also when leaders are killed.
+"""
+
 import random
 import tempfile
 import threading
@@ -13,8 +17,8 @@ from wirescan import kafka
 from .broker import Broker, run
 from .canonical import Record
 from .cluster import Cluster
-from .producers import CODECS, orders
-from .readers import consume, consume_java, consume_kafka_python, properties
+from .producers import CODECS, make_orders
+from .readers import consume, consume_java, consume_kafka_python, write_properties
 
 pytestmark = pytest.mark.peers
 PATIENT = kafka.Retries(attempts=1000, seconds=120)
@@ -23,25 +27,40 @@ PARTITIONER = Path(__file__).with_name("DefaultPartitioner.java")
 
 
 def columns(rows: list[Record]) -> dict:
-    """Rows as the arguments of `send`."""
+    """Rows as arguments of `send`."""
     headers = [pair for row in rows for pair in row.headers]
-    return {"values": [row.value for row in rows], "keys": [row.key for row in rows],
-            "timestamps": [row.timestamp for row in rows],
-            "headers": ([len(row.headers) for row in rows], *(list(column) for column in zip(*headers)))}
+    return {
+        "values": [row.value for row in rows],
+        "keys": [row.key for row in rows],
+        "timestamps": [row.timestamp for row in rows],
+        "headers": (
+            [len(row.headers) for row in rows],
+            *(list(column) for column in zip(*headers)),
+        ),
+    }
 
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
-def test_codecs(broker, acks):
-    """Three readers read what was written in all codecs, and so do we."""
-    topic, rows = f"producer-codecs{acks}", orders(500, seed=50)
+def test_records_of_all_codecs(broker, acks):
+    """Three readers and wirescan read the records of all codecs."""
+    topic = f"producer-codecs{acks}"
+    rows = make_orders(500, seed=50)
     broker.create_topic(topic)
     with kafka.Client(broker.address) as client:
         for number, codec in enumerate(CODECS):
-            sent = client.send(topic, partition=0, codec=codec, acks=acks, batch_bytes=50_000, **columns(rows))
+            sent = client.send(
+                topic, partition=0, codec=codec, acks=acks, batch_bytes=50_000, **columns(rows)
+            )
             first = number * len(rows) if acks else -1
-            assert sent.tolist() == [(0, len(rows), first, first + len(rows) - 1 if acks else -1)]
-        client.send(topic, [b"the last"], partition=0, timestamps=5)        # behind what acks=0 has sent
-        ours = [None if row.value is None else bytes(row.value) for part in client.fetch(topic) for row in part.records]
+            last = first + len(rows) - 1 if acks else -1
+            assert sent.tolist() == [(0, len(rows), first, last)]
+        # The broker processes this request after those with acks=0.
+        client.send(topic, [b"the last"], partition=0, timestamps=5)
+        ours = [
+            None if row.value is None else bytes(row.value)
+            for part in client.fetch(topic)
+            for row in part.records
+        ]
     expected = [row._replace(offset=offset) for offset, row in enumerate(rows * len(CODECS))]
     expected.append(Record(len(expected), 5, None, b"the last", ()))
     assert ours == [row.value for row in expected]
@@ -51,79 +70,87 @@ def test_codecs(broker, acks):
         assert consume_java(broker.address, topic, len(expected), broker.line) == expected
 
 
-def test_message_sets(broker):
-    """A broker of 3.9 takes the guide's message sets; one of 4 hangs up."""
+def test_message_sets_of_the_guide(broker):
+    """A broker of 3.9 accepts the message sets of the guide. A broker of 4 hangs up."""
     topic = "producer-sets"
     broker.create_topic(topic)
-    kinds = [(magic, codec) for magic, lz4 in enumerate(("lz4-legacy", "lz4"))
-             for codec in ("none", "gzip", "snappy", lz4)]
+    kinds = [
+        (magic, codec)
+        for magic, lz4 in enumerate(("lz4-legacy", "lz4"))
+        for codec in ("none", "gzip", "snappy", lz4)
+    ]
     with kafka.Client(broker.address) as client:
         for magic, codec in kinds:
             data = kafka.encode_message_set([codec.encode()] * 2, magic=magic, codec=codec)
-            found = client.produce({(topic, 0): data})[topic, 0]
+            result = client.produce({(topic, 0): data})[topic, 0]
             if broker.line == "4":
-                assert isinstance(found.error, ConnectionError)
+                assert isinstance(result.error, ConnectionError)
                 return
-            assert found.error is None
+            assert result.error is None
     written = [row.value.decode() for row in consume(broker.address, topic)]
     assert written == [codec for _, codec in kinds for _ in range(2)]
 
 
-def keys_of(count: int) -> list[bytes]:
+def random_keys(count: int) -> list[bytes]:
     chance = random.Random(51)
     return [b"", *(chance.randbytes(chance.randrange(40)) for _ in range(count))]
 
 
 def by_partition(client, topic: str) -> dict[bytes, set[int]]:
-    """Where the keys of a topic are."""
-    found: dict[bytes, set[int]] = {}
+    """The partitions of each key of a topic."""
+    partitions_of: dict[bytes, set[int]] = {}
     for part in client.fetch(topic):
         for row in part.records:
-            found.setdefault(bytes(row.key), set()).add(part.partition)
-    return found
+            partitions_of.setdefault(bytes(row.key), set()).add(part.partition)
+    return partitions_of
 
 
-def test_partitions_as_java(broker):
-    keys = keys_of(300)
+def test_partitions_are_those_of_java(broker):
+    keys = random_keys(300)
     for topic in ("producer-java", "producer-murmur2"):
         broker.create_topic(topic, partitions=PARTITIONS)
     with tempfile.NamedTemporaryFile() as config, tempfile.NamedTemporaryFile("w") as file:
         file.write("".join(key.hex() + "\n" for key in keys))
         file.flush()
-        settings = properties(config, {"bootstrap.servers": broker.address})
+        settings = write_properties(config, {"bootstrap.servers": broker.address})
         printed = run(PARTITIONER, settings, "producer-java", file.name, line=broker.line)
     with kafka.Client(broker.address) as client:
         client.send("producer-murmur2", None, keys=keys)
-        found = by_partition(client, "producer-murmur2")
-        assert found == by_partition(client, "producer-java")
-    assert [found[key] for key in keys] == [{int(number)} for number in printed.split()]
+        ours = by_partition(client, "producer-murmur2")
+        assert ours == by_partition(client, "producer-java")
+    assert [ours[key] for key in keys] == [{int(number)} for number in printed.split()]
 
 
 @pytest.mark.parametrize("partitioner", ["consistent", "consistent_random"])
-def test_partitions_as_librdkafka(broker, partitioner):
+def test_partitions_are_those_of_librdkafka(broker, partitioner):
     from confluent_kafka import Producer
 
-    keys, theirs = keys_of(300), {}
+    keys = random_keys(300)
+    theirs = {}
     topic = f"producer-{partitioner}"
     broker.create_topic(topic, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": broker.address, "partitioner": partitioner})
 
-    def delivered(error, message):
+    def record_partition(error, message):
         assert error is None
         theirs.setdefault(message.key(), set()).add(message.partition())
 
     for key in keys:
-        producer.produce(topic, key=key, on_delivery=delivered)
+        producer.produce(topic, key=key, on_delivery=record_partition)
     assert producer.flush(30) == 0
     with kafka.Client(broker.address) as client:
         sent = client.send(topic, None, keys=keys, partitioner=partitioner)
         ours = by_partition(client, topic)
         if partitioner == "consistent":
             null = client.send(topic, [b""], partitioner=partitioner)
-            assert null["partition"].tolist() == [0] and theirs[b""] == {0}
+            assert null["partition"].tolist() == [0]
+            assert theirs[b""] == {0}
     if partitioner == "consistent_random":
-        ours.pop(b""), theirs.pop(b"", None), theirs.pop(None, None)
-    assert sent["count"].sum() == len(keys) and {key: one for key, one in theirs.items() if key in ours} == ours
+        ours.pop(b"")
+        theirs.pop(b"", None)
+        theirs.pop(None, None)
+    assert sent["count"].sum() == len(keys)
+    assert {key: partitions for key, partitions in theirs.items() if key in ours} == ours
 
 
 def test_too_large_batches_are_divided(broker):
@@ -134,18 +161,22 @@ def test_too_large_batches_are_divided(broker):
         assert client.send(topic, values, partition=0).tolist() == [(0, 2000, 0, 1999)]
         with pytest.raises(kafka.ProduceError, match="MESSAGE_TOO_LARGE") as error:
             client.send(topic, [b"fits", bytes(3000), b"comes after"], partition=0, batch_bytes=100)
-        assert error.value.unsent.tolist() == [1, 2] and error.value.sent["count"].tolist() == [1]
+        assert error.value.unsent.tolist() == [1, 2]
+        assert error.value.sent["count"].tolist() == [1]
         client.send(topic, [b"goes on"], partition=0)
     assert [row.value for row in consume(broker.address, topic)] == values + [b"fits", b"goes on"]
 
 
 class Sending(threading.Thread):
-    """Sends numbered values to both partitions of a topic, until it is told to stop."""
+    """Sends numbered values to both partitions of a topic, until `finish`."""
 
     def __init__(self, address: str, topic: str):
         super().__init__(daemon=True)
         self.client = kafka.Client(address, retries=PATIENT, timeout=10)
-        self.topic, self.sent, self.error, self.enough = topic, 0, None, threading.Event()
+        self.topic = topic
+        self.sent = 0
+        self.error = None
+        self.enough = threading.Event()
 
     def run(self):
         try:
@@ -158,23 +189,26 @@ class Sending(threading.Thread):
             self.error = error
 
     def wait(self, more: int) -> None:
-        """Until so many more are acknowledged."""
+        """Wait until the broker has acknowledged so many more values."""
         until = self.sent + more
         while self.sent < until and self.is_alive():
             self.enough.wait(0.05)
 
     def finish(self) -> None:
-        """Ends, and finds each record once and in order, with another client too."""
+        """End, and check that each record is stored once and in order."""
         self.enough.set()
         self.join(120)
-        assert self.error is None and not self.is_alive() and self.sent
-        found = {0: [], 1: []}
+        assert self.error is None
+        assert not self.is_alive()
+        assert self.sent
+        values = {0: [], 1: []}
         for part in self.client.fetch(self.topic):
-            found[part.partition] += [int(bytes(row.value)) for row in part.records]
+            values[part.partition] += [int(bytes(row.value)) for row in part.records]
         address = ",".join(str(node) for node in self.client.metadata().brokers.values())
         self.client.close()
-        assert all(found[one] == list(range(one, self.sent, 2)) for one in found)
-        assert [int(row.value) for row in consume(address, self.topic)] == found[0]
+        for partition in (0, 1):
+            assert values[partition] == list(range(partition, self.sent, 2))
+        assert [int(row.value) for row in consume(address, self.topic)] == values[0]
 
 
 NIGHTLY = pytest.mark.nightly
@@ -182,7 +216,7 @@ NIGHTLY = pytest.mark.nightly
 
 @pytest.fixture(scope="module", params=["4", pytest.param("3.9", marks=NIGHTLY)])
 def brokers(request):
-    """Two brokers of each line. Those of 3.9 are for the nightly run."""
+    """Two brokers of each line. Only the nightly run uses those of 3.9."""
     if request.param == "4":
         yield request.getfixturevalue("cluster")
         return
@@ -191,8 +225,8 @@ def brokers(request):
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_leader_goes(brokers, end):
-    """With acks=-1 and a leader that ends in the middle: no loss, no duplicate, no disorder; twice."""
+def test_leaders_end_while_records_are_sent(brokers, end):
+    """With acks=-1 and two leaders that end, no record is lost, repeated or out of order."""
     topic = f"producer-{end}"
     brokers.create_topic(topic, partitions=2)
     sending = Sending(brokers.address, topic)
@@ -214,10 +248,16 @@ def test_leader_goes(brokers, end):
     sending.finish()
 
 
-@pytest.mark.parametrize("line, end", [
-    ("4", "kill"), ("3.9", "stop"), pytest.param("4", "stop", marks=NIGHTLY),
-    pytest.param("3.9", "kill", marks=NIGHTLY)])
-def test_only_broker_restarts(line, end):
+@pytest.mark.parametrize(
+    "line, end",
+    [
+        ("4", "kill"),
+        ("3.9", "stop"),
+        pytest.param("4", "stop", marks=NIGHTLY),
+        pytest.param("3.9", "kill", marks=NIGHTLY),
+    ],
+)
+def test_the_only_broker_restarts_while_records_are_sent(line, end):
     with Broker(line=line) as broker:
         broker.create_topic("orders", partitions=2)
         sending = Sending(broker.address, "orders")

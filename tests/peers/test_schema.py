@@ -1,9 +1,11 @@
-"""The table of messages in kafka/messages.py beside the definitions that Kafka is generated from.
+"""The messages in kafka/protocol/api_definitions.py are those of Kafka's own definitions.
 
-Kafka's jars hold them as common/message/NAME.json, with comments: fields with their versions, the versions in which
-each may be null or is tagged, structs inside structs or, by name, in commonStructs. A version is looked up in the
-newest line that has it. The line before may not know a tag that came without a new version, but agrees in all else.
+Kafka's jars have the definitions as common/message/NAME.json, with comments. They have fields with
+their versions, and the versions in which a field may be null or is tagged. Structs are inside
+structs, or in commonStructs under a name. A version is compared with the newest line that has it.
+The older line may not know a tag that came without a new version, but agrees in all else.
 """
+
 import json
 import re
 import zipfile
@@ -12,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from wirescan.kafka.schema import API, MESSAGE, NEVER
+from wirescan.kafka.protocol.schema import API, MESSAGE, NEVER
 
-from .broker import LINES, jars
+from .broker import LINES, fetch_jars
 
 pytestmark = pytest.mark.peers
 
@@ -24,7 +26,11 @@ PRIMITIVE = (*NUMBERS, "string", "bytes", "records", "uuid")
 
 
 class Field(NamedTuple):
-    """A field in one version of a message; `type` as in messages.py, `default` of a number."""
+    """A field in one version of a message.
+
+    `type` is as in api_definitions.py. Only numbers have a `default`.
+    """
+
     name: str
     type: str
     nullable: bool
@@ -36,24 +42,26 @@ class Field(NamedTuple):
 @cache
 def definitions(line: str) -> dict[str, Any]:
     """Every message definition in the jars of a line, by its name."""
-    found = {}
+    by_name = {}
     for jar in JARS:
-        path, = jars(line).glob(f"{jar}-[0-9]*.jar")
+        (path,) = fetch_jars(line).glob(f"{jar}-[0-9]*.jar")
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if name.startswith("common/message/") and name.endswith(".json"):
                     text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
                     message = json.loads(text)
-                    found[message["name"]] = message
-    return found
+                    by_name[message["name"]] = message
+    return by_name
 
 
 def span(text: str | None) -> range:
-    """0-12, 3+, 8, none: as a range."""
+    """Parse versions like 0-12, 3+, 8 or none as a range."""
     if text in (None, "none"):
         return range(0)
     first, _, last = text.partition("-")
-    return range(int(first[:-1]), 1 << 15) if first.endswith("+") else range(int(first), int(last or first) + 1)
+    if first.endswith("+"):
+        return range(int(first[:-1]), 1 << 15)
+    return range(int(first), int(last or first) + 1)
 
 
 def snake(name: str) -> str:
@@ -64,19 +72,33 @@ def fields_of(message: dict, version: int) -> tuple[Field, ...]:
     flexible = span(message.get("flexibleVersions"))
     common = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", ())}
 
-    def fields(given: list[dict]) -> tuple[Field, ...]:
-        return tuple(field(one) for one in given if version in span(one.get("versions", one.get("taggedVersions"))))
+    def fields(definitions: list[dict]) -> tuple[Field, ...]:
+        return tuple(
+            field(definition)
+            for definition in definitions
+            if version in span(definition.get("versions", definition.get("taggedVersions")))
+        )
 
-    def field(one: dict) -> Field:
-        if one["type"] == "[]string" and version not in flexible:  # the same bytes as structs of one field
-            one = one | {"type": "[]struct", "fields": [{"name": "name", "type": "string", "versions": "0+"}]}
-        element = one["type"].removeprefix("[]")
+    def field(definition: dict) -> Field:
+        if definition["type"] == "[]string" and version not in flexible:
+            # The bytes are those of structs with one field.
+            definition = definition | {
+                "type": "[]struct",
+                "fields": [{"name": "name", "type": "string", "versions": "0+"}],
+            }
+        kind = definition["type"]
+        element = kind.removeprefix("[]")
         is_struct = element not in PRIMITIVE
-        kind = ("[]" if one["type"] != element else "struct") if is_struct else one["type"]
-        return Field(snake(one["name"]), kind, version in span(one.get("nullableVersions")),
-                     one["tag"] if version in span(one.get("taggedVersions")) else None,
-                     number(one.get("default", 0)) if kind in NUMBERS else None,
-                     fields(one.get("fields") or common[element]) if is_struct else ())
+        if is_struct:
+            kind = "[]" if kind != element else "struct"
+        return Field(
+            snake(definition["name"]),
+            kind,
+            version in span(definition.get("nullableVersions")),
+            definition["tag"] if version in span(definition.get("taggedVersions")) else None,
+            number(definition.get("default", 0)) if kind in NUMBERS else None,
+            fields(definition.get("fields") or common[element]) if is_struct else (),
+        )
 
     return fields(message["fields"])
 
@@ -88,65 +110,87 @@ def number(default: int | bool | str) -> int:
 
 
 def ours_of(message, version: int) -> tuple[Field, ...]:
-    def fields(given) -> tuple[Field, ...]:
-        return tuple(Field(one.name, one.type, version >= one.nullable, one.tag,
-                           one.default if one.type in NUMBERS else None, fields(one.fields))
-                     for one in given if version in one.versions)
+    def fields(definitions) -> tuple[Field, ...]:
+        return tuple(
+            Field(
+                definition.name,
+                definition.type,
+                version >= definition.nullable,
+                definition.tag,
+                definition.default if definition.type in NUMBERS else None,
+                fields(definition.fields),
+            )
+            for definition in definitions
+            if version in definition.versions
+        )
+
     return fields(message.fields)
 
 
 def in_tag_order(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields as they follow on the wire: those without a tag, then the tagged ones by number."""
-    ordered = sorted(fields, key=lambda one: -1 if one.tag is None else one.tag)
-    return tuple(one._replace(fields=in_tag_order(one.fields)) for one in ordered)
+    """Fields in the order of the bytes: first those without a tag, then the others by tag."""
+    ordered = sorted(fields, key=lambda field: -1 if field.tag is None else field.tag)
+    return tuple(field._replace(fields=in_tag_order(field.fields)) for field in ordered)
 
 
 def untagged(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    return tuple(one._replace(fields=untagged(one.fields)) for one in fields if one.tag is None)
+    return tuple(
+        field._replace(fields=untagged(field.fields)) for field in fields if field.tag is None
+    )
 
 
 def tags(fields: tuple[Field, ...], path: str = "") -> dict[tuple[str, int], Field]:
-    """The tagged fields, those in structs too, by path and tag."""
-    found = {}
-    for one in fields:
-        if one.tag is not None:
-            found[path, one.tag] = one._replace(fields=())
-        found |= tags(one.fields, f"{path}/{one.name}")
-    return found
+    """The tagged fields by path and tag, also those in structs."""
+    tagged = {}
+    for field in fields:
+        if field.tag is not None:
+            tagged[path, field.tag] = field._replace(fields=())
+        tagged |= tags(field.fields, f"{path}/{field.name}")
+    return tagged
 
 
 def in_lines(name: str, side: str) -> dict[str, dict]:
     """The definitions of a message, the newest line first."""
-    lines = ("3.9",) if side == "key" else LINES[::-1]  # later a key's version is the number of its type
-    found = {line: definitions(line).get(name + side.title()) for line in lines}
-    return {line: message for line, message in found.items() if message is not None}
+    # After 3.9 the version of a key is the number of its type.
+    lines = ("3.9",) if side == "key" else LINES[::-1]
+    by_line = {line: definitions(line).get(name + side.title()) for line in lines}
+    return {line: message for line, message in by_line.items() if message is not None}
 
 
 @pytest.mark.parametrize("message", MESSAGE, ids=" ".join)
-def test_message(message):
+def test_fields_are_those_of_kafka(message):
     ours = MESSAGE[message]
     theirs = in_lines(*message)
-    known = {version for one in theirs.values() for version in span(one["validVersions"])}
-    assert set(ours.versions) == known
-    for one in theirs.values():
-        assert ours.flexible == min(span(one.get("flexibleVersions")), default=NEVER)
+    versions = {
+        version for definition in theirs.values() for version in span(definition["validVersions"])
+    }
+    assert set(ours.versions) == versions
+    for definition in theirs.values():
+        assert ours.flexible == min(span(definition.get("flexibleVersions")), default=NEVER)
     for version in ours.versions:
-        its = ours_of(ours, version)
-        newest, *older = [fields_of(one, version) for one in theirs.values() if version in span(one["validVersions"])]
-        assert in_tag_order(its) == in_tag_order(newest), version
+        our_fields = ours_of(ours, version)
+        newest, *older = [
+            fields_of(definition, version)
+            for definition in theirs.values()
+            if version in span(definition["validVersions"])
+        ]
+        assert in_tag_order(our_fields) == in_tag_order(newest), version
         for fields in older:
-            assert untagged(its) == untagged(fields), version
-            assert tags(fields).items() <= tags(its).items(), version
+            assert untagged(our_fields) == untagged(fields), version
+            assert tags(fields).items() <= tags(our_fields).items(), version
 
 
-def test_apis():
-    """The table of APIs: the same ones, by key and name, the newest version and the first flexible one."""
+def test_apis_are_those_of_kafka():
+    """The table of APIs has Kafka's keys, names, newest versions and first flexible versions."""
     theirs = {}
     for line in LINES:
         for message in definitions(line).values():
             if message["type"] == "request":
                 key, versions = message["apiKey"], span(message["validVersions"])
-                known = theirs.get(key, (None, -1, NEVER))
-                theirs[key] = (message["name"].removesuffix("Request"), max([known[1], *versions]),
-                               min([known[2], *span(message.get("flexibleVersions"))[:1]]))
+                previous = theirs.get(key, (None, -1, NEVER))
+                theirs[key] = (
+                    message["name"].removesuffix("Request"),
+                    max([previous[1], *versions]),
+                    min([previous[2], *span(message.get("flexibleVersions"))[:1]]),
+                )
     assert {api.key: (api.name, api.newest, api.flexible) for api in API.values()} == theirs

@@ -1,90 +1,184 @@
-"""Apache's Go library and fbthrift's read what we write, alone and in conversations with our channels; and where they
-read otherwise than we do."""
+"""Apache's Go library and fbthrift's read what wirescan writes, and talk with its channels.
+
+Some tests show where they read differently from wirescan.
+"""
+
 import socket
 import threading
 
 import pytest
 
 from wirescan import thrift
-from wirescan.thrift import ClientChannel, InfoKind, MessageType, Protocol, ServerChannel, Transform, Type
-from wirescan.thrift.encode import encode_frame, encode_framed, encode_frames, encode_message, encode_messages
+from wirescan.thrift import (
+    ClientChannel,
+    InfoKind,
+    MessageType,
+    Protocol,
+    ServerChannel,
+    Transform,
+    Type,
+)
+from wirescan.thrift.encode import (
+    encode_frame,
+    encode_framed,
+    encode_frames,
+    encode_message,
+    encode_messages,
+)
 
-from .make_thrift_go import BULK, CALLS, MANY, METADATA, RESULTS, messages
-from .thrift_go import ADD, Serve, call, infos, read, speak, told_messages, trees, whole, write
+from .make_thrift_go import BULK, CALLS, MANY, METADATA, RESULTS, make_messages
+from .thrift_go import (
+    ADD,
+    Serve,
+    list_infos,
+    list_messages,
+    list_trees,
+    make_call,
+    read,
+    scan_whole_frames,
+    speak,
+    write,
+)
 
 pytestmark = pytest.mark.peers
 PROGRAMS = "apache", "fbthrift"
 
 
-def arguments(program: str, fields: list, compact: bool) -> bytes:
-    """A struct, as a program writes it."""
-    data, = write(program, [call("x", fields)], compact=compact, transport="unframed")
+def arguments(program: str, fields: list, *, compact: bool) -> bytes:
+    """The bytes of a struct, written by a program."""
+    (data,) = write(program, [make_call("x", fields)], compact=compact, transport="unframed")
     table = thrift.messages(thrift.scan(data))
     return bytes(table.bytes(0, "arguments"))
 
 
-def spoken_as(program: str, compact: bool) -> dict:
-    """The options of our encoders for what a program reads."""
-    return {"protocol": "compact", "version": 2 if program == "fbthrift" else 1} if compact else {"protocol": "binary"}
+def protocol_options(program: str, *, compact: bool) -> dict:
+    """The options of wirescan's encoders for a program."""
+    if not compact:
+        return {"protocol": "binary"}
+    return {"protocol": "compact", "version": 2 if program == "fbthrift" else 1}
 
 
-READABLE = [("apache", ()), ("apache", (1,)), ("apache", (0, 1)), ("fbthrift", ()), ("fbthrift", (1,)),
-            ("fbthrift", (5,)), ("fbthrift", (1, 1)), ("fbthrift", (5, 5))]
+READABLE = [
+    ("apache", ()),
+    ("apache", (1,)),
+    ("apache", (0, 1)),
+    ("fbthrift", ()),
+    ("fbthrift", (1,)),
+    ("fbthrift", (5,)),
+    ("fbthrift", (1, 1)),
+    ("fbthrift", (5, 5)),
+]
 
 
 @pytest.mark.parametrize("padding", ["0-3", "1-4"])
 @pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("program, transforms", READABLE)
-def test_they_read_our_frames(program, transforms, compact, padding):
-    """Each alone, and all in one stream."""
+def test_programs_read_our_frames(program, transforms, compact, padding):
+    """The programs read each frame alone, and all frames in one stream."""
     frames = []
-    for one in messages(program):
-        data = encode_message(one["method"], one["type"], one["seqid"], arguments(program, one["fields"], compact),
-                              **spoken_as(program, compact))
-        frames.append(encode_frame(data, protocol_id=2 if compact else 0, flags=one.get("flags", 0), seq=one["seqid"],
-                                   transforms=transforms, infos=one.get("headers", {}), padding=padding))
-    expected = [one | {"flags": one.get("flags", 0), "sequence": one["seqid"] & 0xFFFFFFFF,
-                       "protocol": 2 if compact else 0} for one in messages(program)]
+    for message in make_messages(program):
+        data = encode_message(
+            message["method"],
+            message["type"],
+            message["seqid"],
+            arguments(program, message["fields"], compact=compact),
+            **protocol_options(program, compact=compact),
+        )
+        frames.append(
+            encode_frame(
+                data,
+                protocol_id=2 if compact else 0,
+                flags=message.get("flags", 0),
+                seq=message["seqid"],
+                transforms=transforms,
+                infos=message.get("headers", {}),
+                padding=padding,
+            )
+        )
+    expected = [
+        message
+        | {
+            "flags": message.get("flags", 0),
+            "sequence": message["seqid"] & 0xFFFFFFFF,
+            "protocol": 2 if compact else 0,
+        }
+        for message in make_messages(program)
+    ]
     alone = read(program, frames)
-    together, = read(program, [b"".join(frames)])
-    assert alone == [{"messages": [one]} for one in expected]
+    (together,) = read(program, [b"".join(frames)])
+    assert alone == [{"messages": [message]} for message in expected]
     assert together == {"messages": expected}
 
 
 @pytest.mark.parametrize("compact", [False, True])
-@pytest.mark.parametrize("program, framed", [("apache", True), ("apache", False), ("fbthrift", True)])
-def test_they_read_our_messages_without_headers(program, framed, compact):
-    """fbthrift's header transport does not take unframed ones."""
-    data = [encode_message(one["method"], one["type"], one["seqid"], arguments(program, one["fields"], compact),
-                           **spoken_as(program, compact)) for one in messages(program)]
-    stream, = read(program, [b"".join(map(encode_framed, data) if framed else data)])
+@pytest.mark.parametrize(
+    "program, framed", [("apache", True), ("apache", False), ("fbthrift", True)]
+)
+def test_programs_read_our_messages_without_headers(program, framed, compact):
+    """fbthrift's header transport does not accept unframed messages."""
+    data = [
+        encode_message(
+            message["method"],
+            message["type"],
+            message["seqid"],
+            arguments(program, message["fields"], compact=compact),
+            **protocol_options(program, compact=compact),
+        )
+        for message in make_messages(program)
+    ]
+    (stream,) = read(program, [b"".join(map(encode_framed, data) if framed else data)])
     keys = "method", "type", "seqid", "fields"
-    assert [[one[key] for key in keys] for one in stream["messages"]] == [
-        [one[key] for key in keys] for one in messages(program)]
+    expected = [[message[key] for key in keys] for message in make_messages(program)]
+    assert [[message[key] for key in keys] for message in stream["messages"]] == expected
     assert "error" not in stream
 
 
 @pytest.mark.parametrize("program, transforms, compact", BULK)
-def test_they_read_many_frames_of_ours(program, transforms, compact):
-    """Which we encode as columns."""
+def test_programs_read_many_of_our_frames(program, transforms, compact):
+    """wirescan encodes the frames from columns."""
     numbers = list(range(MANY))
-    data, offsets = encode_messages([b"m%d" % number for number in numbers], MessageType.CALL, numbers,
-                                    arguments(program, ADD, compact), **spoken_as(program, compact))
-    stream, _ = encode_frames((offsets, data), protocol_id=2 if compact else 0, seq=numbers, transforms=transforms,
-                              infos={"trace": [b"%d" % number for number in numbers], "tenant": b"one"})
-    found, = read(program, [stream])
-    assert "error" not in found
-    assert found["messages"] == [
-        call(f"m{number}", ADD, seqid=number, sequence=number, flags=0, protocol=2 if compact else 0,
-             headers={"trace": str(number), "tenant": "one"}) for number in numbers]
+    data, offsets = encode_messages(
+        [b"m%d" % number for number in numbers],
+        MessageType.CALL,
+        numbers,
+        arguments(program, ADD, compact=compact),
+        **protocol_options(program, compact=compact),
+    )
+    stream, _ = encode_frames(
+        (offsets, data),
+        protocol_id=2 if compact else 0,
+        seq=numbers,
+        transforms=transforms,
+        infos={"trace": [b"%d" % number for number in numbers], "tenant": b"one"},
+    )
+    (result,) = read(program, [stream])
+    assert "error" not in result
+    assert result["messages"] == [
+        make_call(
+            f"m{number}",
+            ADD,
+            seqid=number,
+            sequence=number,
+            flags=0,
+            protocol=2 if compact else 0,
+            headers={"trace": str(number), "tenant": "one"},
+        )
+        for number in numbers
+    ]
 
 
 @pytest.mark.parametrize("order", ["normal", "persistent"])
-def test_persistent_infos(order):
-    """fbthrift reads both kinds in either order, and the persistent one wins; Apache's reader ends at the first
-    persistent one."""
-    ours = encode_frame(encode_message("add", MessageType.CALL, 1), infos={"trace": "17", "a": "b"},
-                        persistent={"trace": "0", "client": "one"}, infos_order=order)
+def test_persistent_infos_are_preferred(order):
+    """fbthrift reads both kinds of infos in either order, and prefers the persistent one.
+
+    Apache's reader stops at the first persistent info.
+    """
+    ours = encode_frame(
+        encode_message("add", MessageType.CALL, 1),
+        infos={"trace": "17", "a": "b"},
+        persistent={"trace": "0", "client": "one"},
+        infos_order=order,
+    )
     (apache,), (fbthrift,) = (read(program, [ours])[0]["messages"] for program in PROGRAMS)
     assert apache.get("headers", {}) == ({"trace": "17", "a": "b"} if order == "normal" else {})
     table = thrift.resolve(thrift.scan(ours), precedence="persistent")
@@ -93,104 +187,163 @@ def test_persistent_infos(order):
 
 
 def header_frame(header: bytes, message: bytes) -> bytes:
-    """A frame whose header is given, as no encoder writes it."""
+    """A frame with a given header, which no encoder writes."""
     header += bytes(-len(header) % 4)
     rest = b"\x0f\xff\0\0\0\0\0\7" + (len(header) // 4).to_bytes(2, "big") + header + message
     return len(rest).to_bytes(4, "big") + rest
 
 
-def test_infos_behind_padding():
-    """A 0 ends the infos for us, as for Apache; fbthrift's Go library reads on behind it."""
-    frame = header_frame(b"\0\0" + b"\1\1\1a\1b" + b"\0\0" + b"\1\1\1c\1d", encode_message("add", MessageType.CALL, 7))
-    frames, _ = whole(frame)
-    assert infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]] and frames["padding"].tolist() == [8]
+def test_padding_ends_the_infos():
+    """A zero ends the infos for wirescan and Apache. fbthrift's Go library reads on after it."""
+    frame = header_frame(
+        b"\0\0" + b"\1\1\1a\1b" + b"\0\0" + b"\1\1\1c\1d",
+        encode_message("add", MessageType.CALL, 7),
+    )
+    frames, _ = scan_whole_frames(frame)
+    assert list_infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]]
+    assert frames["padding"].tolist() == [8]
     (apache,), (fbthrift,) = (read(program, [frame])[0]["messages"] for program in PROGRAMS)
-    assert apache["headers"] == {"a": "b"} and fbthrift["headers"] == {"a": "b", "c": "d"}
+    assert apache["headers"] == {"a": "b"}
+    assert fbthrift["headers"] == {"a": "b", "c": "d"}
 
 
-def test_unknown_infos():
-    """They end the infos for us, as for Apache, and as the format's document says; fbthrift's Go library refuses."""
-    frame = header_frame(b"\0\0" + b"\1\1\1a\1b" + b"\3\1\1c\1d", encode_message("add", MessageType.CALL, 7))
-    frames, table = whole(frame)
-    assert infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]] and told_messages(table)[0][0] == "add"
+def test_unknown_infos_end_the_infos():
+    """Unknown infos end the infos for wirescan and Apache, as the format's document says.
+
+    fbthrift's Go library refuses them.
+    """
+    frame = header_frame(
+        b"\0\0" + b"\1\1\1a\1b" + b"\3\1\1c\1d", encode_message("add", MessageType.CALL, 7)
+    )
+    frames, table = scan_whole_frames(frame)
+    assert list_infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]]
+    assert list_messages(table)[0][0] == "add"
     (apache,), (fbthrift,) = (read(program, [frame]) for program in PROGRAMS)
-    assert apache["messages"][0]["headers"] == {"a": "b"} and "infoIDType: 0x3" in fbthrift["error"]
+    assert apache["messages"][0]["headers"] == {"a": "b"}
+    assert "infoIDType: 0x3" in fbthrift["error"]
 
 
-def test_large_headers():
-    """Up to the 262,140 bytes that the format has room for; fbthrift's Go library multiplies in 16 bits."""
+def test_large_headers_are_read():
+    """Headers may have up to 262,140 bytes.
+
+    fbthrift's Go library computes their size in 16 bits.
+    """
     message = encode_message("add", MessageType.CALL, 1)
-    frames = [encode_frame(message, infos={"a": "x" * size}) for size in (60_000, 70_000, 262_120)]
-    for frame, size in zip(frames, (60_000, 70_000, 262_120), strict=True):
-        assert [len(value) for _, _, value in infos(whole(frame)[0])[0]] == [size]
+    sizes = [60_000, 70_000, 262_120]
+    frames = [encode_frame(message, infos={"a": "x" * size}) for size in sizes]
+    for frame, size in zip(frames, sizes, strict=True):
+        assert [len(value) for _, _, value in list_infos(scan_whole_frames(frame)[0])[0]] == [size]
     apache, fbthrift = read("apache", frames), read("fbthrift", frames)
-    assert [len(one["messages"][0]["headers"]["a"]) for one in apache] == [60_000, 70_000, 262_120]
-    assert ["error" in one for one in fbthrift] == [False, True, True]
+    assert [len(stream["messages"][0]["headers"]["a"]) for stream in apache] == sizes
+    assert ["error" in stream for stream in fbthrift] == [False, True, True]
 
 
-def test_transforms_in_a_row():
-    """Both write them as the format says, and we read that (test_written). Apache's reader loses the second of two
-    zlibs, and fbthrift's undoes them forward: what they write themselves they do not read, and ours as little."""
+def test_programs_misread_several_transforms():
+    """Both programs write several transforms correctly. wirescan reads them.
+
+    Apache's reader loses the second of two zlibs. fbthrift's reader undoes them in the wrong order.
+    So they read neither their own frames nor wirescan's.
+    """
     for program, transforms in ("apache", [1, 1]), ("fbthrift", [1, 5]), ("fbthrift", [5, 1]):
-        theirs, = write(program, [call("add", ADD)], compact=True, transforms=transforms)
-        data = encode_message("add", MessageType.CALL, 1, arguments(program, ADD, True), **spoken_as(program, True))
+        (theirs,) = write(program, [make_call("add", ADD)], compact=True, transforms=transforms)
+        data = encode_message(
+            "add",
+            MessageType.CALL,
+            1,
+            arguments(program, ADD, compact=True),
+            **protocol_options(program, compact=True),
+        )
         ours = encode_frame(data, protocol_id=Protocol.COMPACT, seq=1, transforms=transforms)
-        assert told_messages(whole(theirs)[1]) == told_messages(whole(ours)[1])
+        assert list_messages(scan_whole_frames(theirs)[1]) == list_messages(
+            scan_whole_frames(ours)[1]
+        )
         first, second = read(program, [theirs, ours])
-        assert first == second and first["messages"] == []
+        assert first == second
+        assert first["messages"] == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_they_refuse(program):
-    """We read it."""
+def test_frames_that_the_programs_refuse(program):
+    """wirescan reads frames that the programs refuse."""
     data = encode_message("add", MessageType.CALL, 1)
     transforms = [Transform.LZ4, Transform.SNAPPY, *[Transform.ZSTD] * (program == "apache")]
     frames = [encode_frame(data, transforms=[transform]) for transform in transforms]
     frames.append(encode_frame(data, big=True))
     if program == "fbthrift":
         frames.append(data)
-    assert all("error" in one and not one["messages"] for one in read(program, frames))
-    assert [told_messages(whole(frame)[1])[0][0] for frame in frames] == ["add"] * len(frames)
+    for stream in read(program, frames):
+        assert "error" in stream
+        assert not stream["messages"]
+    assert [list_messages(scan_whole_frames(frame)[1])[0][0] for frame in frames] == ["add"] * len(
+        frames
+    )
 
 
 CONNECTIONS = [
-    ("apache", {}, {}), ("apache", {"protocol": "compact"}, {"compact": True}),
+    ("apache", {}, {}),
+    ("apache", {"protocol": "compact"}, {"compact": True}),
     ("apache", {"protocol": "compact", "transforms": [1]}, {"compact": True, "transforms": [1]}),
     ("apache", {"framing": "framed"}, {"transport": "framed"}),
-    ("apache", {"framing": "unframed", "protocol": "compact"}, {"transport": "unframed", "compact": True}),
-    ("fbthrift", {}, {}), ("fbthrift", {"protocol": "compact", "version": 2}, {"compact": True}),
+    (
+        "apache",
+        {"framing": "unframed", "protocol": "compact"},
+        {"transport": "unframed", "compact": True},
+    ),
+    ("fbthrift", {}, {}),
+    ("fbthrift", {"protocol": "compact", "version": 2}, {"compact": True}),
     ("fbthrift", {"transforms": [1]}, {"transforms": [1]}),
-    ("fbthrift", {"protocol": "compact", "version": 2, "transforms": [5]}, {"compact": True, "transforms": [5]}),
-    ("fbthrift", {"framing": "framed", "protocol": "compact", "version": 2}, {"transport": "framed", "compact": True}),
+    (
+        "fbthrift",
+        {"protocol": "compact", "version": 2, "transforms": [5]},
+        {"compact": True, "transforms": [5]},
+    ),
+    (
+        "fbthrift",
+        {"framing": "framed", "protocol": "compact", "version": 2},
+        {"transport": "framed", "compact": True},
+    ),
 ]
 
 
 def result_fields(reply) -> list:
     """The fields of a reply to ClientChannel."""
     compact = reply.protocol == Protocol.COMPACT
-    data = encode_message("result", MessageType.REPLY, 1, reply.arguments, version=reply.version if compact else None,
-                          protocol="compact" if compact else "binary")
-    return trees(thrift.fields(thrift.messages(thrift.scan(data)))).get(0, [])
+    data = encode_message(
+        "result",
+        MessageType.REPLY,
+        1,
+        reply.arguments,
+        version=reply.version if compact else None,
+        protocol="compact" if compact else "binary",
+    )
+    return list_trees(thrift.fields(thrift.messages(thrift.scan(data)))).get(0, [])
 
 
 @pytest.mark.parametrize("program, ours, theirs", CONNECTIONS)
 def test_our_client_calls_their_server(program, ours, theirs):
-    compact, header = theirs.get("compact", False), "transport" not in theirs
-    client, replies = ClientChannel(**ours), []
+    compact = theirs.get("compact", False)
+    header = "transport" not in theirs
+    client = ClientChannel(**ours)
+    replies = []
     with Serve(program) as server:
         host, port = server.address.split(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:
-            for one in CALLS:
-                infos = one.get("headers", {}) if header else {}
-                connection.sendall(client.send_call(one["method"], arguments(program, one["fields"], compact),
-                                                    infos=infos, oneway=one["method"] == "notify"))
+            for message in CALLS:
+                data = client.send_call(
+                    message["method"],
+                    arguments(program, message["fields"], compact=compact),
+                    infos=message.get("headers", {}) if header else {},
+                    oneway=message["method"] == "notify",
+                )
+                connection.sendall(data)
             while len(replies) < len(CALLS) - 1:
                 data = connection.recv(1 << 16)
                 assert data, server.log.read_text()
                 replies += client.receive(data)
-    answered = [one for one in CALLS if one["method"] != "notify"]
-    assert [reply.call.method.decode() for reply in replies] == [one["method"] for one in answered]
-    assert [reply.type for reply in replies] == [2, 2, 2, 3, 3, 2] and not client.unanswered
+    methods = [message["method"] for message in CALLS if message["method"] != "notify"]
+    assert [reply.call.method.decode() for reply in replies] == methods
+    assert [reply.type for reply in replies] == [2, 2, 2, 3, 3, 2]
+    assert not client.unanswered
     assert [result_fields(reply) for reply in replies if reply.type == MessageType.REPLY] == RESULTS
     assert {reply.transforms for reply in replies} == {tuple(ours.get("transforms", ()))}
     if program == "apache" and header:
@@ -198,19 +351,20 @@ def test_our_client_calls_their_server(program, ours, theirs):
 
 
 def echo(listener: socket.socket, calls: list) -> None:
-    """Answer each call of one connection with its own arguments as field 0, and its infos."""
+    """Answer each call of one connection with its arguments as field 0, and with its infos."""
     channel = ServerChannel(padding="1-4")
     connection, _ = listener.accept()
     with connection:
         connection.settimeout(30)
         while data := connection.recv(1 << 16):
-            for one in channel.receive(data):
-                calls.append(one)
-                if one.method == b"notify":        # which Apache's client sends as a CALL
+            for received in channel.receive(data):
+                calls.append(received)
+                if received.method == b"notify":  # Apache's client sends a CALL, without a reply
                     continue
-                begin = b"\x0c\0" if one.protocol == Protocol.COMPACT else b"\x0c\0\0"
-                result = begin + bytes(one.arguments) + b"\0"
-                connection.sendall(channel.send_reply(one, result, infos=list(one.infos.items())))
+                begin = b"\x0c\0" if received.protocol == Protocol.COMPACT else b"\x0c\0\0"
+                result = begin + bytes(received.arguments) + b"\0"
+                infos = list(received.infos.items())
+                connection.sendall(channel.send_reply(received, result, infos=infos))
 
 
 @pytest.mark.parametrize("program, ours, theirs", CONNECTIONS)
@@ -220,15 +374,19 @@ def test_their_client_calls_our_server(program, ours, theirs):
         listener.settimeout(60)
         thread = threading.Thread(target=echo, args=(listener, calls), daemon=True)
         thread.start()
-        answers = speak(program, "127.0.0.1:%d" % listener.getsockname()[1], CALLS, **theirs)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        answers = speak(program, address, CALLS, **theirs)
         thread.join(60)
     assert not thread.is_alive()
-    assert [call.method.decode() for call in calls] == [one["method"] for one in CALLS]
-    for one, answer, heard in zip(CALLS, answers, calls, strict=True):
+    methods = [received.method.decode() for received in calls]
+    assert methods == [message["method"] for message in CALLS]
+    for message, answer, received in zip(CALLS, answers, calls, strict=True):
         assert "error" not in answer
-        if one["method"] == "notify":
+        if message["method"] == "notify":
             continue
-        assert answer["fields"] == [[0, Type.STRUCT, one["fields"]]]
+        assert answer["fields"] == [[0, Type.STRUCT, message["fields"]]]
         if "transport" not in theirs:
-            expected = one.get("headers", {}) | (METADATA if program == "fbthrift" and heard.seqid == 1 else {})
+            expected = message.get("headers", {})
+            if program == "fbthrift" and received.seqid == 1:
+                expected = expected | METADATA
             assert answer.get("headers", {}) == expected

@@ -1,6 +1,9 @@
-"""Apache Thrift's Python library and thriftpy2, live: what they say anew is what test_thrift_corpus.py reads of the
-recordings; what they write of any shape is what we read; and they read what we write.
+"""Apache Thrift's Python library and thriftpy2, live.
+
+A new recording holds the same messages as the committed one. wirescan reads any shape of message
+that the library writes. Both libraries read what wirescan writes.
 """
+
 import http.client
 import socket
 
@@ -16,118 +19,163 @@ from thrift.transport.TTransport import TMemoryBuffer
 from thriftpy2.transport import TMemoryBuffer as TMemoryBuffer2
 
 import wirescan
-from test_thrift_corpus import CORPUS, SIDES, check, field_lists, said, spoken, whole
+from tests.support.thrift_corpus import (
+    CORPUS,
+    SIDES,
+    check_recording,
+    list_message_fields,
+    list_messages,
+    read_recorded_values,
+    scan_whole_frames,
+)
 from wirescan import thrift
 from wirescan.thrift import Kind, MessageType, Protocol, Transform
-from wirescan.thrift.encode import encode_frame, encode_framed, encode_frames, encode_message, encode_messages
+from wirescan.thrift.encode import (
+    encode_frame,
+    encode_framed,
+    encode_frames,
+    encode_message,
+    encode_messages,
+)
 
 from . import thrift as apache
 from . import thriftpy2
 from .make_thrift import SCENES, record
-from .thrift_types import APACHE, EVERYTHING, NAMES, PEER, made, told
+from .thrift_types import APACHE, EVERYTHING, NAMES, PEER, build_struct, list_fields
 
 pytestmark = pytest.mark.peers
 TYPES = {name: number for number, name in NAMES.items()}
 
 
 @pytest.fixture(scope="module")
-def anew(tmp_path_factory):
-    """The corpus, as the peers have just made it."""
+def new_recording(tmp_path_factory):
+    """A new recording of the peers: its directory and messages."""
     directory = tmp_path_factory.mktemp("thrift")
     record(directory)
-    return directory, said(directory)
+    return directory, read_recorded_values(directory)
 
 
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("scene", SCENES)
-def test_said_anew(anew, scene, side):
-    directory, messages = anew
-    check(directory, scene, side, messages[scene, side])
-    kept = said(CORPUS)[scene, side]
-    assert [message["method"] for message in kept] == [message["method"] for message in messages[scene, side]]
+def test_a_new_recording_has_the_same_messages(new_recording, scene, side):
+    directory, messages = new_recording
+    check_recording(directory, scene, side, messages[scene, side])
+    methods = [message["method"] for message in messages[scene, side]]
+    assert methods == [message["method"] for message in read_recorded_values(CORPUS)[scene, side]]
 
 
-# ------------------------------------------------------------------------------- any shape, written by the library
-STRINGS = st.one_of(st.text(max_size=5), st.just("x" * 200)).map(lambda text: text.encode().decode("latin-1"))
+# ---- any shape of message, written by the library
+STRINGS = st.one_of(st.text(max_size=5), st.just("x" * 200)).map(
+    lambda text: text.encode().decode("latin-1")
+)
 LEAVES = {
-    "BOOL": st.booleans(), "BYTE": st.integers(-128, 127), "I16": st.integers(-1 << 15, (1 << 15) - 1),
-    "I32": st.integers(-1 << 31, (1 << 31) - 1), "I64": st.integers(-1 << 63, (1 << 63) - 1),
-    "DOUBLE": st.floats().map(float.hex), "STRING": STRINGS,
-    "UUID": st.binary(min_size=16, max_size=16).map(lambda octets: octets.decode("latin-1"))}
+    "BOOL": st.booleans(),
+    "BYTE": st.integers(-128, 127),
+    "I16": st.integers(-1 << 15, (1 << 15) - 1),
+    "I32": st.integers(-1 << 31, (1 << 31) - 1),
+    "I64": st.integers(-1 << 63, (1 << 63) - 1),
+    "DOUBLE": st.floats().map(float.hex),
+    "STRING": STRINGS,
+    "UUID": st.binary(min_size=16, max_size=16).map(lambda octets: octets.decode("latin-1")),
+}
 IDS = st.integers(-1 << 15, (1 << 15) - 1)
 
 
 def values(depth: int):
-    """(type, value) as told() has them, of every type."""
-    leaves = st.sampled_from(sorted(LEAVES)).flatmap(lambda name: st.tuples(st.just(name), LEAVES[name]))
+    """(type, value) of every type, in the form of list_fields()."""
+    leaves = st.sampled_from(sorted(LEAVES)).flatmap(
+        lambda name: st.tuples(st.just(name), LEAVES[name])
+    )
     if not depth:
         return leaves
-    return st.one_of(leaves, leaves, structs(depth - 1).map(lambda fields: ("STRUCT", fields)),
-                     st.sampled_from(["LIST", "SET"]).flatmap(lambda name: st.tuples(st.just(name), lists(depth - 1))),
-                     maps(depth - 1).map(lambda value: ("MAP", value)))
+    return st.one_of(
+        leaves,
+        leaves,
+        structs(depth - 1).map(lambda fields: ("STRUCT", fields)),
+        st.sampled_from(["LIST", "SET"]).flatmap(
+            lambda name: st.tuples(st.just(name), lists(depth - 1))
+        ),
+        maps(depth - 1).map(lambda value: ("MAP", value)),
+    )
 
 
-def alike(depth: int, least: int = 0):
-    """(type, values), all of one type."""
-    def of(pair):
+def same_type_values(depth: int, least: int = 0):
+    """(type, values) with values of one type."""
+
+    def repeat(pair):
         name, value = pair
         more = LEAVES[name] if name in LEAVES else st.just(value)
         return st.tuples(st.just(name), st.lists(more, min_size=least, max_size=17))
-    return values(depth).flatmap(of)
+
+    return values(depth).flatmap(repeat)
 
 
 def lists(depth: int):
-    return alike(depth).map(list)
+    return same_type_values(depth).map(list)
 
 
 def maps(depth: int):
-    def of(keys, found):
-        pairs = [list(pair) for pair in zip(keys[1], found[1])]
-        return [keys[0], found[0], pairs] if pairs else [None, None, []]
-    return st.builds(of, alike(0), alike(depth))
+    def build_map(keys, contents):
+        pairs = [list(pair) for pair in zip(keys[1], contents[1])]
+        return [keys[0], contents[0], pairs] if pairs else [None, None, []]
+
+    return st.builds(build_map, same_type_values(0), same_type_values(depth))
 
 
 def structs(depth: int):
     return st.lists(st.tuples(IDS, values(depth)), max_size=5).map(
-        lambda fields: [[number, name, value] for number, (name, value) in fields])
+        lambda fields: [[number, name, value] for number, (name, value) in fields]
+    )
 
 
 def write(protocol, name: str, value) -> None:
-    """Write what told() would tell, field by field and element by element."""
+    """Write a value in the form of list_fields()."""
     if name == "STRUCT":
         protocol.writeStructBegin("")
-        for number, kind, one in value:
+        for number, kind, field in value:
             protocol.writeFieldBegin("", TYPES[kind], number)
-            write(protocol, kind, one)
+            write(protocol, kind, field)
             protocol.writeFieldEnd()
         protocol.writeFieldStop()
         protocol.writeStructEnd()
     elif name in ("LIST", "SET"):
-        begin, end = ((protocol.writeListBegin, protocol.writeListEnd) if name == "LIST" else
-                      (protocol.writeSetBegin, protocol.writeSetEnd))
-        begin(TYPES[value[0]], len(value[1]))
-        for one in value[1]:
-            write(protocol, value[0], one)
+        kind, items = value
+        if name == "LIST":
+            begin, end = protocol.writeListBegin, protocol.writeListEnd
+        else:
+            begin, end = protocol.writeSetBegin, protocol.writeSetEnd
+        begin(TYPES[kind], len(items))
+        for item in items:
+            write(protocol, kind, item)
         end()
     elif name == "MAP":
-        keys, found, pairs = value
-        protocol.writeMapBegin(TYPES[keys or "I32"], TYPES[found or "BOOL"], len(pairs))
-        for key, one in pairs:
-            write(protocol, keys, key)
-            write(protocol, found, one)
+        key_kind, kind, pairs = value
+        protocol.writeMapBegin(TYPES[key_kind or "I32"], TYPES[kind or "BOOL"], len(pairs))
+        for key, item in pairs:
+            write(protocol, key_kind, key)
+            write(protocol, kind, item)
         protocol.writeMapEnd()
     elif name == "DOUBLE":
         protocol.writeDouble(float.fromhex(value))
     elif name in ("STRING", "UUID"):
         octets = value.encode("latin-1")
-        protocol.writeBinary(octets) if name == "STRING" else protocol.trans.write(octets)
+        if name == "STRING":
+            protocol.writeBinary(octets)
+        else:
+            protocol.trans.write(octets)
     else:
         getattr(protocol, "write" + name.capitalize())(value)
 
 
-@given(st.lists(st.tuples(st.text(max_size=20), st.integers(-1 << 31, (1 << 31) - 1), structs(3)), max_size=4),
-       st.sampled_from([TBinaryProtocol, TCompactProtocol]), st.booleans())
-def test_any_shape(calls, protocol, framed):
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=20), st.integers(-1 << 31, (1 << 31) - 1), structs(3)),
+        max_size=4,
+    ),
+    st.sampled_from([TBinaryProtocol, TCompactProtocol]),
+    st.booleans(),
+)
+def test_any_shape_of_message(calls, protocol, framed):
     data = b""
     for name, seqid, fields in calls:
         transport = TMemoryBuffer()
@@ -137,170 +185,245 @@ def test_any_shape(calls, protocol, framed):
         writer.writeMessageEnd()
         data += encode_framed(transport.getvalue()) if framed else transport.getvalue()
     messages = messages_of(data)
-    assert [(bytes(row.method).decode(), row.seqid) for row in messages] == [call[:2] for call in calls]
-    assert field_lists(messages) == [call[2] for call in calls]
+    begins = [(bytes(row.method).decode(), row.seqid) for row in messages]
+    assert begins == [(name, seqid) for name, seqid, _ in calls]
+    assert list_message_fields(messages) == [fields for _, _, fields in calls]
 
 
-# ------------------------------------------------------------------------------------------ they read what we write
+# ---- both libraries read what wirescan writes
 KINDS = tuple(apache.KINDS)
 HEADERS = {b"trace": b"17", b"": bytes(range(256)), b"k" * 200: b"v" * 300}
 
 
 def messages_of(data: bytes) -> wirescan.FrameTable:
-    return thrift.messages(whole(data))
+    return thrift.messages(scan_whole_frames(data))
 
 
 def arguments(protocol: type = TBinaryProtocol, **values) -> bytes:
-    """echo_args, as Apache's library writes them."""
+    """The bytes of echo_args, written by Apache's library."""
     transport = TMemoryBuffer()
-    made(APACHE.echo_args, {"what": values}).write(protocol(transport))
+    build_struct(APACHE.echo_args, {"what": values}).write(protocol(transport))
     return transport.getvalue()
 
 
 @pytest.mark.parametrize("padding", ["0-3", "1-4"])
 @pytest.mark.parametrize("transforms", [(), (1,), (1, 1)], ids=["plain", "once", "twice"])
-@pytest.mark.parametrize(("compact", "writer"), [(False, TBinaryProtocol), (True, TCompactProtocol)],
-                         ids=["binary", "compact"])
+@pytest.mark.parametrize(
+    ("compact", "writer"),
+    [(False, TBinaryProtocol), (True, TCompactProtocol)],
+    ids=["binary", "compact"],
+)
 def test_apache_reads_our_frames(compact, writer, transforms, padding):
-    """... and of infos behind persistent ones it has none, but the message; as our `infos_order` tells."""
+    """Apache's library reads the messages, flags, numbers and headers of wirescan's frames.
+
+    Infos after persistent ones are lost for it; `infos_order` describes that.
+    """
     protocol = Protocol.COMPACT if compact else Protocol.BINARY
     struct = arguments(writer, **EVERYTHING)
-    data, seen = b"", []
-    for number, (infos, persistent, order) in enumerate([
-            ((), (), "normal"), (HEADERS, (), "normal"), (HEADERS, {b"p": b"q"}, "normal"),
-            (HEADERS, {b"p": b"q"}, "persistent")]):
+    data = b""
+    expected = []
+    cases = [
+        ((), (), "normal"),
+        (HEADERS, (), "normal"),
+        (HEADERS, {b"p": b"q"}, "normal"),
+        (HEADERS, {b"p": b"q"}, "persistent"),
+    ]
+    for number, (infos, persistent, order) in enumerate(cases):
         message = encode_message("echo", MessageType.CALL, -number, struct, protocol=protocol)
-        data += encode_frame(message, protocol_id=protocol, flags=number << 8, seq=-number, transforms=transforms,
-                             infos=infos, persistent=persistent, infos_order=order, padding=padding)
-        seen.append((number << 8, -number, dict(infos) if order == "normal" else {}))
+        data += encode_frame(
+            message,
+            protocol_id=protocol,
+            flags=number << 8,
+            seq=-number,
+            transforms=transforms,
+            infos=infos,
+            persistent=persistent,
+            infos_order=order,
+            padding=padding,
+        )
+        expected.append((number << 8, -number, dict(infos) if order == "normal" else {}))
     reader = THeaderProtocol(TMemoryBuffer(data), KINDS)
-    for flags, seq, headers in seen:
+    arguments_fields = list_fields(build_struct(APACHE.echo_args, {"what": EVERYTHING}))
+    for flags, seq, headers in expected:
         assert reader.readMessageBegin() == ("echo", TMessageType.CALL, seq)
-        assert (reader.trans.flags, reader.trans.sequence_id, reader.get_headers()) == (flags, seq, headers)
-        found = APACHE.echo_args()
-        found.read(reader)
-        assert told(found) == told(made(APACHE.echo_args, {"what": EVERYTHING}))
-    assert messages_of(data)["seqid"].tolist() == [seq for _, seq, _ in seen]
+        assert reader.trans.flags == flags
+        assert reader.trans.sequence_id == seq
+        assert reader.get_headers() == headers
+        received = APACHE.echo_args()
+        received.read(reader)
+        assert list_fields(received) == arguments_fields
+    assert messages_of(data)["seqid"].tolist() == [seq for _, seq, _ in expected]
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("kind", ["FRAMED_BINARY", "UNFRAMED_BINARY", "FRAMED_COMPACT", "UNFRAMED_COMPACT"])
+@pytest.mark.parametrize(
+    "kind", ["FRAMED_BINARY", "UNFRAMED_BINARY", "FRAMED_COMPACT", "UNFRAMED_COMPACT"]
+)
 def test_both_read_our_messages(kind, strict):
-    compact, framed = kind.endswith("COMPACT"), kind.startswith("FRAMED")
+    compact = kind.endswith("COMPACT")
+    framed = kind.startswith("FRAMED")
     values = {name: value for name, value in EVERYTHING.items() if name != "uuid"}
     struct = arguments(TCompactProtocol if compact else TBinaryProtocol, **values)
-    how = {"protocol": "compact"} if compact else {"strict": strict}
-    message = encode_message("echo", MessageType.CALL, 1 << 30, struct, service="Other", **how)
+    options = {"protocol": "compact"} if compact else {"strict": strict}
+    message = encode_message("echo", MessageType.CALL, 1 << 30, struct, service="Other", **options)
     data = (encode_framed(message) if framed else message) * 2
 
-    wire = apache.wire(kind, strict=strict)
+    wire = apache.make_wire(kind, strict=strict)
     reader = wire.protocol.getProtocol(wire.transport.getTransport(TMemoryBuffer(data)))
-    wire2 = thriftpy2.wire(kind, strict=strict)
+    wire2 = thriftpy2.make_wire(kind, strict=strict)
     reader2 = wire2.protocol.get_protocol(wire2.transport.get_transport(TMemoryBuffer2(data)))
     for _ in range(2):
-        assert reader.readMessageBegin() == reader2.read_message_begin() == ("Other:echo", MessageType.CALL, 1 << 30)
-        found, found2 = APACHE.echo_args(), PEER.Peer.echo_args()
-        found.read(reader)
+        begin = ("Other:echo", MessageType.CALL, 1 << 30)
+        assert reader.readMessageBegin() == begin
+        assert reader2.read_message_begin() == begin
+        received = APACHE.echo_args()
+        received.read(reader)
         reader.readMessageEnd()
-        found2.read(reader2)
+        received2 = PEER.Peer.echo_args()
+        received2.read(reader2)
         reader2.read_message_end()
-        for name in "words", "smalls":      # thriftpy2 reads a set as a list
-            setattr(found2.what, name, set(getattr(found2.what, name)))
-        assert found == made(APACHE.echo_args, {"what": values})
-        assert found2 == made(PEER.Peer.echo_args, {"what": values})
+        for name in "words", "smalls":  # thriftpy2 reads a set as a list
+            setattr(received2.what, name, set(getattr(received2.what, name)))
+        assert received == build_struct(APACHE.echo_args, {"what": values})
+        assert received2 == build_struct(PEER.Peer.echo_args, {"what": values})
 
 
 @pytest.mark.parametrize("protocol", ["binary", "compact"])
 def test_apache_reads_our_columns(protocol):
-    """Frames that are written of columns."""
+    """Apache's library reads frames that wirescan encodes from columns."""
     count = 2000
     compact = protocol == "compact"
     methods = [b"m%d" % (number % 70) for number in range(count)]
-    messages = encode_messages(methods, np.arange(count) % 4 + 1, np.arange(count) - 1000, b"\0", protocol=protocol)
-    data, _ = encode_frames((messages[1], messages[0]), protocol_id=Protocol[protocol.upper()],
-                            seq=np.arange(count), flags=np.arange(count) & 0xffff, infos={b"method": methods})
+    messages, offsets = encode_messages(
+        methods, np.arange(count) % 4 + 1, np.arange(count) - 1000, b"\0", protocol=protocol
+    )
+    data, _ = encode_frames(
+        (offsets, messages),
+        protocol_id=Protocol[protocol.upper()],
+        seq=np.arange(count),
+        flags=np.arange(count) & 0xFFFF,
+        infos={b"method": methods},
+    )
     reader = THeaderProtocol(TMemoryBuffer(bytes(data)), KINDS)
     for number, method in enumerate(methods):
         assert reader.readMessageBegin() == (method.decode(), number % 4 + 1, number - 1000)
         assert reader.trans.protocol_id == (2 if compact else 0)
-        assert (reader.trans.sequence_id, reader.trans.flags, reader.get_headers()) == (
-            number, number, {b"method": method})
+        assert (reader.trans.sequence_id, reader.trans.flags) == (number, number)
+        assert reader.get_headers() == {b"method": method}
         reader.skip(TType.STRUCT)
         reader.readMessageEnd()
     assert [bytes(row.method) for row in messages_of(bytes(data))] == methods
 
 
 def exchange(address: str, data: bytes, count: int) -> bytes:
-    """Send bytes to a server, and read until `count` frames are answered."""
+    """Send bytes to a server, and read the answers until they have `count` frames."""
     host, port = address.split(":")
-    stream, heard, frames = wirescan.stream("thrift.frames"), b"", 0
+    stream = wirescan.stream("thrift.frames")
+    received = b""
+    frames = 0
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(data)
         while frames < count:
-            part = connection.recv(1 << 16)
-            if not part:
-                raise ConnectionError(f"the server has hung up after {frames} of {count} answers")
-            heard += part
-            frames += len(stream.feed(part))
-    return heard
+            chunk = connection.recv(1 << 16)
+            if not chunk:
+                raise ConnectionError(f"the server hung up after {frames} of {count} answers")
+            received += chunk
+            frames += len(stream.feed(chunk))
+    return received
 
 
-def test_server_answers_our_calls():
-    """All kinds on one connection, zlib, and what is refused: the answers are those that it says it has given."""
+def test_a_server_answers_our_calls():
+    """One connection has all kinds of frames, zlib, and refused calls.
+
+    The replies are those that the server recorded.
+    """
     sent = b""
     for number in range(30):
         compact = number % 2 == 1
         transport = TMemoryBuffer()
         protocol = TCompactProtocol if compact else TBinaryProtocol
-        made(APACHE.add_args, {"a": number, "b": 1}).write(protocol(transport))
-        message = encode_message("add" if number % 5 else "missing", MessageType.CALL, number, transport.getvalue(),
-                                 protocol="compact" if compact else "binary")
-        sent += (message if number % 3 == 0 else encode_framed(message) if number % 3 == 1 else encode_frame(
-            message, protocol_id=Protocol.COMPACT if compact else Protocol.BINARY, seq=number, flags=number,
-            transforms=[1] * (number % 4), infos={b"number": b"%d" % number}))
-    with apache.Server(apache.wire("HEADER")) as server:
+        build_struct(APACHE.add_args, {"a": number, "b": 1}).write(protocol(transport))
+        message = encode_message(
+            "add" if number % 5 else "missing",
+            MessageType.CALL,
+            number,
+            transport.getvalue(),
+            protocol="compact" if compact else "binary",
+        )
+        if number % 3 == 1:
+            message = encode_framed(message)
+        elif number % 3 == 2:
+            message = encode_frame(
+                message,
+                protocol_id=Protocol.COMPACT if compact else Protocol.BINARY,
+                seq=number,
+                flags=number,
+                transforms=[1] * (number % 4),
+                infos={b"number": b"%d" % number},
+            )
+        sent += message
+    with apache.Server(apache.make_wire("HEADER")) as server:
         replies = exchange(server.address, sent, 30)
-    assert spoken(whole(replies)) == server.said and len(server.said) == 30
+    assert list_messages(scan_whole_frames(replies)) == server.sent
+    assert len(server.sent) == 30
     pairs = thrift.pair(messages_of(sent), messages_of(replies))
     assert pairs["call"].tolist() == pairs["reply"].tolist() == list(range(30))
 
 
-# -------------------------------------------------------------------------------------------------------- the rest
-def test_ten_thousand_calls():
-    """With headers, every third compressed: what the library writes into memory, in one scan."""
-    transport, kept = TMemoryBuffer(), []
-    wire = apache.wire("HEADER", compact=True)
+# ---- other tests
+def test_ten_thousand_calls_are_read():
+    """The library writes calls with headers into memory. Every third call is compressed."""
+    transport = TMemoryBuffer()
+    sent = []
+    wire = apache.make_wire("HEADER", compact=True)
     for number in range(10_000):
         protocol = wire.protocol.getProtocol(transport)
         protocol.set_header(b"number", b"%d" % number)
         if number % 3 == 0:
             protocol.add_transform(Transform.ZLIB)
-        apache.say(kept, wire, protocol, "add", TMessageType.CALL, number, made(APACHE.add_args, {"a": number}))
-    assert spoken(whole(transport.getvalue())) == kept
+        apache.write_message(
+            sent,
+            wire,
+            protocol,
+            "add",
+            TMessageType.CALL,
+            number,
+            build_struct(APACHE.add_args, {"a": number}),
+        )
+    assert list_messages(scan_whole_frames(transport.getvalue())) == sent
 
 
 @pytest.mark.parametrize("sizes", [(1,), (3, 500, 17)])
-def test_chunks_of_http_client(sizes):
-    """Requests whose bodies Python's http.client has cut into chunks."""
-    class Held:
+def test_chunked_requests_of_http_client(sizes):
+    """Python's http.client divides the bodies of requests into chunks."""
+
+    class MemorySocket:
         def __init__(self):
-            self.said = b""
+            self.sent = b""
 
         def sendall(self, data) -> None:
-            self.said += bytes(data)
+            self.sent += bytes(data)
 
-    held, bodies = Held(), []
+    memory_socket = MemorySocket()
+    bodies = []
     for number in range(5):
         connection = http.client.HTTPConnection("peer")
-        connection.sock = held
+        connection.sock = memory_socket
         message = encode_message("tell", MessageType.ONEWAY, number, arguments(**EVERYTHING))
-        parts, at = [], 0
-        while at < len(message):
-            parts.append(message[at:at + sizes[len(parts) % len(sizes)]])
-            at += len(parts[-1])
-        connection.request("POST", "/peer", iter(parts), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+        chunks = []
+        start = 0
+        while start < len(message):
+            chunks.append(message[start : start + sizes[len(chunks) % len(sizes)]])
+            start += len(chunks[-1])
+        connection.request(
+            "POST",
+            "/peer",
+            iter(chunks),
+            encode_chunked=True,
+            headers={"Transfer-Encoding": "chunked"},
+        )
         bodies.append(message)
-    frames = whole(held.said)
+    frames = scan_whole_frames(memory_socket.sent)
     assert set(frames["kind"].tolist()) == {Kind.HTTP_CHUNKED}
     assert [bytes(row.payload) for row in thrift.plain(frames)] == bodies
-    assert messages_of(held.said)["seqid"].tolist() == list(range(5))
+    assert messages_of(memory_socket.sent)["seqid"].tolist() == list(range(5))

@@ -1,16 +1,18 @@
-"""Apache Thrift's Python library: clients and servers of peer.thrift, which keep what they say.
+"""Recording clients and servers of peer.thrift with Apache Thrift's Python library.
 
-    with Proxy() as proxy, Server(wire("HEADER")) as server:
+    with Proxy() as proxy, Server(make_wire("HEADER")) as server:
         proxy.target = server.address
-        with Client(proxy.address, wire("HEADER", compact=True)) as client:
+        with Client(proxy.address, make_wire("HEADER", compact=True)) as client:
             client.call("add", {"a": 1, "b": 2}, headers={b"trace": b"17"})
-    client.said, server.said                # their messages, in the order of the wire
-    connection, = proxy.take()
+    client.sent, server.sent                # their messages, in the order of writing
+    (connection,) = proxy.take()
     connection.requests, connection.responses
 
-A message said is {"kind" of its frame, "method", "service", "type", "seqid", "fields" as told() has them}; in header
-frames it has also {"flags", "seq", "protocol_id", "transforms", "headers"}.
+A recorded message is a dict of "kind" (of its frame), "method", "service", "type", "seqid" and
+"fields" (see list_fields). A message in a header frame also has "flags", "seq", "protocol_id",
+"transforms" and "headers".
 """
+
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -25,65 +27,94 @@ from thrift.server.THttpServer import THttpServer
 from thrift.server.TServer import TThreadedServer
 from thrift.Thrift import TApplicationException, TMessageType, TProcessor, TType
 from thrift.TMultiplexedProcessor import TMultiplexedProcessor
-from thrift.transport.THeaderTransport import THeaderClientType, THeaderSubprotocolID, THeaderTransformID
+from thrift.transport.THeaderTransport import (
+    THeaderClientType,
+    THeaderSubprotocolID,
+    THeaderTransformID,
+)
 from thrift.transport.THttpClient import THttpClient
 from thrift.transport.TSocket import TServerSocket, TSocket
 from thrift.transport.TTransport import TBufferedTransportFactory, TFramedTransportFactory
 
-from .thrift_types import APACHE, PEER, made, told
+from .thrift_types import APACHE, PEER, build_struct, list_fields
 
-KINDS = {THeaderClientType.HEADERS: "HEADER", THeaderClientType.FRAMED_BINARY: "FRAMED_BINARY",
-         THeaderClientType.UNFRAMED_BINARY: "UNFRAMED_BINARY", THeaderClientType.FRAMED_COMPACT: "FRAMED_COMPACT",
-         THeaderClientType.UNFRAMED_COMPACT: "UNFRAMED_COMPACT"}
+KINDS = {
+    THeaderClientType.HEADERS: "HEADER",
+    THeaderClientType.FRAMED_BINARY: "FRAMED_BINARY",
+    THeaderClientType.UNFRAMED_BINARY: "UNFRAMED_BINARY",
+    THeaderClientType.FRAMED_COMPACT: "FRAMED_COMPACT",
+    THeaderClientType.UNFRAMED_COMPACT: "UNFRAMED_COMPACT",
+}
 TYPES = {number: name for name, number in vars(TMessageType).items() if name.isupper()}
-SERVICES = "Peer", "Other"      # names of the multiplexed; both are peer.thrift's Peer
+SERVICES = "Peer", "Other"  # the names of multiplexed services; both are peer.thrift's Peer
 
 
 class Wire(NamedTuple):
-    """How frames of `kind` are written: factories of a transport and a protocol."""
+    """Factories of the transport and the protocol that write frames of `kind`."""
+
     kind: str
     transport: object
     protocol: object
 
 
-def wire(kind: str, compact: bool = False, strict: bool = True) -> Wire:
-    """A server of HEADER understands every kind but HTTP, and answers each in the same."""
+def make_wire(kind: str, *, compact: bool = False, strict: bool = True) -> Wire:
+    """The factories for a kind of frame.
+
+    A server of HEADER accepts every kind but HTTP, and answers each in its own kind.
+    """
     compact = compact or kind.endswith("COMPACT")
-    transport = (TFramedTransportFactory if kind.startswith("FRAMED") else TBufferedTransportFactory)()
+    framed = kind.startswith("FRAMED")
+    transport = TFramedTransportFactory() if framed else TBufferedTransportFactory()
     if kind == "HEADER":
-        return Wire(kind, transport, THeaderProtocolFactory(
-            tuple(KINDS), THeaderSubprotocolID.COMPACT if compact else THeaderSubprotocolID.BINARY))
-    return Wire(kind, transport, TCompactProtocolFactory() if compact else TBinaryProtocolFactory(strict, strict))
+        default = THeaderSubprotocolID.COMPACT if compact else THeaderSubprotocolID.BINARY
+        return Wire(kind, transport, THeaderProtocolFactory(tuple(KINDS), default))
+    protocol = TCompactProtocolFactory() if compact else TBinaryProtocolFactory(strict, strict)
+    return Wire(kind, transport, protocol)
 
 
-def message(kind: str, name: str, message_type: int, seqid: int, fields: list | None = None) -> dict:
+def describe_message(
+    kind: str, name: str, message_type: int, seqid: int, fields: list | None = None
+) -> dict:
     service, colon, method = name.partition(":")
-    return {"kind": kind, "method": method if colon else name, "service": service if colon else None,
-            "type": TYPES[message_type], "seqid": seqid, "fields": fields}
+    return {
+        "kind": kind,
+        "method": method if colon else name,
+        "service": service if colon else None,
+        "type": TYPES[message_type],
+        "seqid": seqid,
+        "fields": fields,
+    }
 
 
-def say(said: list[dict], wire: Wire, protocol, name: str, message_type: int, seqid: int, struct) -> None:
-    """Write a message, and keep it in `said`."""
-    kept = message(wire.kind, name, message_type, seqid, told(struct))
+def write_message(
+    sent: list[dict], wire: Wire, protocol, name: str, message_type: int, seqid: int, struct
+) -> None:
+    """Write a message, and append it to the list `sent`."""
+    record = describe_message(wire.kind, name, message_type, seqid, list_fields(struct))
     if isinstance(protocol, THeaderProtocol):
         transport = protocol.trans
-        kept["kind"] = KINDS[transport._client_type]
-        if kept["kind"] == "HEADER":
-            kept |= {"flags": transport.flags, "seq": seqid & 0xffffffff, "protocol_id": transport.protocol_id,
-                     "transforms": list(transport._write_transforms), "headers": texts(transport._write_headers)}
-    said.append(kept)
+        record["kind"] = KINDS[transport._client_type]
+        if record["kind"] == "HEADER":
+            record |= {
+                "flags": transport.flags,
+                "seq": seqid & 0xFFFFFFFF,
+                "protocol_id": transport.protocol_id,
+                "transforms": list(transport._write_transforms),
+                "headers": decode_texts(transport._write_headers),
+            }
+    sent.append(record)
     protocol.writeMessageBegin(name, message_type, seqid)
     struct.write(protocol)
     protocol.writeMessageEnd()
     protocol.trans.flush()
 
 
-def texts(headers: Mapping[bytes, bytes]) -> list[list[str]]:
+def decode_texts(headers: Mapping[bytes, bytes]) -> list[list[str]]:
     return [[key.decode("latin-1"), value.decode("latin-1")] for key, value in headers.items()]
 
 
 class Handler:
-    """What the service does; `refusal` is the class of the library."""
+    """The methods of the service. `refusal` is the library's class of that exception."""
 
     def __init__(self, refusal: type):
         self._refusal = refusal
@@ -108,26 +139,35 @@ class Handler:
 
 
 class Service(TProcessor):
-    """peer.thrift's Peer. In header frames it gives back the headers that it has read; one named "zlib" says how many
-    times more it compresses its replies from now on."""
+    """The service Peer of peer.thrift.
 
-    def __init__(self, wire: Wire, said: list[dict]):
-        self._wire, self._said, self._handler, self._tell_begin = wire, said, Handler(APACHE.Refusal), None
+    In header frames it sends the received headers back. A header "zlib" gives a number of zlib
+    transforms, which the service adds for this reply and all later ones.
+    """
 
-    def on_message_begin(self, tell: Callable) -> None:
-        self._tell_begin = tell     # THttpServer learns by it that there will be no reply
+    def __init__(self, wire: Wire, sent: list[dict]):
+        self._wire = wire
+        self._sent = sent
+        self._handler = Handler(APACHE.Refusal)
+        self._on_begin = None
+
+    def on_message_begin(self, callback: Callable) -> None:
+        # THttpServer uses the callback to see that a message has no reply.
+        self._on_begin = callback
 
     def process(self, iprot, oprot) -> None:
         name, message_type, seqid = iprot.readMessageBegin()
-        if self._tell_begin:
-            self._tell_begin(name, message_type, seqid)
+        if self._on_begin:
+            self._on_begin(name, message_type, seqid)
         if name in PEER.Peer.thrift_services:
             arguments = getattr(APACHE, f"{name}_args")()
             arguments.read(iprot)
             answer = self._answer(name, arguments)
         else:
             iprot.skip(TType.STRUCT)
-            answer = TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Unknown function {name}")
+            answer = TApplicationException(
+                TApplicationException.UNKNOWN_METHOD, f"Unknown function {name}"
+            )
         iprot.readMessageEnd()
         if message_type == TMessageType.ONEWAY:
             return
@@ -136,8 +176,9 @@ class Service(TProcessor):
                 oprot.set_header(key, value)
                 for _ in range(int(value) if key == b"zlib" else 0):
                     oprot.add_transform(THeaderTransformID.ZLIB)
-        answer_type = TMessageType.EXCEPTION if isinstance(answer, TApplicationException) else TMessageType.REPLY
-        say(self._said, self._wire, oprot, name, answer_type, seqid, answer)
+        failed = isinstance(answer, TApplicationException)
+        answer_type = TMessageType.EXCEPTION if failed else TMessageType.REPLY
+        write_message(self._sent, self._wire, oprot, name, answer_type, seqid, answer)
 
     def _answer(self, name: str, arguments):
         result = getattr(APACHE, f"{name}_result")()
@@ -153,14 +194,17 @@ class Service(TProcessor):
         return result
 
 
-class Served:
-    """A thread that serves a connection at `address`, and ends when its client has hung up; `said` are the replies."""
+class BackgroundServer:
+    """A thread that serves one connection at `address`. It ends when the client hangs up.
+
+    `sent` has the replies.
+    """
 
     def __init__(self):
-        self.said: list[dict] = []
+        self.sent: list[dict] = []
 
     def __enter__(self):
-        self.address = "127.0.0.1:%d" % self.listen()
+        self.address = f"127.0.0.1:{self.listen()}"
         self._thread = threading.Thread(target=self.serve, daemon=True)
         self._thread.start()
         return self
@@ -173,14 +217,16 @@ class Served:
             raise TimeoutError("a client keeps its connection open")
 
 
-class Server(Served):
-    """`multiplexed`: of the SERVICES; else of one that has no name."""
+class Server(BackgroundServer):
+    """A server of one unnamed service, or, with `multiplexed`, of the SERVICES."""
 
-    def __init__(self, wire: Wire, multiplexed: bool = False):
+    def __init__(self, wire: Wire, *, multiplexed: bool = False):
         super().__init__()
-        self._wire, self._processor = wire, Service(wire, self.said)
+        self._wire = wire
+        service = Service(wire, self.sent)
+        self._processor = service
         if multiplexed:
-            service, self._processor = self._processor, TMultiplexedProcessor()
+            self._processor = TMultiplexedProcessor()
             for name in SERVICES:
                 self._processor.registerProcessor(name, service)
 
@@ -190,19 +236,21 @@ class Server(Served):
         return self._listener.handle.getsockname()[1]
 
     def serve(self) -> None:
-        server = TThreadedServer(self._processor, self._listener, self._wire.transport, self._wire.protocol)
+        server = TThreadedServer(
+            self._processor, self._listener, self._wire.transport, self._wire.protocol
+        )
         server.handle(self._listener.accept())
 
     def close(self) -> None:
         self._listener.close()
 
 
-class HttpServer(Served):
-    """... of as many connections as come, one after the other."""
+class HttpServer(BackgroundServer):
+    """An HTTP server of any number of connections, one after the other."""
 
     def __init__(self, wire: Wire):
         super().__init__()
-        self._server = THttpServer(Service(wire, self.said), ("127.0.0.1", 0), wire.protocol).httpd
+        self._server = THttpServer(Service(wire, self.sent), ("127.0.0.1", 0), wire.protocol).httpd
         self._server.RequestHandlerClass.log_message = lambda *_: None
         self.serve = self._server.serve_forever
 
@@ -216,15 +264,20 @@ class HttpServer(Served):
 
 
 class Client:
-    """`said` are its calls, `heard` the replies, as its own library has read them."""
+    """A client. `sent` has its calls, and `received` the replies that its library read."""
 
     def __init__(self, address: str, wire: Wire, service: str | None = None):
         host, port = address.split(":")
-        with mock.patch.dict(os.environ, no_proxy="*"):     # an HTTP proxy would be no part of this
-            self._transport = (THttpClient(f"http://{address}/peer") if wire.kind == "HTTP" else
-                               wire.transport.getTransport(TSocket(host, int(port))))
-        self._wire, self.protocol, self.service = wire, wire.protocol.getProtocol(self._transport), service
-        self.said, self.heard = [], []
+        with mock.patch.dict(os.environ, no_proxy="*"):  # use no HTTP proxy
+            if wire.kind == "HTTP":
+                self._transport = THttpClient(f"http://{address}/peer")
+            else:
+                self._transport = wire.transport.getTransport(TSocket(host, int(port)))
+        self._wire = wire
+        self.protocol = wire.protocol.getProtocol(self._transport)
+        self.service = service
+        self.sent = []
+        self.received = []
         self._seqid = -3
 
     def __enter__(self) -> "Client":
@@ -234,12 +287,25 @@ class Client:
     def __exit__(self, *_) -> None:
         self._transport.close()
 
-    def call(self, method: str, values: Mapping = {}, *, kind: str | None = None, headers: Mapping[bytes, bytes] = {},
-             flags: int = 0, zlib: int = 0, seqid: int | None = None) -> None:
-        """A call of a method, and its reply. With a HEADER wire: of another kind; `zlib`: compressed so many times
-        more, as all calls that follow."""
+    def call(
+        self,
+        method: str,
+        values: Mapping = {},
+        *,
+        kind: str | None = None,
+        headers: Mapping[bytes, bytes] = {},
+        flags: int = 0,
+        zlib: int = 0,
+        seqid: int | None = None,
+    ) -> None:
+        """Call a method and read its reply.
+
+        With a HEADER wire, kind: another kind of frame; zlib: the number of zlib transforms to add
+        to this call and all later ones.
+        """
         self._seqid = self._seqid + 1 if seqid is None else seqid
-        protocol, oneway = self.protocol, method == "tell"
+        protocol = self.protocol
+        oneway = method == "tell"
         if isinstance(protocol, THeaderProtocol):
             protocol.trans.flags = flags
             for key, value in headers.items():
@@ -247,26 +313,38 @@ class Client:
             for _ in range(zlib):
                 protocol.add_transform(THeaderTransformID.ZLIB)
             if kind:
-                protocol.trans._client_type, = (number for number, name in KINDS.items() if name == kind)
+                (client_type,) = (number for number, name in KINDS.items() if name == kind)
+                protocol.trans._client_type = client_type
                 protocol._set_protocol()
-        struct = made(getattr(APACHE, f"{method}_args"), values)
-        say(self.said, self._wire, TMultiplexedProtocol(protocol, self.service) if self.service else protocol,
-            method, TMessageType.ONEWAY if oneway else TMessageType.CALL, self._seqid, struct)
-        self.said[-1]["service"] = self.service
+        struct = build_struct(getattr(APACHE, f"{method}_args"), values)
+        write_message(
+            self.sent,
+            self._wire,
+            TMultiplexedProtocol(protocol, self.service) if self.service else protocol,
+            method,
+            TMessageType.ONEWAY if oneway else TMessageType.CALL,
+            self._seqid,
+            struct,
+        )
+        self.sent[-1]["service"] = self.service
         if not oneway:
-            self._hear(getattr(APACHE, f"{method}_result")())
+            self._read_reply(getattr(APACHE, f"{method}_result")())
 
-    def _hear(self, struct) -> None:
+    def _read_reply(self, struct) -> None:
         name, message_type, seqid = self.protocol.readMessageBegin()
         if message_type == TMessageType.EXCEPTION:
             struct = TApplicationException()
         struct.read(self.protocol)
         self.protocol.readMessageEnd()
-        heard = message(self._wire.kind, name, message_type, seqid, told(struct))
+        reply = describe_message(self._wire.kind, name, message_type, seqid, list_fields(struct))
         if isinstance(self.protocol, THeaderProtocol):
             transport = self.protocol.trans
-            heard["kind"] = KINDS[transport._client_type]
-            if heard["kind"] == "HEADER":
-                heard |= {"flags": transport.flags, "seq": transport.sequence_id & 0xffffffff,
-                          "protocol_id": transport.protocol_id, "headers": texts(transport.get_headers())}
-        self.heard.append(heard)
+            reply["kind"] = KINDS[transport._client_type]
+            if reply["kind"] == "HEADER":
+                reply |= {
+                    "flags": transport.flags,
+                    "seq": transport.sequence_id & 0xFFFFFFFF,
+                    "protocol_id": transport.protocol_id,
+                    "headers": decode_texts(transport.get_headers()),
+                }
+        self.received.append(reply)

@@ -1,4 +1,4 @@
-"""Planted errors: where each is, what it changes, and which tests have to notice it.
+"""Planted errors: the place and the change of each error, and the tests that must notice it.
 
 The errors of one area are in one TOML file beside this module. An entry has these keys:
 
@@ -7,7 +7,7 @@ The errors of one area are in one TOML file beside this module. An entry has the
     before    the text that is replaced; it occurs exactly once in the file, or in `context`
     after     the text that replaces it
     context   optional: a text that occurs exactly once in the file and contains `before` once
-    tests     the pytest node ids that have to fail when the error is switched on
+    tests     the pytest node ids that must fail when the error is switched on
 
 `before` is either an expression inside a line, or whole lines. Whole lines are complete statements,
 written without their common indentation.
@@ -55,7 +55,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the text that an entry replaces starts and stops in its file."""
+    """The start and the stop of the text that an entry replaces in its file."""
 
     start: int
     stop: int
@@ -63,9 +63,9 @@ class Place:
 
 
 def read_planted(directory: Path = HERE) -> list[Planted]:
-    """All entries of all TOML files, in the order of the files' names.
+    """Return all entries of all TOML files, in the order of the files' names.
 
-    Raises PlantingError where two entries have the same id or the same number.
+    Raises PlantingError if two entries have the same id or the same number.
     """
     entries = []
     for path in sorted(directory.glob("*.toml")):
@@ -76,61 +76,64 @@ def read_planted(directory: Path = HERE) -> list[Planted]:
     for entry in entries:
         other = by_number.setdefault(entry.number, entry)
         if other is not entry:
-            raise PlantingError(f"{entry.id}: the id or its number belongs to {other.id} too; rename one")
+            raise PlantingError(
+                f"{entry.id}: the id or its number also belongs to {other.id}; rename one of them"
+            )
     return entries
 
 
-def find_all(text: str, wanted: str) -> list[int]:
-    """The positions at which `wanted` occurs in `text`."""
+def find_all(text: str, fragment: str) -> list[int]:
+    """Return the positions at which `fragment` occurs in `text`."""
     positions = []
-    position = text.find(wanted)
+    position = text.find(fragment)
     while position >= 0:
         positions.append(position)
-        position = text.find(wanted, position + 1)
+        position = text.find(fragment, position + 1)
     return positions
 
 
-def find_once(entry: Planted, text: str, wanted: str, what: str) -> tuple[int, int]:
-    """Where `wanted` starts and stops in `text`, at whatever indentation.
+def find_once(entry: Planted, text: str, fragment: str, key: str) -> tuple[int, int]:
+    """Return where `fragment` starts and stops in `text`, at any indentation.
 
-    Raises PlantingError where it does not occur exactly once.
+    Raises PlantingError if it does not occur exactly once.
     """
     matches = []
-    indentations = range(0, 60, 4) if "\n" in wanted else range(1)
+    indentations = range(0, 60, 4) if "\n" in fragment else range(1)
     for indentation in indentations:
-        indented = textwrap.indent(wanted, " " * indentation)[indentation:]
+        indented = textwrap.indent(fragment, " " * indentation)[indentation:]
         matches += [(start, start + len(indented)) for start in find_all(text, indented)]
     if len(matches) != 1:
         raise PlantingError(
-            f"{entry.id}: `{what}` has to occur exactly once in {entry.path}, and occurs "
-            f"{len(matches)} times: {wanted!r}"
+            f"{entry.id}: `{key}` has to occur exactly once in {entry.path}, and occurs "
+            f"{len(matches)} times: {fragment!r}"
         )
     return matches[0]
 
 
 def find_place(entry: Planted, source: str) -> Place:
-    """Where the text that the entry replaces is in the source of its file.
+    """Return the place of the text that the entry replaces, in the source of its file.
 
-    Raises PlantingError where `before` or `context` does not occur exactly once.
+    Raises PlantingError if `before` or `context` does not occur exactly once.
     """
-    offset = 0
+    context_start = 0
     text = source
     if entry.context:
-        start, stop = find_once(entry, source, entry.context, "context")
-        offset, text = start, source[start:stop]
+        context_start, context_stop = find_once(entry, source, entry.context, "context")
+        text = source[context_start:context_stop]
     start, stop = find_once(entry, text, entry.before, "before")
-    start, stop = start + offset, stop + offset
+    start += context_start
+    stop += context_start
     line_start = source.rfind("\n", 0, start) + 1
     line_stop = source.find("\n", stop)
     if line_stop < 0:
         line_stop = len(source)
     before = source[line_start:start].strip()
-    behind = source[stop:line_stop].strip()
-    is_statement = not before and (not behind or behind.startswith("#"))
+    rest = source[stop:line_stop].strip()
+    is_statement = not before and (not rest or rest.startswith("#"))
     return Place(start, stop, is_statement)
 
 
-def switched_expression(entry: Planted) -> str:
+def switch_expression(entry: Planted) -> str:
     if entry.path.suffix == ".h":
         return f"({SWITCH_IN_C}({entry.number}) ? ({entry.after}) : ({entry.before}))"
     switch = SWITCH_IN_PYTHON if entry.path.suffix == ".py" else SWITCH_IN_C
@@ -142,7 +145,7 @@ def switched_expression(entry: Planted) -> str:
     return f"(({entry.after}) if {switch}({entry.number}) else ({entry.before}))"
 
 
-def switched_statement(entry: Planted, indentation: str) -> str:
+def switch_statement(entry: Planted, indentation: str) -> str:
     if entry.path.suffix == ".h":
         return f"if ({SWITCH_IN_C}({entry.number})) {{ {entry.after} }} else {{ {entry.before} }}"
     switch = SWITCH_IN_PYTHON if entry.path.suffix == ".py" else SWITCH_IN_C
@@ -156,22 +159,26 @@ def switched_statement(entry: Planted, indentation: str) -> str:
 
 
 def check_grouping(entry: Planted, source: str, place: Place) -> None:
-    """Raise PlantingError where parentheses around an expression of Python change its meaning."""
-    grouped = f"{source[:place.start]}({entry.before}){source[place.stop:]}"
+    """Raise PlantingError if parentheses around a Python expression change its meaning."""
+    grouped = f"{source[: place.start]}({entry.before}){source[place.stop :]}"
     try:
         same = ast.dump(ast.parse(grouped)) == ast.dump(ast.parse(source))
     except SyntaxError:
         same = False
     if not same:
-        raise PlantingError(f"{entry.id}: `before` is no whole expression in {entry.path}: {entry.before!r}")
+        raise PlantingError(
+            f"{entry.id}: `before` is no whole expression in {entry.path}: {entry.before!r}"
+        )
 
 
 def plant(source: str, entries: list[Planted]) -> str:
-    """The source of one file with a switch for each of its entries.
+    """Return the source of one file with a switch for each of its entries.
 
-    Raises PlantingError where an entry does not fit, or two entries overlap.
+    Raises PlantingError if an entry does not fit or two entries overlap.
     """
-    places = sorted(((find_place(entry, source), entry) for entry in entries), key=lambda pair: pair[0].start)
+    places = sorted(
+        ((find_place(entry, source), entry) for entry in entries), key=lambda pair: pair[0].start
+    )
     pieces = []
     position = 0
     previous = None
@@ -180,12 +187,13 @@ def plant(source: str, entries: list[Planted]) -> str:
             raise PlantingError(f"{entry.id} and {previous} overlap in {entry.path}")
         if place.is_statement:
             line_start = source.rfind("\n", 0, place.start) + 1
-            switched = switched_statement(entry, source[line_start : place.start])
+            switched = switch_statement(entry, source[line_start : place.start])
         else:
             if entry.path.suffix == ".py":
                 check_grouping(entry, source, place)
-            switched = switched_expression(entry)
+            switched = switch_expression(entry)
         pieces += [source[position : place.start], switched]
-        position, previous = place.stop, entry.id
+        position = place.stop
+        previous = entry.id
     pieces.append(source[position:])
     return "".join(pieces)

@@ -1,17 +1,18 @@
-"""Plant errors in a copy of wirescan and run the tests that have to notice them.
+"""Plant errors in a copy of wirescan and run the tests that must notice them.
 
-    python tests/planted_errors/run.py [--only ID ...] [--sample N --seed S] [--jobs N] [--work DIR]
+    python -m tests.planted_errors.run [--only ID ...] [--sample N --seed S] [--jobs N] [--work DIR]
 
-All errors are built into one copy. The environment variable WIRESCAN_PLANTED holds the number of the
-one error that is switched on; without it the copy behaves like the original. The run checks first
-that all named tests pass with no error switched on. Then it runs the tests of each error by
+All errors are built into one copy. The environment variable WIRESCAN_PLANTED holds the number of
+the one error that is switched on; without it the copy behaves like the original. The run checks
+first that all named tests pass with no error switched on. Then it runs the tests of each error by
 themselves, with that error switched on, and expects them to fail.
 
-The exit code is 0 where every error was noticed, and 1 where one was not.
+The exit code is 0 if every error was noticed, and 1 if one was not.
 """
 
 import argparse
 import ast
+import contextlib
 import multiprocessing
 import os
 import random
@@ -26,26 +27,59 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from planted import PACKAGE, ROOT, SWITCH_IN_C, SWITCH_IN_PYTHON, Planted, PlantingError, plant, read_planted
+from tests.planted_errors.planted import (
+    PACKAGE,
+    ROOT,
+    SWITCH_IN_C,
+    SWITCH_IN_PYTHON,
+    Planted,
+    PlantingError,
+    plant,
+    read_planted,
+)
 
 VARIABLE = "WIRESCAN_PLANTED"
 PYTHON_MODULE = "_planted.py"
 C_HEADER = "planted.h"
-NOT_COPIED = (".git", ".venv", "build", "dist", "__pycache__", "*.so", "*.egg-info", ".pytest_cache", ".hypothesis")
-# The copy is compiled without optimisation: that takes a third of the time, and the tests are small.
+NOT_COPIED = (
+    ".git",
+    ".venv",
+    "build",
+    "dist",
+    "__pycache__",
+    "*.so",
+    "*.egg-info",
+    ".pytest_cache",
+    ".hypothesis",
+)
+# The copy is compiled without optimisation. That takes a third of the time, and the tests are
+# small.
 FLAGS = '["-O2", "-g0"]'
 QUICK_FLAGS = '["-O0", "-g0"]'
 BUILD_SECONDS = 1800
 BASELINE_SECONDS = 1200
 TEST_SECONDS = 600
 # Imported once, before processes are forked. None of them imports wirescan.
-PRELOADED = ["numpy", "pytest", "_pytest.assertion.rewrite", "hypothesis", "pyarrow", "pyarrow.parquet", "cramjam",
-             "snappy", "click", "rich", "asyncio", "ssl"]
+PRELOADED = [
+    "numpy",
+    "pytest",
+    "_pytest.assertion.rewrite",
+    "hypothesis",
+    "pyarrow",
+    "pyarrow.parquet",
+    "cramjam",
+    "snappy",
+    "click",
+    "rich",
+    "asyncio",
+    "ssl",
+]
 # Exit codes of pytest.
 PASSED = 0
 FAILED = 1
 
-# The switch for C and Cython. The compiler includes it before everything else, so it includes nothing.
+# The switch for C and Cython. The compiler includes it before all other headers, so it must not
+# include any.
 HEADER_TEXT = f"""\
 extern char* getenv(const char*);
 extern int atoi(const char*);
@@ -71,12 +105,14 @@ NUMBER = int(os.environ.get("{VARIABLE}") or 0)
 def active(number):
     return NUMBER == number
 """
-IMPORT_LINE = f"from wirescan.{PYTHON_MODULE.removesuffix('.py')} import active as {SWITCH_IN_PYTHON}\n"
+IMPORT_LINE = (
+    f"from wirescan.{PYTHON_MODULE.removesuffix('.py')} import active as {SWITCH_IN_PYTHON}\n"
+)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tests of one planted error did."""
+    """The result of the tests of one planted error."""
 
     planted: Planted
     kind: str  # "noticed", "crashed", "timed out", "unnoticed" or "wrong selection"
@@ -88,17 +124,18 @@ class Outcome:
         return self.kind in ("noticed", "crashed", "timed out")
 
 
-# ------------------------------------------------------------------------------ the copy
+# --- the copy
+
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file. An equal file keeps its time, so that it is not compiled again."""
+    """Write a file. An equal file keeps its time stamp, so it is not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
 def declare_switch(path: Path, source: str) -> str:
-    """The source of a file with a declaration of the switch that it uses."""
+    """Return the source of a file with a declaration of the switch that it uses."""
     if path.suffix == ".h":
         return source
     if path.suffix != ".py":
@@ -116,25 +153,28 @@ def declare_switch(path: Path, source: str) -> str:
 
 def copy_tree(work: Path) -> None:
     """Copy the repository. Files of the copy that are up to date are not written again."""
+
     def copy_file(source: str, target: str) -> None:
-        if Path(target).suffix in (".pyx", ".pxd", ".h", ".py") and PACKAGE.name in Path(target).parts:
-            write_if_changed(Path(target), Path(source).read_text())
+        path = Path(target)
+        is_source = path.suffix in (".pyx", ".pxd", ".h", ".py")
+        if is_source and PACKAGE.name in path.parts:
+            write_if_changed(path, Path(source).read_text())
         else:
             shutil.copy2(source, target)
 
     planted_files = {str(ROOT / entry.path) for entry in read_planted()}
 
-    def ignored(directory: str, names: list[str]) -> set[str]:
+    def list_ignored(directory: str, names: list[str]) -> set[str]:
         planted = {name for name in names if os.path.join(directory, name) in planted_files}
         return planted | set(shutil.ignore_patterns(*NOT_COPIED)(directory, names))
 
-    shutil.copytree(ROOT, work, ignore=ignored, copy_function=copy_file, dirs_exist_ok=True)
+    shutil.copytree(ROOT, work, ignore=list_ignored, copy_function=copy_file, dirs_exist_ok=True)
 
 
 def build_copy(work: Path, entries: list[Planted]) -> None:
     """Copy the repository with all errors planted, and build the copy.
 
-    Raises PlantingError where an entry does not fit, CalledProcessError where the build fails.
+    Raises PlantingError if an entry does not fit or the build fails.
     """
     by_path = defaultdict(list)
     for entry in entries:
@@ -154,18 +194,20 @@ def build_copy(work: Path, entries: list[Planted]) -> None:
     write_if_changed(work / "setup.py", setup.replace(FLAGS, QUICK_FLAGS))
     write_if_changed(work / PACKAGE / PYTHON_MODULE, MODULE_TEXT)
     write_if_changed(work / C_HEADER, HEADER_TEXT)
-    environment = environment_of(work)
+    environment = make_environment(work)
     environment["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -include {work / C_HEADER}"
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     build = subprocess.run(
         command, cwd=work, env=environment, timeout=BUILD_SECONDS, capture_output=True, text=True
     )
     if build.returncode:
-        raise PlantingError(f"the copy with planted errors cannot be built:\n{build.stdout}{build.stderr}")
+        raise PlantingError(
+            f"the copy with planted errors cannot be built:\n{build.stdout}{build.stderr}"
+        )
 
 
-def environment_of(work: Path, number: int = 0) -> dict[str, str]:
-    """The environment of a process that uses the copy, with one error switched on, or none."""
+def make_environment(work: Path, number: int = 0) -> dict[str, str]:
+    """Return the environment of a process that uses the copy, with at most one error on."""
     environment = dict(os.environ)
     environment[VARIABLE] = str(number)
     environment["PYTHONPATH"] = str(work / "pkg")
@@ -174,36 +216,50 @@ def environment_of(work: Path, number: int = 0) -> dict[str, str]:
 
 
 def check_import(work: Path) -> None:
-    """Raise PlantingError where a process would use another wirescan than the copy."""
+    """Raise PlantingError if a process would use another wirescan than the copy."""
     program = "import wirescan; print(wirescan.__file__)"
-    run = subprocess.run([sys.executable, "-c", program], cwd=work, env=environment_of(work),
-                         capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=work,
+        env=make_environment(work),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     if not run.stdout.startswith(str(work)):
         raise PlantingError(f"the tests would use {run.stdout.strip()}, not the copy in {work}")
 
 
-# ------------------------------------------------------------------------------ the tests
+# --- the tests
+
 
 def run_tests(work: Path, tests: list[str], number: int, output: str) -> None:
-    """What a child process does: run pytest with one error switched on, and write to `output`."""
+    """Run pytest in a child process with one error switched on, and write to `output`."""
     os.setsid()
-    os.environ.update(environment_of(work, number))
+    os.environ.update(make_environment(work, number))
     os.chdir(work)
-    sys.path.insert(0, str(work / "pkg"))
+    # This program is part of the original's package `tests`; the copy has its own.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    sys.path[:0] = [str(work / "pkg"), str(work)]
     with open(os.devnull) as nothing, open(output, "w") as file:
         os.dup2(nothing.fileno(), 0)
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     import pytest
+
     code = pytest.main(["-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests])
     sys.stdout.flush()
-    # Threads that a test left behind do not delay the end.
+    # Exit at once, even if a test left threads running.
     os._exit(code)
 
 
 def run_pytest(work: Path, tests: list[str], number: int, seconds: float) -> tuple[int | None, str]:
-    """The exit code of pytest (None: it timed out; negative: a signal ended it) and what it printed."""
-    # Processes are forked from one that has imported what the tests need beside wirescan.
+    """Run pytest in a child process. Return its exit code and its output.
+
+    The exit code is None after a timeout, and negative if a signal ended the process.
+    """
+    # The fork server has imported the packages that the tests need, except wirescan.
     context = multiprocessing.get_context("forkserver")
     with tempfile.NamedTemporaryFile("r", prefix="wirescan-mutation-", errors="replace") as output:
         process = context.Process(target=run_tests, args=(work, tests, number, output.name))
@@ -217,11 +273,9 @@ def run_pytest(work: Path, tests: list[str], number: int, seconds: float) -> tup
 
 
 def kill_session(session: int) -> None:
-    """Kill a child process that leads a session, and what it started there."""
-    try:
+    """Kill a child process that leads a session, and the processes that it started there."""
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(session, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def try_error(work: Path, entry: Planted) -> Outcome:
@@ -230,7 +284,9 @@ def try_error(work: Path, entry: Planted) -> Outcome:
     code, output = run_pytest(work, list(entry.tests), entry.number, TEST_SECONDS)
     if code is None:
         kind = "timed out"
-    elif code == FAILED:
+    elif code == FAILED and find_failed_test(
+        output
+    ):  # a process that cannot start has this code too
         kind = "noticed"
     elif code < 0:
         kind = "crashed"
@@ -241,8 +297,8 @@ def try_error(work: Path, entry: Planted) -> Outcome:
     return Outcome(entry, kind, time.monotonic() - start, output)
 
 
-def failed_test(output: str) -> str:
-    """The node id in pytest's summary of the first failure, or an empty string."""
+def find_failed_test(output: str) -> str:
+    """Return the node id of the first failure in pytest's summary, or an empty string."""
     for line in output.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
             return line.split(" ", 1)[1].split(" - ")[0]
@@ -250,30 +306,36 @@ def failed_test(output: str) -> str:
 
 
 def print_outcome(outcome: Outcome) -> None:
-    detail = failed_test(outcome.output) or " ".join(outcome.planted.tests)
-    print(f"{outcome.kind:<10} {outcome.seconds:6.1f} s  {outcome.planted.id}  {detail}", flush=True)
+    detail = find_failed_test(outcome.output) or " ".join(outcome.planted.tests)
+    print(
+        f"{outcome.kind:<10} {outcome.seconds:6.1f} s  {outcome.planted.id}  {detail}", flush=True
+    )
     if outcome.kind == "wrong selection":
         print("\n".join(outcome.output.splitlines()[-15:]), flush=True)
 
 
-# ------------------------------------------------------------------------------ the run
+# --- the run
+
 
 def select(entries: list[Planted], arguments: argparse.Namespace) -> list[Planted]:
-    """The entries that the command line asks for. Raises PlantingError for an unknown id."""
+    """Return the entries that the command line selects.
+
+    Raises PlantingError for an unknown id.
+    """
     if arguments.only:
-        known = {entry.id: entry for entry in entries}
-        unknown = [name for name in arguments.only if name not in known]
+        by_id = {entry.id: entry for entry in entries}
+        unknown = [name for name in arguments.only if name not in by_id]
         if unknown:
             raise PlantingError(f"there are no planted errors called {', '.join(unknown)}")
-        entries = [known[name] for name in arguments.only]
+        entries = [by_id[name] for name in arguments.only]
     if arguments.sample is not None:
         generator = random.Random(arguments.seed)
         entries = generator.sample(entries, min(arguments.sample, len(entries)))
     return entries
 
 
-def cpu_seconds() -> float:
-    """The CPU time of this process and of those that it waited for."""
+def read_cpu_seconds() -> float:
+    """Return the CPU time of this process and of the children that it waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -284,7 +346,10 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
     print(f"building a copy with {len(everything)} planted errors in {work}", flush=True)
     build_copy(work, everything)
     check_import(work)
-    print(f"built after {cpu_seconds():.0f} s of CPU time; running the tests with no error", flush=True)
+    print(
+        f"built after {read_cpu_seconds():.0f} s of CPU time; running the tests with no error",
+        flush=True,
+    )
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
     tests = sorted({test for entry in chosen for test in entry.tests})
     code, output = run_pytest(work, tests, 0, BASELINE_SECONDS)
@@ -292,7 +357,7 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
         print(output)
         print(f"the tests do not pass with no error switched on: pytest ended with {code}")
         return 1
-    print(f"{output.splitlines()[-1]}; {cpu_seconds():.0f} s of CPU time so far", flush=True)
+    print(f"{output.splitlines()[-1]}; {read_cpu_seconds():.0f} s of CPU time so far", flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = []
         for outcome in pool.map(lambda entry: try_error(work, entry), chosen):
@@ -300,24 +365,33 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
             outcomes.append(outcome)
     missed = [outcome for outcome in outcomes if not outcome.is_noticed]
     noticed = len(outcomes) - len(missed)
-    print(f"\n{len(outcomes)} planted, {noticed} noticed, {cpu_seconds():.0f} s of CPU time")
+    print(f"\n{len(outcomes)} planted, {noticed} noticed, {read_cpu_seconds():.0f} s of CPU time")
     for kind in ("crashed", "timed out"):
         names = [outcome.planted.id for outcome in outcomes if outcome.kind == kind]
         if names:
             print(f"{kind}: {', '.join(names)}")
     for outcome in missed:
-        print(f"{outcome.kind}: {outcome.planted.id} in {outcome.planted.path}: {outcome.planted.before!r}")
+        planted = outcome.planted
+        print(f"{outcome.kind}: {planted.id} in {planted.path}: {planted.before!r}")
     print(f"{noticed} passed, {len(missed)} failed")
     return 1 if missed else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", metavar="ID", help="run these planted errors only")
-    parser.add_argument("--sample", type=int, metavar="N", help="run N planted errors, chosen at random")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="run N planted errors, chosen at random"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed for --sample (default 0)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs side by side (default: cores)")
-    parser.add_argument("--work", type=Path, help="keep the copy here, and build only what changed since")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="runs side by side (default: cores)"
+    )
+    parser.add_argument(
+        "--work", type=Path, help="keep the copy here, and build only what changed since"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.work:

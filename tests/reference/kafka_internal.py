@@ -1,19 +1,26 @@
-"""Keys and values in Kafka's internal topics: a function for each struct, as in kafka_messages.
+"""Keys and values in Kafka's internal topics: one function per struct, as in kafka_messages.
 
-Each begins with its version, int16; that of the key also says what it is the key of. Names, order, defaults and tags
-are those of Apache Kafka's definitions: group-coordinator and transaction-coordinator, in
-src/main/resources/common/message.
+A key or value begins with its version, an int16. The version of a key also gives its type. Names,
+order, defaults and tags are those of Apache Kafka's definitions: group-coordinator and
+transaction-coordinator, in src/main/resources/common/message.
 """
-from reference.kafka_messages import NEVER, row
 
-# The versions of the key, the newest of the value, and the first of the value that is flexible.
-STORED = {"OffsetCommit": ((0, 1), 4, 4), "GroupMetadata": ((2,), 4, 4), "TransactionLog": ((0,), 1, 1)}
+from tests.reference.kafka_messages import NEVER, row
+
+# The versions of the key, the newest version of the value, the first flexible version of the value.
+STORED = {
+    "OffsetCommit": ((0, 1), 4, 4),
+    "GroupMetadata": ((2,), 4, 4),
+    "TransactionLog": ((0,), 1, 1),
+}
 
 
-def versions(name, side):
-    """(range of the versions, the first that is flexible) of keys or values."""
+def list_versions(name, side):
+    """Return (range of the versions, first flexible version) of the keys or values."""
     keys, newest, flexible = STORED[name]
-    return (range(keys[0], keys[-1] + 1), NEVER) if side == "key" else (range(newest + 1), flexible)
+    if side == "key":
+        return range(keys[0], keys[-1] + 1), NEVER
+    return range(newest + 1), flexible
 
 
 @row("group topic partition=0")
@@ -52,7 +59,10 @@ def group_metadata_value(m, version):
     m.tags()
 
 
-@row("member_id group_instance_id client_id client_host rebalance_timeout=-1 session_timeout=0 subscription assignment")
+@row(
+    "member_id group_instance_id client_id client_host rebalance_timeout=-1 session_timeout=0 "
+    "subscription assignment"
+)
 def member(m, version):
     m.string("member_id")
     if version >= 3:
@@ -72,9 +82,12 @@ def transaction_log_key(m, version):
     m.string("transactional_id")
 
 
-@row("producer_id=0 previous_producer_id=-1 next_producer_id=-1 producer_epoch=0 next_producer_epoch=-1 "
-     "transaction_timeout_ms=0 transaction_status=0 transaction_partitions[transaction_partition] "
-     "transaction_last_update_timestamp_ms=0 transaction_start_timestamp_ms=0 client_transaction_version=0")
+@row(
+    "producer_id=0 previous_producer_id=-1 next_producer_id=-1 producer_epoch=0 "
+    "next_producer_epoch=-1 transaction_timeout_ms=0 transaction_status=0 "
+    "transaction_partitions[transaction_partition] transaction_last_update_timestamp_ms=0 "
+    "transaction_start_timestamp_ms=0 client_transaction_version=0"
+)
 def transaction_log_value(m, version):
     m.i64("producer_id")
     m.i16("producer_epoch")
@@ -83,8 +96,14 @@ def transaction_log_value(m, version):
     m.structs("transaction_partitions", null=True)
     m.i64("transaction_last_update_timestamp_ms")
     m.i64("transaction_start_timestamp_ms")
-    m.tags({0: lambda: m.i64("previous_producer_id"), 1: lambda: m.i64("next_producer_id"),
-            2: lambda: m.i16("client_transaction_version"), 3: lambda: m.i16("next_producer_epoch")})
+    m.tags(
+        {
+            0: lambda: m.i64("previous_producer_id"),
+            1: lambda: m.i64("next_producer_id"),
+            2: lambda: m.i16("client_transaction_version"),
+            3: lambda: m.i16("next_producer_epoch"),
+        }
+    )
 
 
 @row("topic partition_ids")

@@ -1,35 +1,142 @@
-"""The bodies of requests and responses: a function for each struct, in the wire's order.
+"""The bodies of requests and responses: one function per struct, in the order of the wire.
 
-A function is told what reads, or writes, a field of each type, `m`, and the version. Above it stand the columns of the
-struct's row: a number with its default, a place, or an array with the function of its structs. Names, order, defaults
-and tags are those of Apache Kafka's message definitions (clients/src/main/resources/common/message): 4.4, and 3.9 for
-what 4.x has dropped.
+A function gets `m`, which reads or writes a field of each type, and the version. The decorator
+`row` has the columns of the struct's row: a number with its default, a place, or an array with the
+function of its structs. Names, order, defaults and tags are those of Apache Kafka's message
+definitions (clients/src/main/resources/common/message). Release 4.4 is the source, and 3.9 for the
+messages that 4.x has removed.
 """
 
-API = {"Produce": 0, "Fetch": 1, "ListOffsets": 2, "Metadata": 3, "ApiVersions": 18,
-       "SaslHandshake": 17, "InitProducerId": 22, "SaslAuthenticate": 36}
-NEWEST = {"Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "ApiVersions": 5,
-          "SaslHandshake": 1, "InitProducerId": 6, "SaslAuthenticate": 2}
+API = {
+    "Produce": 0,
+    "Fetch": 1,
+    "ListOffsets": 2,
+    "Metadata": 3,
+    "ApiVersions": 18,
+    "SaslHandshake": 17,
+    "InitProducerId": 22,
+    "SaslAuthenticate": 36,
+}
+NEWEST = {
+    "Produce": 13,
+    "Fetch": 18,
+    "ListOffsets": 11,
+    "Metadata": 13,
+    "ApiVersions": 5,
+    "SaslHandshake": 1,
+    "InitProducerId": 6,
+    "SaslAuthenticate": 2,
+}
 
-# The first version of each API, by its key, whose fields are compact and whose structs end with tagged fields.
+# The first flexible version of each API, by its key. From it on, lengths are varints and structs
+# end with tagged fields.
 NEVER = 1 << 15
 FLEXIBLE = {
-    0: 9, 1: 12, 2: 6, 3: 9, 4: 4, 5: 2, 6: 6, 7: 3, 8: 8, 9: 6,
-    10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 17: NEVER, 18: 3, 19: 5,
-    20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2,
-    30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2, 36: 2, 37: 2, 38: 2, 39: 2,
-    40: 2, 41: 2, 42: 2, 43: 2, 44: 1, 45: 0, 46: 0, 47: NEVER, 48: 1, 49: 1,
-    50: 0, 51: 0, 52: 0, 53: 1, 54: 1, 55: 0, 56: 0, 57: 0, 58: 0, 59: 0,
-    60: 0, 61: 0, 62: 0, 63: 0, 64: 0, 65: 0, 66: 0, 67: 0, 68: 0, 69: 0,
-    70: 0, 71: 0, 72: 0, 73: 0, 74: 0, 75: 0, 76: 0, 77: 0, 78: 0, 79: 0,
-    80: 0, 81: 0, 82: 0, 83: 0, 84: 0, 85: 0, 86: 0, 87: 0, 88: 0, 89: 0,
-    90: 0, 91: 0, 92: 0, 93: 0, 94: 0}
+    0: 9,
+    1: 12,
+    2: 6,
+    3: 9,
+    4: 4,
+    5: 2,
+    6: 6,
+    7: 3,
+    8: 8,
+    9: 6,
+    10: 3,
+    11: 6,
+    12: 4,
+    13: 4,
+    14: 4,
+    15: 5,
+    16: 3,
+    17: NEVER,
+    18: 3,
+    19: 5,
+    20: 4,
+    21: 2,
+    22: 2,
+    23: 4,
+    24: 3,
+    25: 3,
+    26: 3,
+    27: 1,
+    28: 3,
+    29: 2,
+    30: 2,
+    31: 2,
+    32: 4,
+    33: 2,
+    34: 2,
+    35: 2,
+    36: 2,
+    37: 2,
+    38: 2,
+    39: 2,
+    40: 2,
+    41: 2,
+    42: 2,
+    43: 2,
+    44: 1,
+    45: 0,
+    46: 0,
+    47: NEVER,
+    48: 1,
+    49: 1,
+    50: 0,
+    51: 0,
+    52: 0,
+    53: 1,
+    54: 1,
+    55: 0,
+    56: 0,
+    57: 0,
+    58: 0,
+    59: 0,
+    60: 0,
+    61: 0,
+    62: 0,
+    63: 0,
+    64: 0,
+    65: 0,
+    66: 0,
+    67: 0,
+    68: 0,
+    69: 0,
+    70: 0,
+    71: 0,
+    72: 0,
+    73: 0,
+    74: 0,
+    75: 0,
+    76: 0,
+    77: 0,
+    78: 0,
+    79: 0,
+    80: 0,
+    81: 0,
+    82: 0,
+    83: 0,
+    84: 0,
+    85: 0,
+    86: 0,
+    87: 0,
+    88: 0,
+    89: 0,
+    90: 0,
+    91: 0,
+    92: 0,
+    93: 0,
+    94: 0,
+}
 
 
 def row(text):
-    """Give a function the columns of its rows, as `name=default` or `place`; and the functions of the structs in its
-    arrays, by their names: `array[function]`."""
-    columns, inside = {}, {}
+    """Decorate a function with the columns of its rows and the functions of its arrays.
+
+    text: words. `name=default` is a number, `name` a place, and `name[function]` an array with the
+        name of the function of its structs.
+    """
+    columns, function_names = {}, {}
     for word in text.split():
         name, is_number, default = word.partition("=")
         if is_number:
@@ -39,16 +146,22 @@ def row(text):
         columns |= {f"{name}_at": 0, f"{name}_size": -1}
         if is_array:
             columns[f"{name}_count"] = -1
-            inside[name] = function
+            function_names[name] = function
 
-    def give(function):
+    def decorate(function):
+        # A struct may be defined below the struct that holds it, so its name is looked up later.
         function.columns = columns
-        function.arrays = {name: lambda one=one: function.__globals__[one] for name, one in inside.items()}
+        function.arrays = {
+            array: lambda name=name: function.__globals__[name]
+            for array, name in function_names.items()
+        }
         return function
-    return give
+
+    return decorate
 
 
-# ---------------------------------------------------------------------------------------------- Produce
+# ---- Produce
+
 
 @row("transactional_id acks=0 timeout_ms=0 topic_data[produce_request_topic]")
 def produce_request(m, version):
@@ -98,8 +211,11 @@ def produce_response_topic(m, version):
     m.tags()
 
 
-@row("index=0 error_code=0 base_offset=0 log_append_time_ms=-1 log_start_offset=-1 record_errors[record_error] "
-     "error_message current_leader_leader_id=-1 current_leader_leader_epoch=-1")
+@row(
+    "index=0 error_code=0 base_offset=0 log_append_time_ms=-1 log_start_offset=-1 "
+    "record_errors[record_error] error_message current_leader_leader_id=-1 "
+    "current_leader_leader_epoch=-1"
+)
 def produce_response_partition(m, version):
     m.i32("index")
     m.i16("error_code")
@@ -139,11 +255,14 @@ def node_endpoint(m, version):
     m.tags()
 
 
-# ------------------------------------------------------------------------------------------------ Fetch
+# ---- Fetch
 
-@row("cluster_id replica_id=-1 replica_state_replica_id=-1 replica_state_replica_epoch=-1 max_wait_ms=0 min_bytes=0 "
-     "max_bytes=2147483647 isolation_level=0 session_id=0 session_epoch=-1 topics[fetch_request_topic] "
-     "forgotten_topics_data[forgotten_topic] rack_id")
+
+@row(
+    "cluster_id replica_id=-1 replica_state_replica_id=-1 replica_state_replica_epoch=-1 "
+    "max_wait_ms=0 min_bytes=0 max_bytes=2147483647 isolation_level=0 session_id=0 "
+    "session_epoch=-1 topics[fetch_request_topic] forgotten_topics_data[forgotten_topic] rack_id"
+)
 def fetch_request(m, version):
     if version <= 14:
         m.i32("replica_id")
@@ -183,8 +302,10 @@ def fetch_request_topic(m, version):
     m.tags()
 
 
-@row("partition=0 current_leader_epoch=-1 fetch_offset=0 last_fetched_epoch=-1 log_start_offset=-1 "
-     "partition_max_bytes=0 replica_directory_id high_watermark=9223372036854775807")
+@row(
+    "partition=0 current_leader_epoch=-1 fetch_offset=0 last_fetched_epoch=-1 log_start_offset=-1 "
+    "partition_max_bytes=0 replica_directory_id high_watermark=9223372036854775807"
+)
 def fetch_request_partition(m, version):
     m.i32("partition")
     if version >= 9:
@@ -213,7 +334,10 @@ def forgotten_topic(m, version):
     m.tags()
 
 
-@row("throttle_time_ms=0 error_code=0 session_id=0 responses[fetch_response_topic] node_endpoints[node_endpoint]")
+@row(
+    "throttle_time_ms=0 error_code=0 session_id=0 responses[fetch_response_topic] "
+    "node_endpoints[node_endpoint]"
+)
 def fetch_response(m, version):
     if version >= 1:
         m.i32("throttle_time_ms")
@@ -237,10 +361,12 @@ def fetch_response_topic(m, version):
     m.tags()
 
 
-@row("partition_index=0 error_code=0 high_watermark=0 last_stable_offset=-1 log_start_offset=-1 "
-     "diverging_epoch_epoch=-1 diverging_epoch_end_offset=-1 current_leader_leader_id=-1 "
-     "current_leader_leader_epoch=-1 snapshot_id_end_offset=-1 snapshot_id_epoch=-1 "
-     "aborted_transactions[aborted_transaction] preferred_read_replica=-1 records")
+@row(
+    "partition_index=0 error_code=0 high_watermark=0 last_stable_offset=-1 log_start_offset=-1 "
+    "diverging_epoch_epoch=-1 diverging_epoch_end_offset=-1 current_leader_leader_id=-1 "
+    "current_leader_leader_epoch=-1 snapshot_id_end_offset=-1 snapshot_id_epoch=-1 "
+    "aborted_transactions[aborted_transaction] preferred_read_replica=-1 records"
+)
 def fetch_response_partition(m, version):
     m.i32("partition_index")
     m.i16("error_code")
@@ -254,9 +380,13 @@ def fetch_response_partition(m, version):
     if version >= 11:
         m.i32("preferred_read_replica")
     m.bytes("records", null=True)
-    m.tags({0: lambda: m.inline("diverging_epoch", diverging_epoch),
+    m.tags(
+        {
+            0: lambda: m.inline("diverging_epoch", diverging_epoch),
             1: lambda: m.inline("current_leader", leader),
-            2: lambda: m.inline("snapshot_id", snapshot_id)})
+            2: lambda: m.inline("snapshot_id", snapshot_id),
+        }
+    )
 
 
 @row("producer_id=0 first_offset=0")
@@ -278,7 +408,8 @@ def snapshot_id(m, version):
     m.tags()
 
 
-# ------------------------------------------------------------------------------------------- ListOffsets
+# ---- ListOffsets
+
 
 @row("replica_id=0 isolation_level=0 topics[list_offsets_request_topic] timeout_ms=0")
 def list_offsets_request(m, version):
@@ -338,10 +469,13 @@ def list_offsets_response_partition(m, version):
     m.tags()
 
 
-# ---------------------------------------------------------------------------------------------- Metadata
+# ---- Metadata
 
-@row("topics[metadata_request_topic] allow_auto_topic_creation=1 include_cluster_authorized_operations=0 "
-     "include_topic_authorized_operations=0")
+
+@row(
+    "topics[metadata_request_topic] allow_auto_topic_creation=1 "
+    "include_cluster_authorized_operations=0 include_topic_authorized_operations=0"
+)
 def metadata_request(m, version):
     m.structs("topics", null=version >= 1)
     if version >= 4:
@@ -361,8 +495,10 @@ def metadata_request_topic(m, version):
     m.tags()
 
 
-@row("throttle_time_ms=0 brokers[broker] cluster_id controller_id=-1 topics[metadata_response_topic] "
-     "cluster_authorized_operations=-2147483648 error_code=0")
+@row(
+    "throttle_time_ms=0 brokers[broker] cluster_id controller_id=-1 "
+    "topics[metadata_response_topic] cluster_authorized_operations=-2147483648 error_code=0"
+)
 def metadata_response(m, version):
     if version >= 3:
         m.i32("throttle_time_ms")
@@ -389,8 +525,10 @@ def broker(m, version):
     m.tags()
 
 
-@row("error_code=0 name topic_id is_internal=0 partitions[metadata_response_partition] "
-     "topic_authorized_operations=-2147483648")
+@row(
+    "error_code=0 name topic_id is_internal=0 partitions[metadata_response_partition] "
+    "topic_authorized_operations=-2147483648"
+)
 def metadata_response_topic(m, version):
     m.i16("error_code")
     m.string("name", null=version >= 12)
@@ -404,7 +542,10 @@ def metadata_response_topic(m, version):
     m.tags()
 
 
-@row("error_code=0 partition_index=0 leader_id=0 leader_epoch=-1 replica_nodes isr_nodes offline_replicas")
+@row(
+    "error_code=0 partition_index=0 leader_id=0 leader_epoch=-1 replica_nodes isr_nodes "
+    "offline_replicas"
+)
 def metadata_response_partition(m, version):
     m.i16("error_code")
     m.i32("partition_index")
@@ -418,7 +559,8 @@ def metadata_response_partition(m, version):
     m.tags()
 
 
-# ------------------------------------------------------------------------------------------- ApiVersions
+# ---- ApiVersions
+
 
 @row("client_software_name client_software_version cluster_id node_id=-1")
 def api_versions_request(m, version):
@@ -431,17 +573,23 @@ def api_versions_request(m, version):
     m.tags()
 
 
-@row("error_code=0 api_keys[api_version] throttle_time_ms=0 supported_features[supported_feature] "
-     "finalized_features_epoch=-1 finalized_features[finalized_feature] zk_migration_ready=0")
+@row(
+    "error_code=0 api_keys[api_version] throttle_time_ms=0 supported_features[supported_feature] "
+    "finalized_features_epoch=-1 finalized_features[finalized_feature] zk_migration_ready=0"
+)
 def api_versions_response(m, version):
     m.i16("error_code")
     m.structs("api_keys")
     if version >= 1:
         m.i32("throttle_time_ms")
-    m.tags({0: lambda: m.structs("supported_features"),
+    m.tags(
+        {
+            0: lambda: m.structs("supported_features"),
             1: lambda: m.i64("finalized_features_epoch"),
             2: lambda: m.structs("finalized_features"),
-            3: lambda: m.boolean("zk_migration_ready")})
+            3: lambda: m.boolean("zk_migration_ready"),
+        }
+    )
 
 
 @row("api_key=0 min_version=0 max_version=0")
@@ -468,7 +616,8 @@ def finalized_feature(m, version):
     m.tags()
 
 
-# ----------------------------------------------------------------------------- SASL and idempotent producers
+# ---- SASL and idempotent producers
+
 
 @row("mechanism")
 def sasl_handshake_request(m, version):
@@ -502,7 +651,10 @@ def sasl_authenticate_response(m, version):
     m.tags()
 
 
-@row("transactional_id transaction_timeout_ms=0 producer_id=-1 producer_epoch=-1 enable2_pc=0 keep_prepared_txn=0")
+@row(
+    "transactional_id transaction_timeout_ms=0 producer_id=-1 producer_epoch=-1 enable2_pc=0 "
+    "keep_prepared_txn=0"
+)
 def init_producer_id_request(m, version):
     m.string("transactional_id", null=True)
     m.i32("transaction_timeout_ms")
@@ -515,8 +667,10 @@ def init_producer_id_request(m, version):
     m.tags()
 
 
-@row("throttle_time_ms=0 error_code=0 producer_id=-1 producer_epoch=0 ongoing_txn_producer_id=-1 "
-     "ongoing_txn_producer_epoch=-1")
+@row(
+    "throttle_time_ms=0 error_code=0 producer_id=-1 producer_epoch=0 ongoing_txn_producer_id=-1 "
+    "ongoing_txn_producer_epoch=-1"
+)
 def init_producer_id_response(m, version):
     m.i32("throttle_time_ms")
     m.i16("error_code")

@@ -1,54 +1,71 @@
-"""Kafka batches in damaged bytes: after a fault the scan goes on at the next intact batch.
+"""Kafka batches in damaged bytes. After a fault, the scan continues at the next intact batch.
 
-An intact batch looks like one and its checksum is right; where a length leads to it, the checksum is enough. The bytes
-that were passed over are a row of their own.
+An intact batch has a plausible header and a correct checksum. Where the length of the previous
+batch leads to a batch, its checksum is enough. The bytes between have a row of their own.
 """
+
 import struct
 import zlib
 
 from crc32c import crc32c
 
-from reference import kafka
-from reference.kafka import BAD_LENGTH, BATCH, OK, SHORT
+from tests.reference import kafka
+from tests.reference.kafka import BAD_LENGTH, BATCH, OK, SHORT
 
 
-def batches(data, check=True):
-    """(rows of kafka.batches, stop fault, stop offset), as kafka.batches, but for what follows a fault."""
+def read_batches(data, check=True):
+    """Return (rows of kafka.batches, stop fault, stop position), with a search after faults."""
     rows, at = [], 0
     while at < len(data):
-        found, fault, _ = first(data, at, check)
-        if found is None:
-            end = next_intact(data, at + 1)
+        row, fault, _ = read_first_entry(data, at, check)
+        if row is None:
+            end = find_next_intact(data, at + 1)
             if end is None and fault < BAD_LENGTH:
                 return rows, fault, at
             end = len(data) if end is None else end
             rows.append(BATCH | dict(start=at, size=end - at, fault=fault))
         else:
-            end = at + found["size"]
-            if found["fault"] and end < len(data) and not (plausible(data, end) or verified(data, end)):
-                end = next_intact(data, at + 1) or end
-            rows.append(found | dict(size=end - at, body=min(found["body"], end - at)))
+            end = at + row["size"]
+            if row["fault"] and end < len(data) and not is_batch(data, end):
+                end = find_next_intact(data, at + 1) or end
+            rows.append(row | dict(size=end - at, body=min(row["body"], end - at)))
         at = end
     return rows, OK, at
 
 
-def first(data, at, check):
-    """(row or None, stop fault, stop offset) of the entry at `at` alone; the row's start counts from 0."""
-    length = int.from_bytes(data[at + 8:at + 12], "big", signed=True)
+def read_first_entry(data, at, check):
+    """Return (row or None, stop fault, stop position) of the entry at `at` alone.
+
+    The start of the row counts from the beginning of `data`.
+    """
+    length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
     if length >= 14 and 12 + length <= len(data) - at:
-        rows, fault, stop = kafka.batches(data[at:at + 12 + length], check)
+        rows, fault, stop = kafka.read_batches(data[at : at + 12 + length], check)
         return rows[0] | dict(start=at), fault, stop
-    rows, fault, stop = kafka.batches(data[at:], check)
-    assert not rows and fault >= SHORT
+    rows, fault, stop = kafka.read_batches(data[at:], check)
+    assert not rows
+    assert fault >= SHORT
     return None, fault, stop
 
 
-def next_intact(data, at):
-    return next((at for at in range(at, len(data)) if plausible(data, at, True) and right(data, at)), None)
+def find_next_intact(data, at):
+    """Return the position of the first intact batch at `at` or later, or None."""
+    for position in range(at, len(data)):
+        if is_plausible(data, position, whole=True) and is_checksum_right(data, position):
+            return position
+    return None
 
 
-def plausible(data, at, whole=False):
-    """Does a batch begin here, by what there is of its header? It may be cut, unless it has to be `whole`."""
+def is_batch(data, at):
+    """Does a batch begin here, by its header or by its checksum?"""
+    return is_plausible(data, at) or is_verified(data, at)
+
+
+def is_plausible(data, at, *, whole=False):
+    """Do these bytes look like the header of a batch?
+
+    The batch may be cut, unless it has to be `whole`.
+    """
     left = len(data) - at
     if left < 26:
         return False
@@ -59,30 +76,35 @@ def plausible(data, at, whole=False):
     if magic == 2:
         if min(size, left) < 61:
             return False
-        last_delta, = struct.unpack_from(">i", data, at + 23)
-        count, = struct.unpack_from(">i", data, at + 57)
-        return data[at + 22] & 7 <= 4 and 0 <= last_delta and 0 <= count <= last_delta + 1 and epoch >= -1
+        (last_delta,) = struct.unpack_from(">i", data, at + 23)
+        (count,) = struct.unpack_from(">i", data, at + 57)
+        codec = data[at + 22] & 7
+        return codec <= 4 and last_delta >= 0 and 0 <= count <= last_delta + 1 and epoch >= -1
     header = 18 + 8 * magic
     if attributes > 15 or min(size, left) < header + 8:
         return False
-    key = max(struct.unpack_from(">i", data, at + header)[0], 0)
-    if header + 8 + key > min(size, left):
-        return header + 8 + key <= size
-    value = max(struct.unpack_from(">i", data, at + header + 4 + key)[0], 0)
-    return header + 8 + key + value == size
+    key_size = max(struct.unpack_from(">i", data, at + header)[0], 0)
+    if header + 8 + key_size > min(size, left):
+        return header + 8 + key_size <= size
+    value_size = max(struct.unpack_from(">i", data, at + header + 4 + key_size)[0], 0)
+    return header + 8 + key_size + value_size == size
 
 
-def verified(data, at):
-    """Is there a batch here, however unusual its header, whose checksum is right?"""
+def is_verified(data, at):
+    """Is there a whole batch with a correct checksum here? Its header may be unusual."""
     if len(data) - at < 26:
         return False
-    size, magic = 12 + int.from_bytes(data[at + 8:at + 12], "big", signed=True), data[at + 16]
-    return magic <= 2 and (61 if magic == 2 else 26) <= size <= len(data) - at and right(data, at)
+    size = 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+    magic = data[at + 16]
+    smallest = 61 if magic == 2 else 26
+    if magic > 2 or not smallest <= size <= len(data) - at:
+        return False
+    return is_checksum_right(data, at)
 
 
-def right(data, at):
-    """Is the checksum of the entry that begins here right?"""
-    end = at + 12 + int.from_bytes(data[at + 8:at + 12], "big")
+def is_checksum_right(data, at):
+    """Is the checksum of the entry at `at` right?"""
+    end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
     if data[at + 16] == 2:
-        return crc32c(data[at + 21:end]) == int.from_bytes(data[at + 17:at + 21], "big")
-    return zlib.crc32(data[at + 16:end]) == int.from_bytes(data[at + 12:at + 16], "big")
+        return crc32c(data[at + 21 : end]) == int.from_bytes(data[at + 17 : at + 21], "big")
+    return zlib.crc32(data[at + 16 : end]) == int.from_bytes(data[at + 12 : at + 16], "big")

@@ -1,10 +1,14 @@
-"""Payloads of Thrift frames with their transforms undone, one by one, and the messages in them.
+"""Payloads of Thrift frames without their transforms, and the messages in the payloads.
 
-    1, 8, 11 zlib (RFC 1950)    2 HMAC: a code behind the payload, not in it    3 snappy, a raw block
-    5, 9, 12 zstd frames        6, 10, 13 lz4: the size, a varint, and a raw block
+    1, 8, 11     zlib (RFC 1950)
+    2            HMAC: a code behind the payload
+    3            snappy: a raw block
+    5, 9, 12     zstd frames
+    6, 10, 13    lz4: the size, a varint, and a raw block
 
-Other libraries undo them than the package uses, but for zlib and snappy.
+The package uses other libraries for zstd and lz4.
 """
+
 import hmac
 import zlib
 
@@ -12,107 +16,142 @@ import lz4.block
 import snappy
 import zstandard
 
-from reference.inflate import BAD_COMPRESSION, INFLATED, RATIO, SMALL, TOO_LARGE, unsnap_block, unzstd
-from reference.thrift import (
-    BAD_CODEC, DOUBLE_HEADER, HMAC, HTTP, HTTP_CHUNKED, OK, TRUNCATED, big, read_chunks, read_transforms)
-from reference.thrift_payload import BAD_KIND, BAD_MESSAGE, COMPACT, HEAD, LEFTOVER, Cursor, fields, message
-from reference.window import Bad
+from tests.reference.inflate import (
+    BAD_COMPRESSION,
+    RAW_DEFLATE,
+    TOO_LARGE,
+    decompress_snappy_block,
+    decompress_zstd,
+    limit_payload,
+)
+from tests.reference.thrift import (
+    BAD_CODEC,
+    DOUBLE_HEADER,
+    HMAC,
+    HTTP,
+    HTTP_CHUNKED,
+    OK,
+    TRUNCATED,
+    read_big_endian,
+    read_chunks,
+    read_transforms,
+)
+from tests.reference.thrift_payload import (
+    BAD_KIND,
+    BAD_MESSAGE,
+    BINARY,
+    COMPACT,
+    DEEPEST,
+    HEAD,
+    LEFTOVER,
+    Cursor,
+    read_fields,
+    read_message,
+)
+from tests.reference.window import BadBytesError
 
 BAD_CHECKSUM = 4
 ZLIB, SNAPPY, ZSTD = (1, 8, 11), 3, (5, 9, 12)
 PLAIN = HEAD | dict(payload_at=0, payload_size=0)
 
 
-def plain(data, row, check=True, key=None, hash="sha256", parent=0):
-    """(row of thrift.plain, bytes that it points into) of a row of thrift.frames, or None where it has no payload."""
-    empty = PLAIN | dict(kind=row["kind"], parent=parent)
+def read_plain(data, row, check=True, key=None, hash="sha256", parent=0):
+    """Return (row of thrift.plain, bytes that it points into) for a row of thrift.frames.
+
+    Return None if the frame has no payload.
+    """
+    blank = PLAIN | dict(kind=row["kind"], parent=parent)
     if row["fault"] not in (OK, BAD_CODEC):
-        return empty | dict(start=row["start"], size=row["size"], fault=row["fault"]), data
+        return blank | dict(start=row["start"], size=row["size"], fault=row["fault"]), data
     if row["payload_size"] < 0:
         return None
     start = row["start"] + row["payload_at"]
-    alike = empty | dict(start=start, size=row["payload_size"])
+    unchanged = blank | dict(start=start, size=row["payload_size"])
     try:
-        payload = undone(data, row, check, key, hash)
-    except Bad as bad:
-        return alike | dict(fault=bad.fault), data
+        payload = undo_transforms(data, row, check, key, hash)
+    except BadBytesError as bad:
+        return unchanged | dict(fault=bad.fault), data
     if payload is None:
-        return alike | dict(payload_size=row["payload_size"]), data
-    return empty | dict(size=len(payload), payload_size=len(payload), buffer=1), payload
+        return unchanged | dict(payload_size=row["payload_size"]), data
+    return blank | dict(size=len(payload), payload_size=len(payload), buffer=1), payload
 
 
-def undone(data, row, check, key, hash):
-    """The payload with its transforms undone, None where nothing was to do. Raises Bad."""
+def undo_transforms(data, row, check, key, hash):
+    """Return the payload without its transforms, or None if it has none. Raises BadBytesError."""
     start = row["start"] + row["payload_at"]
-    payload = bytes(data[start:start + row["payload_size"]])
+    payload = bytes(data[start : start + row["payload_size"]])
     if row["kind"] == HTTP_CHUNKED:
         return b"".join(read_chunks(data, start, row["start"])[0])
     if row["kind"] > DOUBLE_HEADER:
         return None
     if row["fault"]:
-        raise Bad(row["fault"])
+        raise BadBytesError(row["fault"])
     magic = row["start"] + row["payload_at"] - 4 * row["header_words"] - 10
     header = Cursor(data, magic + 10, start)
     header.varint()
     transforms, mac = read_transforms(header)
     if key is not None and HMAC in transforms:
         verify(data, row, key, hash, mac)
-    touched = False
-    for id in reversed(transforms):
-        if id in (0, HMAC):
-            continue
-        payload, touched = inflate(id, payload, check), True
-    return payload if touched else None
+    compressions = [transform for transform in transforms if transform not in (0, HMAC)]
+    for transform in reversed(compressions):
+        payload = decompress(transform, payload, check)
+    return payload if compressions else None
 
 
 def verify(data, row, key, hash, mac):
-    start, end = row["start"], row["start"] + row["size"]
+    """Check the HMAC of a frame. `mac` is its size. Raises BadBytesError."""
+    start = row["start"]
+    end = start + row["size"]
     magic = start + row["payload_at"] - 4 * row["header_words"] - 10
-    header, signed = Cursor(data, magic + 10, end), bytearray(data[magic:end - mac])
+    header = Cursor(data, magic + 10, end)
+    signed = bytearray(data[magic : end - mac])
     header.varint()
     for _ in range(header.varint()):
         if header.varint() == HMAC:
-            signed[header.at - magic] = 0
+            signed[header.at - magic] = 0  # the HMAC is computed with size 0
             header.take(1)
-    if hmac.new(key, signed, hash).digest() != data[end - mac:end]:
-        raise Bad(BAD_CHECKSUM)
+    if hmac.new(key, signed, hash).digest() != data[end - mac : end]:
+        raise BadBytesError(BAD_CHECKSUM)
 
 
-def inflate(id, data, check=True):
-    """`data` without one transform. Raises Bad."""
-    most = max(SMALL, min(INFLATED, RATIO * len(data)))
+def decompress(transform, data, check=True):
+    """Undo one transform. Raises BadBytesError."""
+    most = limit_payload(len(data))
     if not data:
-        raise Bad(TRUNCATED if id in ZLIB else BAD_COMPRESSION)
+        raise BadBytesError(TRUNCATED if transform in ZLIB else BAD_COMPRESSION)
     try:
-        if id in ZLIB:
-            return unzlib(data, most, check)
-        if id == SNAPPY:
-            return unsnap_block(data, most)
-        return unzstd(data, most) if id in ZSTD else unlz4(data, most)
+        if transform in ZLIB:
+            return decompress_zlib(data, most, check)
+        if transform == SNAPPY:
+            return decompress_snappy_block(data, most)
+        if transform in ZSTD:
+            return decompress_zstd(data, most)
+        return decompress_lz4(data, most)
     except (zlib.error, zstandard.ZstdError, snappy.UncompressError, lz4.block.LZ4BlockError):
-        raise Bad(BAD_COMPRESSION) from None
+        raise BadBytesError(BAD_COMPRESSION) from None
 
 
-def unzlib(data, most, check):
+def decompress_zlib(data, most, check):
     if len(data) < 2:
-        raise Bad(TRUNCATED)
-    if data[0] & 15 != 8 or data[0] >> 4 > 7 or big(data, 0, 2) % 31 or data[1] & 32:
-        raise Bad(BAD_COMPRESSION)
-    deflated = zlib.decompressobj(-15)
-    found = deflated.decompress(data[2:], most + 1)
-    if len(found) > most:
-        raise Bad(TOO_LARGE)
-    checksum, rest = deflated.unused_data[:4], deflated.unused_data[4:]
-    if not deflated.eof or len(checksum) < 4:
-        raise Bad(TRUNCATED)
-    if check and int.from_bytes(checksum, "big") != zlib.adler32(found):
-        raise Bad(BAD_CHECKSUM)
+        raise BadBytesError(TRUNCATED)
+    if data[0] & 15 != 8 or data[0] >> 4 > 7 or read_big_endian(data, 0, 2) % 31 or data[1] & 32:
+        raise BadBytesError(BAD_COMPRESSION)
+    decompressor = zlib.decompressobj(RAW_DEFLATE)
+    plain = decompressor.decompress(data[2:], most + 1)
+    if len(plain) > most:
+        raise BadBytesError(TOO_LARGE)
+    checksum = decompressor.unused_data[:4]
+    rest = decompressor.unused_data[4:]
+    if not decompressor.eof or len(checksum) < 4:
+        raise BadBytesError(TRUNCATED)
+    if check and int.from_bytes(checksum, "big") != zlib.adler32(plain):
+        raise BadBytesError(BAD_CHECKSUM)
     if check and rest:
-        raise Bad(LEFTOVER)
-    return found
+        raise BadBytesError(LEFTOVER)
+    return plain
 
 
-def unlz4(data, most):
+def decompress_lz4(data, most):
     size, at = 0, 0
     while at < len(data):
         size |= (data[at] & 0x7F) << 7 * at
@@ -120,43 +159,56 @@ def unlz4(data, most):
         if data[at - 1] < 0x80 or at == 5:
             break
     if data[at - 1] > 0x7F:
-        raise Bad(BAD_COMPRESSION)
+        raise BadBytesError(BAD_COMPRESSION)
     if size > most:
-        raise Bad(TOO_LARGE)
-    found = lz4.block.decompress(data[at:], uncompressed_size=size)
-    if len(found) != size:
-        raise Bad(BAD_COMPRESSION)
-    return found
+        raise BadBytesError(TOO_LARGE)
+    plain = lz4.block.decompress(data[at:], uncompressed_size=size)
+    if len(plain) != size:
+        raise BadBytesError(BAD_COMPRESSION)
+    return plain
 
 
-# ------------------------------------------------------------------------------------------- messages
+# ---- messages
 
-def messages(data, rows, check=True):
-    """[(row of thrift.messages, bytes that it points into)] of rows of thrift.frames."""
-    found = []
+
+def read_messages(data, rows, check=True):
+    """Return pairs (row of thrift.messages, bytes it points into) for rows of thrift.frames."""
+    pairs = []
     for parent, row in enumerate(rows):
-        payload = plain(data, row, check, parent=parent)
-        if payload is not None:
-            one, source = payload
-            found.append((message_of(row, one, source) | dict(parent=parent, buffer=one["buffer"]), source))
-    return found
+        payload = read_plain(data, row, check, parent=parent)
+        if payload is None:
+            continue
+        payload_row, source = payload
+        if not payload_row["size"] and not payload_row["fault"]:
+            continue  # an empty payload holds no message
+        message_row = read_message_row(row, payload_row, source)
+        message_row |= dict(parent=parent, buffer=payload_row["buffer"])
+        pairs.append((message_row, source))
+    return pairs
 
 
-def message_of(row, one, source):
-    fault, protocol = one["fault"], row["protocol_id"]
-    if row["kind"] in (HTTP, HTTP_CHUNKED) and one["size"] and not fault:
-        protocol = {0x82: COMPACT, 0x80: 0}.get(source[one["start"]], protocol)
-    if not fault and protocol not in (0, COMPACT):
+def read_message_row(row, payload_row, source):
+    """Return the row of the message in a payload.
+
+    row: of thrift.frames. payload_row: of thrift.plain. source: the bytes of the payload.
+    """
+    start = payload_row["start"]
+    size = payload_row["size"]
+    fault = payload_row["fault"]
+    protocol = row["protocol_id"]
+    if row["kind"] in (HTTP, HTTP_CHUNKED) and size and not fault:
+        protocol = {0x82: COMPACT, 0x80: BINARY}.get(source[start], protocol)
+    if not fault and protocol not in (BINARY, COMPACT):
         fault = BAD_KIND
     if fault:
-        return BAD_MESSAGE | dict(start=one["start"], size=one["size"], fault=fault)
-    return message(source, one["start"], one["size"], protocol == COMPACT)
+        return BAD_MESSAGE | dict(start=start, size=size, fault=fault)
+    return read_message(source, start, size, protocol == COMPACT)
 
 
-def all_fields(found, depth=64):
-    """[(row of thrift.fields, bytes that it points into)] of what `messages` gave."""
+def read_all_fields(message_pairs, depth=DEEPEST):
+    """Return pairs (row of thrift.fields, its bytes) for the result of `read_messages`."""
     rows, sources = [], []
-    for parent, (row, source) in enumerate(found):
-        fields(source, row, parent, rows, depth)
+    for parent, (row, source) in enumerate(message_pairs):
+        read_fields(source, row, parent, rows, depth)
         sources += [source] * (len(rows) - len(sources))
     return list(zip(rows, sources))

@@ -1,27 +1,31 @@
-"""A cursor over a part of some bytes: what the reference decoders read fields with."""
+"""A cursor over a slice of a buffer. The reference decoders read fields with it."""
+
 import struct
 
 TRUNCATED, BAD_VARINT = 1, 6
+LONGEST_VARINT = 10  # bytes
 
 
-class Bad(Exception):
-    """What is being read is bad, and this fault says how."""
+class BadBytesError(Exception):  # noqa: N818 (many tests import this name)
+    """The bytes are bad. `fault` is the code of the fault."""
 
     def __init__(self, fault):
         super().__init__(fault)
         self.fault = fault
 
 
-def signed(number):
-    """A sum as 64 bits hold it."""
+def wrap_int64(number):
+    """Wrap a number to a signed integer of 64 bits."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Window:
-    """A cursor over data[at:end] that raises Bad where a field does not fit."""
+    """A cursor over data[at:end]. It raises Bad where a field does not fit."""
 
     def __init__(self, data, at, end):
-        self.data, self.at, self.end = data, at, end
+        self.data = data
+        self.at = at
+        self.end = end
 
     @property
     def left(self):
@@ -29,27 +33,28 @@ class Window:
 
     def take(self, size):
         if size > self.left:
-            raise Bad(TRUNCATED)
+            raise BadBytesError(TRUNCATED)
         self.at += size
-        return bytes(self.data[self.at - size:self.at])
+        return bytes(self.data[self.at - size : self.at])
 
     def i32(self):
         return struct.unpack(">i", self.take(4))[0]
 
     def zigzag(self, bits):
-        """A varint of 32 bits (5 bytes at most) or of 64 (10 at most)."""
+        """Read a zigzag varint of 32 bits (at most 5 bytes) or of 64 bits (at most 10 bytes)."""
         number = 0
-        for shift in range(0, 70, 7):
+        for shift in range(0, 7 * LONGEST_VARINT, 7):
             byte = self.take(1)[0]
             number |= (byte & 0x7F) << shift
             if number >= 1 << bits or (byte & 0x80 and shift + 7 >= bits):
-                raise Bad(BAD_VARINT)
+                raise BadBytesError(BAD_VARINT)
             if not byte & 0x80:
                 return -(number + 1 >> 1) if number & 1 else number >> 1
         raise AssertionError("not reached: ten bytes hold 64 bits")
 
     def field(self, row, name, length):
-        """Note the place of a field whose length was just read."""
+        """Write the place of a field into the row. The length of the field was just read."""
         at = self.at - row["start"]
         self.take(max(length, 0))
-        row[f"{name}_at"], row[f"{name}_size"] = at, max(length, -1)
+        row[f"{name}_at"] = at
+        row[f"{name}_size"] = max(length, -1)

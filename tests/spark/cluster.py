@@ -1,180 +1,224 @@
-"""A Spark cluster of processes on this machine: a standalone master, workers, and a driver in a process of its own.
+"""A Spark cluster of processes on this machine.
 
-The workers have a host each, of the loopback network: where a task is slow, Spark starts its second attempt on another
-host. Nothing tells them where wirescan lies: their executors import what a job brings along.
+It has a standalone master, two workers, and a driver in its own process. Each worker has its own
+host of the loopback network, because Spark starts the second attempt of a slow task on another
+host. The workers have no path to wirescan. Their executors import what a job brings along.
 """
+
 import os
 import re
+import signal
 import subprocess
 import sysconfig
 import time
 import traceback
 import venv
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
 from wirescan.spark import session
 from wirescan.spark.java import find_java
 
-SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"          # tests are short: compile little
-PATIENCE = 120                                              # seconds for anything to happen
-CALL_PATIENCE = 3 * PATIENCE                                # seconds for a call of the driver, which may wait itself
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # tests are short: compile little
+TIMEOUT = 120  # seconds for one event
+CALL_TIMEOUT = 3 * TIMEOUT  # seconds for a call of the driver, which may wait for events
 CONFIG = {
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g",
-    "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": 4, "spark.driver.extraJavaOptions": SMALL, "spark.executor.extraJavaOptions": SMALL,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": 4,
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
 }
 
 
 class Cluster:
-    """`with Cluster(folder) as cluster`: a master, and two workers of one core each, on 127.0.0.1 and 127.0.0.2.
+    """A master, and two workers of one core each, on 127.0.0.1 and 127.0.0.2.
 
-    url: the master's. workers: host -> process."""
+    It runs inside `with Cluster(folder) as cluster`.
+
+    url: address of the master. workers: host -> process.
+    """
 
     def __init__(self, folder):
-        self.folder, self.workers = Path(folder), {}
+        self.folder = Path(folder)
+        self.workers = {}
 
     def __enter__(self):
         log = self.folder / "master.log"
-        self._master = self._started(log, "127.0.0.1", "master.Master")
+        self._master = self._start(log, "127.0.0.1", "master.Master")
         try:
-            self.url = said(log, r"Starting Spark master at (spark://\S+)")
-            self.mend()
+            self.url = wait_for_log(log, r"Starting Spark master at (spark://\S+)")
+            self.start_missing_workers()
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def mend(self):
-        """Start workers where there is none, at the beginning and after they were killed."""
+    def start_missing_workers(self):
+        """Start a worker on each host without one. A test may have killed it."""
         logs = []
         for host in ("127.0.0.1", "127.0.0.2"):
             if host not in self.workers or self.workers[host].poll() is not None:
                 folder = self.folder / f"worker-{len(list(self.folder.glob('worker-*.log')))}"
                 logs.append(folder.with_suffix(".log"))
-                self.workers[host] = self._started(logs[-1], host, "worker.Worker", "--cores", "1", "--memory", "1g",
-                                                   "--work-dir", folder, self.url)
+                options = ["--cores", "1", "--memory", "1g", "--work-dir", folder]
+                worker = self._start(logs[-1], host, "worker.Worker", *options, self.url)
+                self.workers[host] = worker
         for log in logs:
-            said(log, "Successfully (registered) with master")
+            wait_for_log(log, "Successfully (registered) with master")
 
-    def _started(self, log, host, name, *arguments):
+    def _start(self, log, host, name, *arguments):
         home = Path(os.environ["SPARK_HOME"])
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "SPARK_HOME": str(home),
-                       "JAVA_HOME": find_java(), "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-                       "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL}
-        command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--host", host, "--port", "0",
-                   "--webui-port", "0", *arguments]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "SPARK_HOME": str(home),
+            "JAVA_HOME": find_java(),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+        }
+        program = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}"]
+        options = ["--host", host, "--port", "0", "--webui-port", "0"]
+        command = list(map(str, [*program, *options, *arguments]))
         with open(log, "wb") as out:
-            return subprocess.Popen(list(map(str, command)), env=environment, stdout=out, stderr=subprocess.STDOUT)
+            return subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
 
     def __exit__(self, *error):
-        ours = [*self.workers.values(), self._master]
-        left = below(*(process.pid for process in ours))
-        for process in ours:
+        processes = [*self.workers.values(), self._master]
+        started = list_descendants(*(process.pid for process in processes))
+        for process in processes:
             process.kill()
             process.wait()
-        for pid in left:                                    # they end by themselves, but may be stopped, or slow at it
-            signalled(pid, 9)
+        for pid in started:  # they end by themselves, except stopped or slow ones
+            send_signal(pid, signal.SIGKILL)
 
 
-def said(log, pattern):
-    """What a log says, as soon as it does: the pattern's group."""
-    return waited(lambda: re.search(pattern, log.read_text()), f"{pattern} in {log}").groups()[0]
+def wait_for_log(log, pattern):
+    """Wait until a log matches a pattern. Return the pattern's group."""
+    match = wait_for(lambda: re.search(pattern, log.read_text()), f"{pattern} in {log}")
+    return match.groups()[0]
 
 
-def waited(condition, what):
-    """What `condition` returns, as soon as that is true. Raises TimeoutError."""
-    end = time.monotonic() + PATIENCE
+def wait_for(condition, event):
+    """Call `condition` until its result is true. Return the result.
+
+    Raises TimeoutError, which names the event.
+    """
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
-        if found := condition():
-            return found
+        if result := condition():
+            return result
         time.sleep(0.02)
-    raise TimeoutError(f"nothing within {PATIENCE} s: {what}")
+    raise TimeoutError(f"nothing within {TIMEOUT} s: {event}")
 
 
-def below(*pids):
-    """The processes that some have started, and those have: pid -> (its parent, command)."""
+def list_descendants(*pids):
+    """Return the children of processes, and their children: pid -> (parent, command)."""
     children = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
             command = (entry / "cmdline").read_text(errors="replace")
-        except OSError:                                     # it has ended
+        except OSError:  # it has ended
             continue
         if state != "Z":
             children.setdefault(int(parent), {})[int(entry.name)] = int(parent), command
-    found, new = {}, list(pids)
-    while new:
-        these = children.get(new.pop(), {})
-        found |= these
-        new += these
-    return found
+    processes = {}
+    pending = list(pids)
+    while pending:
+        of_parent = children.get(pending.pop(), {})
+        processes |= of_parent
+        pending += of_parent
+    return processes
 
 
-def executors(worker):
-    """The JVMs that a worker has started for its executors."""
-    return [pid for pid, (_, command) in below(worker).items() if "CoarseGrainedExecutorBackend" in command]
+def list_executors(worker):
+    """Return the JVMs of a worker's executors."""
+    return [
+        pid
+        for pid, (_, command) in list_descendants(worker).items()
+        if "CoarseGrainedExecutorBackend" in command
+    ]
 
 
-def pythons(worker):
-    """The Python processes that run the tasks of a worker's executors; not the daemon that forks them."""
-    found = below(worker)
-    return [pid for pid, (parent, _) in found.items() if "pyspark.daemon" in found.get(parent, (0, ""))[1]]
+def list_python_processes(worker):
+    """Return the Python processes that run the tasks of a worker's executors.
+
+    The daemon that forks them is not one of them.
+    """
+    processes = list_descendants(worker)
+    return [
+        pid
+        for pid, (parent, _) in processes.items()
+        if "pyspark.daemon" in processes.get(parent, (0, ""))[1]
+    ]
 
 
-def signalled(pid, number):
+def send_signal(pid, number):
     """Send a signal to a process, unless it has ended."""
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
-def bare_python(folder):
-    """An interpreter that has all that this one has installed, but wirescan."""
+def make_bare_python(folder):
+    """Make an interpreter that has all installed packages of this one except wirescan."""
     venv.create(folder, symlinks=True)
-    here, there = Path(sysconfig.get_path("purelib")), next(Path(folder).glob("lib/python*/site-packages"))
-    for entry in here.iterdir():
+    installed = Path(sysconfig.get_path("purelib"))
+    packages = next(Path(folder).glob("lib/python*/site-packages"))
+    for entry in installed.iterdir():
         if entry.suffix != ".pth" and "wirescan" not in entry.name:
-            (there / entry.name).symlink_to(entry)
+            (packages / entry.name).symlink_to(entry)
     return Path(folder) / "bin" / "python"
 
 
 class Driver:
-    """`with Driver(cluster, python, config) as driver`: a Python process with a Spark session on the cluster.
+    """A Python process with a Spark session on the cluster.
 
-    `driver(function, *arguments)`: what a function returns there, which is given the session before its arguments.
-    It runs in the folder of the cluster. python: what the tasks run. config: settings of Spark."""
+    It runs inside `with Driver(cluster, python, config) as driver`. `driver(function, *arguments)`
+    calls a function there and returns its result. The function gets the session before its
+    arguments. It runs in the folder of the cluster.
+
+    python: interpreter of the tasks. config: settings of Spark.
+    """
 
     def __init__(self, cluster, python, config):
-        environment = {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1",
-                       "SPARK_LOCAL_DIRS": str(cluster.folder / "local")}
-        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _begin,
-                                         (cluster.url, cluster.folder, environment, CONFIG | config))
+        environment = {
+            "PYSPARK_PYTHON": str(python),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(cluster.folder / "local"),
+        }
+        arguments = (cluster.url, cluster.folder, environment, CONFIG | config)
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _start_session, arguments)
 
     def __enter__(self):
         return self
 
     def __call__(self, function, *arguments):
-        return self._pool.submit(_call, function, arguments).result(CALL_PATIENCE)
+        return self._pool.submit(_call, function, arguments).result(CALL_TIMEOUT)
 
     def __exit__(self, *error):
         self._pool.submit(_stop)
         self._pool.shutdown(cancel_futures=error[0] is not None)
 
 
-def _begin(master, folder, environment, config):
+def _start_session(master, folder, environment, config):
     global spark
     os.chdir(folder)
     os.environ.update(environment)
-    os.environ.pop("PYTHONPATH", None)                      # it would be handed to Spark's own Python
+    os.environ.pop("PYTHONPATH", None)  # Spark would pass it to its Python processes
     spark = session("tests", master, **config)
 
 
 def _call(function, arguments):
     try:
         return function(spark, *arguments)
-    except Exception as error:                              # Spark's own do not travel
+    except Exception as error:  # errors of Spark cannot be pickled
         raise RuntimeError("".join(traceback.format_exception(error))) from None
 
 
@@ -182,7 +226,7 @@ def _stop():
     spark.stop()
 
 
-def both_there(spark):
-    """Wait until there are two executors; in the driver."""
+def wait_for_executors(spark):
+    """Wait until the cluster has two executors. Runs in the driver."""
     tracker = spark.sparkContext.statusTracker()
-    waited(lambda: len(tracker.getExecutorInfos()) == 3, "the driver and two executors")
+    wait_for(lambda: len(tracker.getExecutorInfos()) == 3, "the driver and two executors")

@@ -1,4 +1,5 @@
-"""The blocks of docs/spark.md that have a name, and what runs them: as they stand there, but for ports and paths."""
+"""Runs the named blocks of docs/spark.md. Only ports and paths are replaced."""
+
 import os
 import re
 import signal
@@ -7,18 +8,19 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
-from peers.ports import free_ports
+from tests.peers.ports import free_ports
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
-BLOCKS = dict(re.findall(r"<!-- (\w+) -->\n```\w+\n(.*?)```", (ROOT / "docs/spark.md").read_text(), re.DOTALL))
-HEAP = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-PATIENCE = 600          # seconds: several tests may share a core
+BLOCKS = dict(
+    re.findall(r"<!-- (\w+) -->\n```\w+\n(.*?)```", (ROOT / "docs/spark.md").read_text(), re.DOTALL)
+)
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TIMEOUT = 600  # seconds; several tests may share a core
 
 
-def block(name, **replaced):
-    """A block in which some words are replaced; each of them has to be there."""
+def find_block(name, **replaced):
+    """Return a block with some words replaced. The block must contain each of them."""
     text = BLOCKS[name]
     for word, other in replaced.items():
         assert word in text, f"{word} is not in the block {name}"
@@ -26,53 +28,79 @@ def block(name, **replaced):
     return text
 
 
-def environment(folder, **more):
-    """The environment of a shell whose python3 is this Python, and whose Spark stays on the loopback."""
+def make_environment(folder, **more):
+    """Return the environment of a shell. Its python3 is this Python. Spark uses the loopback."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     if not (tools / "python3").exists():
         (tools / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         (tools / "python3").chmod(0o755)
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return plain | {"PATH": f"{tools}{os.pathsep}{plain['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1",
-                    "PIP_NO_COMPILE": "1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder / "work"), **more}
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPARK_", "PYSPARK_"))
+    }
+    return plain | {
+        "PATH": f"{tools}{os.pathsep}{plain['PATH']}",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PIP_NO_COMPILE": "1",
+        "SPARK_LOCAL_HOSTNAME": "localhost",
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        **more,
+    }
 
 
-def shell(text, folder, **more):
-    """Run a block; returns what it said. Fails with that, unless it ends well."""
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment(folder, **more),
-                          capture_output=True, text=True, timeout=PATIENCE)
+def run_block(text, folder, **more):
+    """Run a block. Return its output. The status of the block must be 0."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder,
+        env=make_environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     return done.stdout
 
 
 @contextmanager
-def running(text, folder, port, **more):
-    """A block that starts servers in the background, from when something listens on the port; they end with us."""
+def run_servers(text, folder, port, **more):
+    """Run a block that starts servers in the background.
+
+    The context begins when a server listens on the port. All servers end with it.
+    """
     with open(folder / "servers.log", "wb") as log:
-        started = subprocess.Popen(["bash", "-euo", "pipefail", "-c", text + "\nwait\n"], cwd=folder, stdout=log,
-                                   stderr=subprocess.STDOUT, env=environment(folder, **more), start_new_session=True)
+        servers = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", text + "\nwait\n"],
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=make_environment(folder, **more),
+            start_new_session=True,
+        )
     try:
-        deadline = time.monotonic() + PATIENCE / 4
-        while not listens(port):
-            said = (folder / "servers.log").read_text(errors="replace")[-3000:]
-            assert started.poll() is None and time.monotonic() < deadline, said
+        deadline = time.monotonic() + TIMEOUT / 4
+        while not is_listening(port):
+            output = (folder / "servers.log").read_text(errors="replace")[-3000:]
+            assert servers.poll() is None, output
+            assert time.monotonic() < deadline, output
             time.sleep(0.2)
         yield
     finally:
-        os.killpg(started.pid, signal.SIGTERM)
+        os.killpg(servers.pid, signal.SIGTERM)
         try:
-            started.wait(30)
+            servers.wait(30)
         except subprocess.TimeoutExpired:
-            os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
+            os.killpg(servers.pid, signal.SIGKILL)
+            servers.wait()
 
 
-def listens(port):
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
+def is_listening(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def free_port():
-    port, = free_ports(1)
+def find_free_port():
+    (port,) = free_ports(1)
     return port

@@ -1,1 +1,1 @@
-"""Hypothesis strategies, one module per room: good bytes, and ways to damage them."""
+"""Hypothesis strategies, one module per package: good bytes, and damaged bytes."""

@@ -1,13 +1,14 @@
-"""Small compressed bytes that stand for many, made in little time."""
+"""Small compressed streams that decompress to many bytes. They are fast to make."""
+
 import zlib
 
 BLOCK = 1 << 20
 
 
-def zlib_with_zeros(begin: bytes, zeros: int) -> bytes:
-    """The zlib stream of `begin` and that many zero bytes.
+def compress_zeros(begin: bytes, zeros: int) -> bytes:
+    """Return the zlib stream of `begin` and `zeros` zero bytes.
 
-    A block of zeros is compressed once. It ends in a full flush, so copies of it may follow one another.
+    A block of zeros is compressed once. It ends with a full flush, so it can be repeated.
     """
     compressor = zlib.compressobj(9)
     parts = [compressor.compress(begin), compressor.flush(zlib.Z_FULL_FLUSH)]

@@ -1,39 +1,66 @@
-"""Hypothesis strategies that are built once for the same arguments.
+"""Hypothesis strategies that are built only once for the same arguments.
 
-Building and validating a strategy costs more than drawing from it, and functions with `@composite` name
-the same strategies again in every example. Import this module as `st`, in place of
-`hypothesis.strategies`, where a strategy is named inside such a function. It draws the same examples.
+Building and validating a strategy costs more than drawing from it. Functions with `@composite`
+build the same strategies again for every example. Inside such functions, import this module as `st`
+in place of `hypothesis.strategies`. It draws the same examples.
 """
+
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
 from hypothesis import strategies
-from hypothesis.strategies import SearchStrategy, builds, composite, data, fixed_dictionaries, permutations
+from hypothesis.strategies import (
+    SearchStrategy,
+    builds,
+    composite,
+    data,
+    fixed_dictionaries,
+    permutations,
+)
 
-__all__ = ["binary", "booleans", "builds", "builds_once", "composite", "data", "fixed_dictionaries", "floats",
-           "integers", "just", "lists", "none", "one_of", "permutations", "sampled_from", "sets", "text", "tuples"]
-CACHED_STRATEGIES = 4096    # of each function
+__all__ = [
+    "binary",
+    "booleans",
+    "builds",
+    "builds_once",
+    "composite",
+    "data",
+    "fixed_dictionaries",
+    "floats",
+    "integers",
+    "just",
+    "lists",
+    "none",
+    "one_of",
+    "permutations",
+    "sampled_from",
+    "sets",
+    "text",
+    "tuples",
+]
+CACHED_STRATEGIES = 4096  # per function
 
 
 def builds_once(function: Callable) -> Callable:
-    """`function`, a builder of strategies, with one result for the same arguments.
+    """Decorate a builder of strategies, so that the same arguments give the same strategy.
 
-    Arguments that cannot be hashed get a new strategy in each call. Equal numbers of two types, as 1 and
-    True, are not the same argument.
+    Arguments that cannot be hashed get a new strategy in each call. Equal numbers of different
+    types, such as 1 and True, are different arguments.
     """
-    remembered = lru_cache(CACHED_STRATEGIES, typed=True)(function)
+    cached = lru_cache(CACHED_STRATEGIES, typed=True)(function)
 
     def build(*arguments: Any, **options: Any) -> SearchStrategy:
         try:
-            return remembered(*arguments, **options)
+            return cached(*arguments, **options)
         except TypeError:
             return function(*arguments, **options)
+
     return build
 
 
 def sampled_from(elements: Iterable) -> SearchStrategy:
-    """One of the elements, as in hypothesis."""
+    """Draw one of the elements, like hypothesis's function of this name."""
     elements = tuple(elements)
     try:
         return _sampled_from(elements, tuple(map(type, elements)))

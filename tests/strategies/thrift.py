@@ -1,31 +1,66 @@
-"""Thrift bytes for hypothesis: good frames of every kind and dialect, and damage to them.
+"""Thrift bytes for hypothesis: good and damaged frames of every kind and dialect.
 
-    varint(), put()                     numbers and values of both protocols: a value is (type, what it is)
-    message()                           a message of either protocol, in any of its versions
-    header(), big(), double(), framed(), http(), chunked(), ttheader()      one frame, field by field
-    frames(), streams(), tails()        bytes of one good frame; of some in a row; what may follow the last whole one
-    mutations(raw)                      bytes near `raw`
-    odd_streams()                       frames that are sound, around anything
-    written()                           what an encoder is given, and how it reads
-    GOLDEN                              small good streams, one of each kind
+varint(), put()             numbers and values of both protocols
+message()                   a message of either protocol, in any of its versions
+header(), big(), double(), framed(), http(), chunked(), ttheader()
+                            one frame, field by field
+frames()                    one good frame
+streams()                   several good frames
+tails()                     bytes that may follow the last whole frame
+mutations(raw)              damaged copies of `raw`
+odd_streams()               sound frames with any contents
+told()                      the rows that fields give
+GOLDEN                      small good streams, one of each kind
 """
+
 import struct
 import zlib
 
 import cramjam
-from strategies import shared as st
 
-from reference.thrift_payload import (
-    BOOL, BYTE, DOUBLE, FLOAT, I16, I32, I64, LIST, MAP, SET, STRING, STRUCT, U64, UUID)
+from tests.reference.thrift_payload import (
+    BOOL,
+    BYTE,
+    DOUBLE,
+    ELEMENT,
+    FIELD_ROLE,
+    FLOAT,
+    I16,
+    I32,
+    I64,
+    KEY,
+    LIST,
+    MAP,
+    SET,
+    STRING,
+    STRUCT,
+    U64,
+    UUID,
+    VALUE,
+)
+from tests.strategies import shared as st
 
-COMPACT_TYPE = {BYTE: 3, I16: 4, I32: 5, I64: 6, DOUBLE: 7, STRING: 8, LIST: 9, SET: 10, MAP: 11, STRUCT: 12, UUID: 13,
-                FLOAT: 13}
+COMPACT_TYPE = {
+    BYTE: 3,
+    I16: 4,
+    I32: 5,
+    I64: 6,
+    DOUBLE: 7,
+    STRING: 8,
+    LIST: 9,
+    SET: 10,
+    MAP: 11,
+    STRUCT: 12,
+    UUID: 13,
+    FLOAT: 13,
+}
 BITS = {BYTE: 8, I16: 16, I32: 32, I64: 64, U64: 64}
 BINARY, COMPACT = 0, 2
+HMAC = 2  # a transform
 
 
-def varint(number, size=1):
-    """In at least `size` bytes: longer than it has to be if that is more."""
+def make_varint(number, size=1):
+    """Return a varint of at least `size` bytes."""
     out = bytearray()
     while number > 0x7F or len(out) + 1 < size:
         out.append(number & 0x7F | 0x80)
@@ -33,194 +68,283 @@ def varint(number, size=1):
     return bytes(out) + bytes([number])
 
 
-def zigzag(number):
-    return varint(number << 1 if number >= 0 else -2 * number - 1)
+def make_zigzag(number):
+    return make_varint(number << 1 if number >= 0 else -2 * number - 1)
 
 
-def sized(string):
-    return varint(len(string)) + string
+def make_string(string):
+    return make_varint(len(string)) + string
 
 
-# ------------------------------------------------------------------------------------------- values
+# ---- values
 
-def put(kind, value, version):
-    """A value; version: of the compact protocol, 0 for the binary one."""
+
+def make_value(kind, value, version):
+    """Return the bytes of a value. version: of the compact protocol, or 0 for the binary one."""
     if kind == STRUCT:
-        return put_struct(value, version)
+        return make_struct(value, version)
     if kind == BOOL:
         return bytes([value if not version else 2 - value])
     if kind == BYTE or kind in BITS and not version:
         return (value % (1 << BITS[kind])).to_bytes(BITS[kind] // 8, "big")
     if kind in BITS:
-        return zigzag(value)
+        return make_zigzag(value)
     if kind in (DOUBLE, FLOAT):
-        return struct.pack(("<" if version == 1 and kind == DOUBLE else ">") + "fd"[kind == DOUBLE], value)
+        order = "<" if version == 1 and kind == DOUBLE else ">"
+        return struct.pack(order + "fd"[kind == DOUBLE], value)
     if kind == UUID:
         return value
     if kind == STRING:
-        return (sized(value) if version else struct.pack(">i", len(value)) + value)
-    if kind == MAP:
-        key, element, pairs = value
-        inside = b"".join(put(key, one, version) + put(element, other, version) for one, other in pairs)
-        if version:
-            types = bytes([nibble(key) << 4 | nibble(element)]) if pairs else b""
-            return varint(len(pairs)) + types + inside
-        return struct.pack(">BBi", key, element, len(pairs)) + inside
+        return make_string(value) if version else struct.pack(">i", len(value)) + value
+    return make_map(value, version) if kind == MAP else make_list(value, version)
+
+
+def make_map(value, version):
+    """value: (type of the keys, type of the values, pairs)."""
+    key, element, pairs = value
+    contents = b"".join(
+        make_value(key, left, version) + make_value(element, right, version)
+        for left, right in pairs
+    )
+    if version:
+        types = bytes([make_nibble(key) << 4 | make_nibble(element)]) if pairs else b""
+        return make_varint(len(pairs)) + types + contents
+    return struct.pack(">BBi", key, element, len(pairs)) + contents
+
+
+def make_list(value, version):
+    """value: (type of the elements, elements) of a list or set."""
     element, values = value
-    inside = b"".join(put(element, one, version) for one in values)
+    contents = b"".join(make_value(element, item, version) for item in values)
     if not version:
-        return struct.pack(">Bi", element, len(values)) + inside
+        return struct.pack(">Bi", element, len(values)) + contents
     if len(values) < 15:
-        return bytes([len(values) << 4 | nibble(element)]) + inside
-    return bytes([0xF0 | nibble(element)]) + varint(len(values)) + inside
+        return bytes([len(values) << 4 | make_nibble(element)]) + contents
+    return bytes([0xF0 | make_nibble(element)]) + make_varint(len(values)) + contents
 
 
-def nibble(kind, value=True):
+def make_nibble(kind, value=True):
+    """Return a type in the compact protocol. `value` is the value of a boolean field."""
     return 2 - value if kind == BOOL else COMPACT_TYPE[kind]
 
 
-def put_struct(fields, version):
-    """fields: [(id, type, value)]."""
+def make_struct(fields, version):
+    """Return the bytes of a struct. fields: [(id, type, value)]."""
     out, last = b"", 0
-    for id, kind, value in fields:
+    for field_id, kind, value in fields:
         if not version:
-            out += struct.pack(">Bh", kind, id) + put(kind, value, version)
+            out += struct.pack(">Bh", kind, field_id) + make_value(kind, value, version)
             continue
-        delta = id - last
-        type = nibble(kind, value is True) if kind == BOOL else nibble(kind)
-        out += bytes([delta << 4 | type]) if 0 < delta < 16 else bytes([type]) + zigzag(id)
-        out += b"" if kind == BOOL else put(kind, value, version)
-        last = id
+        delta = field_id - last
+        type = make_nibble(kind, value is True) if kind == BOOL else make_nibble(kind)
+        if 0 < delta < 16:
+            out += bytes([delta << 4 | type])
+        else:
+            out += bytes([type]) + make_zigzag(field_id)
+        out += b"" if kind == BOOL else make_value(kind, value, version)
+        last = field_id
     return out + b"\0"
 
 
-def told(fields):
-    """(depth, role, id, type, count, number, bytes) of every row that such a struct has in thrift.fields."""
-    return [row for id, kind, value in fields for row in told_value(1, 0, id, kind, value)]
+def list_field_rows(fields):
+    """Return the rows that the fields of a struct have in thrift.fields.
+
+    A row is (depth, role, id, type, count, number, bytes).
+    """
+    rows = []
+    for field_id, kind, value in fields:
+        rows += list_value_rows(1, FIELD_ROLE, field_id, kind, value)
+    return rows
 
 
-def told_value(depth, role, id, kind, value):
-    count, inside = 0, []
+def list_value_rows(depth, role, value_id, kind, value):
+    """Return the row of a value, and the rows of the values in it."""
+    count = 0
+    contents = []  # (role, id, type, value)
     if kind == STRUCT:
-        inside = [(0, one, type, what) for one, type, what in value]
+        contents = [(FIELD_ROLE, *field) for field in value]
     elif kind == MAP:
         key, element, pairs = value
         count = len(pairs)
-        inside = [one for i, pair in enumerate(pairs) for one in ((2, i, key, pair[0]), (3, i, element, pair[1]))]
+        for i, (left, right) in enumerate(pairs):
+            contents += [(KEY, i, key, left), (VALUE, i, element, right)]
     elif kind in (SET, LIST):
         element, values = value
-        count, inside = len(values), [(1, i, element, one) for i, one in enumerate(values)]
+        count = len(values)
+        contents = [(ELEMENT, i, element, item) for i, item in enumerate(values)]
     number = value if kind not in (STRING, UUID, STRUCT, MAP, SET, LIST) else 0
-    rows = [(depth, role, id, kind, count, number, value if kind in (STRING, UUID) else None)]
-    return rows + [row for one in inside for row in told_value(depth + 1, *one)]
+    raw = value if kind in (STRING, UUID) else None
+    rows = [(depth, role, value_id, kind, count, number, raw)]
+    for inner in contents:
+        rows += list_value_rows(depth + 1, *inner)
+    return rows
 
 
-def message(method=b"add", kind=1, seqid=0, arguments=b"\0", version=0, strict=True):
-    """version: of the compact protocol, 0 for the binary one, which may be strict."""
+def make_message(method=b"add", kind=1, seqid=0, arguments=b"\0", version=0, strict=True):
+    """Return a message.
+
+    version: of the compact protocol, or 0 for the binary one.
+    strict: whether a binary message has its version.
+    """
     if version:
-        return bytes([0x82, kind << 5 | version]) + varint(seqid % (1 << 32)) + sized(method) + arguments
-    name, number = struct.pack(">i", len(method)) + method, struct.pack(">i", seqid)
+        head = bytes([0x82, kind << 5 | version]) + make_varint(seqid % (1 << 32))
+        return head + make_string(method) + arguments
+    name = struct.pack(">i", len(method)) + method
+    number = struct.pack(">i", seqid)
     if strict:
         return struct.pack(">HBB", 0x8001, 0, kind) + name + number + arguments
     return name + bytes([kind]) + number + arguments
 
 
-# ------------------------------------------------------------------------------------------- frames
-
-def block(id, *pairs, count=None):
-    """Infos of an id."""
-    return varint(id) + varint(len(pairs) if count is None else count) + b"".join(
-        sized(string) for pair in pairs for string in pair)
+# ---- frames
 
 
-def inner(payload, infos=b"", protocol=BINARY, flags=0, seq=0, transforms=b"", count=None, padding=None, words=None,
-          mac=b""):
-    """A header frame from its magic on. transforms: ids, or bytes as they are to stand; infos: bytes; padding: bytes at
-    the end of the header, for none as many as there must be."""
+def make_block(id, *pairs, count=None):
+    """Return the infos of an id. count: their number, if it is not the true one."""
+    strings = b"".join(make_string(string) for pair in pairs for string in pair)
+    return make_varint(id) + make_varint(len(pairs) if count is None else count) + strings
+
+
+def make_inner_frame(
+    payload,
+    infos=b"",
+    protocol=BINARY,
+    flags=0,
+    seq=0,
+    transforms=b"",
+    count=None,
+    padding=None,
+    words=None,
+    mac=b"",
+):
+    """Return a header frame from its magic on.
+
+    infos: the bytes of the infos.
+    transforms: ids, or their bytes.
+    count: number of the transforms, if it is not the true one.
+    padding: number of zeros at the end of the header. None: as many as it needs.
+    words: size of the header in words of four bytes, if it is not the true one.
+    """
     if not isinstance(transforms, bytes):
         count = len(transforms) if count is None else count
-        transforms = b"".join(map(varint, transforms))
-    head = (protocol if isinstance(protocol, bytes) else varint(protocol)) + varint(count or 0) + transforms + infos
+        transforms = b"".join(map(make_varint, transforms))
+    head = protocol if isinstance(protocol, bytes) else make_varint(protocol)
+    head += make_varint(count or 0) + transforms + infos
     head += bytes(-len(head) % 4 if padding is None else padding)
     words = len(head) // 4 if words is None else words
     return struct.pack(">HHIH", 0x0FFF, flags, seq, words) + head + payload + mac
 
 
-def framed(raw):
+def make_framed(raw):
     return struct.pack(">I", len(raw)) + raw
 
 
-def header(payload=b"", infos=b"", **options):
-    return framed(inner(payload, infos, **options))
+def make_header_frame(payload=b"", infos=b"", **options):
+    return make_framed(make_inner_frame(payload, infos, **options))
 
 
-def big(payload=b"", infos=b"", **options):
-    raw = inner(payload, infos, **options)
+def make_big_frame(payload=b"", infos=b"", **options):
+    raw = make_inner_frame(payload, infos, **options)
     return b"BIGF" + struct.pack(">Q", len(raw)) + raw
 
 
-def double(payload=b"", infos=b"", **options):
-    return framed(header(payload, infos, **options))
+def make_double_frame(payload=b"", infos=b"", **options):
+    return make_framed(make_header_frame(payload, infos, **options))
 
 
-def ttheader(rest=bytes(14)):
-    return framed(b"\x10\0" + rest)
+def make_ttheader(rest=bytes(14)):
+    return make_framed(b"\x10\0" + rest)
 
 
-def http(body=b"", first=b"POST /rpc HTTP/1.1", fields=(), end=b"\r\n", told=True):
+def make_http(body=b"", first=b"POST /rpc HTTP/1.1", fields=(), end=b"\r\n", told=True):
+    """Return an HTTP message. told: whether it has a Content-Length."""
     length = [b"Content-Length: %d" % len(body)] if told else []
     return end.join([first, *fields, *length, b"", b""]) + body
 
 
-def chunked(*chunks, first=b"POST /rpc HTTP/1.1", fields=(), trailer=b"", extension=b""):
+def make_chunked(*chunks, first=b"POST /rpc HTTP/1.1", fields=(), trailer=b"", extension=b""):
+    """Return an HTTP message with chunks. Empty chunks are left out, as they would end the body."""
     head = b"\r\n".join([first, *fields, b"Transfer-Encoding: chunked", b"", b""])
-    return head + b"".join(b"%x%b\r\n%b\r\n" % (len(one), extension, one) for one in [*chunks, b""] if one) \
-        + b"0\r\n" + trailer + b"\r\n"
+    body = b"".join(b"%x%b\r\n%b\r\n" % (len(data), extension, data) for data in chunks if data)
+    return head + body + b"0\r\n" + trailer + b"\r\n"
 
 
-def transformed(payload, ids):
-    """The payload as the transforms leave it, in their order."""
-    for id in ids:
-        if id in (1, 8, 11):
+def apply_transforms(payload, ids):
+    """Return the payload after the transforms, which are applied in their order."""
+    for transform in ids:
+        if transform in (1, 8, 11):
             payload = zlib.compress(payload)
-        elif id == 3:
+        elif transform == 3:
             payload = bytes(cramjam.snappy.compress_raw(payload))
-        elif id in (5, 9, 12):
+        elif transform in (5, 9, 12):
             payload = bytes(cramjam.zstd.compress(payload))
-        elif id in (6, 10, 13):
-            payload = varint(len(payload)) + bytes(cramjam.lz4.compress_block(payload, store_size=False))
+        elif transform in (6, 10, 13):
+            block = bytes(cramjam.lz4.compress_block(payload, store_size=False))
+            payload = make_varint(len(payload)) + block
     return payload
 
 
-ARGUMENTS = [(1, I32, 7), (2, STRING, b"text"), (-3, BOOL, True), (4, LIST, (BYTE, [1, -1])),
-             (20, MAP, (STRING, I64, [(b"k", -2)])), (21, STRUCT, [(1, DOUBLE, 1.5), (2, BOOL, False)])]
-KEYS = block(1, (b"Parent", b"shoobar"), (b"", b""))
+ARGUMENTS = [
+    (1, I32, 7),
+    (2, STRING, b"text"),
+    (-3, BOOL, True),
+    (4, LIST, (BYTE, [1, -1])),
+    (20, MAP, (STRING, I64, [(b"k", -2)])),
+    (21, STRUCT, [(1, DOUBLE, 1.5), (2, BOOL, False)]),
+]
+KEYS = make_block(1, (b"Parent", b"shoobar"), (b"", b""))
 GOLDEN = {
-    "header": header(message(arguments=put_struct(ARGUMENTS, 0)), KEYS, seq=7, flags=1),
-    "header compact": header(message(arguments=put_struct(ARGUMENTS, 1), version=1), protocol=COMPACT, padding=4 - 2),
-    "persistent first": header(message(version=2), block(2, (b"id", b"1")) + KEYS, protocol=COMPACT),
-    "zlib": header(transformed(message(), [1]), transforms=[1]),
-    "zlib then zstd": header(transformed(message(version=1), [1, 5]), KEYS, transforms=[1, 5], protocol=COMPACT),
-    "snappy, lz4": header(transformed(message(), [3, 0, 6]), transforms=[3, 0, 6]),
-    "hmac": header(message(), KEYS, transforms=b"\2\4", count=1, mac=b"1234"),
-    "big": big(message(), KEYS), "double": double(message(), KEYS),
-    "framed": framed(message(b"S:m", 4)) + framed(message(version=1, seqid=-1)),
-    "unframed": message(arguments=put_struct(ARGUMENTS, 0)) + message(arguments=put_struct(ARGUMENTS, 1), version=1),
-    "unframed version 2": message(b"", 3, 5, put_struct([(1, FLOAT, 1.5), (2, DOUBLE, -1.5)], 2), version=2),
-    "http": http(message(version=1)) + http(first=b"GET / HTTP/1.1", told=False) + http(
-        message(b"", 2), b"HTTP/1.1 200 OK", end=b"\n") + http(first=b"HTTP/1.1 204 None", told=False),
-    "http in chunks": chunked(message()[:9], message()[9:], extension=b";a=b", trailer=b"Date: x\r\n"),
-    "http until the end": http(message(), b"HTTP/1.0 200 OK", told=False),
-    "ttheader": ttheader(),
+    "header": make_header_frame(
+        make_message(arguments=make_struct(ARGUMENTS, 0)), KEYS, seq=7, flags=1
+    ),
+    "header compact": make_header_frame(
+        make_message(arguments=make_struct(ARGUMENTS, 1), version=1),
+        protocol=COMPACT,
+        padding=4 - 2,
+    ),
+    "persistent first": make_header_frame(
+        make_message(version=2), make_block(2, (b"id", b"1")) + KEYS, protocol=COMPACT
+    ),
+    "zlib": make_header_frame(apply_transforms(make_message(), [1]), transforms=[1]),
+    "zlib then zstd": make_header_frame(
+        apply_transforms(make_message(version=1), [1, 5]), KEYS, transforms=[1, 5], protocol=COMPACT
+    ),
+    "snappy, lz4": make_header_frame(
+        apply_transforms(make_message(), [3, 0, 6]), transforms=[3, 0, 6]
+    ),
+    "hmac": make_header_frame(make_message(), KEYS, transforms=b"\2\4", count=1, mac=b"1234"),
+    "big": make_big_frame(make_message(), KEYS),
+    "double": make_double_frame(make_message(), KEYS),
+    "framed": make_framed(make_message(b"S:m", 4)) + make_framed(make_message(version=1, seqid=-1)),
+    "unframed": make_message(arguments=make_struct(ARGUMENTS, 0))
+    + make_message(arguments=make_struct(ARGUMENTS, 1), version=1),
+    "unframed version 2": make_message(
+        b"", 3, 5, make_struct([(1, FLOAT, 1.5), (2, DOUBLE, -1.5)], 2), version=2
+    ),
+    "http": make_http(make_message(version=1))
+    + make_http(first=b"GET / HTTP/1.1", told=False)
+    + make_http(make_message(b"", 2), b"HTTP/1.1 200 OK", end=b"\n")
+    + make_http(first=b"HTTP/1.1 204 None", told=False),
+    "http in chunks": make_chunked(
+        make_message()[:9], make_message()[9:], extension=b";a=b", trailer=b"Date: x\r\n"
+    ),
+    "http until the end": make_http(make_message(), b"HTTP/1.0 200 OK", told=False),
+    "ttheader": make_ttheader(),
 }
 
-# ------------------------------------------------------------------------------------------- good bytes
+# ---- good bytes
 
 STRINGS = st.sampled_from((b"", b"a", b"text", b"\xff\xfe", "é".encode())) | st.binary(max_size=10)
 SCALARS = {
-    BOOL: st.booleans(), STRING: STRINGS, UUID: st.binary(min_size=16, max_size=16),
-    DOUBLE: st.floats(allow_nan=False), FLOAT: st.floats(width=32, allow_nan=False)} | {
-    kind: st.sampled_from((0, 1, -1)) | st.integers(-1 << bits - 1, (1 << bits - 1) - 1) for kind, bits in BITS.items()}
+    BOOL: st.booleans(),
+    STRING: STRINGS,
+    UUID: st.binary(min_size=16, max_size=16),
+    DOUBLE: st.floats(allow_nan=False),
+    FLOAT: st.floats(width=32, allow_nan=False),
+} | {
+    kind: st.sampled_from((0, 1, -1)) | st.integers(-1 << bits - 1, (1 << bits - 1) - 1)
+    for kind, bits in BITS.items()
+}
 NUMBERS = st.integers(1, 6) | st.integers(-1 << 15, (1 << 15) - 1)
 VERSIONS = st.sampled_from((0, 0, 1, 2))
 
@@ -232,7 +356,7 @@ def values(draw, kind, version, deep):
         return draw(SCALARS[kind])
     if kind == STRUCT:
         return draw(structs(version, deep - 1))
-    types = st.sampled_from(types_of(version, deep - 1))
+    types = st.sampled_from(list_types(version, deep - 1))
     if kind == MAP:
         key, element = draw(types), draw(types)
         pairs = st.tuples(values(key, version, deep - 1), values(element, version, deep - 1))
@@ -243,66 +367,110 @@ def values(draw, kind, version, deep):
     return element, draw(st.one_of(few, few, many))
 
 
-def types_of(version, deep):
-    scalars = [kind for kind in SCALARS if kind not in {0: (), 1: (FLOAT, U64), 2: (UUID, U64)}[version]]
+def list_types(version, deep):
+    """Return the types of a protocol, without structs and containers if `deep` is 0."""
+    missing = {0: (), 1: (FLOAT, U64), 2: (UUID, U64)}[version]
+    scalars = [kind for kind in SCALARS if kind not in missing]
     return scalars + ([STRUCT, LIST, MAP, SET] if deep > 0 else [])
 
 
 @st.builds_once
 @st.composite
 def structs(draw, version, deep=3):
-    return [(draw(NUMBERS), kind, draw(values(kind, version, deep)))
-            for kind in draw(st.lists(st.sampled_from(types_of(version, deep)), max_size=4))]
+    kinds = draw(st.lists(st.sampled_from(list_types(version, deep)), max_size=4))
+    return [(draw(NUMBERS), kind, draw(values(kind, version, deep))) for kind in kinds]
 
 
-METHODS = st.sampled_from((b"add", b"ping", b"Service:add", b":", b"", b"\xff")) | st.binary(max_size=6)
+METHODS = st.sampled_from((b"add", b"ping", b"Service:add", b":", b"", b"\xff")) | st.binary(
+    max_size=6
+)
 
 
 @st.builds_once
 @st.composite
 def messages(draw, version, strict=True):
-    return message(draw(METHODS), draw(st.integers(1, 4)), draw(SCALARS[I32]),
-                   put_struct(draw(structs(version)), version), version, strict)
+    return make_message(
+        draw(METHODS),
+        draw(st.integers(1, 4)),
+        draw(SCALARS[I32]),
+        make_struct(draw(structs(version)), version),
+        version,
+        strict,
+    )
 
 
 PAIRS = st.lists(st.tuples(STRINGS, STRINGS), max_size=3)
-BLOCKS = st.lists(st.builds(lambda id, pairs: block(id, *pairs), st.sampled_from((1, 1, 2)), PAIRS), max_size=3)
+BLOCKS = st.lists(
+    st.builds(lambda id, pairs: make_block(id, *pairs), st.sampled_from((1, 1, 2)), PAIRS),
+    max_size=3,
+)
 UNKNOWN = st.sampled_from((b"", b"", b"\3\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\0"))
-TRANSFORMS = st.lists(st.sampled_from((0, 1, 3, 5, 6, 8, 9, 10, 11, 12, 13)), max_size=3) | st.just([])
-U16, U32 = (st.sampled_from((0, 1, (1 << bits) - 1)) | st.integers(0, (1 << bits) - 1) for bits in (16, 32))
+TRANSFORMS = st.lists(st.sampled_from((0, 1, 3, 5, 6, 8, 9, 10, 11, 12, 13)), max_size=3) | st.just(
+    []
+)
+U16, U32 = (
+    st.sampled_from((0, 1, (1 << bits) - 1)) | st.integers(0, (1 << bits) - 1) for bits in (16, 32)
+)
 
 
 @st.builds_once
 @st.composite
 def header_frames(draw):
     version = draw(VERSIONS)
-    payload, ids, mac = draw(messages(version, draw(st.booleans()))), draw(TRANSFORMS), b""
+    strict = draw(st.booleans())
+    plain = draw(messages(version, strict))
+    ids = draw(TRANSFORMS)
     infos = b"".join(draw(BLOCKS)) + draw(UNKNOWN)
-    payload, transforms = transformed(payload, ids), b"".join(map(varint, ids))
+    payload = apply_transforms(plain, ids)
+    transforms = b"".join(map(make_varint, ids))
+    mac = b""
     if draw(st.integers(0, 9)) == 0:
         mac = draw(st.binary(max_size=8))
-        ids, transforms = [*ids, 2], transforms + b"\2" + bytes([len(mac)])
-    room = len(transforms) + len(infos) + 2
-    padding = -room % 4 + 4 * draw(st.sampled_from((0, 0, 1, 70)))
-    make = draw(st.sampled_from((header, header, header, big, double)))
-    return make(payload, infos, protocol=COMPACT if version else BINARY, flags=draw(U16), seq=draw(U32),
-                transforms=transforms, count=len(ids), padding=padding, mac=mac)
+        ids = [*ids, HMAC]
+        transforms += bytes([HMAC, len(mac)])
+    header_size = len(transforms) + len(infos) + 2
+    padding = -header_size % 4 + 4 * draw(st.sampled_from((0, 0, 1, 70)))
+    make = draw(
+        st.sampled_from(
+            (
+                make_header_frame,
+                make_header_frame,
+                make_header_frame,
+                make_big_frame,
+                make_double_frame,
+            )
+        )
+    )
+    return make(
+        payload,
+        infos,
+        protocol=COMPACT if version else BINARY,
+        flags=draw(U16),
+        seq=draw(U32),
+        transforms=transforms,
+        count=len(ids),
+        padding=padding,
+        mac=mac,
+    )
 
 
 @st.builds_once
 @st.composite
 def http_frames(draw):
     body = draw(messages(draw(VERSIONS)))
-    fields = draw(st.sampled_from(((), (b"Host: a",), (b"x-y: 1", b"content-type: application/x-thrift"))))
+    two_fields = (b"x-y: 1", b"content-type: application/x-thrift")
+    fields = draw(st.sampled_from(((), (b"Host: a",), two_fields)))
     kind = draw(st.integers(0, 5))
     if kind == 0:
-        first = draw(st.sampled_from((b"GET / HTTP/1.1", b"HEAD /x HTTP/1.0", b"HTTP/1.1 304 x", b"HTTP/1.1 100 x")))
-        return http(b"", first, fields, told=False)
+        bodiless = (b"GET / HTTP/1.1", b"HEAD /x HTTP/1.0", b"HTTP/1.1 304 x", b"HTTP/1.1 100 x")
+        first = draw(st.sampled_from(bodiless))
+        return make_http(b"", first, fields, told=False)
     first = draw(st.sampled_from((b"POST / HTTP/1.1", b"HTTP/1.1 200 OK", b"PUT /a HTTP/1.1")))
     if kind < 3:
-        return http(body, first, fields, draw(st.sampled_from((b"\r\n", b"\n"))))
+        return make_http(body, first, fields, draw(st.sampled_from((b"\r\n", b"\n"))))
     at = draw(st.integers(0, len(body)))
-    return chunked(body[:at], body[at:], first=first, fields=fields, trailer=draw(st.sampled_from((b"", b"A: b\r\n"))))
+    trailer = draw(st.sampled_from((b"", b"A: b\r\n")))
+    return make_chunked(body[:at], body[at:], first=first, fields=fields, trailer=trailer)
 
 
 @st.builds_once
@@ -310,13 +478,19 @@ def http_frames(draw):
 def plain_frames(draw):
     version = draw(VERSIONS)
     raw = draw(messages(version))
-    return framed(raw) if draw(st.booleans()) else raw
+    return make_framed(raw) if draw(st.booleans()) else raw
 
 
 @st.builds_once
 def frames():
-    return st.one_of(header_frames(), header_frames(), plain_frames(), plain_frames(), http_frames(),
-                     st.builds(ttheader, st.binary(min_size=2, max_size=20)))
+    return st.one_of(
+        header_frames(),
+        header_frames(),
+        plain_frames(),
+        plain_frames(),
+        http_frames(),
+        st.builds(make_ttheader, st.binary(min_size=2, max_size=20)),
+    )
 
 
 @st.builds_once
@@ -326,79 +500,161 @@ def streams(least=0, most=4):
 
 @st.builds_once
 def tails():
-    """Nothing, a response that the end of the connection ends, or a frame that was cut."""
-    cut = st.tuples(frames(), st.integers(0, 10_000)).map(lambda pair: pair[0][:pair[1] % len(pair[0])])
+    """No bytes, a response that ends with the connection, or a cut frame."""
+    cuts = st.tuples(frames(), st.integers(0, 10_000))
+    cut = cuts.map(lambda pair: pair[0][: pair[1] % len(pair[0])])
     return st.just(b"") | cut | cut | st.just(GOLDEN["http until the end"])
 
 
-# ------------------------------------------------------------------------------------------- damage
+# ---- damage
 
-RUNS = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b"\x80\1", b"\x0f\xff", b"\x10\0", b"BIGF", b"HTTP", b"\r\n",
-        b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x1f", b"\x80" * 6, b"\x82\x21", b"\x82\x42", b"\x80\1\0\1",
-        bytes(8), b"\x7f\xff\xff\xff",
-        b"\x80\0\0\0", b"\0\0\0\x0e\x0f\xff", *range(0x0B, 0x10), 0x1B, 0x1C, 0x49, 0xF8, 0xFC)
+RUNS = (
+    b"\0",
+    b"\1",
+    b"\2",
+    b"\x7f",
+    b"\x80",
+    b"\xff",
+    b"\x80\1",
+    b"\x0f\xff",
+    b"\x10\0",
+    b"BIGF",
+    b"HTTP",
+    b"\r\n",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x1f",
+    b"\x80" * 6,
+    b"\x82\x21",
+    b"\x82\x42",
+    b"\x80\1\0\1",
+    bytes(8),
+    b"\x7f\xff\xff\xff",
+    b"\x80\0\0\0",
+    b"\0\0\0\x0e\x0f\xff",
+    *range(0x0B, 0x10),
+    0x1B,
+    0x1C,
+    0x49,
+    0xF8,
+    0xFC,
+)
 RUNS = tuple(run if isinstance(run, bytes) else bytes([run]) for run in RUNS)
+DAMAGES = ("flip", "run", "run", "insert", "cut", "tail", "length", "word", "frame")
 INSERTED = st.sampled_from(RUNS) | st.binary(min_size=1, max_size=6)
 
 
 @st.composite
 def mutations(draw, raw, steps=3):
-    """Bytes near `raw`: bits flipped, runs set, cut out or put in, lengths driven to extremes."""
+    """Copies of `raw` with flipped bits, changed, removed or inserted bytes, extreme lengths."""
     for _ in range(draw(st.integers(1, steps))):
         if not raw:
             break
-        out, at = bytearray(raw), draw(st.integers(0, len(raw) - 1))
-        kind = draw(st.sampled_from(("flip", "run", "run", "insert", "cut", "tail", "length", "word", "frame")))
+        out = bytearray(raw)
+        at = draw(st.integers(0, len(raw) - 1))
+        kind = draw(st.sampled_from(DAMAGES))
         if kind == "flip":
             out[at] ^= 1 << draw(st.integers(0, 7))
         elif kind == "run":
             run = draw(st.sampled_from(RUNS))
-            out[at:at + len(run)] = run
+            out[at : at + len(run)] = run
         elif kind == "insert":
             out[at:at] = draw(INSERTED)
         elif kind == "cut":
-            del out[at:at + draw(st.integers(1, 8))]
+            del out[at : at + draw(st.integers(1, 8))]
         elif kind == "tail":
             del out[at:]
         elif kind == "frame":
             out[at:at] = draw(frames())
         elif kind == "length" and len(raw) >= 4:
-            near = (0, 3, 4, 9, 10, 13, 14, len(raw) - 4, len(raw) - 5, len(raw), 0x3FFFFFFF, 0x40000000, 0xFFFFFFFF)
-            struct.pack_into(">I", out, draw(st.sampled_from((0, 4, min(at, len(raw) - 4)))) if len(raw) >= 8 else 0,
-                             draw(st.sampled_from(near)) % 2**32)
+            near = (len(raw) - 4, len(raw) - 5, len(raw))
+            lengths = (0, 3, 4, 9, 10, 13, 14, *near, 0x3FFFFFFF, 0x40000000, 0xFFFFFFFF)
+            position = 0
+            if len(raw) >= 8:
+                position = draw(st.sampled_from((0, 4, min(at, len(raw) - 4))))
+            struct.pack_into(">I", out, position, draw(st.sampled_from(lengths)) % 2**32)
         elif kind == "word" and len(raw) >= 14:
-            struct.pack_into(">H", out, 12, draw(st.sampled_from((0, 1, 2, 3, 16384, 32768, 65535))))
+            words = draw(st.sampled_from((0, 1, 2, 3, 16384, 32768, 65535)))
+            struct.pack_into(">H", out, 12, words)
         raw = bytes(out)
     return raw
+
+
+ODD_PAIRS = (b"k", b"v"), (b"", b"\xff")
+ODD_INFOS = (
+    b"",
+    make_block(1, *ODD_PAIRS),
+    make_block(2, *ODD_PAIRS) + make_block(1, *ODD_PAIRS),
+    make_block(1, *ODD_PAIRS, count=50),
+    make_block(1, count=1),
+    make_block(1, *ODD_PAIRS, count=1),
+    make_block(1, count=2**32 - 1),
+    make_block(1)[:-1] + b"\x80" * 4 + b"\1",
+    b"\1\1\xff\x7f",
+    make_block(7, *ODD_PAIRS),
+    b"\0" + make_block(1, *ODD_PAIRS),
+    b"\1\1\1k\x7f",
+    b"\1\1\1k",
+    b"\1",
+    b"\x80",
+)
+ODD_PROTOCOLS = (BINARY, 1, 3, 255, 256, b"\x80" * 5)
+ODD_TRANSFORMS = (
+    dict(transforms=[7, 65535]),
+    dict(transforms=[65537]),
+    dict(transforms=b"", count=9),
+    dict(transforms=b"\2\xff", count=1),
+    dict(transforms=b"\2\1\2\1", count=2),
+    dict(transforms=b"\1" * 5, count=5),
+    dict(transforms=b"", count=1 << 31),
+)
+ODD_SIZES = (
+    dict(),
+    dict(),
+    dict(),
+    dict(padding=0),
+    dict(words=0),
+    dict(words=1),
+    dict(words=65535),
+    dict(padding=9),
+)
 
 
 @st.builds_once
 @st.composite
 def odd_frames(draw):
-    """Header frames with a sound length, and anything inside; messages in all that can carry one, damaged."""
+    """Header frames with a correct length and any contents, and damaged messages in any frame."""
     version = draw(VERSIONS)
     good = draw(messages(version))
     payload = draw(st.just(good) | mutations(good) | st.just(b"") | st.just(good + b"\0"))
     ids = draw(TRANSFORMS)
-    packed = transformed(payload, ids)
+    packed = apply_transforms(payload, ids)
     packed = draw(st.just(packed) | mutations(packed) if ids else st.just(packed))
-    pairs = (b"k", b"v"), (b"", b"\xff")
-    infos = draw(st.sampled_from((
-        b"", block(1, *pairs), block(2, *pairs) + block(1, *pairs), block(1, *pairs, count=50), block(1, count=1),
-        block(1, *pairs, count=1), block(1, count=2**32 - 1), block(1)[:-1] + b"\x80" * 4 + b"\1", b"\1\1\xff\x7f",
-        block(7, *pairs), b"\0" + block(1, *pairs), b"\1\1\1k\x7f", b"\1\1\1k", b"\1", b"\x80")))
-    call = dict(protocol=draw(st.sampled_from((COMPACT if version else BINARY, BINARY, 1, 3, 255, 256, b"\x80" * 5))))
-    call |= draw(st.sampled_from((
-        dict(transforms=ids), dict(transforms=ids), dict(transforms=[*ids, 4]), dict(transforms=[7, 65535]),
-        dict(transforms=[65537]), dict(transforms=b"", count=9), dict(transforms=b"\2\xff", count=1),
-        dict(transforms=b"\2\1\2\1", count=2), dict(transforms=b"\1" * 5, count=5),
-        dict(transforms=b"", count=1 << 31))))
-    call |= draw(st.sampled_from((dict(), dict(), dict(), dict(padding=0), dict(words=0), dict(words=1),
-                                  dict(words=65535), dict(padding=9))))
-    make = draw(st.sampled_from((header, header, big, double)))
-    sound = make(packed, infos, **call)
-    return draw(st.sampled_from((sound, sound, sound, framed(payload), payload, http(payload), chunked(payload),
-                                 http(payload, b"HTTP/1.1 200 OK", told=False))))
+    infos = draw(st.sampled_from(ODD_INFOS))
+    protocol = COMPACT if version else BINARY
+    call = dict(protocol=draw(st.sampled_from((protocol, *ODD_PROTOCOLS))))
+    transforms = (
+        dict(transforms=ids),
+        dict(transforms=ids),
+        dict(transforms=[*ids, 4]),
+        *ODD_TRANSFORMS,
+    )
+    call |= draw(st.sampled_from(transforms))
+    call |= draw(st.sampled_from(ODD_SIZES))
+    make = draw(
+        st.sampled_from((make_header_frame, make_header_frame, make_big_frame, make_double_frame))
+    )
+    with_header = make(packed, infos, **call)
+    frames = (
+        with_header,
+        with_header,
+        with_header,
+        make_framed(payload),
+        payload,
+        make_http(payload),
+        make_chunked(payload),
+        make_http(payload, b"HTTP/1.1 200 OK", told=False),
+    )
+    return draw(st.sampled_from(frames))
 
 
 @st.builds_once

@@ -1,163 +1,390 @@
-"""What the verbs share: their arguments, the files that those stand for, and how errors become exit codes."""
+"""Arguments and options that several commands share, and how errors become exit codes."""
+
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Any, NamedTuple
 
 import click
 
-from wirescan.catalog import Format, format_of, formats
-from wirescan.cli.output import counted, name_of, say
+from wirescan.cli.foreign_files import HEAD, compression_of, describe_foreign_file
+from wirescan.cli.output import format_count, format_path, print_message
 from wirescan.core.fault import Fault
-from wirescan.source import SIDECAR, expand, size_of
-from wirescan.table import FrameTable
+from wirescan.files.source import SIDECAR, URL, expand, read_range, size_of
+from wirescan.frames.escape import visible
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of, formats, spec_of
+from wirescan.frames.table import FrameTable
 
-DAMAGE, FAILED, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
-ENDS = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}     # tails that are told
-RESPONSES = "kafka.responses"
+# Exit codes of the commands.
+DAMAGE = 1
+FAILED = 2
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+
+# The defaults of --format: of verbs that read all frames, and of verbs that read outermost ones.
+DEFAULT_FORMAT = "kafka.records"
+DEFAULT_OUTERMOST_FORMAT = "kafka.batches"
+SMALLEST_LIMIT = 16  # bytes
+LARGEST_FRAME = (1 << 32) - 1
+LARGEST_PAYLOAD = (1 << 31) - 1
+TAIL_NAMES = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}  # tails to report
+NAMED_FILES = 5  # empty files that a message names
 Command = Callable[..., Any]
 
 
 class Failure(click.ClickException):
-    """It cannot be done: one line on standard error, and exit code 2."""
+    """The command cannot be done: one line on standard error, and exit code 2."""
+
     exit_code = FAILED
 
     def show(self, file: Any = None) -> None:
-        say(f"wirescan: {self.message}")
+        """Print the message."""
+        print_message(f"wirescan: {self.message}")
 
 
 class Damage(Failure):
-    """Damage was met, and it was not to be passed over: one line on standard error, and exit code 1."""
+    """Damage that ends the command: one line on standard error, and exit code 1."""
+
     exit_code = DAMAGE
 
 
 def paths_argument(command: Command) -> Command:
+    """Add the argument PATH... to a command."""
     return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(command)
 
 
 def format_option(default: str) -> Callable[[Command], Command]:
-    return click.option("--format", "format_name", default=default, show_default=True, metavar="NAME",
-                        callback=lambda context, option, name: _format(name),
-                        help="What the frames are; `wirescan formats` lists the names.")
+    """Return a decorator that adds --format, whose value is a `Format`."""
+    return click.option(
+        "--format",
+        "format_name",
+        default=default,
+        show_default=True,
+        metavar="NAME",
+        callback=lambda context, option, name: _parse_format(name),
+        help="The format of the frames. `wirescan formats` lists the names.",
+    )
+
+
+def non_strict_option(command: Command) -> Command:
+    """Add --non-strict to a command."""
+    return _add_format_option(
+        "non_strict",
+        "--non-strict",
+        is_flag=True,
+        flag_value="true",
+        default=None,
+        help="Thrift: also accept binary messages that do not begin with a version.",
+    )(command)
+
+
+def idl_option(command: Command) -> Command:
+    """Add --idl to a command."""
+    return _add_format_option(
+        "idl",
+        "--idl",
+        metavar="FILE",
+        help="thrift.fields: add a column name, with the names of fields in this IDL.",
+    )(command)
+
+
+def _add_format_option(
+    name: str, *declaration: str, **attributes: Any
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds an option of the format; see `registry.format_of`."""
+
+    def decorate(command: Command) -> Command:
+        @click.option(*declaration, name, **attributes)
+        @wraps(command)
+        def run(*arguments: Any, format_name: Format, **options: Any) -> Any:
+            value = options.pop(name)
+            if value is not None:
+                try:
+                    format_name = format_of(spec_of(format_name.spec, **{name: value}))
+                except OSError as error:
+                    raise Failure(describe_error(error, value)) from None
+                except ValueError as error:
+                    raise click.BadParameter(str(error), param_hint=declaration[0]) from None
+            return command(*arguments, format_name=format_name, **options)
+
+        return run
+
+    return decorate
+
+
+def limits_option(command: Command) -> Command:
+    """Add the options that make one `Limits`, and pass it to the command as `limits`."""
+
+    @click.option(
+        "--max-frame",
+        type=click.IntRange(SMALLEST_LIMIT, LARGEST_FRAME),
+        default=Limits().frame,
+        show_default=True,
+        metavar="N",
+        help="Maximum bytes in one frame. A longer frame is a fault.",
+    )
+    @click.option(
+        "--max-inflated",
+        type=click.IntRange(SMALLEST_LIMIT, LARGEST_PAYLOAD),
+        default=Limits().inflated,
+        show_default=True,
+        metavar="N",
+        help="Maximum bytes in the decompressed payload of one frame.",
+    )
+    @click.option(
+        "--max-row-bytes",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Maximum bytes of memory for the rows that are made at once. The default is 256 MiB, "
+        "or 3 times the bytes that hold the frames, if that is more.",
+    )
+    @wraps(command)
+    def run(
+        *arguments: Any,
+        max_frame: int,
+        max_inflated: int,
+        max_row_bytes: int | None,
+        **options: Any,
+    ) -> Any:
+        limits = Limits(frame=max_frame, inflated=max_inflated, row_bytes=max_row_bytes)
+        return command(*arguments, limits=limits, **options)
+
+    return run
 
 
 def check_option(command: Command) -> Command:
-    return click.option("--check/--no-check", default=True,
-                        help="Verify checksums (the default), or do not.")(command)
+    """Add --check and --no-check to a command."""
+    return click.option(
+        "--check/--no-check", default=True, help="Verify checksums (the default), or do not."
+    )(command)
 
 
 def columns_option(command: Command) -> Command:
-    return click.option("--columns", metavar="A,B",
-                        help="These columns, in this order; an unknown one lists them.")(command)
+    """Add --columns to a command; `parse_names` reads its value."""
+    return click.option(
+        "--columns",
+        metavar="A,B",
+        help="Write these columns, in this order. An unknown name lists all columns.",
+    )(command)
 
 
 def errors_option(default: str) -> Callable[[Command], Command]:
-    return click.option("--errors", type=click.Choice(["strict", "mark", "skip"]), default=default,
-                        show_default=True,
-                        help="Damage: stop there (strict), show it among the rest (mark), "
-                             "or leave it out (skip).")
+    """Return a decorator that adds --errors, whose value is one of the three modes."""
+    return click.option(
+        "--errors",
+        type=click.Choice(["strict", "mark", "skip"]),
+        default=default,
+        show_default=True,
+        help="On damage: stop (strict), keep the bad frames as rows (mark), or drop them (skip).",
+    )
 
 
-def _format(name: str) -> Format:
+def _parse_format(name: str) -> Format:
+    """Return a format by its name. Raises click.BadParameter."""
     try:
-        found = format_of(name)
+        format = format_of(name)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    if found.within is not None and found.outermost.name == RESPONSES:
-        raise click.BadParameter(f"only the requests tell what responses are: read {name} in Python")
-    return found
+    requests = format.outermost.requests
+    if format.within is not None and requests is not None:
+        raise click.BadParameter(
+            f"{name} can be read only together with its {requests}: read it in Python"
+        )
+    return format
 
 
-def collect(paths: Sequence[str], format: Format, failed: Callable[[str], None] | None = None) -> list[str]:
-    """The files that arguments stand for, in order; "-" is standard input.
+def resolve_paths(
+    paths: Sequence[str], format: Format, report_failure: Callable[[str], None] | None = None
+) -> list[str]:
+    """Return the files of PATH arguments, in order; "-" is standard input.
 
-    Among several arguments, such as a shell makes of a `*`, files that a format never reads (indexes) are
-    left out.
-    failed: takes the message about a path that cannot be read; without it, that raises Failure.
+    Several arguments may come from a shell's `*`. Then files that a format never reads, such as
+    indexes, are skipped with a message.
+
+    Args:
+        paths: files, directories, globs, URLs or "-".
+        format: the format that the files are read as.
+        report_failure: takes the message about a path that cannot be read. Without it, the first
+            such path raises.
+
+    Raises:
+        Failure: if a path cannot be read, if no file is left, or if "-" is given twice.
     """
-    outermost, ignored = format.outermost, 0
-    found: list[str] = []
-    shared = len(os.path.commonprefix(paths).rpartition("/")[0])       # of every path: named, not found by a shell
-    for path in paths:
+    top = format.outermost
+    fail = report_failure or _raise_failure
+    selected = list(paths)
+    if len(paths) > 1:
+        # The user named the folder that all paths share. Only what follows can come from a shell.
+        shared = len(os.path.commonprefix(paths).rpartition("/")[0])
+        selected = [path for path in paths if not _is_ignored(path, shared, top)]
+    files: list[str] = []
+    for path in selected:
         if path == "-":
-            found.append(path)
-            continue
-        beside = len(paths) > 1 and (path.endswith(SIDECAR)
-                                     or outermost.ignore and re.search(outermost.ignore, path[shared:]))
-        if beside and not os.path.isdir(path):
-            ignored += 1
+            files.append(path)
             continue
         try:
-            files = expand(path, files=outermost.files, ignore=outermost.ignore)
-            for file in files:
-                size_of(file)
-            found += files
+            for file in _list_readable_files(path, top, fail):
+                files.append(file)  # one by one: a later file of the path may raise
         except (OSError, ValueError) as error:
-            message = problem(error, path)
+            message = describe_error(error, path)
             if isinstance(error, FileNotFoundError) and os.path.isdir(path):
-                message += _hint([os.path.join(path, name) for name in os.listdir(path)], outermost)
-            if failed is None:
-                raise Failure(message) from None
-            failed(message)
-    if ignored:
-        say(f"wirescan: left out {counted(ignored, 'file')} without frames (indexes and the like)")
-    if not found and failed is None:
-        raise Failure(f"none of the files given holds {outermost.name}")
-    if hint := _hint(found, outermost):
-        say(f"wirescan: these are read as {outermost.name}{hint}")
-    if found.count("-") > 1:
-        raise Failure("standard input (-) can be read once only")
-    return found
+                message += _suggest_formats(os.listdir(path), top)
+            fail(message)
+    if skipped := len(paths) - len(selected):
+        count = format_count(skipped, "file")
+        print_message(f"wirescan: skipped {count} without frames, such as indexes")
+    if not files and report_failure is None:
+        raise Failure(f"none of the given files holds {top.name}")
+    if suggestion := _suggest_formats(files, top):
+        print_message(f"wirescan: the files are read as {top.name}{suggestion}")
+    if files.count("-") > 1:
+        raise Failure("standard input (-) can be given only once")
+    return files
 
 
-def _hint(files: Iterable[str], format: Format) -> str:
-    """What files hold that are named as those of another format are, and none as those of this one; or nothing."""
-    files = [os.path.basename(name) for name in files]
-    named = [one.name for one in formats().values() if one.files and any(re.search(one.files, name) for name in files)]
-    return f"; by their names they may hold {' or '.join(named)} (--format)" if (
-        named and format.name not in named) else ""
+def _raise_failure(message: str) -> None:
+    raise Failure(message) from None
+
+
+def _is_ignored(path: str, shared: int, format: Format) -> bool:
+    """Return whether a path names a file that a format never reads.
+
+    shared: the number of characters that it shares with the other paths, up to a slash.
+    """
+    is_named = path.endswith(SIDECAR) or (
+        format.ignore is not None and re.search(format.ignore, path[shared:]) is not None
+    )
+    return is_named and path != "-" and not os.path.isdir(path)
+
+
+def _list_readable_files(path: str, format: Format, fail: Callable[[str], None]) -> Iterator[str]:
+    """Yield the files of a path; `fail` takes messages about those without frames.
+
+    Raises OSError and ValueError for a path that cannot be read.
+    """
+    text_format = None if format.scan is None else format  # lines of text need no scan
+    for file in expand(path, files=format.files, ignore=format.ignore):
+        size_of(file)
+        message = describe_foreign_file(read_head(file), file, text_format)
+        if message is None:
+            yield file
+        else:
+            fail(message)
+
+
+def _suggest_formats(files: Iterable[str], format: Format) -> str:
+    """Return a hint if file names fit other formats and not `format`, else an empty string."""
+    names = [os.path.basename(file) for file in files]
+    fitting = [
+        other.name
+        for other in formats().values()
+        if other.files and any(re.search(other.files, name) for name in names)
+    ]
+    if not fitting or format.name in fitting:
+        return ""
+    return f"; by their names they may hold {' or '.join(fitting)} (--format)"
+
+
+def read_head(path: str) -> bytes:
+    """Return the first HEAD bytes of a file or object, which identify its kind.
+
+    The result is empty for standard input, a pipe or a device. Raises OSError.
+    """
+    if path == "-" or not URL.match(path) and not os.path.isfile(path):
+        return b""
+    return bytes(read_range(path, 0, HEAD))
+
+
+def is_compressed(path: str) -> bool:
+    """Return whether a file is decompressed when it is read. Raises OSError."""
+    return compression_of(read_head(path)) is not None
 
 
 def total_size(files: Iterable[str]) -> int | None:
-    """Bytes in all files together; None where one is standard input."""
+    """Return the bytes in all files together; None if one of them is standard input."""
     files = list(files)
     return None if "-" in files else sum(size_of(path) for path in files)
 
 
-def tail_of(last: FrameTable, path: str) -> tuple[str, bool]:
-    """How a file ends, in one line ("": with a whole frame, or in zeros), and whether that is damage: a cut frame is
-    what a broker leaves at the end of the newest segment when it dies, but not where no frame comes before it.
+class FileEnd(NamedTuple):
+    """How a file ends: one line, empty for an ordinary end, and whether that end is damage."""
 
-    last: the last table of the file's outermost frames.
+    text: str
+    is_damage: bool
+
+
+def describe_tail(last: FrameTable, path: str) -> FileEnd:
+    """Return how a file ends.
+
+    An end after a whole frame or in zeros is ordinary. A cut frame is not damage: a broker that
+    dies leaves one at the end of the newest segment. It is damage if no frame precedes it.
+
+    Args:
+        last: the last table of the file's outermost frames.
+        path: the path of the file, for the message.
     """
-    end = ENDS.get(Fault(last.stop.fault))
-    if end is None:
-        return "", False
+    name = TAIL_NAMES.get(Fault(last.stop.fault))
+    if name is None:
+        return FileEnd("", is_damage=False)
     at = last.origins[0] + last.stop.offset
     alone = ", with no frame before it" if at == 0 else ""
-    return f"tail: {counted(len(last.tail), 'byte')}, {end} at byte {at:,} of {name_of(path)}{alone}", at == 0
+    count = format_count(len(last.tail), "byte")
+    text = f"tail: {count}, {name} at byte {at:,} of {format_path(path)}{alone}"
+    return FileEnd(text, is_damage=at == 0)
 
 
-def problem(error: BaseException, path: str | None = None) -> str:
-    """An error of the system in one line for people."""
+def is_empty(last: FrameTable) -> bool:
+    """Return whether a file holds no byte other than zero; `last` is as for `describe_tail`."""
+    return last.origins[0] + last.stop.offset == 0 and (
+        not len(last.tail) or last.stop.fault == Fault.ZEROS
+    )
+
+
+def report_tails(tails: Iterable[FileEnd]) -> None:
+    """Print the tails that are not ordinary ends to standard error."""
+    for tail in tails:
+        if tail.text:
+            print_message(f"wirescan: {tail.text}")
+
+
+def report_empty(paths: Sequence[str]) -> None:
+    """Print which files are empty to standard error."""
+    if not paths:
+        return
+    names = ", ".join(map(format_path, paths[:NAMED_FILES]))
+    unnamed = len(paths) - NAMED_FILES
+    more = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
+    print_message(f"wirescan: empty: {names}{more}")
+
+
+def describe_error(error: BaseException, path: str | None = None) -> str:
+    """Return an error as one line for people; `path` replaces the file name of an OSError."""
     if isinstance(error, OSError) and error.strerror:
         path = path or (os.fsdecode(error.filename) if error.filename else None)
-        return f"{name_of(path)}: {error.strerror.lower()}" if path else error.strerror.lower()
-    return name_of(" ".join(str(error).split())) or type(error).__name__
+        reason = error.strerror.lower()
+        return f"{format_path(path)}: {reason}" if path else reason
+    return visible(" ".join(str(error).split())) or type(error).__name__
 
 
-def listed(value: str | None, known: Iterable[str]) -> list[str] | None:
-    """A comma-separated option as a list of names, each of them known."""
+def parse_names(value: str | None, columns: Iterable[str]) -> list[str] | None:
+    """Return the column names in the value of --columns; None if it is not given.
+
+    Raises click.UsageError for a name that is not in `columns`, for no name and for a repeated one.
+    """
     if value is None:
         return None
-    names, known = [name.strip() for name in value.split(",") if name.strip()], list(known)
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    columns = list(columns)
     for name in names:
-        if name not in known:
-            raise click.UsageError(f"there is no column {name!r}; there are {', '.join(known)}")
+        if name not in columns:
+            raise click.UsageError(f"there is no column {name!r}; there are {', '.join(columns)}")
     if not names:
-        raise click.UsageError("--columns needs a name at least")
+        raise click.UsageError("--columns needs at least one name")
     if len(set(names)) < len(names):
         raise click.UsageError("--columns names a column twice")
     return names

@@ -1,16 +1,20 @@
-"""Bytes, names and numbers as text that is safe to print, and as JSON that loses nothing.
+"""Text that is safe to print, and JSON from which every byte can be restored.
 
-What comes from a file may be meant to harm: no control character, and nothing that turns the direction of the
-text, reaches a terminal as it is. In JSON every byte string can be told and turned back:
+The commands use this module for all output. File contents may be hostile: control characters and
+characters that change the direction of text are escaped before they reach a terminal. In JSON a
+byte string becomes a string from which the bytes can be restored:
 
-    utf8      text where it is valid UTF-8, else {"base64": "..."}      (the default)
-    base64, hex, escape     text in that notation, always
+    utf8      the text. A byte that is not UTF-8 becomes U+FFFD and two hexadecimal digits. So
+              does each of the three bytes of a U+FFFD in the data. This is the default.
+    base64, hex, escape     that notation
 """
+
 from __future__ import annotations
 
 import binascii
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,124 +25,149 @@ import click
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.frames.escape import NAMED, visible
 
 ENCODINGS = ("utf8", "base64", "hex", "escape")
-NAMED = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+BACKSLASH = "\\\\"
+INVALID_BYTE = "\ufffd"  # precedes the digits of a byte that is not UTF-8
+TO_ESCAPE = re.compile("[\ufffd\udc80-\udcff]")
 ESCAPED = [NAMED.get(chr(b)) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in range(256)]
+ESCAPED[ord("\\")] = BACKSLASH
+LONGEST_CHARACTER = 4  # bytes in UTF-8
+FILE_MODE = 0o666  # of a new file, before the umask is applied
 
 
-def escaped(data: Any) -> str:
-    """Bytes as printable ASCII: \\n, \\r, \\t, \\\\ and \\xNN; Python's unicode_escape turns it back."""
+def escape_bytes(data: Any) -> str:
+    r"""Return bytes as printable ASCII with the escapes \n, \r, \t, \\ and \xNN.
+
+    Python's codec unicode_escape restores the bytes.
+    """
     return "".join([ESCAPED[byte] for byte in bytes(data)])
 
 
-def printable(text: str) -> str:
-    """Text with every character escaped that a terminal would not simply print; bytes of a file name that are
-    not text (surrogate escapes) as \\xNN."""
-    if text.isprintable() and "\\" not in text:
-        return text
-    return "".join(_character(c) for c in text)
+def escape_text(text: str) -> str:
+    """Return text with unprintable characters escaped and backslashes doubled.
+
+    The characters are those of `wirescan.frames.escape.visible`. The doubled backslashes make the
+    escapes reversible.
+    """
+    return visible(text.replace("\\", BACKSLASH))
 
 
-def name_of(path: str) -> str:
-    """A file name as it can be shown."""
-    return "(standard input)" if path == "-" else printable(path)
+def format_path(path: str) -> str:
+    """Return a path as safe text; "-" becomes "(standard input)"."""
+    return "(standard input)" if path == "-" else escape_text(path)
 
 
-def shown(data: Any, encoding: str = "utf8") -> str:
-    """Bytes as text for people."""
+def show_bytes(data: Any, encoding: str = "utf8") -> str:
+    """Return bytes as text for people, in one of ENCODINGS."""
     if encoding != "utf8":
-        return str(encode(data, encoding))
-    return printable(bytes(data).decode("utf-8", "surrogateescape"))
+        return encode(data, encoding)
+    return escape_text(bytes(data).decode("utf-8", "surrogateescape"))
 
 
-def encode(data: Any, encoding: str) -> Any:
-    """Bytes as what JSON holds for them."""
+def encode(data: Any, encoding: str) -> str:
+    """Return bytes as a string for JSON, in one of ENCODINGS."""
     data = bytes(data)
     if encoding == "hex":
         return data.hex()
     if encoding == "escape":
-        return escaped(data)
+        return escape_bytes(data)
     if encoding == "utf8":
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return {"base64": _base64(data)}
-    return _base64(data)
+        return TO_ESCAPE.sub(_escape_match, data.decode("utf-8", "surrogateescape"))
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
-def time_of(value: int, unit: Literal["ms", "ns"] = "ms") -> str:
-    """Milliseconds, or nanoseconds, since 1970 as UTC in ISO 8601."""
+def format_time(value: int, unit: Literal["ms", "ns"] = "ms") -> str:
+    """Return a time since 1970, in milliseconds or nanoseconds, as UTC in ISO 8601."""
     return str(np.datetime_as_string(np.datetime64(value, unit), timezone="UTC"))
 
 
-def bytes_of(count: float) -> str:
-    """A number of bytes for people: 8.2 MiB."""
+def format_bytes(count: float) -> str:
+    """Return a number of bytes for people, such as "8.2 MiB"."""
     units = ["bytes", "KiB", "MiB", "GiB"]
     while abs(count) >= 1024 and len(units) > 1:
         count /= 1024
         del units[0]
-    return f"{number_of(count) if units[0] == 'bytes' else f'{count:,.1f}'} {units[0]}"
+    number = format_number(count) if units[0] == "bytes" else f"{count:,.1f}"
+    return f"{number} {units[0]}"
 
 
-def number_of(count: float) -> str:
-    """A number for people: 12,345 or 12.3 or 0.0123."""
+def format_number(count: float) -> str:
+    """Return a number for people, such as "12,345", "12.3" or "0.0123"."""
     return f"{count:,.0f}" if abs(count) >= 100 or count == int(count) else f"{count:.3g}"
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """1 file, 2 files; 1 batch, 2 batches."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def format_count(count: int, singular: str, plural: str | None = None) -> str:
+    """Return a number and its noun, such as "1 file" or "2 batches".
+
+    Without `plural`, the plural is `singular` and an s.
+    """
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def fault_name(number: int) -> str:
+    """Return the name of a fault."""
     return Fault(number).name
 
 
-def dump(value: Any) -> str:
-    """One line of JSON in ASCII."""
+def dump_json(value: Any) -> str:
+    """Return a value as one line of JSON in ASCII."""
     return json.dumps(value, separators=(",", ":"))
 
 
-def colour(text: str, error: bool = False, **style: Any) -> str:
-    """Text in a colour, where it goes to a terminal and NO_COLOR is not set."""
-    stream = sys.stderr if error else sys.stdout
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
-    return click.style(text, **style) if wanted else text
+def colour(text: str, **style: Any) -> str:
+    """Return text with a click style, if standard output is a terminal and NO_COLOR is not set."""
+    is_terminal = os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    wants_colour = is_terminal and not os.environ.get("NO_COLOR")
+    return click.style(text, **style) if wants_colour else text
 
 
-def say(message: str) -> None:
-    """A message to the user, on standard error, if that takes any: exit codes tell the same."""
+def print_message(message: str) -> None:
+    """Print a message for the user as one line on standard error.
+
+    An unwritable standard error is ignored: the exit code carries the result too.
+    """
     with suppress(OSError):
-        click.echo(message, err=True)
+        click.echo(visible(message), err=True)
 
 
 @contextmanager
-def opened_output(path: str | None, binary: bool = False) -> Iterator[BinaryIO]:
-    """Where data goes: standard output, or a file that appears under its name when it is complete.
+def open_output(path: str | None, *, binary: bool = False) -> Iterator[BinaryIO]:
+    """Open standard output, or a file that gets its name only when it is complete.
 
-    What is there and is no regular file, such as a device or a named pipe, is written to as it is, and never
-    replaced.
-    binary: refuse a terminal. Raises OSError, which names the path and not the file that is not complete yet.
+    A path that exists and is not a regular file, such as a device or a named pipe, is opened for
+    writing and never replaced.
+
+    Args:
+        path: where data goes; None or "-" is standard output.
+        binary: refuse a terminal.
+
+    Raises:
+        OSError: with `path`, never with the name of the incomplete file.
+        click.UsageError: if binary data would go to a terminal.
     """
     if path is None or path == "-":
-        _refuse_terminal(sys.stdout, binary)
+        _refuse_terminal(sys.stdout, binary=binary)
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    named, path = path, os.path.realpath(path)
+    given_path = path
+    path = os.path.realpath(path)
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
-            _refuse_terminal(file, binary)
+            _refuse_terminal(file, binary=binary)
             yield file
         return
-    with _naming(named):
-        handle, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix="." + os.path.basename(path) + ".")
+    with _name_path_in_errors(given_path):
+        handle, made = tempfile.mkstemp(
+            dir=os.path.dirname(path), prefix="." + os.path.basename(path) + "."
+        )
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        with _naming(named):
-            os.chmod(made, 0o666 & ~_umask())
+        with _name_path_in_errors(given_path):
+            os.chmod(made, FILE_MODE & ~_read_umask())
             os.replace(made, path)
     except BaseException:
         os.unlink(made)
@@ -146,34 +175,29 @@ def opened_output(path: str | None, binary: bool = False) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
+def _name_path_in_errors(path: str) -> Iterator[None]:
+    """Replace the file name in every OSError by `path`."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
 
 
-def _refuse_terminal(stream: IO[Any], binary: bool) -> None:
+def _refuse_terminal(stream: IO[Any], *, binary: bool) -> None:
+    """Raise click.UsageError if binary data would go to a terminal."""
     if binary and stream.isatty():
         raise click.UsageError("binary output does not go to a terminal; use -o FILE, or a pipe")
 
 
-def _umask() -> int:
+def _read_umask() -> int:
+    """Return the process's umask, which can be read only by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def _character(c: str) -> str:
-    if c == "\\" or c in NAMED:
-        return NAMED[c]
-    if c.isprintable():
-        return c
-    code = ord(c)
-    if 0xDC80 <= code <= 0xDCFF:                        # a byte that was not text
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _base64(data: bytes) -> str:
-    return binascii.b2a_base64(data, newline=False).decode()
+def _escape_match(match: re.Match[str]) -> str:
+    """Return each byte of a match of TO_ESCAPE as INVALID_BYTE and two hexadecimal digits."""
+    return "".join(
+        f"{INVALID_BYTE}{byte:02x}" for byte in match[0].encode("utf-8", "surrogateescape")
+    )

@@ -1,4 +1,5 @@
-"""`wirescan --version`: what a report of a fault has to name."""
+"""The lines that `wirescan --version` prints: what a bug report must name."""
+
 from __future__ import annotations
 
 import platform
@@ -8,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import wirescan
 
-# Every package that an extra of wirescan may install, by its name on PyPI; those of tests are left out.
+# Packages that an extra of wirescan may install, by their names on PyPI; without those of tests.
 DEPENDENCIES = (
     "numpy",
     "crc32c",
@@ -32,14 +33,14 @@ DEPENDENCIES = (
 
 
 def version_lines() -> Iterator[str]:
-    """Yield one line each for wirescan, Python, each installed dependency and each choice of CPU path.
+    """Yield one line for wirescan, Python, the platform, each installed dependency and CPU path.
 
-    The packages' metadata is read; the packages are not imported.
+    The versions come from the packages' metadata, so no package is imported.
     """
     from wirescan.core import checksum
 
-    # `wirescan.kafka.scan` as an attribute is a function with the same name.
-    records = import_module("wirescan.kafka.scan")
+    # `wirescan.kafka.record_batches.scan` as an attribute is a function with the same name.
+    records = import_module("wirescan.kafka.record_batches.scan")
     yield f"wirescan {wirescan.__version__}"
     yield f"{platform.python_implementation()} {platform.python_version()}"
     yield f"platform {platform.platform()}"

@@ -1,14 +1,16 @@
-# What a protocol room needs, in one cimport.
+# The names that the kernels of a protocol package need, for one cimport.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from wirescan.core.fault cimport (
-    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_OFFSET,
-    BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, NESTED, NOT_A_FRAME, OK, SHORT, TOO_LARGE,
-    TRUNCATED, ZEROS)
+    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC,
+    BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, NESTED,
+    NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
-    Gaps, Reader, Shape, be16, be32, be64, beside, enter, gaps, half, le16, le32, le64, learn, left, lies, lowest,
-    prefetch, put, sized, take, unknown, varint32, varint64, zigzag32, zigzag64)
+    Gaps, Reader, VarintLayout, be16, be32, be64, pack_pair, enter, gaps, extract, le16, le32, le64,
+    learn, left, matches, lowest, prefetch, store_word, sized, take, unknown, varint32, varint64,
+    zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
-    Head, LIKELY, Opening, ReadRun, Readable, SOME, Top, UNDECIDED, VerifyFrame, afford, next_intact, open_all,
-    open_frames, scan_frames, scan_spans, scan_top)
+    Head, LIKELY, NestedScan, ReadRun, Readable, SOME, ScanState, UNDECIDED, VerifyFrame,
+    charge_budget, find_intact_frame, scan_children, open_frames, scan_frames, scan_spans,
+    scan_buffer)
 from wirescan.core.rows cimport Rows

@@ -1,9 +1,12 @@
-/* Whole words: zig-zag varints and the gaps of text out of them, and pairs of columns into them.
+/* Operations on words of 64 bits: decode short zig-zag varints, find the gaps of text, and store
+ * rows.
  *
- * A varint is base-128 groups, low group first; the top bit of a byte says that more follow. Zig-zag puts the sign into
- * the lowest bit; the other bits are its half. Neighbouring frames are mostly alike: so how the varints of one lie is
- * learnt once, and each next one is only asked whether it is the same. Then its halves are picked without a branch, with
- * BMI2 in an instruction each.
+ * A varint is base-128 groups, low group first. The top bit of a byte says that more bytes follow.
+ * Zig-zag puts the sign into the lowest bit. The other bits are called the half here.
+ *
+ * Neighbouring frames are mostly alike. So the layout of the varints in one word is learnt once,
+ * and each next word is compared with it. Where the layout is the same, the halves are extracted
+ * without a branch. With BMI2 each takes one instruction.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -13,31 +16,34 @@
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
-#if defined(__GNUC__)               /* out of the way of the loops, whose shapes stay in registers */
+/* RARE functions stay out of the loops, so that the loops keep their layouts in registers. */
+#if defined(__GNUC__)
 #define RARE __attribute__((noinline, cold, unused))
 #else
 #define RARE
 #endif
 
-/* At most three varints, one after another in a word; each of at most four bytes, so of 28 bits. */
+/* The layout of at most three consecutive varints in a word, each of at most four bytes. */
 typedef struct {
-    uint64_t asked, answer;     /* the bits that end a varint or are its sign, and what they are here */
+    uint64_t mask;              /* the bits that end a varint or are its sign */
+    uint64_t expected;          /* the values of these bits */
     uint64_t half[3];           /* the bits of each half */
-    uint64_t sign[3];           /* all ones where it is negative */
-    unsigned shift[3];          /* where it begins */
-    size_t used;                /* bytes, up to the end of the last one */
-} Shape;
+    uint64_t sign[3];           /* all ones where the varint is negative, else 0 */
+    unsigned shift[3];          /* the first bit of each varint */
+    size_t used;                /* bytes up to the end of the last varint */
+} VarintLayout;
 
-/* Nothing is learnt yet: no word lies so. */
-static inline Shape unknown(void) {
-    Shape shape = {0};
-    shape.answer = 1;
+/* Return a layout that no word matches. */
+static inline VarintLayout unknown(void) {
+    VarintLayout shape = {0};
+    shape.expected = 1;
     return shape;
 }
 
-/* How `count` varints lie in a word from byte `at` on; unknown, with nothing used, where they are longer. */
-static RARE Shape learn(uint64_t word, unsigned at, unsigned count) {
-    Shape shape = {0};
+/* Return the layout of `count` varints that start at byte `at` of a word. Where a varint is longer
+ * than four bytes or leaves the word, the layout is unknown and its `used` is 0. */
+static RARE VarintLayout learn(uint64_t word, unsigned at, unsigned count) {
+    VarintLayout shape = {0};
     for (unsigned i = 0; i < count; i++) {
         unsigned last = at;
         while (last < 8 && word >> (8 * last) & 0x80)
@@ -46,59 +52,63 @@ static RARE Shape learn(uint64_t word, unsigned at, unsigned count) {
             return unknown();
         shape.shift[i] = 8 * at;
         shape.sign[i] = 0 - (word >> shape.shift[i] & 1);
-        shape.asked |= 1ull << shape.shift[i];
+        shape.mask |= 1ull << shape.shift[i];
         for (; at <= last; at++) {
-            shape.asked |= 0x80ull << (8 * at);
+            shape.mask |= 0x80ull << (8 * at);
             shape.half[i] |= 0x7full << (8 * at);
         }
         shape.half[i] ^= 1ull << shape.shift[i];
     }
-    shape.answer = word & shape.asked;
+    shape.expected = word & shape.mask;
     shape.used = at;
     return shape;
 }
 
-/* Whether the varints in a word lie so. */
-static inline int lies(uint64_t word, const Shape* shape) {
-    return (word & shape->asked) == shape->answer;
+/* Return whether the varints in a word have this layout. */
+static inline int matches(uint64_t word, const VarintLayout* shape) {
+    return (word & shape->mask) == shape->expected;
 }
 
-/* The half of varint i in a word of a known shape. */
-static inline uint64_t half(uint64_t word, const Shape* shape, int i) {
+/* Return the half of varint i in a word that matches the layout. */
+static inline uint64_t extract(uint64_t word, const VarintLayout* shape, int i) {
 #if defined(__BMI2__) && defined(__x86_64__)
     return _pext_u64(word, shape->half[i]);
 #else
     word = (word & shape->half[i]) >> shape->shift[i];
-    return (word >> 1 & 0x3f) | (word >> 2 & 0x1fc0) | (word >> 3 & 0xfe000) | (word >> 4 & 0x7f00000);
+    return (word >> 1 & 0x3f) | (word >> 2 & 0x1fc0)
+         | (word >> 3 & 0xfe000) | (word >> 4 & 0x7f00000);
 #endif
 }
 
-/* What ends words in text: bit i is byte i. `line` has the line feeds, `blank` the spaces and tabs. */
+/* Bitmaps of the bytes that end words in text: bit i is byte i. `blank` has the spaces and tabs,
+ * `line` the line feeds. */
 typedef struct {
     uint64_t blank, line;
 } Gaps;
 
-/* The gaps among 64 bytes. */
+/* Return the gaps in the 64 bytes at an address. */
 static inline Gaps gaps(const uint8_t* at) {
-    Gaps found = {0, 0};
+    Gaps bitmaps = {0, 0};
 #if defined(__SSE2__)
-    const __m128i space = _mm_set1_epi8(' '), tab = _mm_set1_epi8('\t'), feed = _mm_set1_epi8('\n');
+    const __m128i space = _mm_set1_epi8(' ');
+    const __m128i tab = _mm_set1_epi8('\t');
+    const __m128i feed = _mm_set1_epi8('\n');
     for (int i = 0; i < 64; i += 16) {
-        __m128i part = _mm_loadu_si128((const __m128i*)(at + i));
-        __m128i blank = _mm_or_si128(_mm_cmpeq_epi8(part, space), _mm_cmpeq_epi8(part, tab));
-        found.blank |= (uint64_t)(uint32_t)_mm_movemask_epi8(blank) << i;
-        found.line |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(part, feed)) << i;
+        __m128i block = _mm_loadu_si128((const __m128i*)(at + i));
+        __m128i blank = _mm_or_si128(_mm_cmpeq_epi8(block, space), _mm_cmpeq_epi8(block, tab));
+        bitmaps.blank |= (uint64_t)(uint32_t)_mm_movemask_epi8(blank) << i;
+        bitmaps.line |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(block, feed)) << i;
     }
 #else
     for (int i = 0; i < 64; i++) {
-        found.blank |= (uint64_t)(at[i] == ' ' || at[i] == '\t') << i;
-        found.line |= (uint64_t)(at[i] == '\n') << i;
+        bitmaps.blank |= (uint64_t)(at[i] == ' ' || at[i] == '\t') << i;
+        bitmaps.line |= (uint64_t)(at[i] == '\n') << i;
     }
 #endif
-    return found;
+    return bitmaps;
 }
 
-/* The lowest bit that is set, of a word that has one. */
+/* Return the number of the lowest bit that is set. The word must not be 0. */
 static inline unsigned lowest(uint64_t word) {
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(word);
@@ -110,15 +120,15 @@ static inline unsigned lowest(uint64_t word) {
 #endif
 }
 
-/* The groups of seven bits in the bytes of a word, put together; the top bits of the bytes are clear. */
+/* Join the 7-bit groups in the bytes of a word. The top bit of each byte must be clear. */
 static inline uint64_t groups(uint64_t word) {
     word = (word & 0x007f007f007f007full) | (word & 0x7f007f007f007f00ull) >> 1;
     word = (word & 0x00003fff00003fffull) | (word & 0x3fff00003fff0000ull) >> 2;
     return (word & 0x0fffffffull) | (word & 0x0fffffff00000000ull) >> 4;
 }
 
-/* Two columns of 32 bits, as the word that they are in a row. */
-static inline uint64_t beside(uint32_t first, uint32_t second) {
+/* Return the word that two neighbouring columns of 32 bits are in a row. */
+static inline uint64_t pack_pair(uint32_t first, uint32_t second) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     return (uint64_t)first << 32 | second;
 #else
@@ -126,8 +136,9 @@ static inline uint64_t beside(uint32_t first, uint32_t second) {
 #endif
 }
 
-/* Write a word of a row. `past`: past the caches, which saves reading the line that is written over. */
-static inline void put(char* at, uint64_t word, int past) {
+/* Write a word of a row. With `past` the store bypasses the caches: then the processor need not
+ * read the cache line that it overwrites. */
+static inline void store_word(char* at, uint64_t word, int past) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (past) {
         __builtin_ia32_movnti64((long long*)at, (long long)word);
@@ -138,14 +149,15 @@ static inline void put(char* at, uint64_t word, int past) {
     memcpy(at, &word, sizeof word);
 }
 
-/* Other threads see what was written past the caches. */
-static inline void settle(void) {
+/* Make stores that bypassed the caches visible to other threads. */
+static inline void store_fence(void) {
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_ia32_sfence();
 #endif
 }
 
-/* These bytes will be read soon. A prefetch does not fault, so the address may lie behind the buffer. */
+/* Prefetch bytes that will be read soon. A prefetch does not fault, so the address may be outside
+ * the buffer. */
 static inline void prefetch(const uint8_t* address) {
 #if defined(__GNUC__)
     __builtin_prefetch(address, 0, 2);

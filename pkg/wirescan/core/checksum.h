@@ -1,9 +1,12 @@
-/* CRC-32 (IEEE 802.3, as zlib's) and CRC-32C (Castagnoli, RFC 3720 appendix B.4), both bit-reflected; and Adler-32.
+/* CRC-32 (IEEE 802.3, as in zlib), CRC-32C (Castagnoli, RFC 3720 appendix B.4), and Adler-32.
  *
- * One algorithm serves both CRCs: carry-less multiplication folds the input, 64 or 256 bytes a step, into
- * 16 bytes that have the same remainder (V. Gopal et al., "Fast CRC Computation for Generic Polynomials
- * Using PCLMULQDQ", Intel 2009); tables do the rest, and everything where the hardware has no such
- * multiplication. All constants are computed from the polynomial when the module is loaded.
+ * Both CRCs are bit-reflected and use one algorithm. Carry-less multiplication folds the input, 64
+ * or 256 bytes a step, into 16 bytes that have the same remainder. Tables reduce these bytes. Where
+ * the hardware has no carry-less multiplication, tables do everything. All constants are computed
+ * from the polynomial when the module is loaded.
+ *
+ * Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ",
+ * Intel 2009.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -20,12 +23,12 @@ static const int FOLD_BITS[FOLDS] = {128, 256, 384, 512, 2048};
 typedef struct crc_kind {
     uint32_t table[8][256];      /* table[k][b]: the remainder of byte b followed by k zero bytes */
     uint64_t fold[FOLDS][2];     /* multipliers that move 16 bytes ahead by FOLD_BITS */
-    int has_instruction;         /* CRC-32C: SSE4.2 has it */
+    int has_instruction;         /* true for CRC-32C: SSE4.2 has an instruction for it */
 } crc_kind;
 
 typedef uint32_t (*crc_update)(const crc_kind*, uint32_t state, const uint8_t*, size_t);
 
-/* x^power mod P, reflected and shifted as the multiplier of a reflected operand has to be. */
+/* Return x^power mod P, reflected and shifted as the multiplier of a reflected operand must be. */
 static uint64_t crc_power(uint32_t polynomial, int power) {
     uint32_t value = 0x80000000u;
     while (power--)
@@ -54,10 +57,12 @@ static void crc_prepare(crc_kind* crc, uint32_t polynomial) {
 
 static uint32_t crc_portable(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
     for (; n >= 8; p += 8, n -= 8) {
-        uint32_t low = state ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        uint32_t low = state ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8
+                                | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
         state = crc->table[7][low & 0xff] ^ crc->table[6][(low >> 8) & 0xff]
               ^ crc->table[5][(low >> 16) & 0xff] ^ crc->table[4][low >> 24]
-              ^ crc->table[3][p[4]] ^ crc->table[2][p[5]] ^ crc->table[1][p[6]] ^ crc->table[0][p[7]];
+              ^ crc->table[3][p[4]] ^ crc->table[2][p[5]]
+              ^ crc->table[1][p[6]] ^ crc->table[0][p[7]];
     }
     for (; n; p++, n--)
         state = (state >> 8) ^ crc->table[0][(state ^ *p) & 0xff];
@@ -74,9 +79,12 @@ HARDWARE static inline __m128i crc_ahead(__m128i x, __m128i k) {
     return _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11));
 }
 
-/* CRC-32C by its instruction, eight bytes a step: the fastest for few bytes, whose steps wait for one another. The last
- * `rest` bytes are a step, too, without a branch that nothing foretells: they are the high bytes of the last word, before
- * which there are zeros; and of the state those bits remain that they do not reach. */
+/* CRC-32C by its instruction, eight bytes a step. This is the fastest path for few bytes, although
+ * each step waits for the one before it.
+ *
+ * The last n < 8 bytes are one step too, without an unpredictable branch. They become the high
+ * bytes of a word whose low bytes are zero. The bits of the state that this word does not reach are
+ * added at the end. */
 HARDWARE static inline uint32_t crc_instruction(uint32_t state, const uint8_t* p, size_t n) {
     uint64_t wide = state, word;
     if (n < 8) {
@@ -88,13 +96,16 @@ HARDWARE static inline uint32_t crc_instruction(uint32_t state, const uint8_t* p
         memcpy(&word, p, 8);
         wide = _mm_crc32_u64(wide, word);
     }
-    unsigned rest = 8 * (unsigned)n, gone = 63 - rest;          /* and one bit more: a shift by 64 would be none */
+    unsigned rest = 8 * (unsigned)n;
+    /* The shift by `gone + 1` is done in two steps, since C does not define a shift by 64. */
+    unsigned gone = 63 - rest;
     memcpy(&word, p + n - 8, 8);
     word = (word & ~0ull << gone << 1) ^ wide << gone << 1;
     return (uint32_t)(_mm_crc32_u64(0, word) ^ wide >> rest);
 }
 
-/* The last steps, from one folded block on: sixteen bytes a step, then the instruction or the tables. */
+/* Finish a checksum from one folded block: fold 16 bytes a step, then use the instruction or the
+ * tables. */
 HARDWARE static uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_t* p, size_t n) {
     uint8_t block[16];
     for (; n >= 16; p += 16, n -= 16)
@@ -105,9 +116,11 @@ HARDWARE static uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_
     return crc_portable(crc, crc_portable(crc, 0, block, 16), p, n);
 }
 
-enum { FEW = 256 };              /* bytes: up to them the instruction is faster than to fold */
+/* For fewer bytes than this the instruction is faster than folding. */
+enum { FEW = 256 };
 
-HARDWARE static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
+HARDWARE static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const uint8_t* p,
+                                    size_t n) {
     if (crc->has_instruction && n < FEW)
         return crc_instruction(state, p, n);
     if (n < 16)
@@ -121,7 +134,8 @@ HARDWARE static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const u
     for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
         x = _mm_xor_si128(crc_ahead(x, k), _mm_loadu_si128((const __m128i*)p));
         for (int i = 0; i < 3; i++)
-            y[i] = _mm_xor_si128(crc_ahead(y[i], k), _mm_loadu_si128((const __m128i*)(p + 16 * (i + 1))));
+            y[i] = _mm_xor_si128(crc_ahead(y[i], k),
+                                 _mm_loadu_si128((const __m128i*)(p + 16 * (i + 1))));
     }
     for (int i = 0; i < 3; i++)
         x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_128)), y[i]);
@@ -158,23 +172,25 @@ WIDE static uint32_t crc_vpclmul(const crc_kind* crc, uint32_t state, const uint
 }
 #endif
 
-/* The paths that this processor can take, the fastest last. */
+/* The implementations, the fastest last. */
 enum { CRC_PORTABLE, CRC_PCLMUL, CRC_VPCLMUL, CRC_PATHS };
 
+/* Return an implementation, or NULL where this processor lacks its instructions. */
 static crc_update crc_path(int path) {
 #ifdef WIRESCAN_X86
     __builtin_cpu_init();
     if (path == CRC_PCLMUL && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2"))
         return crc_pclmul;
-    if (path == CRC_VPCLMUL && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")
+    if (path == CRC_VPCLMUL
+            && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")
             && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.2"))
         return crc_vpclmul;
 #endif
     return path == CRC_PORTABLE ? crc_portable : NULL;
 }
 
-/* Adler-32 (RFC 1950, 9): a is 1 plus all bytes, b the sum of the values of a; both modulo 65521. So many bytes
- * at a time that no sum of 32 bits overflows. */
+/* Adler-32 (RFC 1950, section 9): a is 1 plus the sum of all bytes, and b is the sum of the values
+ * of a. Both are modulo 65521. ADLER_MOST bytes can be added before a sum of 32 bits overflows. */
 enum { ADLER_MOST = 5552 };
 
 static uint32_t adler32_update(uint32_t state, const uint8_t* p, size_t n) {
@@ -188,7 +204,7 @@ static uint32_t adler32_update(uint32_t state, const uint8_t* p, size_t n) {
             const __m128i first = _mm_set_epi16(9, 10, 11, 12, 13, 14, 15, 16);
             const __m128i second = _mm_set_epi16(1, 2, 3, 4, 5, 6, 7, 8);
             __m128i sums = zero, sums_before = zero, weighted = zero;
-            uint32_t part[3][4];
+            uint32_t lanes[3][4];
             b += a * (count & ~(size_t)15);
             for (; count >= 16; count -= 16, p += 16) {
                 __m128i bytes = _mm_loadu_si128((const __m128i*)p);
@@ -198,12 +214,12 @@ static uint32_t adler32_update(uint32_t state, const uint8_t* p, size_t n) {
                     _mm_madd_epi16(_mm_unpacklo_epi8(bytes, zero), first),
                     _mm_madd_epi16(_mm_unpackhi_epi8(bytes, zero), second)));
             }
-            _mm_storeu_si128((__m128i*)part[0], sums);
-            _mm_storeu_si128((__m128i*)part[1], sums_before);
-            _mm_storeu_si128((__m128i*)part[2], weighted);
-            a += (uint64_t)part[0][0] + part[0][2];
-            b += 16 * ((uint64_t)part[1][0] + part[1][2]);
-            b += (uint64_t)part[2][0] + part[2][1] + part[2][2] + part[2][3];
+            _mm_storeu_si128((__m128i*)lanes[0], sums);
+            _mm_storeu_si128((__m128i*)lanes[1], sums_before);
+            _mm_storeu_si128((__m128i*)lanes[2], weighted);
+            a += (uint64_t)lanes[0][0] + lanes[0][2];
+            b += 16 * ((uint64_t)lanes[1][0] + lanes[1][2]);
+            b += (uint64_t)lanes[2][0] + lanes[2][1] + lanes[2][2] + lanes[2][3];
         }
 #endif
         for (; count; count--) {

@@ -1,9 +1,13 @@
-"""CRC-32 and CRC-32C for the kernels and for Python, which has Adler-32 too: checksum.h holds the algorithms."""
+"""CRC-32 and CRC-32C for kernels and Python, and Adler-32 for Python.
+
+The algorithms are in checksum.h.
+"""
 cdef extern from "checksum.h":
     ctypedef struct crc_kind:
         pass
-    ctypedef uint32_t (*crc_update)(const crc_kind*, uint32_t, const uint8_t*, size_t) noexcept nogil
-    const int CRC_PATHS                 # how many there are
+    ctypedef uint32_t (*crc_update)(const crc_kind*, uint32_t, const uint8_t*,
+                                    size_t) noexcept nogil
+    const int CRC_PATHS                 # number of paths
     void crc_prepare(crc_kind*, uint32_t polynomial)
     crc_update crc_path(int path)
     uint32_t adler32_update(uint32_t state, const uint8_t*, size_t) noexcept nogil
@@ -12,7 +16,9 @@ cdef crc_kind IEEE, CASTAGNOLI
 crc_prepare(&IEEE, 0xedb88320)
 crc_prepare(&CASTAGNOLI, 0x82f63b78)
 
-NAMES = ("portable", "pclmul", "vpclmul")       # in the order of CRC_PORTABLE, CRC_PCLMUL, CRC_VPCLMUL
+# The names of CRC_PORTABLE, CRC_PCLMUL and CRC_VPCLMUL, in that order.
+NAMES = ("portable", "pclmul", "vpclmul")
+# The paths that this processor has, the fastest last.
 PATHS = tuple(NAMES[i] for i in range(CRC_PATHS) if crc_path(i) is not NULL)
 cdef crc_update best = crc_path(NAMES.index(PATHS[-1]))
 
@@ -31,7 +37,8 @@ cdef object checksum(const crc_kind* kind, data, value, path):
     cdef crc_update update = best
     if path is not None:
         if path not in PATHS:
-            raise ValueError(f"path must be one of {', '.join(PATHS)} on this processor, not {path!r}")
+            raise ValueError(
+                f"path must be one of {', '.join(PATHS)} on this processor, not {path!r}")
         update = crc_path(NAMES.index(path))
     if view.shape[0]:
         with nogil:
@@ -40,24 +47,28 @@ cdef object checksum(const crc_kind* kind, data, value, path):
 
 
 def crc32(data, value=0, *, path=None):
-    """CRC-32 (IEEE 802.3) of a bytes-like object, going on from `value`; as `zlib.crc32`.
+    """Return the CRC-32 (IEEE 802.3) of a bytes-like object, as `zlib.crc32` does.
 
-    `path` names one of `PATHS` instead of the fastest. Raises ValueError for a path that this
-    processor lacks. The GIL is released.
+    value: the checksum of the bytes before these; 0 at the start. path: one of `PATHS`, instead of
+    the fastest. The GIL is released. Raises ValueError for a path that this processor lacks,
+    TypeError for an object that is not bytes-like or not contiguous.
     """
     return checksum(&IEEE, data, value, path)
 
 
 def crc32c(data, value=0, *, path=None):
-    """CRC-32C (Castagnoli; RFC 3720, appendix B.4) of a bytes-like object, going on from `value`.
+    """Return the CRC-32C (Castagnoli; RFC 3720, appendix B.4) of a bytes-like object.
 
-    `path` as in `crc32`.
+    Arguments and errors are those of `crc32`.
     """
     return checksum(&CASTAGNOLI, data, value, path)
 
 
 def adler32(data, value=1):
-    """Adler-32 (RFC 1950, 9) of a bytes-like object, going on from `value`; as `zlib.adler32`. The GIL is released."""
+    """Return the Adler-32 (RFC 1950, section 9) of a bytes-like object, as `zlib.adler32` does.
+
+    value: the checksum of the bytes before these; 1 at the start. The GIL is released.
+    """
     cdef const uint8_t[::1] view = memoryview(data).cast("B")
     cdef uint32_t state = value
     if view.shape[0]:

@@ -1,4 +1,5 @@
-# Why a frame is bad, or why a scan stopped. One line serves C and Python; errors.py says what each means.
+# Why a frame is bad, or why a scan stopped. C and Python share this list. `MEANING` in
+# frames/errors.py describes each value.
 cpdef enum Fault:
     OK = 0
     # Soft: the end of the frame is known. Its row is kept and marked, and the scan goes on.
@@ -19,11 +20,12 @@ cpdef enum Fault:
     BAD_KIND = 15
     BAD_FIELD = 16
     BAD_HEADER = 17
-    # Ends: the scan stops, and that is no error.
+    # Ordinary ends: the scan stops, and this is no error.
     SHORT = 128
     ZEROS = 129
     FILLER = 130
-    # Hard: where the next frame begins is not known. The scan stops, or looks for the next intact frame.
+    # Hard: the start of the next frame is not known. The scan stops, or searches for the next
+    # intact frame.
     BAD_LENGTH = 160
     NOT_A_FRAME = 161
     LIMIT = 162

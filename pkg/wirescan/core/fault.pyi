@@ -1,10 +1,10 @@
 from enum import IntEnum
 
 class Fault(IntEnum):
-    """Why a frame is bad, or why a scan stopped; `wirescan.errors.MEANING` says what each means."""
+    """Why a frame is bad, or why a scan stopped; described by `wirescan.frames.errors.MEANING`."""
 
     OK = 0
-    # soft: the end of the frame is known
+    # Soft: the end of the frame is known.
     TRUNCATED = 1
     BAD_MAGIC = 2
     BAD_VERSION = 3
@@ -22,11 +22,11 @@ class Fault(IntEnum):
     BAD_KIND = 15
     BAD_FIELD = 16
     BAD_HEADER = 17
-    # ends: the scan stops, and that is no error
+    # Ordinary ends: the scan stops, and this is no error.
     SHORT = 128
     ZEROS = 129
     FILLER = 130
-    # hard: where the next frame begins is not known
+    # Hard: the start of the next frame is not known.
     BAD_LENGTH = 160
     NOT_A_FRAME = 161
     LIMIT = 162

@@ -1,1 +1,1 @@
-"""The enumeration `Fault`, made from fault.pxd so that C and Python share one list."""
+"""The enumeration `Fault`. It is declared in fault.pxd, so that C and Python share one list."""

@@ -1,10 +1,12 @@
 # cython: boundscheck=False, wraparound=False
-"""Byte strings out of rows, in the layouts of Arrow: gathered one after another, or as views into the buffers.
+"""Byte strings of rows in the layouts of Arrow: copied into one buffer, or as views of the buffers.
 
-    gathered   offsets (i4 or i8)*, and the bytes
-    view       size i4 | up to 12 bytes in place, or their first four, the number of a buffer i4, the offset in it i4
+    gather     offsets (i4 or i8)*, and the bytes
+    view       size i4 | up to 12 bytes inline; or their first four bytes, the number of a buffer
+               i4, the offset in that buffer i4
 
-Source: Apache Arrow columnar format 1.4, "Variable-size Binary Layout" and "Variable-size Binary View Layout".
+Source: Apache Arrow columnar format 1.4, "Variable-size Binary Layout" and "Variable-size Binary
+View Layout".
 """
 import numpy as np
 
@@ -12,33 +14,42 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 from wirescan.core.rows cimport Block
 from wirescan.core.strings cimport ByteStrings
-from wirescan.core.writer cimport copied
+from wirescan.core.writer cimport copy_bytes
 
 cdef enum:
-    INLINE = 12                 # bytes that a view holds itself
-WINDOW = 1 << 30                # offsets in a view are 31 bits: larger buffers are seen through windows
+    INLINE = 12                 # maximum bytes that a view holds inline
+    VIEW_BYTES = 16
+# Offsets in a view have 31 bits. So larger buffers are cut into windows.
+WINDOW = 1 << 30
 
 
 cdef class Places(ByteStrings):
-    """Places(table, name): where the byte string `name` of each row lies, as `ByteStrings`.
+    """The byte string `name` of each row of a table, as `ByteStrings`: Places(table, name).
 
-    Raises ValueError for a row that points outside its buffer.
+    Raises ValueError for a row that points outside its buffer, and for a name that is no place.
     """
     cdef object buffers
     cdef const uint16_t[:] buffer
 
     def __init__(self, table, name):
         super().__init__((table, name))
-        self.buffers, self.buffer = table.buffers, table.rows["buffer"]
+        self.buffers = table.buffers
+        self.buffer = table.rows["buffer"]
 
     def validity(self):
-        """Bitmap of the rows that are not null, least bit first; None where none is null."""
+        """Return a bitmap of the rows that are not null, least bit first; None where none is null.
+
+        The bitmap is a uint8 array.
+        """
         if self.nulls == 0:
             return None
         return np.packbits(np.frombuffer(self.sizes, np.int32) >= 0, bitorder="little")
 
-    def gathered(self, large):
-        """(offsets, bytes): copies; offsets are int64 if `large`, else int32."""
+    def gather(self, *, large):
+        """Return (offsets, bytes), where the bytes are copies in the order of the rows.
+
+        large: offsets are an int64 array, else int32. There is one more offset than rows.
+        """
         offsets = np.empty(self.count + 1, np.int64 if large else np.int32)
         cdef Block data = Block(self.total)
         cdef int64_t[::1] wide
@@ -65,22 +76,26 @@ cdef class Places(ByteStrings):
         with nogil:
             for i in range(n):
                 if size[i] > 0:
-                    copied(to, <const uint8_t*>address[i], <size_t>size[i])
+                    copy_bytes(to, <const uint8_t*>address[i], <size_t>size[i])
                     to += size[i]
         return offsets, data
 
     def views(self):
-        """(views, windows): 16 bytes a row, and the parts of the buffers that they point into, as memoryviews.
+        """Return (views, windows): 16 bytes for each row, and the memory that they point into.
 
-        Only the range that the rows touch is among the windows, so that a serialised part holds no more.
-        Raises ValueError for a byte string of 1 GiB or more.
+        windows: memoryviews of parts of the buffers. They cover only the bytes that the rows use,
+        so that serialising a slice of the rows does not write whole buffers. Raises ValueError for
+        a byte string of 1 GiB or more.
         """
         if self.longest >= WINDOW:
-            raise ValueError(f"a byte string of {self.longest} bytes is too long for a view; gather it instead")
+            raise ValueError(
+                f"a byte string of {self.longest} bytes is too long for a view; gather it instead")
         cdef Py_ssize_t i, n = self.count, count = len(self.held)
-        lows, highs = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+        lows = np.full(count, np.iinfo(np.int64).max)
+        highs = np.zeros(count, np.int64)
         cdef int64_t[::1] low = lows, high = highs
-        cdef const uint64_t[::1] bases = np.array([held.ctypes.data for held in self.held], np.uint64)
+        cdef const uint64_t[::1] bases = np.array(
+            [array.ctypes.data for array in self.held], np.uint64)
         cdef const uint64_t* address = self.strings.address
         cdef const int32_t* size = self.strings.size
         cdef const uint16_t[:] buffer = self.buffer
@@ -91,12 +106,13 @@ cdef class Places(ByteStrings):
                     first = <int64_t>(address[i] - bases[buffer[i]])
                     low[buffer[i]] = min(low[buffer[i]], first)
                     high[buffer[i]] = max(high[buffer[i]], first + size[i])
-        numbers, windows = np.zeros(count, np.int32), []
+        numbers = np.zeros(count, np.int32)
+        windows = []
         for i in range(count):
             numbers[i] = len(windows)
             for first in range(lows[i], highs[i], WINDOW):
                 windows.append(self.buffers[i][first:min(first + 2 * WINDOW - 1, highs[i])])
-        cdef Block out = Block(16 * n)
+        cdef Block out = Block(VIEW_BYTES * n)
         cdef const int32_t[::1] number = numbers
         cdef uint8_t* view = <uint8_t*>out.at
         cdef const uint8_t* p
@@ -104,9 +120,10 @@ cdef class Places(ByteStrings):
         cdef int64_t window = WINDOW
         with nogil:
             for i in range(n):
-                memset(words, 0, 16)
+                memset(words, 0, VIEW_BYTES)
                 if size[i] >= 0:
-                    words[0], p = size[i], <const uint8_t*>address[i]
+                    words[0] = size[i]
+                    p = <const uint8_t*>address[i]
                     if size[i] <= INLINE:
                         memcpy(&words[1], p, <size_t>size[i])
                     else:
@@ -114,5 +131,5 @@ cdef class Places(ByteStrings):
                         memcpy(&words[1], p, 4)
                         words[2] = number[buffer[i]] + <int32_t>(first // window)
                         words[3] = <int32_t>(first % window)
-                memcpy(view + 16 * i, words, 16)
+                memcpy(view + VIEW_BYTES * i, words, VIEW_BYTES)
         return out, windows

@@ -9,6 +9,14 @@ from wirescan.core.rows import Block
 available: Final[bool]
 
 def inflate_spans(
-    buffers: Sequence[memoryview], spans: NDArray[np.void], places: NDArray[np.void], first: int, block: Block,
-    used: int, number: int, limits: tuple[int, int, int], left: int, check: bool,
+    buffers: Sequence[memoryview],
+    spans: NDArray[np.void],
+    places: NDArray[np.void],
+    first: int,
+    block: Block,
+    used: int,
+    number: int,
+    limits: tuple[int, int, int],
+    left: int,
+    check: bool,
 ) -> tuple[int, int]: ...

@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""zlib streams (RFC 1950), one after another, by one inflate state and without the GIL.
+"""Decompression of many zlib streams (RFC 1950) with one inflate state and without the GIL.
 
-The functions are those of the libz that Python's own zlib module stands on: it is there already, and no headers of it
-have to be. `available` is False where that is linked in a way that hides them; then Python's module has to do.
+The functions are those of the libz that Python's own zlib module uses. They are looked up at run
+time, so no headers of zlib are needed. `available` is False where Python's libz does not export
+them. Then `wirescan.frames.codecs` uses Python's module instead.
 """
 import ctypes
 import zlib
@@ -10,27 +11,29 @@ import zlib
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset, strcmp
-from wirescan.core.fault cimport BAD_CHECKSUM, BAD_COMPRESSION, Fault, LEFTOVER, OK, TOO_LARGE, TRUNCATED
+from wirescan.core.fault cimport (
+    BAD_CHECKSUM, BAD_COMPRESSION, Fault, LEFTOVER, OK, TOO_LARGE, TRUNCATED)
 from wirescan.core.loop cimport Head, Readable
-from wirescan.core.loop import HEAD as _HEAD, addresses, lie_inside
+from wirescan.core.loop import addresses, lie_inside
 from wirescan.core.rows cimport Block
 
-# zlib.h, z_stream_s: its layout is the library's interface, and has been the same since 1995.
+# z_stream_s in zlib.h. Its layout is part of the library's interface and has not changed since
+# 1995.
 cdef struct Inflate:
     const uint8_t* next_in
-    unsigned int   avail_in
-    unsigned long  total_in
-    uint8_t*       next_out
-    unsigned int   avail_out
-    unsigned long  total_out
-    const char*    msg
-    void*          state
-    void*          zalloc
-    void*          zfree
-    void*          opaque
-    int            data_type
-    unsigned long  adler
-    unsigned long  reserved
+    unsigned int avail_in
+    unsigned long total_in
+    uint8_t* next_out
+    unsigned int avail_out
+    unsigned long total_out
+    const char* msg
+    void* state
+    void* zalloc
+    void* zfree
+    void* opaque
+    int data_type
+    unsigned long adler
+    unsigned long reserved
 
 cdef enum:
     Z_FINISH = 4
@@ -38,39 +41,44 @@ cdef enum:
     Z_OK = 0
     Z_MEM_ERROR = -4
     Z_BUF_ERROR = -5
-    WINDOW_BITS = 15                    # the most that RFC 1950 knows
+    WINDOW_BITS = 15                    # the maximum of RFC 1950
 
-ctypedef int (*Begin)(Inflate*, int, const char*, int) noexcept nogil
-ctypedef int (*Turn)(Inflate*, int) noexcept nogil
-ctypedef int (*Done)(Inflate*) noexcept nogil
+ctypedef int (*InflateInit)(Inflate*, int, const char*, int) noexcept nogil
+ctypedef int (*InflateStep)(Inflate*, int) noexcept nogil
+ctypedef int (*InflateAction)(Inflate*) noexcept nogil
 
-cdef Begin inflate_init
-cdef Turn inflate
-cdef Done inflate_reset, inflate_end
+cdef InflateInit inflate_init
+cdef InflateStep inflate
+cdef InflateAction inflate_reset, inflate_end
 
 
-def _find():
-    for name in (getattr(zlib, "__file__", None), None, "libz.so.1"):
+def _find_functions():
+    # Return the addresses of zlib's functions, or None where no library exports them.
+    for path in (getattr(zlib, "__file__", None), None, "libz.so.1"):
         try:
-            library = ctypes.CDLL(name)
-            return [ctypes.cast(getattr(library, one), ctypes.c_void_p).value
-                    for one in ("inflateInit2_", "inflate", "inflateReset", "inflateEnd")]
+            library = ctypes.CDLL(path)
+            return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+                    for name in ("inflateInit2_", "inflate", "inflateReset", "inflateEnd")]
         except (AttributeError, OSError, TypeError):
             continue
 
 
-_found = _find()
-available = _found is not None
+_functions = _find_functions()
+available = _functions is not None
 if available:
-    inflate_init, inflate = <Begin><size_t>_found[0], <Turn><size_t>_found[1]
-    inflate_reset, inflate_end = <Done><size_t>_found[2], <Done><size_t>_found[3]
+    inflate_init = <InflateInit><size_t>_functions[0]
+    inflate = <InflateStep><size_t>_functions[1]
+    inflate_reset = <InflateAction><size_t>_functions[2]
+    inflate_end = <InflateAction><size_t>_functions[3]
 
 
-cdef inline Fault one(Inflate* z, const uint8_t* at, uint32_t size, uint8_t* out, uint64_t room, bint check,
-                      int* code) noexcept nogil:
-    # TOO_LARGE where the room does not do.
-    z.next_in, z.avail_in = at, size
-    z.next_out, z.avail_out = out, <unsigned int>min(room, <uint64_t>0xffffffff)
+cdef inline Fault inflate_stream(Inflate* z, const uint8_t* at, uint32_t size, uint8_t* out,
+                                 uint64_t capacity, bint check, int* code) noexcept nogil:
+    # Decompress one stream into at most `capacity` bytes. Return TOO_LARGE where it has more.
+    z.next_in = at
+    z.avail_in = size
+    z.next_out = out
+    z.avail_out = <unsigned int>min(capacity, <uint64_t>0xffffffff)
     inflate_reset(z)
     code[0] = inflate(z, Z_FINISH)
     if code[0] == Z_STREAM_END:
@@ -83,28 +91,40 @@ cdef inline Fault one(Inflate* z, const uint8_t* at, uint32_t size, uint8_t* out
 
 
 def inflate_spans(buffers, spans, places, first, Block block, used, number, limits, left, check):
-    """(count, used): inflate spans[first:count] into `block`, behind the bytes that are used; `places` are told where.
+    """Decompress spans[first:] into a block, and return (count, used).
 
-    spans, places: arrays of dtype HEAD of one length; a place is given start, size and buffer (`number`), or a fault: a
-    span that has one, BAD_COMPRESSION, BAD_CHECKSUM (of Adler-32), TRUNCATED (the stream has no end), LEFTOVER (more
-    follows it), TOO_LARGE. check: verify Adler-32, and refuse what follows. limits: (ratio, bytes that are free of it,
-    bytes of one). left: bytes of all. It ends early where the block has no room for the next.
+    count: the number of spans that are done, from span 0. used: the bytes of the block that are
+    used. The call ends early where the block is too small for the next stream.
 
-    Raises ValueError where a span lies outside its buffer, MemoryError."""
+    buffers: bytes-like objects that the spans point into.
+    spans, places: arrays of dtype HEAD and of one length. The function fills `places`: start, size
+        and buffer of the decompressed bytes, or a fault. The fault is that of the span, or
+        BAD_COMPRESSION, BAD_CHECKSUM (of Adler-32), TRUNCATED (the stream has no end), LEFTOVER
+        (bytes follow the stream) or TOO_LARGE.
+    first: number of the first span to decompress.
+    block, used: the bytes are written to the block after its first `used` bytes.
+    number: the `buffer` of the places.
+    limits: (maximum ratio of output to input, output bytes that the ratio does not limit, maximum
+        output bytes of a stream).
+    left: maximum output bytes of all streams.
+    check: verify Adler-32, and refuse bytes after a stream.
+
+    Raises ValueError where a span is outside its buffer, MemoryError.
+    """
     cdef Py_ssize_t i = first, n = len(spans)
     cdef const Head[::1] span = spans
     cdef Head[::1] place = places
     cdef const uint64_t[:, ::1] readable
     cdef const Readable* buffer
-    cdef int64_t at = used, rest = left, room, most, ratio, free, single
+    cdef int64_t at = used, rest = left, capacity, most, ratio, free, single
     cdef bint checked = check, full = False
-    cdef unsigned short which = number
+    cdef unsigned short output_buffer = number
     cdef Inflate z
     cdef Fault fault
     cdef int code = 0
     ratio, free, single = limits
     if len(places) != n or not lie_inside(spans, buffers) or not 0 <= at <= block.size:
-        raise ValueError("a span lies outside its buffer")
+        raise ValueError("a span points outside its buffer")
     if i >= n:
         return n, used
     memset(&z, 0, sizeof(Inflate))
@@ -117,15 +137,17 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
             fault = <Fault>span[i].fault
             if not fault:
                 most = min(max(min(ratio, <int64_t>1 << 31) * span[i].size, free), single, rest)
-                room = min(most, <int64_t>block.size - at)
-                fault = one(&z, buffer.at + span[i].start, span[i].size, <uint8_t*>block.at + at,
-                            <uint64_t>room, checked, &code)
-                if code == Z_MEM_ERROR or (fault == TOO_LARGE and room < most):
+                capacity = min(most, <int64_t>block.size - at)
+                fault = inflate_stream(&z, buffer.at + span[i].start, span[i].size,
+                                       <uint8_t*>block.at + at, <uint64_t>capacity, checked, &code)
+                if code == Z_MEM_ERROR or (fault == TOO_LARGE and capacity < most):
                     full = True
                     break
             place[i].fault = <uint8_t>fault
             if not fault:
-                place[i].start, place[i].size, place[i].buffer = at, <uint32_t>z.total_out, which
+                place[i].start = at
+                place[i].size = <uint32_t>z.total_out
+                place[i].buffer = output_buffer
                 at += <int64_t>z.total_out
                 rest -= <int64_t>z.total_out
             i += 1

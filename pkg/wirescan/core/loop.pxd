@@ -1,64 +1,83 @@
-# The one loop over frames, in its two forms: `scan_top` over a buffer, `open_all` inside the frames of a table.
+# The loop over frames, in two forms. `scan_buffer` scans a buffer. `scan_children` opens the frames
+# inside the rows of a table.
 #
-# They are inline, so that a room that passes its kernels gets a loop of its own, compiled around them:
-#     cdef Fault run(Top* top, Rows* rows) noexcept nogil:
-#         return scan_top(top, rows, sizeof(Frame), read_frame, intact_frame)
+# Both are inline. A protocol package passes its kernels and gets a loop that is compiled around
+# them. `scan_frames` and `open_frames` call it. Kernels with a loop of their own use `place`,
+# `allocate_rows` and `rows_to_array`.
+#     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
+#         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport Reader, prefetch
-from wirescan.core.rows cimport RowBlock, Rows, grow_rows
+from wirescan.core.rows cimport RowBlock, Rows, grow_rows, reserve_row
 
 # The columns that every frame table begins with.
 cdef struct Head:
-    int64_t  start          # where the frame begins in its buffer
+    int64_t  start          # byte position of the frame in its buffer
     uint32_t size           # bytes in the whole frame
     uint32_t body           # bytes from `start` to the payload
-    int32_t  parent         # row of the enclosing frame in the table opened, or -1
-    uint16_t buffer         # which of the table's buffers holds it
-    uint8_t  kind           # the protocol's own small enumeration
+    int32_t  parent         # row of the enclosing frame in the outer table, or -1
+    uint16_t buffer         # number of the table's buffer that holds the frame
+    uint8_t  kind           # the protocol's own small number
     uint8_t  fault          # 0, or why this frame is bad
 
-# How many children a parent claims, where it does not say: as many as there are bytes for, or at least one.
+# Number of children of a parent that does not state one. ANY: as many as its bytes hold, perhaps
+# none. SOME: at least one.
 cpdef enum:
     ANY = -1
     SOME = -2
 
-# Read the frame at r into row and leave r after it. `row` comes zeroed and begins with a Head; `parent` is the row being
-# opened, or at the top an int64_t: the bytes that a scan may still read in vain, for frames that have no length and are
-# found to be none only behind much that was read. Return OK or a soft fault with r after the frame, or anything from
-# SHORT on where the frame's end is not known; with SHORT, `size` may say how large it is at the least. OK with a `fault`
-# in the row: what is in the frame cannot be read, but nothing makes its length doubtful.
+# Read the frame at `r` into `row`, and leave `r` after the frame.
+#
+# `row` comes zeroed and begins with a Head. When a table is opened, `parent` is the row that is
+# opened. In an outermost scan it points to one int64_t: the byte budget for the whole scan. A frame
+# without a length prefix must be walked to find its end; the budget bounds the work spent on
+# candidates that turn out not to be frames. The budgets of ResyncProbe are others.
+#
+# Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
+# of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
+# its `fault` may say why these bytes are no frame unless more bytes follow. With OK, a `fault` in
+# the row says that the content of the frame cannot be read, although its length is right.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
-# How far from `at` is the nearest place where a frame may begin? 0: one begins here; else none does for as many bytes;
-# UNDECIDED: only the bytes behind `end` tell; LIKELY: one does, if no bytes follow that tell better. By whether its
-# header looks usual; or (`deep`) by everything that can be verified, however unusual it looks: then the bytes read are
-# asked of `afford`, and if refused there is no frame. NULL: nothing tells, and behind a hard fault no frame is found.
-ctypedef size_t (*IntactFrame)(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil
+# Return how far away from `at` the nearest possible start of a frame is, in bytes. 0: a frame may
+# start at `at`. UNDECIDED: this depends on bytes after `end`. LIKELY: a frame starts at `at`,
+# unless following bytes show that none does.
+#
+# By default the probe asks whether the header looks usual. With `deep` it verifies everything that
+# can be verified, however unusual the header looks. It charges the bytes that it reads to `budget`
+# by `charge_budget`; where the charge is refused, there is no frame. A format may have no probe
+# (NULL): then the scan finds no frame after a hard fault.
+ctypedef size_t (*ResyncProbe)(const uint8_t* at, const uint8_t* end, bint deep,
+                               int64_t* budget) noexcept nogil
 
 # A whole buffer.
 cdef struct Readable:
     const uint8_t* at
     const uint8_t* end
 
-# Optional, for speed: read frames of the commonest kind and write their rows whole, Head and all, at most `most`
-# of them, the children of `span`; `buffer` is all that can be read around them. Return how many; leave r at the first
-# frame that is of another kind or looks bad: ReadFrame decides on it. `ahead`: it is worth the while to prefetch the
-# next span, since its bytes are needed at once, to be verified. `past`: write the rows past the caches.
-ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
-                           const Head* span, bint ahead, bint past) noexcept nogil
+# Optional, for speed: read at most `most` frames of the commonest kind, the children of `span`, and
+# write their whole rows, including Head. `buffer` holds all bytes that may be read around them.
+# Return the number of rows. Leave `r` at the first frame that is of another kind or looks bad:
+# ReadFrame decides on that frame. `ahead`: there is a VerifyFrame, so prefetch the next span.
+# `past`: write the rows with stores that bypass the caches.
+ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t most, const void* parent,
+                           const Readable* buffer, const Head* span, bint ahead,
+                           bint past) noexcept nogil
 
-# Optional: is the parent itself good? Asked once, when it is opened, of the row and the buffer that it lies in.
+# Optional: verify the parent itself, for example its checksum. This is called once, when the parent
+# is opened, with its row and the buffer that holds it.
 ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexcept nogil
 
-# All children of a parent are read: mend what only the last of them tells. Return how many turned bad.
+# Optional: correct the rows of a parent when all its children are read, where they depend on the
+# last child. Return the number of rows that became bad.
 ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noexcept nogil
 
 cdef enum:
-    LOOK = 64               # so many bytes tell whether they look like the header of a frame
-    PURSES = 65             # of a budget
+    LOOK = 64               # bytes that are enough to recognise the header of a frame
+    BUDGET_BUCKETS = 65     # one for each number of bits that a size can have
 
 cdef extern from *:
     """
@@ -69,13 +88,17 @@ cdef extern from *:
     const size_t LIKELY
 
 
-cdef inline size_t decided(size_t away, bint more) noexcept nogil:
-    return away if away != LIKELY else UNDECIDED if more else 0
+cdef inline size_t resolve_likely(size_t away, bint more) noexcept nogil:
+    # LIKELY becomes UNDECIDED where `more` bytes may follow, else 0.
+    if away != LIKELY:
+        return away
+    return UNDECIDED if more else 0
 
 
-cdef inline bint afford(int64_t* budget, uint64_t size) noexcept nogil:
-    # Whether so many bytes may still be verified. Sizes of each power of two have a purse of their own, so that a few
-    # headers that claim much leave those that claim little what they need.
+cdef inline bint charge_budget(int64_t* budget, uint64_t size) noexcept nogil:
+    # Charge `size` bytes, and return whether they may be verified. Sizes of each power of two have
+    # a bucket of their own. So a few headers that claim large sizes leave enough for the small
+    # ones.
     cdef uint64_t rest = size
     while rest:
         rest >>= 1
@@ -85,14 +108,15 @@ cdef inline bint afford(int64_t* budget, uint64_t size) noexcept nogil:
 
 
 # A buffer to scan from its first byte.
-cdef struct Top:
-    Reader r                # left where the scan stopped
+cdef struct ScanState:
+    Reader r                # afterwards at the byte where the scan stopped
     bint resync             # after a fault, go on at the next intact frame
-    bint more               # bytes may follow: what they could decide stays open
-    size_t longest          # bytes that a frame may have
+    bint more               # bytes may follow: leave open what they could decide
+    size_t longest          # maximum bytes in a frame
 
-# Frames to open: `spans` many, each a Head (place, parent, fault) and the number of children that it claims.
-cdef struct Opening:
+# Frames to open. spans: their number. span, count: arrays with one entry for each: a Head (with
+# place, parent and fault), and the number of children that it claims.
+cdef struct NestedScan:
     const Head* span
     const int32_t* count
     size_t spans
@@ -103,78 +127,91 @@ cdef struct Opening:
     VerifyFrame verify      # or NULL
     bint past               # there will be more rows than the caches hold
 
-ctypedef Fault (*RunTop)(Top* top, Rows* rows) noexcept nogil
-ctypedef Fault (*RunOpening)(const Opening* opening, Rows* rows) noexcept nogil
+ctypedef Fault (*RunScan)(ScanState* state, Rows* rows) noexcept nogil
+ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept nogil
 
-cdef RowBlock block_for(dtype, size_t room, limits, into)
-cdef object lend(RowBlock block, dtype, into, Fault fault)
-cdef object scan_frames(buffer, dtype, RunTop run, bint resync, bint more, limits, into=*)
-cdef object scan_spans(buffers, spans, dtype, RunTop run, bint resync, limits)
-cdef object open_frames(outer, buffers, spans, counts, dtype, RunOpening open, ReadRun run, VerifyFrame verify, limits,
-                        into=*)
+# These are defined in loop.pyx.
+cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers)
+cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
+cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*)
+cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
+cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
+                        VerifyFrame verify, limits, into=*)
 
-cdef const uint8_t* next_intact(IntactFrame intact, const uint8_t* at, const uint8_t* end, bint more,
-                                int64_t* budget) noexcept nogil
+cdef const uint8_t* find_intact_frame(ResyncProbe probe, const uint8_t* at, const uint8_t* end,
+                                      bint more, int64_t* budget) noexcept nogil
 cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil
 
 
 cdef inline void place(Head* row, const uint8_t* base, const uint8_t* start, const uint8_t* end,
                        int32_t parent, uint16_t buffer, uint8_t fault) noexcept nogil:
-    row.start, row.size = start - base, <uint32_t>(end - start)
-    row.parent, row.buffer, row.fault = parent, buffer, fault
+    # Fill the Head of a row for the frame from `start` to `end` in the buffer at `base`.
+    row.start = start - base
+    row.size = <uint32_t>(end - start)
+    row.parent = parent
+    row.buffer = buffer
+    row.fault = fault
 
 
-cdef inline int64_t foresee(const uint8_t* next, int64_t usual, int64_t size) noexcept nogil:
-    # Prefetch a frame to come, by the usual size of a frame; return that, brought up to date. No processor foresees
-    # where large frames begin. They are mostly alike: two frames behind the next begins near the place asked for here.
-    cdef const uint8_t* there
+cdef inline int64_t prefetch_ahead(const uint8_t* next, int64_t usual, int64_t size) noexcept nogil:
+    # Prefetch the start of a later frame, and return the updated usual size of a frame. Processors
+    # do not predict where large frames start. Such frames are mostly of one size, so the second
+    # frame after `next` starts near the prefetched address.
+    cdef const uint8_t* expected
     usual += (size - usual) >> 3
     if usual > 2048:
-        there = next + 2 * usual
-        prefetch(there - 128)
-        prefetch(there - 64)
-        prefetch(there)
-        prefetch(there + 64)
+        expected = next + 2 * usual
+        prefetch(expected - 128)
+        prefetch(expected - 64)
+        prefetch(expected)
+        prefetch(expected + 64)
     return usual
 
 
-cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, IntactFrame intact) noexcept nogil:
-    # Fill rows until the bytes end or the scan has to stop.
+cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadFrame read,
+                              ResyncProbe probe) noexcept nogil:
+    # Fill rows until the bytes end or the scan must stop.
     #
-    # Where a frame is bad, its length may be what was damaged: a frame that seems to be cut is bad where intact ones
-    # follow. With `resync` the next frame has to look like one; if it does not, the nearest intact frame is searched
-    # for, and the bytes before it are a gap: one bad row. A row spans less than 4 GiB; a longer gap is several. Where
-    # `more` may follow and would decide where the next frame is, the scan stops before the bad frame.
-    cdef Reader r = top.r
+    # Where a frame is bad, its length may be the damaged field. A frame that seems to be cut is bad
+    # where intact frames follow. With `resync` the next frame must look like a frame. Otherwise the
+    # scan searches for the nearest intact frame, and the bytes before it are a gap: one bad row. A
+    # row covers less than 4 GiB, so a longer gap is several rows. Where `more` bytes may follow
+    # that would decide where the next frame is, the scan stops before the bad frame.
+    cdef Reader r = state.r
     cdef const uint8_t* base = r.at
     cdef const uint8_t* start
-    cdef const uint8_t* found
-    cdef int64_t budget[PURSES]
-    cdef int64_t vain = 4 * <int64_t>(r.end - r.at) + (1 << 20)
+    cdef const uint8_t* intact
+    cdef int64_t budget[BUDGET_BUCKETS]
+    cdef int64_t wasted_budget = 4 * <int64_t>(r.end - r.at) + (1 << 20)
     cdef size_t away
-    cdef int purse
-    cdef bint search = intact is not NULL   # until a search finds nothing: then nothing intact lies ahead
+    cdef int bucket
+    # False after a search without a result: then no intact frame follows.
+    cdef bint search = probe is not NULL
     cdef Head* row
     cdef int64_t usual = 0
     cdef Fault fault = OK
-    for purse in range(PURSES):
-        budget[purse] = 4 * <int64_t>(r.end - r.at) + (1 << 20)
+    for bucket in range(BUDGET_BUCKETS):
+        budget[bucket] = 4 * <int64_t>(r.end - r.at) + (1 << 20)
     while r.at < r.end:
         start = r.at
-        if rows.count == rows.room:
-            # As dense as so far, and a tenth more: rows are seldom moved twice.
+        if rows.count == rows.capacity:
+            # Expect as many rows per byte as so far, and a tenth more, so that rows seldom move
+            # twice.
             if rows.count >= rows.most or not grow_rows(rows, rows.count + 64 + <size_t>(
-                    1.1 * <double>rows.count * <double>(r.end - start) / <double>(start - base + 1))):
+                    1.1 * <double>rows.count * <double>(r.end - start)
+                    / <double>(start - base + 1))):
                 fault = LIMIT
                 break
         row = <Head*>(rows.at + rows.count * stride)
         memset(row, 0, stride)
-        fault = read(&r, row, &vain)
+        fault = read(&r, row, &wasted_budget)
         if fault < SHORT and r.at == start:
-            fault = NOT_A_FRAME                 # every turn consumes a byte
-        if fault == SHORT and max(<size_t>(r.end - start), <size_t>row.size) > top.longest:
+            fault = NOT_A_FRAME                 # each turn must consume at least one byte
+        if fault == SHORT and row.fault and not state.more:
+            fault = <Fault>row.fault
+        if fault == SHORT and max(<size_t>(r.end - start), <size_t>row.size) > state.longest:
             fault = BAD_LENGTH
-        if fault < SHORT and <size_t>(r.at - start) > top.longest:
+        if fault < SHORT and <size_t>(r.at - start) > state.longest:
             fault = BAD_LENGTH
         if fault >= SHORT:
             r.at = start
@@ -182,61 +219,61 @@ cdef inline Fault scan_top(Top* top, Rows* rows, size_t stride, ReadFrame read, 
                 if all_zero(start, r.end):
                     break
                 fault = BAD_LENGTH
-            found = NULL
-            if search and (top.resync if fault >= BAD_LENGTH else not top.more):
-                found = next_intact(intact, start + 1, r.end, top.more, budget)
-                search = found is not NULL
-            if fault < BAD_LENGTH:              # cut, unless intact frames follow
-                if found is NULL:
+            intact = NULL
+            if search and (state.resync if fault >= BAD_LENGTH else not state.more):
+                intact = find_intact_frame(probe, start + 1, r.end, state.more, budget)
+                search = intact is not NULL
+            if fault < BAD_LENGTH:              # the frame is cut, unless intact frames follow
+                if intact is NULL:
                     break
                 fault = BAD_LENGTH
-            if not top.resync or (found is NULL and top.more):
+            if not state.resync or (intact is NULL and state.more):
                 break
-            if found is NULL:
-                found = r.end
-            memset(row, 0, stride)              # whatever the kernel wrote, it was not a frame
-            r.at = found if found - start < <int64_t>1 << 32 else start + (<int64_t>1 << 32) - 1
-        elif fault and search and top.resync:
-            if top.more and r.end - r.at < LOOK:
+            if intact is NULL:
+                intact = r.end
+            memset(row, 0, stride)              # the kernel may have written columns of a non-frame
+            r.at = intact if intact - start < <int64_t>1 << 32 else start + (<int64_t>1 << 32) - 1
+        elif fault and search and state.resync:
+            if state.more and r.end - r.at < LOOK:
                 r.at = start
                 fault = SHORT
                 break
-            away = intact(r.at, r.end, False, budget) if r.at < r.end else 0
+            away = probe(r.at, r.end, False, budget) if r.at < r.end else 0
             if away == UNDECIDED:
-                away = away if top.more else 0
+                away = away if state.more else 0
             elif away:
-                away = decided(intact(r.at, r.end, True, budget), top.more)
-                away = 1 if away == UNDECIDED and not top.more else away
+                away = resolve_likely(probe(r.at, r.end, True, budget), state.more)
+                away = 1 if away == UNDECIDED and not state.more else away
             if away:
-                found = NULL
+                intact = NULL
                 if away != UNDECIDED:
-                    found = next_intact(intact, start + 1, r.end, top.more, budget)
-                if found is NULL and top.more:
+                    intact = find_intact_frame(probe, start + 1, r.end, state.more, budget)
+                if intact is NULL and state.more:
                     r.at = start
                     fault = BAD_LENGTH
                     break
-                if found is NULL:
+                if intact is NULL:
                     search = False
                 else:
-                    r.at = found
-                    row.body = min(row.body, <uint32_t>(found - start))
+                    r.at = intact
+                    row.body = min(row.body, <uint32_t>(intact - start))
         fault = fault if fault else <Fault>row.fault
         place(row, base, start, r.at, -1, 0, <uint8_t>fault)
-        usual = foresee(r.at, usual, row.size)
+        usual = prefetch_ahead(r.at, usual, row.size)
         rows.count += 1
         rows.bad += fault != OK
         fault = OK
-    top.r = r
+    state.r = r
     return fault
 
 
-cdef inline Fault open_all(const Opening* opening, Rows* rows, size_t stride, ReadFrame read,
-                           CloseFrame close) noexcept nogil:
+cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t stride, ReadFrame read,
+                                CloseFrame close) noexcept nogil:
     # Fill rows with the children of every span.
     #
-    # Inside a frame nothing is hard: where a child has no end, one bad row covers the rest of its parent. A
-    # parent that is bad itself is not opened; one bad row covers it.
-    cdef const Head* span = opening.span
+    # Inside a frame no fault is hard: where the end of a child is not known, one bad row covers the
+    # rest of its parent. A bad parent is not opened: one bad row covers it.
+    cdef const Head* span = nested.span
     cdef const Readable* buffer
     cdef const uint8_t* start
     cdef const Head* parent
@@ -245,20 +282,20 @@ cdef inline Fault open_all(const Opening* opening, Rows* rows, size_t stride, Re
     cdef Fault fault, refused
     cdef size_t i, first, count
     cdef int64_t owed
-    for i in range(opening.spans):
-        buffer = opening.buffers + span.buffer
-        parent = <const Head*>(opening.parents + <size_t>span.parent * opening.parent_stride)
+    for i in range(nested.spans):
+        buffer = nested.buffers + span.buffer
+        parent = <const Head*>(nested.parents + <size_t>span.parent * nested.parent_stride)
         r = Reader(buffer.at + span.start, buffer.at + span.start + span.size)
         refused = <Fault>span.fault
-        if not refused and opening.verify is not NULL:
-            refused = opening.verify(parent, opening.buffers + parent.buffer)
+        if not refused and nested.verify is not NULL:
+            refused = nested.verify(parent, nested.buffers + parent.buffer)
         first = rows.count
-        owed = opening.count[i]
+        owed = nested.count[i]
         while True:
-            if opening.run is not NULL and not refused and owed > 0:
-                count = opening.run(&r, rows.at + rows.count * stride,
-                                    min(rows.room - rows.count, <size_t>owed), parent, buffer, span,
-                                    opening.verify is not NULL, opening.past)
+            if nested.run is not NULL and not refused and owed > 0:
+                count = nested.run(&r, rows.at + rows.count * stride,
+                                   min(rows.capacity - rows.count, <size_t>owed), parent, buffer,
+                                   span, nested.verify is not NULL, nested.past)
                 rows.count += count
                 owed -= <int64_t>count
             start = r.at
@@ -269,10 +306,9 @@ cdef inline Fault open_all(const Opening* opening, Rows* rows, size_t stride, Re
             elif owed == 0 or owed == ANY:
                 break
             else:
-                fault = BAD_COUNT                           # children are missing: a row of no bytes says so
-            if rows.count == rows.room:
-                if rows.count >= rows.most or not grow_rows(rows, rows.room + (rows.room >> 1) + 64):
-                    return LIMIT
+                fault = BAD_COUNT                           # children are missing: add an empty row
+            if not reserve_row(rows):
+                return LIMIT
             row = rows.at + rows.count * stride
             memset(row, 0, stride)
             if fault == OK:
@@ -291,7 +327,7 @@ cdef inline Fault open_all(const Opening* opening, Rows* rows, size_t stride, Re
                 if refused:
                     break
                 if r.at == r.end:
-                    owed = 0                                # one bad row tells of all that is missing
+                    owed = 0                # one bad row reports all missing children
         if close is not NULL and not refused:
             rows.bad += close(parent, rows.at + first * stride, rows.count - first)
         span += 1

@@ -9,12 +9,13 @@ cdef struct Pair:
     int32_t value_size          # -1: null
 
 cdef class Pairs:
-    cdef Pair* pair             # of all rows, one after another: row i has those from end[i] to end[i + 1]
+    # The pairs of all rows, one after another: row i has the pairs from end[i] to end[i + 1].
+    cdef Pair* pair
     cdef int64_t* end
-    cdef Py_ssize_t count       # of rows
-    cdef Block pairs, ends      # what `pair` and `end` point to
-    cdef object held            # what keeps the bytes alive
-    cdef int room(self, Py_ssize_t count, Py_ssize_t pairs) except -1
+    cdef Py_ssize_t count       # number of rows
+    cdef Block pairs, ends      # the memory of `pair` and `end`
+    cdef object held            # keeps the bytes alive
+    cdef int allocate(self, Py_ssize_t count, Py_ssize_t pairs) except -1
 
 cdef inline const uint8_t* string_at(const Strings* strings, Py_ssize_t i) noexcept nogil:
     return <const uint8_t*>strings.address[i * strings.step]

@@ -1,31 +1,34 @@
-# The cursor: the one file that compares a length with what is left. Everything above it asks here.
+# The cursor over a buffer. Kernels read through it, and it compares each length with the number of
+# bytes left. Kernels with loops of their own, and resync probes, compare for themselves.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from wirescan.core.fault cimport BAD_LENGTH, BAD_VARINT, Fault, OK, SHORT, TRUNCATED
 
 cdef extern from "bits.h":
-    # Short zig-zag varints, one after another in a word that begins `at` bytes before them: how they lie is learnt
-    # (`used` is 0 where they are longer), and asked of each next word. Of each there is its half, and its sign as 0 or
-    # all ones.
-    ctypedef struct Shape:
+    # The layout of up to three short zig-zag varints in a word. `learn` takes it from one word,
+    # where the varints start at byte `at`; `matches` compares a later word with it. `used` is the
+    # number of bytes up to the end of the last varint, or 0 where the varints are too long.
+    # `extract` returns the half of varint i, and `sign[i]` is its sign: 0 or all ones.
+    ctypedef struct VarintLayout:
         uint64_t sign[3]
         size_t used
-    Shape unknown() noexcept nogil
-    Shape learn(uint64_t word, unsigned int at, unsigned int count) noexcept nogil
-    bint lies(uint64_t word, const Shape* shape) noexcept nogil
-    uint64_t half(uint64_t word, const Shape* shape, int i) noexcept nogil
-    # Where words of text end, among 64 bytes: spaces and tabs, line feeds; and the lowest bit that is set.
+    VarintLayout unknown() noexcept nogil
+    VarintLayout learn(uint64_t word, unsigned int at, unsigned int count) noexcept nogil
+    bint matches(uint64_t word, const VarintLayout* shape) noexcept nogil
+    uint64_t extract(uint64_t word, const VarintLayout* shape, int i) noexcept nogil
+    # Bitmaps of 64 bytes of text: spaces and tabs (`blank`), and line feeds (`line`).
     ctypedef struct Gaps:
         uint64_t blank
         uint64_t line
     Gaps gaps(const uint8_t* at) noexcept nogil
+    # Returns the number of the lowest bit that is set.
     unsigned int lowest(uint64_t word) noexcept nogil
-    # The groups of a varint, which are bytes of a word, put together.
+    # Joins the 7-bit groups of a varint that are the bytes of a word.
     uint64_t groups(uint64_t word) noexcept nogil
-    # A row, word by word; past the caches, or not.
-    uint64_t beside(uint32_t first, uint32_t second) noexcept nogil
-    void put(char* at, uint64_t word, bint past) noexcept nogil
-    void settle() noexcept nogil
-    # Bytes there will be read soon; the address may lie behind the buffer.
+    # Stores of a row, word by word. With `past`, a store bypasses the caches.
+    uint64_t pack_pair(uint32_t first, uint32_t second) noexcept nogil
+    void store_word(char* at, uint64_t word, bint past) noexcept nogil
+    void store_fence() noexcept nogil
+    # The address may be outside the buffer: a prefetch does not fault.
     void prefetch(const uint8_t* address) noexcept nogil
 
 cdef extern from *:
@@ -40,11 +43,12 @@ cdef struct Reader:
 
 
 cdef inline size_t left(const Reader* r) noexcept nogil:
+    # Return the number of bytes left.
     return <size_t>(r.end - r.at)
 
 
 cdef inline const uint8_t* take(Reader* r, size_t n) noexcept nogil:
-    # Step over n bytes and return where they begin, or NULL where fewer are left.
+    # Step over n bytes and return the address of the first, or NULL where fewer are left.
     cdef const uint8_t* p = r.at
     if <size_t>(r.end - p) < n:
         return NULL
@@ -53,7 +57,8 @@ cdef inline const uint8_t* take(Reader* r, size_t n) noexcept nogil:
 
 
 cdef inline Fault enter(Reader* r, size_t prefix, int64_t length, Reader* body) noexcept nogil:
-    # Step over a whole frame first (`prefix` bytes, then `length`), and give a window on its inside.
+    # Step over a whole frame of `prefix + length` bytes, and set `body` to the bytes after the
+    # prefix.
     if length < 0 or length > <int64_t>0xffffffff - <int64_t>prefix:
         return BAD_LENGTH
     if left(r) < prefix + <size_t>length:
@@ -66,8 +71,9 @@ cdef inline Fault enter(Reader* r, size_t prefix, int64_t length, Reader* body) 
 
 cdef inline Fault sized(Reader* r, const uint8_t* start, int32_t length,
                         uint32_t* at, int32_t* size) noexcept nogil:
-    # A field whose length was just read: note its place from `start`, step over it. Negative is null.
-    # Where the field does not fit nothing is noted, so that no row points outside its frame.
+    # Step over a field whose length was just read, and store its place, counted from `start`.
+    # A negative length is null. A field that does not fit stores nothing, so that no row points
+    # outside its frame.
     cdef const uint8_t* p = r.at
     if length > 0 and take(r, <size_t>length) is NULL:
         return TRUNCATED
@@ -80,26 +86,37 @@ cdef inline Fault sized(Reader* r, const uint8_t* start, int32_t length,
 cdef inline uint16_t be16(const uint8_t* p) noexcept nogil:
     return <uint16_t>((<uint32_t>p[0] << 8) | p[1])
 
+
 cdef inline uint32_t be32(const uint8_t* p) noexcept nogil:
     return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | p[3]
 
+
 cdef inline uint64_t be64(const uint8_t* p) noexcept nogil:
-    return ((<uint64_t>p[0] << 56) | (<uint64_t>p[1] << 48) | (<uint64_t>p[2] << 40) | (<uint64_t>p[3] << 32)
-            | (<uint64_t>p[4] << 24) | (<uint64_t>p[5] << 16) | (<uint64_t>p[6] << 8) | p[7])
+    return ((<uint64_t>p[0] << 56) | (<uint64_t>p[1] << 48)
+            | (<uint64_t>p[2] << 40) | (<uint64_t>p[3] << 32)
+            | (<uint64_t>p[4] << 24) | (<uint64_t>p[5] << 16)
+            | (<uint64_t>p[6] << 8) | p[7])
+
 
 cdef inline uint16_t le16(const uint8_t* p) noexcept nogil:
     return <uint16_t>((<uint32_t>p[1] << 8) | p[0])
 
+
 cdef inline uint32_t le32(const uint8_t* p) noexcept nogil:
     return (<uint32_t>p[3] << 24) | (<uint32_t>p[2] << 16) | (<uint32_t>p[1] << 8) | p[0]
 
+
 cdef inline uint64_t le64(const uint8_t* p) noexcept nogil:
-    return ((<uint64_t>p[7] << 56) | (<uint64_t>p[6] << 48) | (<uint64_t>p[5] << 40) | (<uint64_t>p[4] << 32)
-            | (<uint64_t>p[3] << 24) | (<uint64_t>p[2] << 16) | (<uint64_t>p[1] << 8) | p[0])
+    return ((<uint64_t>p[7] << 56) | (<uint64_t>p[6] << 48)
+            | (<uint64_t>p[5] << 40) | (<uint64_t>p[4] << 32)
+            | (<uint64_t>p[3] << 24) | (<uint64_t>p[2] << 16)
+            | (<uint64_t>p[1] << 8) | p[0])
 
 
-cdef inline Fault _varint(Reader* r, uint64_t* out, unsigned int last_shift, uint8_t last_byte) noexcept nogil:
-    # Base-128, low group first. The byte at `last_shift` may not exceed `last_byte`, so no bit is lost.
+cdef inline Fault _varint(Reader* r, uint64_t* out, unsigned int last_shift,
+                          uint8_t last_byte) noexcept nogil:
+    # Read a base-128 varint, low group first. The byte at `last_shift` must not exceed `last_byte`,
+    # so that no bit is lost.
     cdef const uint8_t* p = r.at
     cdef uint64_t value = 0
     cdef unsigned int shift = 0
@@ -127,20 +144,22 @@ cdef inline int64_t unzigzag(uint64_t value) noexcept nogil:
 
 
 cdef inline Fault varint32(Reader* r, uint32_t* out) noexcept nogil:
-    # At most five bytes and 32 bits.
+    # Read a varint of at most five bytes and 32 bits.
     cdef uint64_t value = 0
     cdef Fault fault = _varint(r, &value, 28, 0x0f)
     out[0] = <uint32_t>value
     return fault
 
+
 cdef inline Fault varint64(Reader* r, uint64_t* out) noexcept nogil:
-    # At most ten bytes and 64 bits. Where so many are left, eight are taken as a word.
+    # Read a varint of at most ten bytes and 64 bits. Where ten bytes are left, the first eight are
+    # loaded as one word.
     cdef const uint8_t* p = r.at
     cdef uint64_t word, last
     if left(r) < 10 or p[0] < 0x80:
         return _varint(r, out, 63, 0x01)
     word = le64(p)
-    last = ~word & TOPS                                     # the first of these bits is that of the last byte
+    last = ~word & TOPS                 # its lowest bit is the top bit of the varint's last byte
     if last:
         out[0] = groups(word & (last ^ (last - 1)) & ~TOPS)
         r.at = p + (lowest(last) >> 3) + 1
@@ -153,11 +172,13 @@ cdef inline Fault varint64(Reader* r, uint64_t* out) noexcept nogil:
     r.at = p + 10
     return OK if p[9] < 2 else BAD_VARINT
 
+
 cdef inline Fault zigzag32(Reader* r, int32_t* out) noexcept nogil:
     cdef uint64_t value = 0
     cdef Fault fault = _varint(r, &value, 28, 0x0f)
     out[0] = <int32_t>unzigzag(value)
     return fault
+
 
 cdef inline Fault zigzag64(Reader* r, int64_t* out) noexcept nogil:
     cdef uint64_t value = 0

@@ -1,18 +1,27 @@
-# Where rows are written. `count` rows of `stride` bytes are; there is room for `room`, and never more than `most`.
+# Memory for rows: `count` rows of `stride` bytes are written, `capacity` rows fit, and there may
+# never be more than `most` rows.
 cdef struct Rows:
     char* at
-    size_t bytes                    # that the memory has, where it is not the caller's
+    size_t bytes                    # size of the memory, where it is not the caller's
     size_t stride
     size_t count
-    size_t room
+    size_t capacity
     size_t most
-    size_t bad                      # rows with a fault
+    size_t bad                      # number of rows with a fault
     bint fixed                      # the memory is the caller's: it cannot grow
     bint out_of_memory
 
-# Make room for this many rows, or as many as may be and there is memory for; False if that is no more than there was.
-# Nothing is lost then.
-cdef bint grow_rows(Rows* rows, size_t room) noexcept nogil
+# Make `capacity` rows fit, or as many as `most` and the available memory allow. Return False where
+# the memory had to grow and could not; the rows are then unchanged.
+cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil
+
+
+# Make one more row fit. Return False at the limit, and where the memory could not grow.
+cdef inline bint reserve_row(Rows* rows) noexcept nogil:
+    if rows.count < rows.capacity:
+        return True
+    return rows.count < rows.most and grow_rows(rows, rows.capacity + (rows.capacity >> 1) + 64)
+
 
 cdef class RowBlock:
     cdef Rows rows

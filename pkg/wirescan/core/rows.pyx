@@ -1,4 +1,4 @@
-"""Where rows are written: one block of memory, grown in C without the GIL and then lent to numpy."""
+"""Memory for rows and other output: grown in C without the GIL, then exported to numpy."""
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -10,10 +10,12 @@ cdef extern from *:
     #include <sys/mman.h>
     #include <sys/resource.h>
     #endif
-    #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_FREE) && !defined(__SANITIZE_ADDRESS__)
-    /* A fresh row costs more in page faults than in parsing. So large blocks lie on huge pages, and the last ones that
-     * were freed are kept for the next scan, on loan from the system: under pressure it takes the pages back
-     * (MADV_FREE). A kept block begins with its size. Nothing is kept where address space is rationed. */
+    #if defined(__linux__) && defined(MADV_HUGEPAGE) && defined(MADV_FREE) \
+        && !defined(__SANITIZE_ADDRESS__)
+    /* A fresh row costs more in page faults than in parsing. So large blocks use huge pages, and
+     * the blocks freed last are kept for the next scan. They are marked with MADV_FREE: the
+     * system takes their pages back when memory is short. A kept block begins with its size. No
+     * block is kept where the address space is limited (RLIMIT_AS). */
     enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 4 };
     static void* wirescan_kept[SLOTS];
 
@@ -28,7 +30,8 @@ cdef extern from *:
                 *bytes = size;
                 return block;
             }
-            free(__atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL));     /* of another size: back */
+            /* The size does not fit: put the block back. */
+            free(__atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL));
         }
         return NULL;
     }
@@ -43,12 +46,13 @@ cdef extern from *:
         if (*bytes > SIZE_MAX - HUGE_PAGE)
             return NULL;
         if (posix_memalign(&block, HUGE_PAGE, *bytes)) {
-            for (int i = 0; i < SLOTS; i++)           /* no room: what is kept for nothing goes first */
+            /* Out of memory: free the kept blocks and try again. */
+            for (int i = 0; i < SLOTS; i++)
                 free(__atomic_exchange_n(&wirescan_kept[i], NULL, __ATOMIC_ACQ_REL));
             if (posix_memalign(&block, HUGE_PAGE, *bytes))
                 return NULL;
         }
-        madvise(block, *bytes, MADV_HUGEPAGE);        /* advice: a refusal changes nothing */
+        madvise(block, *bytes, MADV_HUGEPAGE);        /* only advice: a failure is harmless */
         return block;
     }
 
@@ -57,8 +61,10 @@ cdef extern from *:
         if (bytes >= LARGE && bytes <= LARGEST_KEPT
                 && !getrlimit(RLIMIT_AS, &space) && space.rlim_cur == RLIM_INFINITY) {
             madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
-            *(size_t*)block = bytes;                  /* a page written since is not taken */
-            for (int i = 0; i < SLOTS && block; i++)  /* the latest first; the oldest falls out */
+            /* The system does not take a page that is written after MADV_FREE. */
+            *(size_t*)block = bytes;
+            /* The newest block moves into the first slot, and the oldest is freed. */
+            for (int i = 0; i < SLOTS && block; i++)
                 block = __atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL);
         }
         free(block);
@@ -74,52 +80,59 @@ cdef extern from *:
     }
     #endif
     """
-    void* wirescan_rows_alloc(size_t* bytes) noexcept nogil     # may give more than was asked for, and says so
+    # May allocate more than `bytes`, and sets `bytes` to the size of the block.
+    void* wirescan_rows_alloc(size_t* bytes) noexcept nogil
     void wirescan_rows_free(void* block, size_t bytes) noexcept nogil
 
 
-cdef bint grow_rows(Rows* rows, size_t room) noexcept nogil:
+cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
     cdef char* block = NULL
     cdef size_t bytes, least
-    room = min(room, rows.most)
-    if rows.fixed or room <= rows.room:
-        return room <= rows.room
+    capacity = min(capacity, rows.most)
+    if rows.fixed or capacity <= rows.capacity:
+        return capacity <= rows.capacity
     while True:
-        if room <= (<size_t>-1 >> 1) // rows.stride:
-            bytes = room * rows.stride
+        if capacity <= (<size_t>-1 >> 1) // rows.stride:
+            bytes = capacity * rows.stride
             block = <char*>wirescan_rows_alloc(&bytes)
         least = min(rows.count + rows.count // 2 + 64, rows.most)
-        if block is not NULL or room <= least:
+        if block is not NULL or capacity <= least:
             break
-        room = least                    # what is asked for is an estimate, perhaps a bad one
+        # The caller's number is an estimate, which may be far too large.
+        capacity = least
     if block is NULL:
         rows.out_of_memory = True
         return False
     if rows.at is not NULL:
         memcpy(block, rows.at, rows.count * rows.stride)
         wirescan_rows_free(rows.at, rows.bytes)
-    rows.at, rows.bytes = block, bytes
-    rows.room = min(bytes // rows.stride, rows.most)
+    rows.at = block
+    rows.bytes = bytes
+    rows.capacity = min(bytes // rows.stride, rows.most)
     return True
 
 
 cdef class RowBlock:
-    """RowBlock(stride, room, most, into=None): room for rows of `stride` bytes, never more than `most`.
+    """Memory for rows of `stride` bytes: RowBlock(stride, capacity, most, into=None).
 
-    With `into`, a writable contiguous buffer, the rows are written there and the block cannot grow.
-    Through the buffer protocol the block shows its written rows as read-only bytes.
+    `capacity` rows fit at first, and there are never more than `most`. With `into`, a writable
+    contiguous buffer, the rows are written there and the block cannot grow. Through the buffer
+    protocol the block exports its written rows as read-only bytes.
+
+    Raises MemoryError where the first `capacity` rows cannot be allocated.
     """
-    def __cinit__(self, size_t stride, size_t room, size_t most, into=None):
+    def __cinit__(self, size_t stride, size_t capacity, size_t most, into=None):
         cdef uint8_t[::1] given
         self.rows = Rows(NULL, 0, stride, 0, 0, most, 0, False, False)
         if into is None:
-            if not grow_rows(&self.rows, max(<size_t>1, min(room, most))):
-                raise MemoryError(f"no memory for {room} rows of {stride} bytes")
+            if not grow_rows(&self.rows, max(<size_t>1, min(capacity, most))):
+                raise MemoryError(f"no memory for {capacity} rows of {stride} bytes")
         else:
             given = memoryview(into).cast("B")
-            self.rows.room = min(<size_t>given.shape[0] // stride, most)
+            self.rows.capacity = min(<size_t>given.shape[0] // stride, most)
             self.rows.at = <char*>&given[0] if given.shape[0] else NULL
-            self.rows.fixed, self.owner = True, given
+            self.rows.fixed = True
+            self.owner = given
 
     def __dealloc__(self):
         if not self.rows.fixed and self.rows.at is not NULL:
@@ -129,15 +142,21 @@ cdef class RowBlock:
         return self.rows.count
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.rows.at, <Py_ssize_t>(self.rows.count * self.rows.stride), 1, flags)
+        cdef Py_ssize_t size = <Py_ssize_t>(self.rows.count * self.rows.stride)
+        PyBuffer_FillInfo(view, self, self.rows.at, size, 1, flags)
 
 
 cdef class Block:
-    """Block(size): that many writable bytes, not zeroed: perhaps used before. Read only what was written."""
+    """Writable memory of `size` bytes: Block(size).
+
+    The bytes are not zeroed and may have been used before. Read only what was written.
+    Raises ValueError for a negative size, MemoryError.
+    """
     def __cinit__(self, Py_ssize_t size):
         if size < 0:
-            raise ValueError(f"a block of {size} bytes")
-        self.size, self.bytes = size, <size_t>size
+            raise ValueError(f"the size of a block must be at least 0 bytes, not {size}")
+        self.size = size
+        self.bytes = <size_t>size
         self.at = <char*>wirescan_rows_alloc(&self.bytes)
         if self.at is NULL:
             raise MemoryError(f"no memory for {size} bytes")

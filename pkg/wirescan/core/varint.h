@@ -1,11 +1,14 @@
-/* Varints into memory: base-128 groups, low group first; the top bit of a byte says that more follow. Most are of one
- * byte or two, and neighbouring ones unlike enough that a branch on which would often be mispredicted: there is none.
+/* Encoding of varints: base-128 groups, low group first. The top bit of a byte says that more bytes
+ * follow.
+ *
+ * Most varints have one or two bytes, in no predictable order. A branch on the size would often be
+ * mispredicted, so these two sizes share a path without a branch.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes in the varint of a value. */
+/* Return the number of bytes in the varint of a value. */
 static inline size_t varint_size(uint64_t value) {
     size_t size = 1 + (value > 0x7f);
     if (value >> 14)
@@ -14,7 +17,7 @@ static inline size_t varint_size(uint64_t value) {
     return size;
 }
 
-/* Write a varint and return where it ends. The byte behind it may be written too. */
+/* Write a varint and return the address after it. One byte after the varint may be overwritten. */
 static inline uint8_t* put_varint(uint8_t* to, uint64_t value) {
     unsigned more = value > 0x7f;
     if (value >> 14 == 0) {
@@ -28,6 +31,7 @@ static inline uint8_t* put_varint(uint8_t* to, uint64_t value) {
     return to;
 }
 
+/* Return the zig-zag code of a signed integer: the sign is in the lowest bit. */
 static inline uint64_t zigzag(int64_t value) {
     return (uint64_t)value << 1 ^ (0 - ((uint64_t)value >> 63));
 }

@@ -1,29 +1,36 @@
-# Writing, the counterpart of reader.pxd. Nothing here asks how much room there is: who calls has measured it.
+# Stores into memory, the counterpart of reader.pxd. Nothing here checks bounds: the caller has
+# allocated enough memory.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from "varint.h":
     size_t varint_size(uint64_t value) noexcept nogil
-    # Returns where the varint ends; the byte behind it may be overwritten.
+    # Returns the address after the varint. The byte there may be overwritten.
     uint8_t* put_varint(uint8_t* to, uint64_t value) noexcept nogil
     uint64_t zigzag(int64_t value) noexcept nogil
 
 
-# Unaligned stores. Compilers turn each into at most one byte swap and one store.
+# Unaligned big-endian stores. Compilers turn each into at most one byte swap and one store.
 cdef inline void store16(uint8_t* to, uint16_t value) noexcept nogil:
-    to[0], to[1] = <uint8_t>(value >> 8), <uint8_t>value
+    to[0] = <uint8_t>(value >> 8)
+    to[1] = <uint8_t>value
+
 
 cdef inline void store32(uint8_t* to, uint32_t value) noexcept nogil:
-    to[0], to[1], to[2], to[3] = (<uint8_t>(value >> 24), <uint8_t>(value >> 16), <uint8_t>(value >> 8),
-                                  <uint8_t>value)
+    to[0] = <uint8_t>(value >> 24)
+    to[1] = <uint8_t>(value >> 16)
+    to[2] = <uint8_t>(value >> 8)
+    to[3] = <uint8_t>value
+
 
 cdef inline void store64(uint8_t* to, uint64_t value) noexcept nogil:
     store32(to, <uint32_t>(value >> 32))
     store32(to + 4, <uint32_t>value)
 
 
-cdef inline void copied(uint8_t* to, const uint8_t* at, size_t size) noexcept nogil:
-    # memcpy, which costs more to call than a key to copy: ends that overlap, up to twice 64 bytes.
+cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, size_t size) noexcept nogil:
+    # Copy bytes; up to 128 bytes without a call of memcpy, which costs more than a short copy.
+    # Two copies of a fixed size cover the first and the last bytes. They may overlap.
     if size > 128:
         memcpy(to, at, size)
     elif size >= 64:

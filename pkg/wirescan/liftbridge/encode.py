@@ -1,51 +1,110 @@
-"""Write Liftbridge bytes: envelopes and what is in them, and records of commit logs, one by one or out of columns.
+"""Encoders for Liftbridge: envelopes with messages, and records of commit logs.
 
-    envelope    B9 0E 43 B4 | version u8 0 | header size u8 8 or 12 | flags u8 | kind u8 | [CRC-32C u32] | payload
-    Publish     Message: offset 1 | key 2 | value 3 | timestamp 4 | stream 5 | partition 6 | subject 7 | reply subject 8
-                | headers 9 | ack inbox 10 | correlation id 11 | ack policy 12         (protobuf, by field number)
-    Ack         stream 1 | partition subject 2 | message subject 3 | offset 4 | ack inbox 5 | correlation id 6
-                | ack policy 7 | reception timestamp 8 | commit timestamp 9 | error 10 (protobuf)
+Each kind is encoded from single values or from columns. The formats:
+
+    envelope    B9 0E 43 B4 | version u8 0 | header size u8 8 or 12 | flags u8 | kind u8
+                | [CRC-32C u32] | payload
+    Publish     Message: offset 1 | key 2 | value 3 | timestamp 4 | stream 5 | partition 6
+                | subject 7 | reply subject 8 | headers 9 | ack inbox 10 | correlation id 11
+                | ack policy 12                                 (protobuf, by field number)
+    Ack         stream 1 | partition subject 2 | message subject 3 | offset 4 | ack inbox 5
+                | correlation id 6 | ack policy 7 | reception timestamp 8 | commit timestamp 9
+                | error 10                                      (protobuf, by field number)
     ReplicationResponse     leader epoch u64 | high watermark i64 | records
-    record      offset i64 | timestamp i64 | leader epoch u64 | size i32 | CRC-32C u32 | magic i8 1 | attributes i8 0
-                | key | value | headers u16 | (name size u16 | name | value)*
-                where a key or a value is its size i32, -1 for null, and its bytes
+    record      offset i64 | timestamp i64 | leader epoch u64 | size i32 | CRC-32C u32 | magic i8 1
+                | attributes i8 0 | key | value | headers u16 | (name size u16 | name | value)*
+                a key or a value is its size i32, -1 for null, and its bytes
 
-Numbers outside protobuf are big-endian. The CRC covers what follows it. The formats' sources: Liftbridge documentation,
-"Envelope Protocol"; liftbridge-api, api.proto; of the server server/protocol/envelope.go and internal.proto, and
-server/commitlog/message.go and message_set.go; Protocol Buffers, "Encoding".
+Numbers outside protobuf are big-endian. The CRC covers what follows it.
 
-In protobuf a number that is 0 is not written, nor is a string that is None (in a column, null). One that is empty is
-written, as a field of no bytes: Liftbridge's own readers take it as if it were not there, and `liftbridge.messages`
-tells the two apart. Negative numbers have ten bytes, among them the offset -1, which asks for no certain one.
+A protobuf number that is 0 is not written. A string that is None (in a column, null) is not written
+either. An empty string is written, as a field without bytes. Liftbridge's own readers treat it as
+absent; `liftbridge.messages` distinguishes the two. A negative number has ten bytes. One of them is
+the offset -1, which expects no particular offset.
+
+Sources: Liftbridge documentation, "Envelope Protocol"; liftbridge-api, api.proto; in the server,
+server/protocol/envelope.go and internal.proto, and server/commitlog/message.go and message_set.go;
+Protocol Buffers, "Encoding".
 """
+
 from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
 import numpy as np
 
+from wirescan.core.arguments import (
+    I32,
+    I64,
+    LONGEST,
+    U64,
+    Bounded,
+    check_integer,
+    columns_of,
+    pairs_of,
+    to_bytes,
+)
 from wirescan.core.checksum import crc32c
-from wirescan.core.columns import I32, I64, LONGEST, U64, Bounded, columns_of, integer, octets, pairs_of
 from wirescan.core.strings import ByteStrings
-from wirescan.liftbridge.kind import AckError, AckPolicy, Kind
-from wirescan.liftbridge.write import write_entries, write_messages
+from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
+from wirescan.liftbridge.writer import write_entries, write_messages
 
-__all__ = ["encode_ack", "encode_acks", "encode_entries", "encode_entry", "encode_envelope", "encode_internal",
-           "encode_message", "encode_messages", "encode_replication_response"]
+__all__ = [
+    "encode_ack",
+    "encode_acks",
+    "encode_entries",
+    "encode_entry",
+    "encode_envelope",
+    "encode_internal",
+    "encode_message",
+    "encode_messages",
+    "encode_replication_response",
+]
 
 MAGIC = b"\xb9\x0e\x43\xb4"
-CRC = 0x01                              # the flag
-STRING, FLAG, POLICY, ERROR = None, (0, 1), (0, max(AckPolicy)), (0, max(AckError))
-# The fields of protobuf messages, by their names here: the number, and for numbers their bounds.
+ENVELOPE_HEADER_SIZE = 8
+CHECKED_ENVELOPE_HEADER_SIZE = 12  # with a CRC-32C
+CRC_FLAG = 0x01
+RECORD_HEAD = 28  # bytes of a record before its message
+MAX_HEADER_KEY = 0x7FFF  # bytes in the key of a record's header
+MAX_HEADERS = 0xFFFF  # headers in a record
+WIRE_BYTES = 2  # protobuf's wire type of byte strings
+COUNT_PART = 5  # index of the header count among the parts of a record's message
+
+# The bounds of a number; None for a byte string.
+STRING = None
+FLAG = (0, 1)
+POLICY = (0, max(AckPolicy))
+ERROR = (0, max(AckError))
+
+# The fields of protobuf messages: name -> (field number, bounds).
 Fields = dict[str, tuple[int, tuple[int, int] | None]]
 MESSAGE: Fields = {
-    "offset": (1, I64), "key": (2, STRING), "value": (3, STRING), "timestamp": (4, I64), "stream": (5, STRING),
-    "partition": (6, I32), "subject": (7, STRING), "reply_subject": (8, STRING), "headers": (9, STRING),
-    "ack_inbox": (10, STRING), "correlation_id": (11, STRING), "ack_policy": (12, POLICY)}
+    "offset": (1, I64),
+    "key": (2, STRING),
+    "value": (3, STRING),
+    "timestamp": (4, I64),
+    "stream": (5, STRING),
+    "partition": (6, I32),
+    "subject": (7, STRING),
+    "reply_subject": (8, STRING),
+    "headers": (9, STRING),
+    "ack_inbox": (10, STRING),
+    "correlation_id": (11, STRING),
+    "ack_policy": (12, POLICY),
+}
 ACK: Fields = {
-    "stream": (1, STRING), "partition_subject": (2, STRING), "msg_subject": (3, STRING), "offset": (4, I64),
-    "ack_inbox": (5, STRING), "correlation_id": (6, STRING), "ack_policy": (7, POLICY), "reception_timestamp": (8, I64),
-    "commit_timestamp": (9, I64), "ack_error": (10, ERROR)}
+    "stream": (1, STRING),
+    "partition_subject": (2, STRING),
+    "msg_subject": (3, STRING),
+    "offset": (4, I64),
+    "ack_inbox": (5, STRING),
+    "correlation_id": (6, STRING),
+    "ack_policy": (7, POLICY),
+    "reception_timestamp": (8, I64),
+    "commit_timestamp": (9, I64),
+    "ack_error": (10, ERROR),
+}
 INTERNAL: dict[int, Fields] = {
     Kind.REPLICATION_REQUEST: {"id": (1, STRING), "offset": (2, I64), "leader_epoch": (3, U64)},
     Kind.RAFT_JOIN_REQUEST: {"id": (1, STRING), "host": (2, STRING)},
@@ -60,48 +119,90 @@ INTERNAL: dict[int, Fields] = {
 }
 
 
-def encode_envelope(payload: Any, kind: SupportsIndex = Kind.PUBLISH, *, crc: bool = False) -> bytes:
-    """An envelope around a payload, a bytes-like object, which is not looked at. kind: a `Kind` from 0 to 14.
-    crc: with the CRC-32C of the payload; Liftbridge's own programs write none, and the server verifies it.
+def encode_envelope(
+    payload: Any, kind: SupportsIndex = Kind.PUBLISH, *, crc: bool = False
+) -> bytes:
+    """Encode an envelope around a payload.
 
-    Raises TypeError for an argument of another type, ValueError for one that the format cannot hold; so do all others
-    here.
+    payload: a bytes-like object, which is not validated. kind: a `Kind` from 0 to 14. crc: add the
+    CRC-32C of the payload. Liftbridge's own programs write none, and the server verifies it.
+
+    Raises TypeError for an argument of another type, and ValueError for an argument that the format
+    cannot hold. All encoders of this module raise the same errors.
     """
-    payload = octets(payload, "payload")
-    return _head(kind, crc) + (crc32c(payload).to_bytes(4, "big") if crc else b"") + payload
+    data = to_bytes(payload, "payload")
+    head = _encode_envelope_header(kind, crc=crc)
+    if crc:
+        checksum: int = crc32c(data)
+        head += checksum.to_bytes(4, "big")
+    return head + data
 
 
 def encode_message(
-    value: Any, *, key: Any = None, offset: SupportsIndex | None = None, timestamp: SupportsIndex | None = None,
-    stream: Any = None, partition: SupportsIndex | None = None, subject: Any = None, reply_subject: Any = None,
-    headers: Any = None, ack_inbox: Any = None, correlation_id: Any = None,
-    ack_policy: SupportsIndex = AckPolicy.LEADER, crc: bool = False, envelope: bool = True,
+    value: Any,
+    *,
+    key: Any = None,
+    offset: SupportsIndex | None = None,
+    timestamp: SupportsIndex | None = None,
+    stream: Any = None,
+    partition: SupportsIndex | None = None,
+    subject: Any = None,
+    reply_subject: Any = None,
+    headers: Any = None,
+    ack_inbox: Any = None,
+    correlation_id: Any = None,
+    ack_policy: SupportsIndex = AckPolicy.LEADER,
+    crc: bool = False,
+    envelope: bool = True,
 ) -> bytes:
-    """A message to publish: an envelope of kind PUBLISH around a Message.
+    """Encode a message to publish: an envelope of kind PUBLISH around a Message.
 
-    value, key, stream, subject, reply_subject, ack_inbox, correlation_id: bytes-like, str or None. headers: a mapping,
-    or (key, value) in order, of the same, with None only as a value; readers take the last one of a key.
-    offset: that the message is expected to get, where the stream has optimistic concurrency control; -1: any, as
-    go-liftbridge sends. ack_policy: an `AckPolicy`. A server that takes the message ignores timestamp (nanoseconds
-    since 1970), stream, partition and subjects, and fills them in where it delivers it.
-    envelope: if not, the bare Message, as gRPC carries it.
+    value, key, stream, subject, reply_subject, ack_inbox, correlation_id: bytes-like, str or None.
+    headers: a mapping, or (key, value) pairs in order, of the same types. Only a value may be None.
+        Readers take the last value of a repeated key.
+    offset: the offset that the message is expected to get, if the stream has optimistic concurrency
+        control; -1: any offset, as go-liftbridge sends.
+    timestamp: nanoseconds since 1970.
+    ack_policy: an `AckPolicy`.
+    crc: as in `encode_envelope`.
+    envelope: if False, return the bare Message, as gRPC carries it.
+
+    A server that stores the message ignores timestamp, stream, partition and the subjects. It fills
+    them in when it delivers the message.
     """
-    return _enveloped(_protobuf(MESSAGE, locals()), Kind.PUBLISH, crc, envelope)
+    payload = _encode_protobuf(MESSAGE, locals())
+    return _with_envelope(payload, Kind.PUBLISH, crc=crc, envelope=envelope)
 
 
 def encode_ack(
-    *, stream: Any = None, partition_subject: Any = None, msg_subject: Any = None, offset: SupportsIndex | None = None,
-    ack_inbox: Any = None, correlation_id: Any = None, ack_policy: SupportsIndex = AckPolicy.LEADER,
-    reception_timestamp: SupportsIndex | None = None, commit_timestamp: SupportsIndex | None = None,
-    ack_error: SupportsIndex = AckError.OK, crc: bool = False, envelope: bool = True,
+    *,
+    stream: Any = None,
+    partition_subject: Any = None,
+    msg_subject: Any = None,
+    offset: SupportsIndex | None = None,
+    ack_inbox: Any = None,
+    correlation_id: Any = None,
+    ack_policy: SupportsIndex = AckPolicy.LEADER,
+    reception_timestamp: SupportsIndex | None = None,
+    commit_timestamp: SupportsIndex | None = None,
+    ack_error: SupportsIndex = AckError.OK,
+    crc: bool = False,
+    envelope: bool = True,
 ) -> bytes:
-    """An ack, as a server sends it: an envelope of kind ACK around an Ack. Strings are bytes-like, str or None,
-    timestamps nanoseconds since 1970; ack_error: an `AckError`. envelope: if not, the bare Ack, as gRPC carries it."""
-    return _enveloped(_protobuf(ACK, locals()), Kind.ACK, crc, envelope)
+    """Encode an ack as a server sends it: an envelope of kind ACK around an Ack.
+
+    stream, partition_subject, msg_subject, ack_inbox, correlation_id: bytes-like, str or None.
+    reception_timestamp, commit_timestamp: nanoseconds since 1970. ack_policy: an `AckPolicy`.
+    ack_error: an `AckError`. envelope: if False, return the bare Ack, as gRPC carries it.
+    """
+    payload = _encode_protobuf(ACK, locals())
+    return _with_envelope(payload, Kind.ACK, crc=crc, envelope=envelope)
 
 
 def encode_internal(kind: SupportsIndex, *, crc: bool = False, **fields: Any) -> bytes:
-    """A message between servers, in its envelope, with fields named as the columns of liftbridge.internal:
+    """Encode a message between servers, in its envelope.
+
+    The fields have the names of the columns of liftbridge.internal:
 
         REPLICATION_REQUEST             id, offset, leader_epoch
         RAFT_JOIN_REQUEST               id, host                    (RAFT_JOIN_RESPONSE: error)
@@ -110,139 +211,229 @@ def encode_internal(kind: SupportsIndex, *, crc: bool = False, **fields: Any) ->
         PARTITION_STATUS_REQUEST        stream, partition           (.._RESPONSE: exists, is_leader)
         PARTITION_NOTIFICATION          stream, partition
 
-    Raises ValueError for another kind, TypeError for a field that it does not have.
+    Raises ValueError for another kind, and TypeError for a field that the kind does not have.
     """
-    if (number := integer(kind, "kind", (0, 255))) not in INTERNAL:
-        raise ValueError(f"no message of kind {Kind(number).name if number in {*Kind} else number} is written here")
+    number = check_integer(kind, "kind", (0, 255))
+    name = Kind(number).name if number in {*Kind} else str(number)
+    if number not in INTERNAL:
+        raise ValueError(
+            f"encode_internal cannot write kind {name}: expected one of "
+            f"{', '.join(Kind(known).name for known in INTERNAL)}"
+        )
     if unknown := fields.keys() - INTERNAL[number].keys():
-        raise TypeError(f"{Kind(number).name} has no {', '.join(sorted(unknown))}, "
-                        f"only {', '.join(INTERNAL[number])}")
-    return _enveloped(_protobuf(INTERNAL[number], fields), number, crc, True)
+        raise TypeError(
+            f"{name} has no {', '.join(sorted(unknown))}, only {', '.join(INTERNAL[number])}"
+        )
+    payload = _encode_protobuf(INTERNAL[number], fields)
+    return _with_envelope(payload, number, crc=crc, envelope=True)
 
 
 def encode_replication_response(
-    leader_epoch: SupportsIndex, high_watermark: SupportsIndex, entries: Any = b"", *, crc: bool = False
+    leader_epoch: SupportsIndex,
+    high_watermark: SupportsIndex,
+    entries: Any = b"",
+    *,
+    crc: bool = False,
 ) -> bytes:
-    """What a leader sends to a follower, in its envelope. entries: records as `encode_entries` writes them, bytes-like;
-    none says that the follower has all."""
-    numbers = (integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big")
-               + integer(high_watermark, "high_watermark", I64).to_bytes(8, "big", signed=True))
-    return encode_envelope(numbers + octets(entries, "entries"), Kind.REPLICATION_RESPONSE, crc=crc)
+    """Encode what a leader sends to a follower, in its envelope.
+
+    leader_epoch: u64. high_watermark: i64. entries: bytes-like, records as `encode_entry` writes
+    them; no records means that the follower is up to date.
+    """
+    epoch = check_integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big")
+    watermark = check_integer(high_watermark, "high_watermark", I64).to_bytes(8, "big", signed=True)
+    payload = epoch + watermark + to_bytes(entries, "entries")
+    return encode_envelope(payload, Kind.REPLICATION_RESPONSE, crc=crc)
 
 
 def encode_entry(
-    offset: SupportsIndex, timestamp: SupportsIndex, leader_epoch: SupportsIndex, key: Any, value: Any,
+    offset: SupportsIndex,
+    timestamp: SupportsIndex,
+    leader_epoch: SupportsIndex,
+    key: Any,
+    value: Any,
     headers: Any = None,
 ) -> bytes:
-    """A record of a commit log. offset: from 0 on. timestamp: nanoseconds since 1970. key, value: bytes-like, str or
-    None, which is null. headers: as in `encode_message`, at most 65,535, with keys of at most 32,767 bytes."""
-    head = (integer(offset, "offset", (0, I64[1])).to_bytes(8, "big")
-            + integer(timestamp, "timestamp", I64).to_bytes(8, "big", signed=True)
-            + integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big"))
+    """Encode a record of a commit log.
+
+    offset: 0 or more. timestamp: nanoseconds since 1970. leader_epoch: u64. key, value: bytes-like,
+    str or None, which is null. headers: as in `encode_message`, at most 65,535, with keys of at
+    most 32,767 bytes.
+    """
+    head = (
+        check_integer(offset, "offset", (0, I64[1])).to_bytes(8, "big")
+        + check_integer(timestamp, "timestamp", I64).to_bytes(8, "big", signed=True)
+        + check_integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big")
+    )
     pairs = pairs_of(() if headers is None else headers)
-    parts = [b"\1\0", *_nullable(key, "key"), *_nullable(value, "value"), b""]
-    for name, given in pairs:
-        if len(name) > 0x7FFF:
-            raise ValueError(f"a header's key has {len(name)} bytes, and at most 32767 are possible")
-        parts += len(name).to_bytes(2, "big"), name, *_nullable(given, f"header {name!r:.80}")
-    parts[5] = integer(len(pairs), "the number of headers", (0, 0xFFFF)).to_bytes(2, "big")
-    if (size := sum(map(len, parts)) + 4) > LONGEST - 28:
-        raise ValueError(f"a record of {size + 28} bytes, and at most {LONGEST} are possible")
+    parts = [b"\1\0", *_to_nullable_bytes(key, "key"), *_to_nullable_bytes(value, "value"), b""]
+    for name, header in pairs:
+        if len(name) > MAX_HEADER_KEY:
+            raise ValueError(f"a header's key has {len(name)} bytes: the limit is {MAX_HEADER_KEY}")
+        parts += (
+            len(name).to_bytes(2, "big"),
+            name,
+            *_to_nullable_bytes(header, f"header {name!r:.80}"),
+        )
+    count = check_integer(len(pairs), "the number of headers", (0, MAX_HEADERS))
+    parts[COUNT_PART] = count.to_bytes(2, "big")
+    size = sum(map(len, parts)) + 4
+    if size > LONGEST - RECORD_HEAD:
+        raise ValueError(f"the record has {size + RECORD_HEAD} bytes: the limit is {LONGEST}")
     message = b"".join(parts)
-    return head + size.to_bytes(4, "big") + crc32c(message).to_bytes(4, "big") + message
+    checksum: int = crc32c(message)
+    return head + size.to_bytes(4, "big") + checksum.to_bytes(4, "big") + message
 
 
 def encode_messages(
-    values: Any, *, keys: Any = None, offset: Any = None, timestamp: Any = None, stream: Any = None,
-    partition: Any = None, subject: Any = None, reply_subject: Any = None, headers: Any = None, ack_inbox: Any = None,
-    correlation_id: Any = None, ack_policy: Any = AckPolicy.LEADER, crc: bool = False, envelope: bool = True,
+    values: Any,
+    *,
+    keys: Any = None,
+    offset: Any = None,
+    timestamp: Any = None,
+    stream: Any = None,
+    partition: Any = None,
+    subject: Any = None,
+    reply_subject: Any = None,
+    headers: Any = None,
+    ack_inbox: Any = None,
+    correlation_id: Any = None,
+    ack_policy: Any = AckPolicy.LEADER,
+    crc: bool = False,
+    envelope: bool = True,
 ) -> tuple[bytes, np.ndarray]:
-    """(data, offsets): messages to publish, as `encode_message` writes them, one behind another: message i is
-    data[offsets[i]:offsets[i + 1]], with n + 1 offsets of int64. `liftbridge.scan` takes the pair as it is,
-    `nats.encode_pubs` as payloads=(offsets, data).
+    """Encode messages to publish from columns: return (data, offsets).
 
-    Byte strings: a column, or one bytes-like object, str or None for all rows. A column is a place of a table as
-        (table, "value"); an Arrow array or chunked array of binary or string, or their large and view types; a numpy
-        array of dtype S or of objects; (offsets, data); or a list of bytes and None. See
-        `wirescan.core.strings.ByteStrings`. A null is not written.
-    Numbers: an array of integers, or of Arrow integers, whose nulls are not written, or one integer or None for all;
-        timestamps also as datetime64 or Arrow timestamps. They stand in the columns' names of liftbridge.messages.
-    headers: a mapping or list of (key, column), where the value may be one for all rows, and a null leaves its pair
-        out; or (counts, keys, values): an array of integers, how many each row has, and all keys and values in columns;
-        or an Arrow array of map or list<struct<key, value>>. A null value in these is not written, but its key is.
+    Message i is data[offsets[i]:offsets[i + 1]], as `encode_message` writes it. There are n + 1
+    offsets of int64. `liftbridge.scan` takes the pair as it is, and `nats.encode_pubs` takes it as
+    payloads=(offsets, data).
 
-    Raises TypeError for an argument of another type; ValueError for columns of unequal length, where no column says how
-    many rows there are, for offsets or views that point outside their data, a number out of its bounds, a header
-    without a key, and, by its number, for a message of 2 GiB or more.
+    Byte strings: a column, or one bytes-like object, str or None for all rows. A null is not
+        written. A column is a place of a table as (table, "value"); an Arrow array or chunked array
+        of binary or string, or their large and view types; a numpy array of dtype S or of objects;
+        (offsets, data); or a list of bytes and None. See `wirescan.core.strings.ByteStrings`.
+    Numbers: an array of integers, or of Arrow integers, whose nulls are not written; or one integer
+        or None for all rows. Timestamps may also be datetime64 or Arrow timestamps. The arguments
+        have the names of the columns of liftbridge.messages.
+    headers: a mapping or list of (key, column), where the value may be one for all rows, and a pair
+        with a null value is not written; or (counts, keys, values): an array of integers with the
+        number of headers of each row, and all keys and values in columns; or an Arrow array of map
+        or list<struct<key, value>>. In the last two forms, the key of a null value is written.
+
+    Raises TypeError for an argument of another type. Raises ValueError for columns of unequal
+    length, if no column says how many rows there are, for offsets or views that point outside their
+    data, for a number out of its bounds, and for a header without a key. Raises ValueError with the
+    row's number for a message of 2 GiB or more.
     """
     given = {"value": values, "key": keys, **locals()}
-    return _messages(MESSAGE, given, headers, Kind.PUBLISH, crc, envelope)
+    return _encode_columns(MESSAGE, given, headers, Kind.PUBLISH, crc=crc, envelope=envelope)
 
 
 def encode_acks(
-    *, stream: Any = None, partition_subject: Any = None, msg_subject: Any = None, offset: Any = None,
-    ack_inbox: Any = None, correlation_id: Any = None, ack_policy: Any = AckPolicy.LEADER,
-    reception_timestamp: Any = None, commit_timestamp: Any = None, ack_error: Any = AckError.OK, crc: bool = False,
+    *,
+    stream: Any = None,
+    partition_subject: Any = None,
+    msg_subject: Any = None,
+    offset: Any = None,
+    ack_inbox: Any = None,
+    correlation_id: Any = None,
+    ack_policy: Any = AckPolicy.LEADER,
+    reception_timestamp: Any = None,
+    commit_timestamp: Any = None,
+    ack_error: Any = AckError.OK,
+    crc: bool = False,
     envelope: bool = True,
 ) -> tuple[bytes, np.ndarray]:
-    """(data, offsets): acks, as `encode_ack` writes them, out of columns as `encode_messages` takes them."""
-    return _messages(ACK, locals(), None, Kind.ACK, crc, envelope)
+    """Encode acks from columns: return (data, offsets).
+
+    The acks are as `encode_ack` writes them. The columns are as `encode_messages` takes them.
+    """
+    return _encode_columns(ACK, locals(), None, Kind.ACK, crc=crc, envelope=envelope)
 
 
 def encode_entries(
     offsets: Any, timestamps: Any, leader_epochs: Any, keys: Any, values: Any, headers: Any = None
 ) -> bytes:
-    """Records of a commit log, one behind another, as `encode_entry` writes them: a segment, or the records of a
-    replication response.
+    """Encode records of a commit log from columns.
 
-    offsets: an array of integers; or one, of the first record, which the others follow without gaps. All else is in
-    columns as `encode_messages` takes them; a null key or value is null.
+    The result is a segment, or the records of a replication response. The records are as
+    `encode_entry` writes them, without gaps. offsets: an array of integers; or
+    the offset of the first record, and the others follow without gaps. The other arguments are
+    columns as `encode_messages` takes them. A null key or value is written as null.
     """
-    columns, pairs = columns_of({
-        "offset": Bounded(offsets, (0, I64[1])), "timestamp": Bounded(timestamps, I64),
-        "leader_epoch": Bounded(leader_epochs, U64), "key": keys, "value": values}, headers)
-    count, first = len(columns["value"]), columns["offset"]
+    columns, pairs = columns_of(
+        {
+            "offset": Bounded(offsets, (0, I64[1])),
+            "timestamp": Bounded(timestamps, I64),
+            "leader_epoch": Bounded(leader_epochs, U64),
+            "key": keys,
+            "value": values,
+        },
+        headers,
+    )
+    count = len(columns["value"])
+    first = columns["offset"]
     if not first.ndim:
-        integer(int(first) + max(count - 1, 0), "the last offset", (0, I64[1]))
+        check_integer(int(first) + max(count - 1, 0), "the last offset", (0, I64[1]))
         columns["offset"] = first + np.arange(count)
-    numbers = [np.atleast_1d(columns[name]) for name in ("offset", "timestamp", "leader_epoch")]
-    return write_entries(*numbers, columns["key"], columns["value"], pairs)
+    return write_entries(
+        np.atleast_1d(columns["offset"]),
+        np.atleast_1d(columns["timestamp"]),
+        np.atleast_1d(columns["leader_epoch"]),
+        columns["key"],
+        columns["value"],
+        pairs,
+    )
 
 
-def _head(kind: SupportsIndex, crc: bool) -> bytes:
-    number = integer(kind, "kind", (0, Kind.PARTITION_NOTIFICATION.value))
-    return MAGIC + bytes((0, 12 if crc else 8, CRC if crc else 0, number))
+def _encode_envelope_header(kind: SupportsIndex, *, crc: bool) -> bytes:
+    number = check_integer(kind, "kind", (0, Kind.PARTITION_NOTIFICATION.value))
+    size = CHECKED_ENVELOPE_HEADER_SIZE if crc else ENVELOPE_HEADER_SIZE
+    return MAGIC + bytes((0, size, CRC_FLAG if crc else 0, number))
 
 
-def _enveloped(payload: bytes, kind: int, crc: bool, envelope: bool) -> bytes:
-    if crc and not envelope:
-        raise ValueError("a CRC is one of the envelope")
+def _with_envelope(payload: bytes, kind: int, *, crc: bool, envelope: bool) -> bytes:
+    _check_crc(crc=crc, envelope=envelope)
     return encode_envelope(payload, kind, crc=crc) if envelope else payload
 
 
-def _protobuf(fields: Fields, given: dict[str, Any]) -> bytes:
+def _check_crc(*, crc: bool, envelope: bool) -> None:
+    if crc and not envelope:
+        raise ValueError("crc=True needs envelope=True: the CRC is in the envelope's header")
+
+
+def _encode_protobuf(fields: Fields, given: dict[str, Any]) -> bytes:
     parts: list[bytes] = []
     for name, (number, bounds) in fields.items():
-        if (one := given.get(name)) is None:
+        value = given.get(name)
+        if value is None:
             continue
         if name == "headers":
-            for key, value in pairs_of(one):
-                entry = [*_field(1, key), *(() if value is None else _field(2, octets(value, f"header {key!r:.80}")))]
-                parts += _field(number, b"".join(entry))
+            parts += _map_entries(number, value)
         elif bounds is STRING:
-            parts += _field(number, octets(one, name))
-        elif one := integer(one, name, bounds):
-            parts.append(_varint(number << 3) + _varint(one % (1 << 64)))
-    if sum(map(len, parts)) > LONGEST - 12:
-        raise ValueError("a message has less than 2 GiB")
+            parts += _encode_bytes_field(number, to_bytes(value, name))
+        elif value := check_integer(value, name, bounds):
+            parts.append(_encode_varint(number << 3) + _encode_varint(value % (1 << 64)))
+    if sum(map(len, parts)) > LONGEST - CHECKED_ENVELOPE_HEADER_SIZE:
+        raise ValueError("a message must have less than 2 GiB")
     return b"".join(parts)
 
 
-def _field(number: int, data: bytes) -> tuple[bytes, bytes]:
-    return _varint(number << 3 | 2) + _varint(len(data)), data
+def _map_entries(number: int, headers: Any) -> list[bytes]:
+    parts: list[bytes] = []
+    for key, value in pairs_of(headers):
+        entry = [*_encode_bytes_field(1, key)]
+        if value is not None:
+            entry += _encode_bytes_field(2, to_bytes(value, f"header {key!r:.80}"))
+        parts += _encode_bytes_field(number, b"".join(entry))
+    return parts
 
 
-def _varint(number: int) -> bytes:
+def _encode_bytes_field(number: int, data: bytes) -> tuple[bytes, bytes]:
+    return _encode_varint(number << 3 | WIRE_BYTES) + _encode_varint(len(data)), data
+
+
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -251,24 +442,39 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _nullable(given: Any, name: str) -> tuple[bytes, bytes]:
-    if given is None:
+def _to_nullable_bytes(value: Any, name: str) -> tuple[bytes, bytes]:
+    if value is None:
         return b"\xff\xff\xff\xff", b""
-    data = octets(given, name)
+    data = to_bytes(value, name)
     return len(data).to_bytes(4, "big"), data
 
 
-def _messages(
-    fields: Fields, given: dict[str, Any], headers: Any, kind: int, crc: bool, envelope: bool
+def _encode_columns(
+    fields: Fields,
+    given: dict[str, Any],
+    headers: Any,
+    kind: int,
+    *,
+    crc: bool,
+    envelope: bool,
 ) -> tuple[bytes, np.ndarray]:
-    if crc and not envelope:
-        raise ValueError("a CRC is one of the envelope")
-    columns, pairs = columns_of({name: given[name] if bounds is STRING else Bounded(given[name], bounds)
-                                 for name, (_, bounds) in fields.items() if name != "headers"}, headers)
+    _check_crc(crc=crc, envelope=envelope)
+    columns, pairs = columns_of(
+        {
+            name: given[name] if bounds is STRING else Bounded(given[name], bounds)
+            for name, (_, bounds) in fields.items()
+            if name != "headers"
+        },
+        headers,
+    )
     columns["headers"] = pairs
     count = next(len(column) for column in columns.values() if isinstance(column, ByteStrings))
-    # What no row has costs nothing.
-    written = [(number, np.atleast_1d(column) if bounds else column) for name, (number, bounds) in fields.items()
-               if (column := columns[name]) is not None and (column.any() if bounds else name == "headers" or
-                                                             column.nulls < count)]
-    return write_messages(written, count, _head(kind, crc) if envelope else b"", bool(crc))
+    # A column without any value is not passed on, so it costs nothing for each row.
+    written = [
+        (number, np.atleast_1d(column) if bounds else column)
+        for name, (number, bounds) in fields.items()
+        if (column := columns[name]) is not None
+        and (column.any() if bounds else name == "headers" or column.nulls < count)
+    ]
+    head = _encode_envelope_header(kind, crc=crc) if envelope else b""
+    return write_messages(written, count, head, bool(crc))

@@ -1,35 +1,42 @@
-# Envelopes, and the records of a replication response and of the commit log. scan.pyx draws them.
+# Kernels for envelopes, and for the records of replication responses and of the commit log.
+# scan.pyx drives them, and its docstring shows the wire format.
 from libc.string cimport memset
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Fault, LEFTOVER, OK, Reader,
-    SHORT, TRUNCATED, UNDECIDED, ZEROS, afford, be16, be32, be64, crc32c_of, enter, int8_t, int32_t, int64_t,
-    left, sized, take, uint8_t, uint16_t, uint32_t)
-from wirescan.liftbridge.scan cimport Entry, Envelope, Header
+    BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Fault,
+    LEFTOVER, OK, Reader, SHORT, TRUNCATED, UNDECIDED, ZEROS, charge_budget, be16, be32, be64,
+    crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take, uint8_t, uint16_t, uint32_t)
+from wirescan.liftbridge.rows cimport Entry, Envelope, Header
 
 cdef enum:
     MAGIC = 0xb90e43b4
     COOKIE = 0x4c494654             # "LIFT"
     SMALLEST_HEADER = 8
-    CHECKED_HEADER = 12             # of an envelope with a CRC-32C
-    CHECKED = 1                     # the flag that says so
+    CHECKED_HEADER = 12             # header size of an envelope with a CRC-32C
+    CHECKED = 1                     # the flag of an envelope with a CRC-32C
     LAST_KIND = 14
+    UNKNOWN = 253
     LIFT = 254
     PLAIN = 255
     RECORD_HEADER = 28              # offset(8) timestamp(8) leader epoch(8) size(4)
-    SMALLEST_RECORD = 16            # crc(4) magic(1) attributes(1) key(4) value(4) count of headers(2)
+    SMALLEST_RECORD = 16            # CRC(4) magic(1) attributes(1) key(4) value(4) header count(2)
     LARGEST_RECORD = 0x7fffffff
 
 
-cdef inline Fault read_envelope(const uint8_t* p, uint32_t size, Envelope* row, bint check) noexcept nogil:
-    # The row comes as that of a plain payload.
+cdef inline Fault read_envelope(const uint8_t* p, uint32_t size, Envelope* row,
+                                bint check) noexcept nogil:
+    # The caller has filled the row as that of a plain payload.
     cdef uint32_t magic = be32(p) if size >= 4 else 0
     if magic != MAGIC:
         if magic == COOKIE:
-            row.head.kind, row.head.body = LIFT, 4
+            row.head.kind = LIFT
+            row.head.body = 4
         return OK
     if size < SMALLEST_HEADER:
         return TRUNCATED
-    row.version, row.header_size, row.flags, row.head.kind = p[4], p[5], p[6], p[7]
+    row.version = p[4]
+    row.header_size = p[5]
+    row.flags = p[6]
+    row.head.kind = min(p[7], <uint8_t>UNKNOWN)         # the wire has no types LIFT and PLAIN
     if row.version:
         return BAD_VERSION
     if row.header_size < SMALLEST_HEADER:
@@ -48,8 +55,9 @@ cdef inline Fault read_envelope(const uint8_t* p, uint32_t size, Envelope* row, 
     return OK
 
 
-cdef inline Fault read_block(Reader* r, const uint8_t* start, uint32_t* at, int32_t* size) noexcept nogil:
-    # A length of four bytes, -1 for null, and so many bytes.
+cdef inline Fault read_block(Reader* r, const uint8_t* start, uint32_t* at,
+                             int32_t* size) noexcept nogil:
+    # Read a length of four bytes, -1 for null, and as many bytes.
     cdef const uint8_t* p = take(r, 4)
     if p is NULL:
         return TRUNCATED
@@ -71,14 +79,16 @@ cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept
     return fault
 
 
-cdef inline Fault look_into(Reader* r, Entry* row, bint check) noexcept nogil:
-    # The message of a record, which r holds.
+cdef inline Fault read_record_message(Reader* r, Entry* row, bint check) noexcept nogil:
+    # Read the message of a record. r holds exactly the message.
     cdef const uint8_t* start = r.at - RECORD_HEADER
     cdef const uint8_t* p = take(r, 6)
     cdef Header header
-    cdef uint16_t i
+    cdef uint16_t _i
     cdef Fault fault
-    row.crc, row.magic, row.attributes = be32(p), <int8_t>p[4], <int8_t>p[5]
+    row.crc = be32(p)
+    row.magic = <int8_t>p[4]
+    row.attributes = <int8_t>p[5]
     if check and crc32c_of(p + 4, left(r) + 2) != row.crc:
         return BAD_CHECKSUM
     if row.magic != 1:
@@ -89,8 +99,9 @@ cdef inline Fault look_into(Reader* r, Entry* row, bint check) noexcept nogil:
     p = take(r, 2) if not fault else NULL
     if p is NULL:
         return fault or TRUNCATED
-    row.header_count, row.headers_at = be16(p), <uint32_t>(r.at - start)
-    for i in range(row.header_count):
+    row.header_count = be16(p)
+    row.headers_at = <uint32_t>(r.at - start)
+    for _i in range(row.header_count):
         fault = read_header(r, &header, NULL)
         if fault:
             return fault
@@ -111,12 +122,14 @@ cdef inline Fault read_record(Reader* r, Entry* row, bint check) noexcept nogil:
     if fault:
         row.head.size = RECORD_HEADER + size
         return fault
-    fault = look_into(&message, row, check)
+    fault = read_record_message(&message, row, check)
     if fault:
         memset(row, 0, sizeof(Entry))
         return fault
     row.head.body = RECORD_HEADER
-    row.offset, row.timestamp, row.leader_epoch = <int64_t>be64(p), <int64_t>be64(p + 8), be64(p + 16)
+    row.offset = <int64_t>be64(p)
+    row.timestamp = <int64_t>be64(p + 8)
+    row.leader_epoch = be64(p + 16)
     return OK
 
 cdef inline Fault read_entry(Reader* r, void* out, const void* parent) noexcept nogil:
@@ -126,16 +139,21 @@ cdef inline Fault read_entry_checked(Reader* r, void* out, const void* parent) n
     return read_record(r, <Entry*>out, True)
 
 
-cdef inline size_t intact_entry(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
-    # Sizes and the magic tell random bytes from a record with some thirty bits; the checksum settles it.
-    cdef size_t room = <size_t>(end - at), size
-    if room < RECORD_HEADER + SMALLEST_RECORD:
-        return room
+cdef inline size_t probe_entry(const uint8_t* at, const uint8_t* end, bint deep,
+                               int64_t* budget) noexcept nogil:
+    # The sizes and the magic distinguish a record from random bytes by about thirty bits.
+    # The checksum decides.
+    cdef size_t available = <size_t>(end - at), size
+    if available < RECORD_HEADER + SMALLEST_RECORD:
+        return available
     size = be32(at + 24)
     if size < SMALLEST_RECORD or size > LARGEST_RECORD or at[32] != 1:
         return 1
     if not deep:
-        return <int32_t>be32(at + 34) < -1 or <int64_t><int32_t>be32(at + 34) > <int64_t>size - SMALLEST_RECORD
-    if RECORD_HEADER + size > room:
+        return (<int32_t>be32(at + 34) < -1
+                or <int64_t><int32_t>be32(at + 34) > <int64_t>size - SMALLEST_RECORD)
+    if RECORD_HEADER + size > available:
         return UNDECIDED
-    return 0 if afford(budget, size) and crc32c_of(at + 32, size - 4) == be32(at + 28) else 1
+    if not charge_budget(budget, size):
+        return 1
+    return 0 if crc32c_of(at + 32, size - 4) == be32(at + 28) else 1

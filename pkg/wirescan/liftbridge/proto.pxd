@@ -1,30 +1,33 @@
-# Protocol Buffers, the wire format: the fields of a message, by a table that says which column takes which.
+# The Protocol Buffers wire format: reads the fields of a message into the columns of a row.
+# scan.pyx uses it for all protobuf messages of Liftbridge.
 #
-# Fields that the table does not name, or that have another type than it says, are stepped over; of a field that comes
-# twice the last one stays. Source: protobuf.dev, "Encoding".
+# A table of `Field`, indexed by field number, says which column takes which field.
+# Fields that are not in the table are skipped. So are fields with another wire type than the table
+# expects. If a field is repeated, its last value counts.
+# Source: protobuf.dev, "Encoding".
 from wirescan.core cimport (
-    BAD_FIELD, BAD_VARINT, Fault, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t, uint32_t,
-    uint64_t, varint32, varint64)
+    BAD_FIELD, BAD_VARINT, Fault, OK, Reader, TRUNCATED, int32_t, left, take, uint8_t, uint16_t,
+    uint32_t, uint64_t, varint32, varint64)
 
 cdef enum:
-    FIELDS = 16             # of a table: numbers 0 to 15
+    TABLE_SIZE = 16         # entries in a table of fields: the field numbers 0 to 15
 
-# How a field is put into its column.
+# How a field is stored in its column.
 cdef enum:
-    UNKNOWN = 0
-    WORD = 1                # 64 bits
-    HALF = 2                # 32 bits
-    QUARTER = 3             # 16 bits, the largest number where the value has more
-    FLAG = 4                # 8 bits: 0 or 1
-    PLACE = 5               # _at and _size
-    INSIDE = 6              # a message, whose fields have a table of their own
-    WHOLE = 7               # ... and PLACE: it is noted as well
-    LISTED = 8              # ... but only where the first one's tag is, and how many there are
+    SKIPPED = 0
+    INT64 = 1
+    INT32 = 2
+    INT16 = 3               # a value that is too large becomes 0x7fff
+    BOOL = 4                # 0 or 1, in 8 bits
+    PLACE = 5               # the columns <name>_at and <name>_size
+    SUBMESSAGE = 6          # a nested message, which has its own table of fields
+    SUBMESSAGE_PLACE = 7    # the same, and its place is stored
+    MAP_ENTRIES = 8         # the same; stores the position of the first tag, and the count
 
 cdef struct Field:
-    uint16_t how
-    uint16_t column             # bytes from the row's begin
-    const Field* inside
+    uint16_t how                # one of the constants above
+    uint16_t column             # byte position of the column in the row
+    const Field* inside         # the table of fields of a nested message
 
 cdef enum:
     WIRE_VARINT = 0
@@ -34,22 +37,23 @@ cdef enum:
     WIRE_END = 4
     WIRE_32 = 5
     LARGEST_FIELD = 0x7fffffff
-    DEEPEST = 100           # groups in one another
+    MAX_GROUP_DEPTH = 100
 
-# What is rare, or calls itself: the fields of a message inside; and a group, up to its end.
-cdef Fault read_inside(const uint8_t* start, Reader* r, char* row, const Field* fields) noexcept nogil
-cdef Fault step_over_group(Reader* r, uint32_t number) noexcept nogil
+# These two are in proto.pyx: the first is recursive, the second is rarely needed.
+cdef Fault read_inside(const uint8_t* start, Reader* r, char* row,
+                       const Field* fields) noexcept nogil
+cdef Fault skip_group(Reader* r, uint32_t number) noexcept nogil
 
 
 cdef inline Fault varint(Reader* r, uint64_t* out) noexcept nogil:
-    # Of ten bytes the last may have bits that no number of 64 has: they are cut off, as other readers do.
+    # The last of ten bytes may hold bits above the 64th. They are dropped, as other readers do.
     cdef const uint8_t* p = r.at
     cdef Fault fault = varint64(r, out)
     return OK if fault == BAD_VARINT and r.at == p + 10 and p[9] < 0x80 else fault
 
 
-cdef inline Fault step_over(Reader* r, uint32_t wire) noexcept nogil:
-    # A field that is no group.
+cdef inline Fault skip_value(Reader* r, uint32_t wire) noexcept nogil:
+    # Skip the value of a field that is not a group.
     cdef uint64_t value
     cdef uint32_t length
     cdef Fault fault
@@ -67,7 +71,7 @@ cdef inline Fault step_over(Reader* r, uint32_t wire) noexcept nogil:
 
 cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64_t* value,
                              Reader* inside) noexcept nogil:
-    # Step over a field: its number, and its value where it is a varint, or its bytes.
+    # Read one field. A varint is stored in `value`; a byte string is left in `inside`.
     cdef uint32_t tag, length
     cdef Fault fault
     if r.at[0] < 0x80:
@@ -77,7 +81,8 @@ cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64
         fault = varint32(r, &tag)
         if fault:
             return fault
-    number[0], wire[0] = tag >> 3, tag & 7
+    number[0] = tag >> 3
+    wire[0] = tag & 7
     if tag >> 3 == 0:
         return BAD_FIELD
     if tag & 7 == WIRE_VARINT:
@@ -92,16 +97,19 @@ cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64
                 return fault
         if length > LARGEST_FIELD or length > left(r):
             return TRUNCATED
-        inside.at, inside.end = r.at, r.at + length
+        inside.at = r.at
+        inside.end = r.at + length
         r.at = inside.end
         return OK
     if tag & 7 == WIRE_GROUP:
-        return step_over_group(r, tag >> 3)
-    return step_over(r, tag & 7)
+        return skip_group(r, tag >> 3)
+    return skip_value(r, tag & 7)
 
 
-cdef inline bint find_field(Reader* r, uint32_t wanted, const uint8_t** field, Reader* inside) noexcept nogil:
-    # The next field of that number, if it is one of bytes: where it begins, and they are. False where there is none.
+cdef inline bint find_field(Reader* r, uint32_t wanted, const uint8_t** field,
+                            Reader* inside) noexcept nogil:
+    # Find the next byte string with this field number. `field` becomes the address of its tag, and
+    # `inside` its bytes. Return False if there is no such field, or a bad one comes first.
     cdef uint32_t number, wire
     cdef uint64_t value
     while r.at < r.end:
@@ -113,12 +121,13 @@ cdef inline bint find_field(Reader* r, uint32_t wanted, const uint8_t** field, R
     return False
 
 
-cdef inline Fault read_fields(const uint8_t* start, Reader* r, char* row, const Field* fields) noexcept nogil:
-    # Put every field up to the end of r into its column; places count from `start`.
+cdef inline Fault read_fields(const uint8_t* start, Reader* r, char* row,
+                              const Field* fields) noexcept nogil:
+    # Store each field up to the end of r in its column. Places are counted from `start`.
     cdef const uint8_t* field
     cdef uint32_t number, wire
     cdef uint64_t value
-    cdef const Field* known
+    cdef const Field* target
     cdef Reader inside
     cdef Fault fault
     cdef char* column
@@ -127,27 +136,27 @@ cdef inline Fault read_fields(const uint8_t* start, Reader* r, char* row, const 
         fault = next_field(r, &number, &wire, &value, &inside)
         if fault:
             return fault
-        known = fields + (number if number < FIELDS else 0)
-        column = row + known.column
+        target = fields + (number if number < TABLE_SIZE else 0)
+        column = row + target.column
         if wire == WIRE_VARINT:
-            if known.how == WORD:
+            if target.how == INT64:
                 (<uint64_t*>column)[0] = value
-            elif known.how == HALF:
+            elif target.how == INT32:
                 (<uint32_t*>column)[0] = <uint32_t>value
-            elif known.how == QUARTER:
+            elif target.how == INT16:
                 (<uint16_t*>column)[0] = <uint16_t>min(value, <uint64_t>0x7fff)
-            elif known.how == FLAG:
+            elif target.how == BOOL:
                 (<uint8_t*>column)[0] = value != 0
         elif wire == WIRE_BYTES:
-            if known.how == PLACE or known.how == WHOLE:
+            if target.how == PLACE or target.how == SUBMESSAGE_PLACE:
                 (<uint32_t*>column)[0] = <uint32_t>(inside.at - start)
                 (<int32_t*>column)[1] = <int32_t>left(&inside)
-            elif known.how == LISTED:
+            elif target.how == MAP_ENTRIES:
                 if (<uint32_t*>column)[1] == 0:
                     (<uint32_t*>column)[0] = <uint32_t>(field - start)
                 (<uint32_t*>column)[1] += 1
-            if known.how >= INSIDE:
-                fault = read_inside(start, &inside, row, known.inside)
+            if target.how >= SUBMESSAGE:
+                fault = read_inside(start, &inside, row, target.inside)
                 if fault:
                     return fault
     return OK

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from wirescan.limits import Limits
+from wirescan.frames.limits import Limits
 
 _Rows = NDArray[np.void]
 
@@ -17,21 +17,38 @@ ENTRY: Final[np.dtype[np.void]]
 HEADER: Final[np.dtype[np.void]]
 
 def scan_values(
-    buffers: Sequence[memoryview], spans: _Rows, check: bool, bare: int, limits: Limits
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, bare: int, limits: Limits
 ) -> tuple[_Rows, int, int]: ...
 def open_payloads(
-    envelopes: _Rows, buffers: Sequence[memoryview], dtype: np.dtype[np.void], first: int, last: int, limits: Limits
+    envelopes: _Rows,
+    buffers: Sequence[memoryview],
+    dtype: np.dtype[np.void],
+    first: int,
+    last: int,
+    limits: Limits,
 ) -> tuple[_Rows, int, int]: ...
-def open_headers(messages: _Rows, buffers: Sequence[memoryview], limits: Limits) -> tuple[_Rows, int, int]: ...
+def open_headers(
+    messages: _Rows, buffers: Sequence[memoryview], limits: Limits
+) -> tuple[_Rows, int, int]: ...
 def scan_entries(
-    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_entry_sets(
-    buffers: Sequence[memoryview], spans: _Rows, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def open_entries(
     envelopes: _Rows, buffers: Sequence[memoryview], spans: _Rows, check: bool, limits: Limits
 ) -> tuple[_Rows, int, int]: ...
 def open_entry_headers(
-    entries: _Rows, buffers: Sequence[memoryview], spans: _Rows, counts: NDArray[np.int32], limits: Limits
+    entries: _Rows,
+    buffers: Sequence[memoryview],
+    spans: _Rows,
+    counts: NDArray[np.int32],
+    limits: Limits,
 ) -> tuple[_Rows, int, int]: ...

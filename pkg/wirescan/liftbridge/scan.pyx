@@ -1,46 +1,54 @@
 # cython: boundscheck=False, wraparound=False
-"""Liftbridge: envelopes, the messages in them, and the records of replication and of the commit log.
+"""Scans Liftbridge envelopes, the messages in them, and records of replication and the commit log.
 
-    envelope    b9 0e 43 b4  version(1) = 0  header size(1)  flags(1)  type(1)  [ CRC-32C of the payload(4) ]  payload
+`formats.py` calls these functions. The wire format:
 
-    payload     of type 3: leader epoch(8) high watermark(8) records; of the others a Protocol Buffers message
+    envelope    b9 0e 43 b4  version(1) = 0  header size(1)  flags(1)  type(1)
+                [ CRC-32C of the payload(4) ]  payload
+
+    payload     type 3: leader epoch(8) high watermark(8) records
+                all other types: a Protocol Buffers message
     record      offset(8) timestamp(8) leader epoch(8) size(4) message
-    message     CRC-32C of what follows(4) magic(1) = 1 attributes(1) key(4+) value(4+) count(2) { name(2+) value(4+) }*
+    message     CRC-32C of what follows(4) magic(1) = 1 attributes(1) key(4+) value(4+)
+                count(2) { name(2+) value(4+) }*
 
-All integers are big-endian; a size of -1 is null. An envelope has no length: it is the payload of a NATS message.
+All integers are big-endian. A size of -1 is null. An envelope has no length: it is the whole
+payload of a NATS message.
 
-Source: Liftbridge documentation, "Envelope Protocol"; liftbridge-api, api.proto; of the server server/protocol
-(envelope.go, internal.proto) and server/commitlog (message.go, message_set.go).
+Source: Liftbridge documentation, "Envelope Protocol"; liftbridge-api, api.proto; in the server,
+server/protocol (envelope.go, internal.proto) and server/commitlog (message.go, message_set.go).
 """
 import numpy as np
 
 from libc.string cimport memcpy, memset
 from wirescan.core cimport (
-    Fault, Head, LIMIT, OK, Opening, Readable, Reader, Rows, TRUNCATED, Top, be64, int32_t, int64_t, open_all,
-    open_frames, scan_frames, scan_spans, scan_top, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop cimport block_for, lend, place
+    Fault, Head, LIMIT, OK, NestedScan, Readable, Reader, Rows, TRUNCATED, ScanState, be64, int32_t,
+    int64_t, scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint32_t,
+    uint64_t)
+from wirescan.core.loop cimport allocate_rows, rows_to_array, place
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
-from wirescan.core.rows cimport RowBlock, grow_rows
+from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.liftbridge.envelope cimport (
-    LIFT, PLAIN, intact_entry, read_entry, read_entry_checked, read_envelope, read_header)
+    LIFT, PLAIN, probe_entry, read_entry, read_entry_checked, read_envelope, read_header)
 from wirescan.liftbridge.proto cimport (
-    FIELDS, FLAG, Field, HALF, INSIDE, LISTED, PLACE, QUARTER, WHOLE, WORD, find_field, read_fields,
-    read_inside)
+    BOOL, Field, INT16, INT32, INT64, MAP_ENTRIES, PLACE, SUBMESSAGE, SUBMESSAGE_PLACE, TABLE_SIZE,
+    find_field, read_fields, read_inside)
+from wirescan.liftbridge.rows cimport Ack, Entry, Envelope, Header, Internal, Message
 
-cdef Fault run_entries(Top* top, Rows* rows) noexcept nogil:
-    return scan_top(top, rows, sizeof(Entry), read_entry, intact_entry)
+cdef Fault run_entries(ScanState* state, Rows* rows) noexcept nogil:
+    return scan_buffer(state, rows, sizeof(Entry), read_entry, probe_entry)
 
-cdef Fault run_entries_checked(Top* top, Rows* rows) noexcept nogil:
-    return scan_top(top, rows, sizeof(Entry), read_entry_checked, intact_entry)
+cdef Fault run_entries_checked(ScanState* state, Rows* rows) noexcept nogil:
+    return scan_buffer(state, rows, sizeof(Entry), read_entry_checked, probe_entry)
 
-cdef Fault open_records(const Opening* opening, Rows* rows) noexcept nogil:
-    return open_all(opening, rows, sizeof(Entry), read_entry, NULL)
+cdef Fault open_records(const NestedScan* nested, Rows* rows) noexcept nogil:
+    return scan_children(nested, rows, sizeof(Entry), read_entry, NULL)
 
-cdef Fault open_records_checked(const Opening* opening, Rows* rows) noexcept nogil:
-    return open_all(opening, rows, sizeof(Entry), read_entry_checked, NULL)
+cdef Fault open_records_checked(const NestedScan* nested, Rows* rows) noexcept nogil:
+    return scan_children(nested, rows, sizeof(Entry), read_entry_checked, NULL)
 
-cdef Fault run_record_headers(const Opening* opening, Rows* rows) noexcept nogil:
-    return open_all(opening, rows, sizeof(Header), read_header, NULL)
+cdef Fault run_record_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
+    return scan_children(nested, rows, sizeof(Header), read_header, NULL)
 
 
 cdef Envelope _envelope
@@ -57,73 +65,103 @@ ENTRY = flat(np.asarray(<Entry[:1]>&_entry).dtype)
 HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
 
 
-# ---------------------------------------------------------------------------------- which field is which column
+# ------------------------------------------------------------------ tables: fields to columns
 
 cdef enum:
-    KINDS = 15
-    REPLICATION_RESPONSE = 3        # the kind that is no Protocol Buffers message
+    KIND_COUNT = 15
+    LARGEST_VALUE = 0x7fffffff      # bytes in the payload of a NATS message
+    REPLICATION_RESPONSE = 3        # the only kind that is not a Protocol Buffers message
     RESPONSE_HEADER = 16            # leader epoch(8) high watermark(8)
     PROPAGATED_REQUEST = 8
     PROPAGATED_RESPONSE = 9
-    HEADERS = 9                     # the number of the field in a message
+    HEADERS = 9                     # the field number of the headers in a Message
 
-cdef Field NOTHING[FIELDS]
-cdef Field MAP_ENTRY[FIELDS]
-cdef Field OF_KIND[KINDS][FIELDS]
-cdef Field OF_OPERATION[FIELDS][FIELDS]
-cdef Field STREAM[FIELDS]
-cdef Field ERROR[FIELDS]
-cdef Field JOINED[FIELDS]
+cdef Field NO_FIELDS[TABLE_SIZE]
+cdef Field MAP_ENTRY[TABLE_SIZE]
+cdef Field FIELDS_OF_KIND[KIND_COUNT][TABLE_SIZE]
+cdef Field FIELDS_OF_OPERATION[TABLE_SIZE][TABLE_SIZE]
+cdef Field STREAM[TABLE_SIZE]
+cdef Field ERROR[TABLE_SIZE]
+cdef Field JOIN_RESPONSE[TABLE_SIZE]
 
 
-cdef void lay(Field* table, dtype, str columns):
-    # Fields 1, 2, ... go to these columns, by the kind of each.
+cdef void map_fields(Field* table, dtype, str columns):
+    # Store fields 1, 2, ... in these columns. The columns' types say how.
     cdef int number
     for number, name in enumerate(columns.split(), 1):
-        how = PLACE if name + "_at" in dtype.names else {8: WORD, 4: HALF, 2: QUARTER, 1: FLAG}[dtype[name].itemsize]
-        table[number] = Field(how, dtype.fields[name + "_at" if how == PLACE else name][1], NULL)
+        if name + "_at" in dtype.names:
+            how = PLACE
+            column = name + "_at"
+        else:
+            how = {8: INT64, 4: INT32, 2: INT16, 1: BOOL}[dtype[name].itemsize]
+            column = name
+        table[number] = Field(how, dtype.fields[column][1], NULL)
 
-cdef void lay_inside(Field* table, int number, Field* inside, int how=INSIDE, int column=0):
+cdef void map_submessage(Field* table, int number, Field* inside, int how=SUBMESSAGE, int column=0):
     table[number] = Field(how, column, inside)
 
 
-# api.proto: Message, Ack.
-lay(OF_KIND[0], MESSAGE, "offset key value timestamp stream partition subject reply_subject")
-lay_inside(OF_KIND[0], HEADERS, NOTHING, LISTED, MESSAGE.fields["headers_at"][1])
+# api.proto: Message and Ack.
+map_fields(FIELDS_OF_KIND[0], MESSAGE,
+           "offset key value timestamp stream partition subject reply_subject")
+map_submessage(FIELDS_OF_KIND[0], HEADERS, NO_FIELDS, MAP_ENTRIES, MESSAGE.fields["headers_at"][1])
 for _number, _name in (10, "ack_inbox"), (11, "correlation_id"):
-    OF_KIND[0][_number] = Field(PLACE, MESSAGE.fields[_name + "_at"][1], NULL)
-OF_KIND[0][12] = Field(HALF, MESSAGE.fields["ack_policy"][1], NULL)
-lay(MAP_ENTRY, HEADER, "key value")
-lay(OF_KIND[1], ACK, "stream partition_subject msg_subject offset ack_inbox correlation_id ack_policy "
-                     "reception_timestamp commit_timestamp ack_error")
-# internal.proto: the requests and responses, by their kind; the operations, by their field in PropagatedRequest.
+    FIELDS_OF_KIND[0][_number] = Field(PLACE, MESSAGE.fields[_name + "_at"][1], NULL)
+FIELDS_OF_KIND[0][12] = Field(INT32, MESSAGE.fields["ack_policy"][1], NULL)
+map_fields(MAP_ENTRY, HEADER, "key value")
+map_fields(FIELDS_OF_KIND[1], ACK,
+           "stream partition_subject msg_subject offset ack_inbox correlation_id ack_policy "
+           "reception_timestamp commit_timestamp ack_error")
+# internal.proto: requests and responses, by envelope type.
 for _number, _columns in {
-        2: "id offset leader_epoch", 4: "id host", 5: "error", 6: "leader_epoch", 7: "end_offset", 8: "op", 9: "op",
-        10: "id", 11: "id host port", 12: "stream partition", 13: "exists is_leader", 14: "stream partition"}.items():
-    lay(OF_KIND[<int>_number], INTERNAL, _columns)
+        2: "id offset leader_epoch",
+        4: "id host",
+        5: "error",
+        6: "leader_epoch",
+        7: "end_offset",
+        8: "op",
+        9: "op",
+        10: "id",
+        11: "id host port",
+        12: "stream partition",
+        13: "exists is_leader",
+        14: "stream partition"}.items():
+    map_fields(FIELDS_OF_KIND[<int>_number], INTERNAL, _columns)
+# internal.proto: operations, by field number in PropagatedRequest.
 for _number, _columns in {
-        2: "", 3: "stream partition replica leader leader_epoch", 4: "stream partition replica leader leader_epoch",
-        5: "stream partition replica leader leader_epoch", 6: "stream", 7: "stream", 8: "stream", 9: "stream",
-        10: "group consumer", 11: "group consumer", 12: "group consumer coordinator epoch"}.items():
-    lay(OF_OPERATION[<int>_number], INTERNAL, _columns)
-    lay_inside(OF_KIND[PROPAGATED_REQUEST], _number, OF_OPERATION[<int>_number], WHOLE,
-               INTERNAL.fields["operation_at"][1])
-lay(STREAM, INTERNAL, "stream")
-lay_inside(OF_OPERATION[2], 1, STREAM)
-lay(ERROR, INTERNAL, "error_code error")
-lay_inside(OF_KIND[PROPAGATED_RESPONSE], 2, ERROR)
-lay(JOINED, INTERNAL, "coordinator epoch")
-lay_inside(OF_KIND[PROPAGATED_RESPONSE], 11, JOINED)
+        2: "",
+        3: "stream partition replica leader leader_epoch",
+        4: "stream partition replica leader leader_epoch",
+        5: "stream partition replica leader leader_epoch",
+        6: "stream",
+        7: "stream",
+        8: "stream",
+        9: "stream",
+        10: "group consumer",
+        11: "group consumer",
+        12: "group consumer coordinator epoch"}.items():
+    map_fields(FIELDS_OF_OPERATION[<int>_number], INTERNAL, _columns)
+    map_submessage(FIELDS_OF_KIND[PROPAGATED_REQUEST], _number, FIELDS_OF_OPERATION[<int>_number],
+                   SUBMESSAGE_PLACE, INTERNAL.fields["operation_at"][1])
+map_fields(STREAM, INTERNAL, "stream")
+map_submessage(FIELDS_OF_OPERATION[2], 1, STREAM)
+map_fields(ERROR, INTERNAL, "error_code error")
+map_submessage(FIELDS_OF_KIND[PROPAGATED_RESPONSE], 2, ERROR)
+map_fields(JOIN_RESPONSE, INTERNAL, "coordinator epoch")
+map_submessage(FIELDS_OF_KIND[PROPAGATED_RESPONSE], 11, JOIN_RESPONSE)
 
 
-# ---------------------------------------------------------------------------------- envelopes, and what is in them
+# ------------------------------------------------------------------ envelopes and their payloads
 
-def scan_values(buffers, spans, check, bare, limits):
-    """(rows of dtype ENVELOPE, bad, fault): one for each span, an array of dtype HEAD; where that has a fault, a bad
-    one. bare: the values have no envelope, and are of this kind; -1: they may have one. LIMIT where there are more
-    than limits.rows.
+def scan_values(buffers, spans, *, check, bare, limits):
+    """Return (rows of dtype ENVELOPE, bad, fault): one row for each value.
 
-    Raises ValueError where a span lies outside its buffer, or has 2 GiB or more, MemoryError."""
+    spans: array of dtype HEAD, one span for each value. A span with a fault becomes a bad row.
+    check: verify CRC-32C. bare: the values have no envelope and are of this kind; -1: a value may
+    have an envelope. fault: LIMIT if there are more than limits.rows values.
+
+    Raises ValueError if a span is outside its buffer or has 2 GiB or more, and MemoryError.
+    """
     cdef Py_ssize_t i, n = len(spans)
     cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
@@ -133,15 +171,17 @@ def scan_values(buffers, spans, check, bare, limits):
     cdef bint verify = check
     cdef int kind = bare
     cdef Fault fault = OK
-    if spans.dtype != _HEAD or not lie_inside(spans, buffers) or (spans["size"] > 0x7fffffff).any():
-        raise ValueError("a value lies outside its buffer, or has 2 GiB or more")
-    cdef RowBlock block = block_for(ENVELOPE, n, limits, None)
+    if (spans.dtype != _HEAD or not lie_inside(spans, buffers)
+            or (spans["size"] > LARGEST_VALUE).any()):
+        raise ValueError("a value is outside its buffer, or has 2 GiB or more")
+    cdef RowBlock block = allocate_rows(ENVELOPE, n, limits, None, buffers)
     cdef Rows* rows = &block.rows
     if n:
-        view, readable = np.ascontiguousarray(spans).view(np.uint8), addresses(buffers)
+        view = np.ascontiguousarray(spans).view(np.uint8)
+        readable = addresses(buffers)
         with nogil:
             for i in range(n):
-                if rows.count == rows.room:
+                if rows.count == rows.capacity:
                     fault = LIMIT
                     break
                 span = <const Head*>&view[i * sizeof(Head)]
@@ -155,43 +195,50 @@ def scan_values(buffers, spans, check, bare, limits):
                     row.head.fault = <uint8_t>read_envelope(p, span.size, row, verify)
                 else:
                     row.head.kind = <uint8_t>kind
-                row.head.start, row.head.size = span.start, span.size
-                row.head.parent, row.head.buffer = span.parent, span.buffer
+                row.head.start = span.start
+                row.head.size = span.size
+                row.head.parent = span.parent
+                row.head.buffer = span.buffer
                 rows.bad += row.head.fault != OK
                 rows.count += 1
-    return lend(block, ENVELOPE, None, fault), rows.bad, int(fault)
+    return rows_to_array(block, ENVELOPE, None, fault), rows.bad, int(fault)
 
 
-cdef inline bint holds(bint message, uint8_t kind, int first, int last) noexcept nogil:
+cdef inline bint is_wanted(bint message, uint8_t kind, int first, int last) noexcept nogil:
+    # Messages may also have no envelope: the kinds LIFT and PLAIN.
     return first <= kind <= last or (message and kind >= LIFT)
 
 
 cdef inline Fault read_payload(const uint8_t* p, uint32_t size, char* row, uint8_t kind,
-                              bint message) noexcept nogil:
-    # The row comes blank.
+                               bint message) noexcept nogil:
+    # The caller has filled the row with the values of absent fields.
     cdef Reader r = Reader(p, p + size)
     cdef Internal* internal
     if message:
         if kind == PLAIN:
-            (<Message*>row).value_at, (<Message*>row).value_size = 0, <int32_t>size
+            (<Message*>row).value_at = 0
+            (<Message*>row).value_size = <int32_t>size
             return OK
-        return read_fields(p, &r, row, OF_KIND[0])
+        return read_fields(p, &r, row, FIELDS_OF_KIND[0])
     if kind == REPLICATION_RESPONSE:
         if size < RESPONSE_HEADER:
             return TRUNCATED
         internal = <Internal*>row
-        internal.leader_epoch, internal.high_watermark = be64(p), <int64_t>be64(p + 8)
+        internal.leader_epoch = be64(p)
+        internal.high_watermark = <int64_t>be64(p + 8)
         internal.head.body = internal.entries_at = RESPONSE_HEADER
         internal.entries_size = <int32_t>(size - RESPONSE_HEADER)
         return OK
     if kind == PROPAGATED_REQUEST or kind == PROPAGATED_RESPONSE:
         (<Internal*>row).op = 0
-    return read_inside(p, &r, row, OF_KIND[kind])
+    return read_inside(p, &r, row, FIELDS_OF_KIND[kind])
 
 
-cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[:, ::1] readable, Rows* rows,
-                                 size_t stride, const char* blank, bint message, int first, int last) noexcept nogil:
-    # A row for each envelope of those kinds, as long as there is room; how many envelopes were looked at.
+cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[:, ::1] readable,
+                                 Rows* rows, size_t stride, const char* blank, bint message,
+                                 int first, int last) noexcept nogil:
+    # Fill one row for each envelope of the wanted kinds, until the row array is full.
+    # Return the number of envelopes that were processed.
     cdef const Head* outer
     cdef Head* head
     cdef char* row
@@ -201,9 +248,9 @@ cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[
     cdef Py_ssize_t i
     for i in range(n):
         outer = <const Head*>(view + i * sizeof(Envelope))
-        if not holds(message, outer.kind, first, last):
+        if not is_wanted(message, outer.kind, first, last):
             continue
-        if rows.count == rows.room:
+        if rows.count == rows.capacity:
             return i
         row = rows.at + rows.count * stride
         head = <Head*>row
@@ -213,27 +260,36 @@ cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[
         fault = outer.fault
         if not fault:
             fault = <uint8_t>read_payload(p, outer.size - body, row, outer.kind, message)
-        if fault:                           # a bad row tells nothing but its fault
+        if fault:                           # a bad row holds nothing but Head
             memset(row, 0, stride)
             rows.bad += 1
-        head.start, head.size = outer.start + body, outer.size - body
-        head.parent, head.buffer, head.kind, head.fault = <int32_t>i, outer.buffer, outer.kind, fault
+        head.start = outer.start + body
+        head.size = outer.size - body
+        head.parent = <int32_t>i
+        head.buffer = outer.buffer
+        head.kind = outer.kind
+        head.fault = fault
         rows.count += 1
     return n
 
 
 def open_payloads(envelopes, buffers, dtype, first, last, limits):
-    """(rows, bad, fault): a row of dtype MESSAGE, ACK or INTERNAL for each row of dtype ENVELOPE whose kind is from
-    `first` to `last`; MESSAGE has those without an envelope too. LIMIT where there are more than limits.rows.
+    """Return (rows, bad, fault): the payloads of envelopes, as rows of one dtype.
 
-    Raises ValueError where a row points outside its buffer, MemoryError."""
+    envelopes: rows of dtype ENVELOPE. dtype: MESSAGE, ACK or INTERNAL. first, last: the kinds that
+    are read. With MESSAGE, values without an envelope are read too. fault: LIMIT if the limits
+    allow fewer rows.
+
+    Raises ValueError if a row points outside its buffer, and MemoryError.
+    """
     cdef Py_ssize_t i, n = len(envelopes), count = 0
-    cdef size_t seen = n
+    cdef size_t done = n
     cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
     cdef int lowest = first, highest = last
     cdef bint message = dtype == MESSAGE
-    if envelopes.dtype != ENVELOPE or not lie_inside(envelopes, buffers) or (envelopes["size"] > 0x7fffffff).any():
+    if (envelopes.dtype != ENVELOPE or not lie_inside(envelopes, buffers)
+            or (envelopes["size"] > LARGEST_VALUE).any()):
         raise ValueError("a row points outside its buffer")
     empty = np.zeros(1, dtype)
     for name in dtype.names:
@@ -245,29 +301,33 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
     cdef RowBlock block
     cdef Rows* rows
     if n:
-        view, readable = np.ascontiguousarray(envelopes).view(np.uint8), addresses(buffers)
+        view = np.ascontiguousarray(envelopes).view(np.uint8)
+        readable = addresses(buffers)
         with nogil:
             for i in range(n):
-                count += holds(message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
-    block = block_for(dtype, count, limits, None)
+                count += is_wanted(message, (<const Head*>&view[i * sizeof(Envelope)]).kind,
+                                   lowest, highest)
+    block = allocate_rows(dtype, count, limits, None, buffers)
     rows = &block.rows
     if n:
         with nogil:
             if message:
-                seen = read_payloads(<const char*>&view[0], n, readable, rows, sizeof(Message),
+                done = read_payloads(<const char*>&view[0], n, readable, rows, sizeof(Message),
                                      <const char*>&blank[0], True, 0, 0)
             else:
-                seen = read_payloads(<const char*>&view[0], n, readable, rows, rows.stride,
+                done = read_payloads(<const char*>&view[0], n, readable, rows, rows.stride,
                                      <const char*>&blank[0], False, lowest, highest)
-    fault = OK if seen == <size_t>n else LIMIT
-    return lend(block, dtype, None, fault), rows.bad, int(fault)
+    fault = OK if done == <size_t>n else LIMIT
+    return rows_to_array(block, dtype, None, fault), rows.bad, int(fault)
 
 
 def open_headers(messages, buffers, limits):
-    """(rows of dtype HEADER, bad, fault): the headers in rows of dtype MESSAGE; one bad row for each that is bad. LIMIT
-    where there are more than limits.rows.
+    """Return (rows of dtype HEADER, bad, fault): the headers in rows of dtype MESSAGE.
 
-    Raises ValueError where a row points outside its buffer, MemoryError."""
+    A bad message becomes one bad row. fault: LIMIT if the limits allow fewer rows.
+
+    Raises ValueError if a row points outside its buffer, and MemoryError.
+    """
     cdef Py_ssize_t i, n = len(messages)
     cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] readable
@@ -277,15 +337,17 @@ def open_headers(messages, buffers, limits):
     cdef Reader r, inside
     cdef Header* row
     cdef uint8_t fault
-    cdef bint room = True
+    cdef Fault ended = OK
     if messages.dtype != MESSAGE or not lie_inside(messages, buffers) or (
             messages["headers_at"] > messages["size"]).any():
         raise ValueError("a row points outside its buffer")
-    cdef RowBlock block = block_for(
-        HEADER, int(np.minimum(messages["header_count"], messages["size"] // 2).sum(dtype=np.int64)) + n, limits, None)
+    # A header has at least two bytes, so a forged count cannot claim more rows than that.
+    claimed = np.minimum(messages["header_count"], messages["size"] // 2).sum(dtype=np.int64)
+    cdef RowBlock block = allocate_rows(HEADER, int(claimed) + n, limits, None, buffers)
     cdef Rows* rows = &block.rows
     if n:
-        view, readable = np.ascontiguousarray(messages).view(np.uint8), addresses(buffers)
+        view = np.ascontiguousarray(messages).view(np.uint8)
+        readable = addresses(buffers)
         with nogil:
             for i in range(n):
                 message = <const Message*>&view[i * sizeof(Message)]
@@ -297,9 +359,8 @@ def open_headers(messages, buffers, limits):
                 r = Reader(field + message.headers_at, field + message.head.size)
                 inside = r
                 while fault or find_field(&r, HEADERS, &field, &inside):
-                    if rows.count == rows.room and (rows.count >= rows.most
-                                                    or not grow_rows(rows, rows.room + (rows.room >> 1) + 64)):
-                        room = False
+                    if not reserve_row(rows):
+                        ended = LIMIT
                         break
                     row = <Header*>rows.at + rows.count
                     memset(row, 0, sizeof(Header))
@@ -315,29 +376,44 @@ def open_headers(messages, buffers, limits):
                     rows.count += 1
                     rows.bad += fault != 0
                     fault = OK
-                if not room:
+                if ended:
                     break
-    return lend(block, HEADER, None, OK if room else LIMIT), rows.bad, int(OK if room else LIMIT)
+    return rows_to_array(block, HEADER, None, ended), rows.bad, int(ended)
 
 
-# ---------------------------------------------------------------------------------- records
+# ------------------------------------------------------------------ records
 
-def scan_entries(buffer, check, resync, limits, into=None, more=False):
-    """(rows of dtype ENTRY, bad, fault, offset): see `core.loop.scan_frames`."""
-    return scan_frames(buffer, ENTRY, run_entries_checked if check else run_entries, resync, more, limits, into)
+def scan_entries(buffer, *, check, resync, limits, into=None, more=False):
+    """Return (rows of dtype ENTRY, bad, fault, position) of one buffer.
+
+    check: verify CRC-32C. See `core.loop.scan_frames` for the other arguments.
+    """
+    return scan_frames(buffer, ENTRY, run_entries_checked if check else run_entries, resync, more,
+                       limits, into)
 
 
-def scan_entry_sets(buffers, spans, check, resync, limits):
-    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
-    return scan_spans(buffers, spans, ENTRY, run_entries_checked if check else run_entries, resync, limits)
+def scan_entry_sets(buffers, spans, *, check, resync, limits):
+    """Return (rows of dtype ENTRY, bad, faults, positions) of many spans of buffers.
+
+    check: verify CRC-32C. See `core.loop.scan_spans` for the other arguments.
+    """
+    return scan_spans(buffers, spans, ENTRY, run_entries_checked if check else run_entries, resync,
+                      limits)
 
 
 def open_entries(envelopes, buffers, spans, check, limits):
-    """(rows of dtype ENTRY, bad, fault) of the spans of rows of dtype ENVELOPE: see `core.loop.open_frames`."""
+    """Return (rows of dtype ENTRY, bad, fault) of spans in rows of dtype ENVELOPE.
+
+    check: verify CRC-32C. See `core.loop.open_frames` for the other arguments.
+    """
     return open_frames(envelopes, buffers, spans, np.full(len(spans), _ANY, np.int32), ENTRY,
                        open_records_checked if check else open_records, NULL, NULL, limits)
 
 
 def open_entry_headers(entries, buffers, spans, counts, limits):
-    """(rows of dtype HEADER, bad, fault) of the spans of rows of dtype ENTRY: see `core.loop.open_frames`."""
-    return open_frames(entries, buffers, spans, counts, HEADER, run_record_headers, NULL, NULL, limits)
+    """Return (rows of dtype HEADER, bad, fault) of spans in rows of dtype ENTRY.
+
+    See `core.loop.open_frames`.
+    """
+    return open_frames(entries, buffers, spans, counts, HEADER, run_record_headers, NULL, NULL,
+                       limits)

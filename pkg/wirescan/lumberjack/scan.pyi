@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from wirescan.limits import Limits
+from wirescan.frames.limits import Limits
 
 _Rows = NDArray[np.void]
 
@@ -14,19 +14,35 @@ EVENT: Final[np.dtype[np.void]]
 PAIR: Final[np.dtype[np.void]]
 
 def scan_stream(
-    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
-    buffers: Sequence[memoryview], spans: _Rows, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
-def needed(held: Buffer, at: int = 0, pairs: int = 0) -> tuple[int, int, int]: ...
-def compressed(frames: _Rows) -> NDArray[np.int64]: ...
+def bytes_needed(held: Buffer, at: int = 0, pairs: int = 0) -> tuple[int, int, int]: ...
+def find_compressed(frames: _Rows) -> NDArray[np.int64]: ...
 def unpack(
-    frames: _Rows, buffers: Sequence[memoryview], numbers: NDArray[np.int64], spans: _Rows, again: bool, last: bool,
-    events: bool, limits: Limits,
+    frames: _Rows,
+    buffers: Sequence[memoryview],
+    numbers: NDArray[np.int64],
+    spans: _Rows,
+    again: bool,
+    last: bool,
+    events: bool,
+    limits: Limits,
 ) -> tuple[_Rows, int, int]: ...
-def claims(events: _Rows) -> tuple[_Rows, NDArray[np.int32]]: ...
+def child_spans(events: _Rows) -> tuple[_Rows, NDArray[np.int32]]: ...
 def open_pairs(
-    events: _Rows, buffers: Sequence[memoryview], spans: _Rows, counts: NDArray[np.int32], limits: Limits
+    events: _Rows,
+    buffers: Sequence[memoryview],
+    spans: _Rows,
+    counts: NDArray[np.int32],
+    limits: Limits,
 ) -> tuple[_Rows, int, int]: ...
-def unrolled(events: _Rows) -> NDArray[np.int64]: ...
+def unroll_sequences(events: _Rows) -> NDArray[np.int64]: ...

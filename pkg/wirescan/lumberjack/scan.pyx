@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Lumberjack, versions 1 and 2: frames, the events among them (those in compressed frames too), and their pairs.
+"""Kernel driver for Lumberjack, versions 1 and 2: frames, events and pairs. `formats.py` uses it.
 
     W  window       version(1) 57 count(4)
     D  data         version(1) 44 sequence(4) count(4) { size(4) key  size(4) value }*
@@ -7,27 +7,39 @@
     C  compressed   version(1) 43 size(4) zlib stream of frames
     A  ack          version(1) 41 sequence(4)
 
-The version is the digit 1 or 2 in ASCII, and so is the type a letter; all integers are unsigned and big-endian. A D has
-no length: it ends where its last pair does. Nothing tells where the next frame begins behind a damaged one.
+The version is the ASCII digit 1 or 2, and the type is an ASCII letter. All integers are unsigned
+and big-endian. A D has no length: it ends after its last pair. After a damaged frame, nothing in
+the bytes says where the next frame begins.
 
-Source: docs/lumberjack.md; PROTOCOL.md of logstash-input-beats ("The Lumberjack Protocol") for what it says.
+Sources: docs/lumberjack.md; PROTOCOL.md of logstash-input-beats ("The Lumberjack Protocol") where
+it specifies the bytes.
 """
 import numpy as np
 
 from libc.string cimport memset
 from wirescan.core cimport (
-    Fault, Head, LIMIT, NESTED, OK, Opening, Readable, Reader, Rows, SHORT, TRUNCATED, Top, be32, int32_t, int64_t,
-    open_all, open_frames, prefetch, scan_frames, scan_spans, scan_top, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop cimport block_for, lend, place
+    Fault, Head, LIMIT, NESTED, OK, NestedScan, Readable, Reader, Rows, SHORT, TRUNCATED, ScanState,
+    be32, int32_t, int64_t, scan_children, open_frames, prefetch, scan_frames, scan_spans,
+    scan_buffer, uint8_t, uint32_t, uint64_t)
+from wirescan.core.loop cimport allocate_rows, rows_to_array, place
 from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
-from wirescan.core.rows cimport RowBlock, grow_rows
+from wirescan.core.rows cimport RowBlock, reserve_row
 from wirescan.lumberjack.frame cimport good_pairs, read_frame, read_pair
+from wirescan.lumberjack.rows cimport (
+    ACK, COMPRESSED, DATA, Event, Frame, JSON, LARGEST, LONG_HEADER, Pair, SHORT_HEADER,
+    SMALLEST_PAIR, WINDOW)
 
-cdef Fault run_frames(Top* top, Rows* rows) noexcept nogil:
-    return scan_top(top, rows, sizeof(Frame), read_frame, NULL)
+cdef enum:
+    BYTES_PER_FRAME = 128           # estimate, for the first size of the row array
+    PREFETCH_FRAMES = 8             # distance of the prefetch, in frames of the current size
 
-cdef Fault run_pairs(const Opening* opening, Rows* rows) noexcept nogil:
-    return open_all(opening, rows, sizeof(Pair), read_pair, NULL)
+
+cdef Fault run_frames(ScanState* state, Rows* rows) noexcept nogil:
+    return scan_buffer(state, rows, sizeof(Frame), read_frame, NULL)
+
+
+cdef Fault run_pairs(const NestedScan* nested, Rows* rows) noexcept nogil:
+    return scan_children(nested, rows, sizeof(Pair), read_pair, NULL)
 
 
 cdef Frame _frame
@@ -38,25 +50,30 @@ EVENT = flat(np.asarray(<Event[:1]>&_event).dtype)
 PAIR = flat(np.asarray(<Pair[:1]>&_pair).dtype)
 
 
-def scan_stream(buffer, check, resync, limits, into=None, more=False):
-    """(rows of dtype FRAME, bad, fault, offset): see `core.loop.scan_frames`."""
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False):
+    """Scan a buffer: (rows of dtype FRAME, bad, fault, position). See `core.loop.scan_frames`."""
     return scan_frames(buffer, FRAME, run_frames, resync, more, limits, into)
 
 
-def scan_streams(buffers, spans, check, resync, limits):
-    """(rows, bad, faults, offsets): the same for many spans of buffers: see `core.loop.scan_spans`."""
+def scan_streams(buffers, spans, *, check, resync, limits):
+    """Scan spans of buffers: (rows, bad, faults, positions). See `core.loop.scan_spans`."""
     return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
 
 
-def needed(held, at=0, pairs=0):
-    """(bytes, at, pairs): how many bytes the frame that `held` begins with has at the least, and where to ask on when
-    there are more: a D is walked once, however small the pieces are that it comes in.
+def bytes_needed(held, at=0, pairs=0):
+    """Return (minimum size of the frame at the start of `held`, at, pairs).
+
+    `at` and `pairs` are the position and the number of pairs from which to continue when more
+    bytes are there. So each D is walked once, however small the chunks are.
     """
     cdef const uint8_t[::1] view = held
-    cdef int64_t n = view.shape[0], here = at, rest = pairs, size
+    cdef int64_t n = view.shape[0]
+    cdef int64_t position = at
+    cdef int64_t remaining = pairs
+    cdef int64_t size
     cdef const uint8_t* p = &view[0] if n else NULL
     cdef uint8_t kind
-    if here == 0:
+    if position == 0:
         if n < 2:
             return 2, 0, 0
         kind = p[1]
@@ -64,29 +81,32 @@ def needed(held, at=0, pairs=0):
             size = be32(p + 2) if kind == COMPRESSED and n >= SHORT_HEADER else 0
             return SHORT_HEADER + size, 0, 0
         if kind != DATA and kind != JSON:
-            return n, 0, 0                  # that is no frame: the scan tells
+            return n, 0, 0                  # this is not a frame: the scan reports it
         if n < LONG_HEADER:
             return LONG_HEADER, 0, 0
-        rest = be32(p + 6)
+        remaining = be32(p + 6)
         if kind == JSON:
-            return LONG_HEADER + rest, 0, 0
-        here = LONG_HEADER
-    while rest:
-        if n - here < 4:
-            return here + SMALLEST_PAIR * rest, here, rest
-        size = SMALLEST_PAIR + <int64_t>be32(p + here)
-        if n - here < size:
-            return here + size + SMALLEST_PAIR * (rest - 1), here, rest
-        size += be32(p + here + size - 4)
-        if n - here < size:
-            return here + size + SMALLEST_PAIR * (rest - 1), here, rest
-        here, rest = here + size, rest - 1
-    return here, here, rest
+            return LONG_HEADER + remaining, 0, 0
+        position = LONG_HEADER
+    while remaining:
+        if n - position < 4:
+            return position + SMALLEST_PAIR * remaining, position, remaining
+        size = SMALLEST_PAIR + <int64_t>be32(p + position)
+        if n - position < size:
+            return position + size + SMALLEST_PAIR * (remaining - 1), position, remaining
+        size += be32(p + position + size - 4)
+        if n - position < size:
+            return position + size + SMALLEST_PAIR * (remaining - 1), position, remaining
+        position += size
+        remaining -= 1
+    return position, position, remaining
 
 
-def compressed(frames):
-    """Int64 array: which rows of dtype FRAME are good and compressed."""
-    cdef Py_ssize_t i, n = len(frames), found = 0
+def find_compressed(frames):
+    """Return an int64 array: the numbers of the good compressed frames in rows of dtype FRAME."""
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(frames)
+    cdef Py_ssize_t count = 0
     cdef const uint8_t[::1] view
     cdef const Frame* row
     numbers = np.empty(n, np.int64)
@@ -97,30 +117,35 @@ def compressed(frames):
             for i in range(n):
                 row = <const Frame*>&view[i * sizeof(Frame)]
                 if row.head.kind == COMPRESSED and not row.head.fault:
-                    out[found] = i
-                    found += 1
-    return numbers[:found]
+                    out[count] = i
+                    count += 1
+    return numbers[:count]
 
 
 cdef inline bint add(Rows* rows, const Frame* frame, bint events, int32_t* window) noexcept nogil:
-    # One row more: the frame, or the event that it is. False where there is no room.
+    # Append one row: the frame, or its event. Return False if the row array cannot grow.
     cdef Event* event
     if events and not frame.head.fault:
         if frame.head.kind == WINDOW:
             window[0] += 1
         if frame.head.kind != DATA and frame.head.kind != JSON:
             return True
-    if rows.count == rows.room:
-        if rows.count >= rows.most or not grow_rows(rows, rows.room + (rows.room >> 1) + 64):
-            return False
+    if not reserve_row(rows):
+        return False
     if events:
         event = <Event*>rows.at + rows.count
         event.head = frame.head
-        event.sequence, event.version, event.depth = frame.sequence, frame.version, frame.depth
-        event.window, event.json_at, event.json_size, event.count = window[0], 0, -1, 0
+        event.sequence = frame.sequence
+        event.version = frame.version
+        event.depth = frame.depth
+        event.window = window[0]
+        event.json_at = 0
+        event.json_size = -1
+        event.count = 0
         if not frame.head.fault:
             if frame.head.kind == JSON:
-                event.json_at, event.json_size = LONG_HEADER, <int32_t>frame.length
+                event.json_at = LONG_HEADER
+                event.json_size = <int32_t>frame.length
             else:
                 event.count = frame.count
     else:
@@ -130,28 +155,37 @@ cdef inline bint add(Rows* rows, const Frame* frame, bint events, int32_t* windo
     return True
 
 
-cdef inline bint add_inside(Rows* rows, const Frame* outer, const Head* span, const Readable* buffer, bint last,
-                            bint events, int32_t* window) noexcept nogil:
-    # The frames inside a compressed one. Where it could not be inflated one bad row covers it; where the next inner
-    # frame has no end, the rest of it; and a bad row without bytes tells what was wrong behind the last of them.
+cdef inline bint add_inside(
+        Rows* rows, const Frame* outer, const Head* span, const Readable* buffer, bint last,
+        bint events, int32_t* window) noexcept nogil:
+    # Append the frames inside a compressed frame. Three faults add one bad row each. A payload
+    # that could not be decompressed is a row over the payload. An inner frame without a known end
+    # is a row over the rest of the payload. A fault at the end of the zlib stream is a row of no
+    # bytes after the last inner frame.
     cdef Reader r = Reader(buffer.at + span.start, buffer.at + span.start + span.size)
     cdef const uint8_t* start
     cdef Frame frame
     cdef uint8_t fault = span.fault
-    cdef uint8_t behind = 0 if fault else span.kind
-    while r.at < r.end or fault or behind:
+    cdef uint8_t end_fault = 0 if fault else span.kind
+    while r.at < r.end or fault or end_fault:
         start = r.at
         memset(&frame, 0, sizeof(Frame))
         if fault:
-            r.at, frame.head.kind, frame.version, frame.depth = r.end, COMPRESSED, outer.version, outer.depth
+            r.at = r.end
+            frame.head.kind = COMPRESSED
+            frame.version = outer.version
+            frame.depth = outer.depth
         elif r.at == r.end:
-            fault, behind, frame.depth = behind, 0, outer.depth + 1
+            fault = end_fault
+            end_fault = 0
+            frame.depth = outer.depth + 1
         else:
             fault = read_frame(&r, &frame, NULL)
-            prefetch(r.at + 8 * (r.at - start))
+            prefetch(r.at + PREFETCH_FRAMES * (r.at - start))
             if fault >= SHORT:
                 fault = TRUNCATED if fault == SHORT else fault
-                r.at, behind = r.end, 0
+                r.at = r.end
+                end_fault = 0
                 memset(&frame, 0, sizeof(Frame))
             elif last and frame.head.kind == COMPRESSED:
                 fault = NESTED
@@ -164,17 +198,29 @@ cdef inline bint add_inside(Rows* rows, const Frame* outer, const Head* span, co
 
 
 def unpack(frames, buffers, numbers, spans, again, last, events, limits):
-    """(rows, bad, fault): frames of dtype FRAME with what is in the compressed ones in their place; or, with `events`,
-    rows of dtype EVENT, of the D, the J and the bad ones among them. LIMIT where there are more than limits.rows.
+    """Return (rows, bad, fault): frames, each compressed one replaced by the frames inside it.
 
-    numbers: int64 array, the compressed rows. spans: array of dtype HEAD: where what they inflate to lies in the
-    buffers; fault: why it was not inflated; kind: what is wrong behind the last frame in it.
-    again: the rows have been unpacked before, and keep their parents. last: a compressed frame inside is NESTED.
-    Raises ValueError where a span lies outside its buffer, MemoryError.
+    The rows have dtype FRAME. With `events` they have dtype EVENT, and only D, J and bad frames
+    are kept. `fault` is LIMIT if there are more rows than the limits allow, else OK.
+
+    frames: array of dtype FRAME. buffers: what its rows and `spans` point into.
+    numbers: int64 array, the rows that are compressed frames.
+    spans: array of dtype HEAD, one for each of `numbers`: the place of the decompressed payload.
+        Its `fault` says why a payload was not decompressed. Its `kind` is the fault at the end of
+        the zlib stream, or 0.
+    again: the rows were unpacked before, so they keep their parents.
+    last: a compressed frame inside a compressed frame is NESTED.
+    Raises ValueError if a span is outside its buffer, and MemoryError.
     """
     dtype = EVENT if events else FRAME
-    cdef Py_ssize_t i, n = len(frames), next = 0, packed = len(numbers)
-    cdef bint to_events = events, to_last = last, keep = again, room = True
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(frames)
+    cdef Py_ssize_t next = 0
+    cdef Py_ssize_t packed = len(numbers)
+    cdef bint to_events = events
+    cdef bint is_last = last
+    cdef bint keep_parents = again
+    cdef bint has_space = True
     cdef const uint8_t[::1] view, span_view
     cdef const int64_t[::1] number
     cdef const uint64_t[:, ::1] readable
@@ -184,69 +230,86 @@ def unpack(frames, buffers, numbers, spans, again, last, events, limits):
     cdef int32_t window = -1
     if frames.dtype != FRAME or len(spans) != packed or not lie_inside(spans, buffers):
         raise ValueError("a row points outside its buffer")
-    cdef RowBlock block = block_for(dtype, n + int(spans["size"].sum(dtype=np.int64)) // 128, limits, None)
+    estimate = n + int(spans["size"].sum(dtype=np.int64)) // BYTES_PER_FRAME
+    cdef RowBlock block = allocate_rows(dtype, estimate, limits, None, buffers)
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
         if packed:
-            number, readable = numbers, addresses(buffers)
+            number = numbers
+            readable = addresses(buffers)
             span_view = np.ascontiguousarray(spans).view(np.uint8)
             span = <const Head*>&span_view[0]
         with nogil:
             for i in range(n):
                 frame = (<const Frame*>&view[i * sizeof(Frame)])[0]
-                if not keep:
+                if not keep_parents:
                     frame.head.parent = <int32_t>i
                 if next < packed and number[next] == i:
                     own = span[next]
                     own.parent = frame.head.parent
-                    room = add_inside(&block.rows, &frame, &own, <const Readable*>&readable[own.buffer, 0], to_last,
-                                      to_events, &window)
+                    has_space = add_inside(
+                        &block.rows, &frame, &own, <const Readable*>&readable[own.buffer, 0],
+                        is_last, to_events, &window)
                     next += 1
                 else:
-                    room = add(&block.rows, &frame, to_events, &window)
-                if not room:
+                    has_space = add(&block.rows, &frame, to_events, &window)
+                if not has_space:
                     break
-    fault = OK if room else LIMIT
-    return lend(block, dtype, None, fault), block.rows.bad, int(fault)
+    fault = OK if has_space else LIMIT
+    return rows_to_array(block, dtype, None, fault), block.rows.bad, int(fault)
 
 
-def claims(events):
-    """(spans, counts) of rows of dtype EVENT that have pairs or are bad: array of dtype HEAD, from `body` to the
-    frame's end; int32 array, the pairs that each claims. For `open_pairs`."""
-    cdef Py_ssize_t i, n = len(events), found = 0
+def child_spans(events):
+    """Return (spans, counts) of the rows of dtype EVENT that have pairs or are bad.
+
+    spans: array of dtype HEAD, from `body` to the frame's end. counts: int32 array, the number of
+    pairs that each frame claims. Both are arguments of `open_pairs`.
+    """
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(events)
+    cdef Py_ssize_t found = 0
     cdef const uint8_t[::1] view
     cdef const Event* row
-    spans, counts = np.empty(n, _HEAD), np.empty(n, np.int32)
+    spans = np.empty(n, _HEAD)
+    counts = np.empty(n, np.int32)
     cdef Head[::1] span
     cdef int32_t[::1] count = counts
     if n:
-        view, span = np.ascontiguousarray(events).view(np.uint8), spans
+        view = np.ascontiguousarray(events).view(np.uint8)
+        span = spans
         with nogil:
             for i in range(n):
                 row = <const Event*>&view[i * sizeof(Event)]
                 if row.count or row.head.fault:
                     span[found] = Head(
                         <int64_t>(<uint64_t>row.head.start + row.head.body),
-                        row.head.size - row.head.body if row.head.size > row.head.body else 0, 0, <int32_t>i,
-                        row.head.buffer, 0, row.head.fault)
+                        row.head.size - row.head.body if row.head.size > row.head.body else 0,
+                        0, <int32_t>i, row.head.buffer, 0, row.head.fault)
                     count[found] = <int32_t>min(row.count, <uint32_t>LARGEST)
                     found += 1
     return spans[:found], counts[:found]
 
 
 def open_pairs(events, buffers, spans, counts, limits):
-    """(rows of dtype PAIR, bad, fault) of the spans of rows of dtype EVENT: see `core.loop.open_frames`."""
+    """Open pairs: (rows of dtype PAIR, bad, fault) of spans of rows of dtype EVENT.
+
+    See `core.loop.open_frames`. Raises TypeError for rows of another dtype.
+    """
     if events.dtype != EVENT:
         raise TypeError("pairs are opened from a table of lumberjack.events")
     return open_frames(events, buffers, spans, counts, PAIR, run_pairs, good_pairs, NULL, limits)
 
 
-def unrolled(events):
-    """Int64 array: the sequence numbers of rows of dtype EVENT, with 2**32 added for each roll-over before them."""
-    cdef Py_ssize_t i, n = len(events)
+def unroll_sequences(events):
+    """Return an int64 array: the sequence numbers of rows of dtype EVENT, without roll-overs.
+
+    Each roll-over before a row adds 2**32 to its number. `formats.unroll` states the rule.
+    """
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(events)
     cdef const uint8_t[::1] view
     cdef const Event* row
-    cdef const Event* last = NULL
+    cdef const Event* previous = NULL               # the last good event
     cdef int64_t turns = 0
     numbers = np.empty(n, np.int64)
     cdef int64_t[::1] out = numbers
@@ -255,10 +318,12 @@ def unrolled(events):
         with nogil:
             for i in range(n):
                 row = <const Event*>&view[i * sizeof(Event)]
-                if last is not NULL and row.sequence < last.sequence and not row.head.fault and (
-                        row.window == last.window or last.sequence - row.sequence > LARGEST):
+                if (previous is not NULL and row.sequence < previous.sequence
+                        and not row.head.fault
+                        and (row.window == previous.window
+                             or previous.sequence - row.sequence > LARGEST)):
                     turns += <int64_t>1 << 32
                 out[i] = turns + row.sequence
                 if not row.head.fault:
-                    last = row
+                    previous = row
     return numbers

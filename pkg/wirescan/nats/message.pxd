@@ -1,31 +1,35 @@
-# Messages, and the header lines in them. scan.pyx draws them.
+# Kernels for messages, and for the header lines in them. scan.pyx drives them, and its docstring
+# shows the wire format.
 from libc.string cimport memchr, memcmp, memset
 from wirescan.core cimport (
-    BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, NOT_A_FRAME, OK, Reader, SHORT,
+    BAD_COUNT, BAD_FIELD, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, NOT_A_FRAME, OK, Reader, SHORT,
     TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
-from wirescan.nats.scan cimport (
-    CONNECT, ERR, HMSG, HPUB, Header, INFO, MOST_DIGITS, MSG, Message, PUB, SUB, UNSUB)
+from wirescan.nats.rows cimport (
+    CONNECT, ERR, HMSG, HPUB, Header, INFO, MAX_DIGITS, MSG, Message, PUB, SUB, UNSUB)
 
-# A control line: its words, where it ends (a CR before the LF is part of the end), and where what follows it begins.
-# A line has six words at most (HMSG with a reply): of more, seven are told.
+# A control line has at most six words: HMSG with a reply. Of a line with more, seven are noted.
 cdef struct Line:
-    uint32_t words
-    uint32_t at[7]
-    uint32_t to[7]
-    size_t end
-    size_t next
+    uint32_t words              # number of words
+    uint32_t at[7]              # start of each word
+    uint32_t to[7]              # end of each word
+    size_t end                  # end of the text; CR before LF is not part of the text
+    size_t next                 # start of what follows the line
 
 cdef enum:
     WORDS = 7
     OPERATIONS = 12
     UNFINISHED = 255
+    VERSION_SIZE = 8            # bytes of NATS/1.0
+    STATUS_DIGITS = 6           # a number with this many digits is not a status
+    MAX_LINE = 0x7fffffff       # bytes in a control line
 
 cdef extern from *:
     """
     typedef struct { const char* name; size_t size; unsigned char kind; } NatsOperation;
-    static const NatsOperation NATS_OPERATIONS[12] = {              /* the commonest first */
-        {"msg", 3, 7}, {"hmsg", 4, 8}, {"pub", 3, 3}, {"hpub", 4, 4}, {"ping", 4, 9}, {"pong", 4, 10}, {"+ok", 3, 11},
-        {"sub", 3, 5}, {"unsub", 5, 6}, {"info", 4, 1}, {"connect", 7, 2}, {"-err", 4, 12}};
+    static const NatsOperation NATS_OPERATIONS[12] = {              /* the most frequent first */
+        {"msg", 3, 7}, {"hmsg", 4, 8}, {"pub", 3, 3}, {"hpub", 4, 4}, {"ping", 4, 9},
+        {"pong", 4, 10}, {"+ok", 3, 11}, {"sub", 3, 5}, {"unsub", 5, 6}, {"info", 4, 1},
+        {"connect", 7, 2}, {"-err", 4, 12}};
     """
     ctypedef struct NatsOperation:
         const char* name            # in lower case
@@ -34,57 +38,63 @@ cdef extern from *:
     const NatsOperation[OPERATIONS] NATS_OPERATIONS
 
 
-cdef inline bint is_gap(uint8_t byte) noexcept nogil:
+cdef inline bint is_blank(uint8_t byte) noexcept nogil:
     return byte == b" " or byte == b"\t"
 
 
 cdef inline uint8_t operation(const uint8_t* p, size_t size) noexcept nogil:
-    # The operation that the bytes begin with, in letters of either case; UNFINISHED where they may become one, 0 where
-    # they are none.
+    # Return the operation that the bytes begin with, in upper or lower case. Return UNFINISHED if
+    # more bytes could complete an operation, and 0 if the bytes are not an operation.
     cdef size_t i, n
     cdef uint8_t letter
-    cdef int one
+    cdef int row
     cdef uint32_t word
-    if size > 4:                                    # the commonest, by a word: 0x20 tells upper case from lower
+    if size > 4:
+        # Compare the two most frequent operations as one word. 0x20 is the bit of lower case.
         word = le32(p) | 0x20202020
-        if word & 0xffffff == 0x67736d and is_gap(p[3]):
+        if word & 0xffffff == 0x67736d and is_blank(p[3]):      # "msg"
             return MSG
-        if word == 0x67736d68 and is_gap(p[4]):
+        if word == 0x67736d68 and is_blank(p[4]):               # "hmsg"
             return HMSG
-    for one in range(OPERATIONS):
-        n = min(size, NATS_OPERATIONS[one].size)
+    for row in range(OPERATIONS):
+        n = min(size, NATS_OPERATIONS[row].size)
         for i in range(n):
-            letter = <uint8_t>NATS_OPERATIONS[one].name[i]
+            letter = <uint8_t>NATS_OPERATIONS[row].name[i]
             if p[i] != letter and (letter < c"a" or p[i] + 32 != letter):
                 break
         else:
             if n == size:
                 return UNFINISHED
-            if is_gap(p[n]) or p[n] == b"\n" or (p[n] == b"\r" and (n + 1 == size or p[n + 1] == b"\n")):
-                return NATS_OPERATIONS[one].kind
+            if (is_blank(p[n]) or p[n] == b"\n"
+                    or (p[n] == b"\r" and (n + 1 == size or p[n + 1] == b"\n"))):
+                return NATS_OPERATIONS[row].kind
     return 0
 
 
 cdef inline bint split(const uint8_t* p, size_t size, Line* line) noexcept nogil:
-    # The words of the line at p; false where it has no end.
-    cdef Gaps found
+    # Find the words of the line at p. Return False if the line has no end.
+    cdef Gaps masks
     cdef uint64_t text, starts, ends
     cdef const uint8_t* feed
     cdef size_t i = 0
     line.words = 0
     if size >= 64:
-        found = gaps(p)
-        if found.line:
-            i = lowest(found.line)
+        # One bit for each of 64 bytes: a word starts where a text bit follows a blank bit.
+        masks = gaps(p)
+        if masks.line:
+            i = lowest(masks.line)
             line.next = i + 1
             i -= i > 0 and p[i - 1] == b"\r"
             line.end = i
-            text = ~found.blank & ((<uint64_t>1 << i) - 1)
-            starts, ends = text & ~(text << 1), ~text & (text << 1)
+            text = ~masks.blank & ((<uint64_t>1 << i) - 1)
+            starts = text & ~(text << 1)
+            ends = ~text & (text << 1)
             while starts and line.words < WORDS:
-                line.at[line.words], line.to[line.words] = lowest(starts), lowest(ends)
+                line.at[line.words] = lowest(starts)
+                line.to[line.words] = lowest(ends)
                 line.words += 1
-                starts, ends = starts & (starts - 1), ends & (ends - 1)
+                starts &= starts - 1
+                ends &= ends - 1
             return True
         i = 64
     feed = <const uint8_t*>memchr(p + i, c"\n", size - i) if size > i else NULL
@@ -94,23 +104,23 @@ cdef inline bint split(const uint8_t* p, size_t size, Line* line) noexcept nogil
     line.end = line.next - 1 - (feed > p and feed[-1] == b"\r")
     i = 0
     while True:
-        while i < line.end and is_gap(p[i]):
+        while i < line.end and is_blank(p[i]):
             i += 1
         if i == line.end or line.words == WORDS:
             return True
         line.at[line.words] = <uint32_t>i
-        while i < line.end and not is_gap(p[i]):
+        while i < line.end and not is_blank(p[i]):
             i += 1
         line.to[line.words] = <uint32_t>i
         line.words += 1
 
 
 cdef inline int64_t number(const uint8_t* p, const Line* line, uint32_t word) noexcept nogil:
-    # A word of one to nine digits, or -1.
+    # Return the value of a word of one to nine digits, or -1.
     cdef uint32_t i
     cdef int64_t value = 0
     cdef uint8_t digit
-    if line.to[word] - line.at[word] > MOST_DIGITS:
+    if line.to[word] - line.at[word] > MAX_DIGITS:
         return -1
     for i in range(line.at[word], line.to[word]):
         digit = p[i] - c"0"
@@ -120,15 +130,18 @@ cdef inline int64_t number(const uint8_t* p, const Line* line, uint32_t word) no
     return value
 
 
-cdef inline void put_word(const Line* line, uint32_t word, uint32_t* at, int32_t* size) noexcept nogil:
-    at[0], size[0] = line.at[word], <int32_t>(line.to[word] - line.at[word])
+cdef inline void put_word(const Line* line, uint32_t word, uint32_t* at,
+                          int32_t* size) noexcept nogil:
+    at[0] = line.at[word]
+    size[0] = <int32_t>(line.to[word] - line.at[word])
 
 
-cdef inline Fault open_block(const uint8_t* block, size_t size, size_t* first, size_t* last) noexcept nogil:
-    # Where the lines of a header block begin and end, between its first line and the empty one at its end.
+cdef inline Fault open_block(const uint8_t* block, size_t size, size_t* first,
+                             size_t* last) noexcept nogil:
+    # Find the header lines of a block, between its first line and the empty line at its end.
     cdef const uint8_t* feed
     cdef size_t begin, end = size
-    if size < 8 or memcmp(block, b"NATS/1.0", 8):
+    if size < VERSION_SIZE or memcmp(block, b"NATS/1.0", VERSION_SIZE):
         return BAD_MAGIC
     feed = <const uint8_t*>memchr(block, c"\n", size)
     if feed is NULL or block[size - 1] != b"\n":
@@ -137,23 +150,26 @@ cdef inline Fault open_block(const uint8_t* block, size_t size, size_t* first, s
     end -= 1 + (block[size - 2] == b"\r")
     if end < begin or block[end - 1] != b"\n":
         return TRUNCATED
-    first[0], last[0] = begin, end
+    first[0] = begin
+    last[0] = end
     return OK
 
 
-cdef inline void look_into(const uint8_t* block, size_t size, Message* row) noexcept nogil:
-    # The status of a header block, and how many lines `headers` gives for it.
-    cdef size_t first = 0, last = 0, i = 8
+cdef inline void read_block(const uint8_t* block, size_t size, Message* row) noexcept nogil:
+    # Store the status of a header block, and the number of rows that `headers` gives for it.
+    cdef size_t first = 0, last = 0, i = VERSION_SIZE
     cdef const uint8_t* feed
     cdef uint32_t status = 0, digits = 0, lines = 0
     if open_block(block, size, &first, &last):
         row.header_count = 1
         return
-    while is_gap(block[i]):
+    while is_blank(block[i]):
         i += 1
-    while i > 8 and block[i] >= c"0" and block[i] <= c"9" and digits < 6:
-        status, digits, i = 10 * status + block[i] - c"0", digits + 1, i + 1
-    row.status = <uint16_t>status if digits < 6 and status <= 0xffff else 0
+    while i > VERSION_SIZE and block[i] >= c"0" and block[i] <= c"9" and digits < STATUS_DIGITS:
+        status = 10 * status + block[i] - c"0"
+        digits += 1
+        i += 1
+    row.status = <uint16_t>status if digits < STATUS_DIGITS and status <= 0xffff else 0
     while first < last:
         feed = <const uint8_t*>memchr(block + first, c"\n", last - first)
         first = <size_t>(feed - block) + 1
@@ -162,7 +178,7 @@ cdef inline void look_into(const uint8_t* block, size_t size, Message* row) noex
 
 
 cdef inline Fault bad(Message* row, Fault fault) noexcept nogil:
-    # A bad row tells nothing but what it is.
+    # A bad row holds nothing but its kind.
     cdef uint8_t kind = row.head.kind
     memset(row, 0, sizeof(Message))
     row.head.kind = kind
@@ -170,7 +186,7 @@ cdef inline Fault bad(Message* row, Fault fault) noexcept nogil:
 
 
 cdef inline Fault read_line(const uint8_t* p, Line* line, Message* row) noexcept nogil:
-    # A message that is a control line alone.
+    # Read a message that is only a control line.
     cdef uint8_t kind = row.head.kind
     cdef size_t at, end = line.end
     cdef int64_t count
@@ -189,12 +205,13 @@ cdef inline Fault read_line(const uint8_t* p, Line* line, Message* row) noexcept
         row.count = <uint32_t>count
     elif kind == INFO or kind == CONNECT or kind == ERR:
         at = line.to[0]
-        while at < end and is_gap(p[at]):
+        while at < end and is_blank(p[at]):
             at += 1
-        while end > at and is_gap(p[end - 1]):
+        while end > at and is_blank(p[end - 1]):
             end -= 1
         row.head.body = <uint32_t>at
-        row.payload_at, row.payload_size = <uint32_t>at, <int32_t>(end - at)
+        row.payload_at = <uint32_t>at
+        row.payload_size = <int32_t>(end - at)
         return OK
     row.head.body = <uint32_t>line.next
     return OK
@@ -203,40 +220,38 @@ cdef inline Fault read_line(const uint8_t* p, Line* line, Message* row) noexcept
 cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcept nogil:
     cdef Message* row = <Message*>out
     cdef const uint8_t* p = r.at
-    cdef size_t room = left(r)
+    cdef size_t available = left(r)
     cdef Line line
-    cdef uint8_t kind = operation(p, room)
+    cdef uint8_t kind = operation(p, available)
     cdef int64_t total, block = 0
     cdef uint32_t least, own = 1
-    cdef Fault fault
     if kind == 0:
         return NOT_A_FRAME
-    if kind == UNFINISHED or not split(p, room, &line):
+    if kind == UNFINISHED or not split(p, available, &line):
         return SHORT
-    if line.next > 0x7fffffff:
+    if line.next > MAX_LINE:
         return BAD_LENGTH
     row.head.kind = kind
-    row.subject_size = row.sid_size = row.reply_size = row.queue_size = row.headers_size = row.payload_size = -1
+    row.subject_size = row.sid_size = row.reply_size = -1
+    row.queue_size = row.headers_size = row.payload_size = -1
     if kind != PUB and kind != MSG and kind != HPUB and kind != HMSG:
         r.at = p + line.next
         return read_line(p, &line, row)
-    # operation subject [sid] [reply] [size of headers] size
+    # The words are: operation subject [sid] [reply] [size of headers] size.
     least = 3 + (kind == MSG or kind == HMSG) + (kind == HPUB or kind == HMSG)
     if line.words != least and line.words != least + 1:
         return NOT_A_FRAME
     total = number(p, &line, line.words - 1)
     if kind == HPUB or kind == HMSG:
         block = number(p, &line, line.words - 2)
-    if total < 0 or block < 0:
+    if total < 0 or block < 0 or block > total:     # a server closes the connection then
         return BAD_LENGTH
-    if room - line.next < <size_t>total + 2:
+    if available - line.next < <size_t>total + 2:
         row.head.size = <uint32_t>(line.next + <size_t>total + 2)
         return SHORT
     r.at = p + line.next + total + 2
     if r.at[-2] != b"\r" or r.at[-1] != b"\n":
         return BAD_LENGTH
-    if block > total:
-        return bad(row, BAD_HEADER)
     put_word(&line, 1, &row.subject_at, &row.subject_size)
     if kind == MSG or kind == HMSG:
         own = 2
@@ -244,8 +259,9 @@ cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcep
     if line.words > least:
         put_word(&line, own + 1, &row.reply_at, &row.reply_size)
     if kind == HPUB or kind == HMSG:
-        row.headers_at, row.headers_size = <uint32_t>line.next, <int32_t>block
-        look_into(p + line.next, <size_t>block, row)
+        row.headers_at = <uint32_t>line.next
+        row.headers_size = <int32_t>block
+        read_block(p + line.next, <size_t>block, row)
     row.head.body = row.payload_at = <uint32_t>(line.next + <size_t>block)
     row.payload_size = <int32_t>(total - block)
     return OK
@@ -266,9 +282,9 @@ cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept
         return BAD_FIELD
     row.key_size = <int32_t>(colon - p)
     colon += 1
-    while colon < end and is_gap(colon[0]):
+    while colon < end and is_blank(colon[0]):
         colon += 1
-    while end > colon and is_gap(end[-1]):
+    while end > colon and is_blank(end[-1]):
         end -= 1
     row.head.body = row.value_at = <uint32_t>(colon - p)
     row.value_size = <int32_t>(end - colon)

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from wirescan.limits import Limits
+from wirescan.frames.limits import Limits
 
 _Rows = NDArray[np.void]
 
@@ -13,14 +13,26 @@ MESSAGE: Final[np.dtype[np.void]]
 HEADER: Final[np.dtype[np.void]]
 
 def scan_stream(
-    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False,
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
     credentials: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
-    buffers: Sequence[memoryview], spans: _Rows, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
-def needed(held: Buffer, at: int = 0) -> tuple[int, int]: ...
-def claims(messages: _Rows, buffers: Sequence[memoryview]) -> tuple[_Rows, NDArray[np.int32]]: ...
+def bytes_needed(held: Buffer, at: int = 0) -> tuple[int, int]: ...
+def child_spans(
+    messages: _Rows, buffers: Sequence[memoryview]
+) -> tuple[_Rows, NDArray[np.int32]]: ...
 def open_headers(
-    messages: _Rows, buffers: Sequence[memoryview], spans: _Rows, counts: NDArray[np.int32], limits: Limits
+    messages: _Rows,
+    buffers: Sequence[memoryview],
+    spans: _Rows,
+    counts: NDArray[np.int32],
+    limits: Limits,
 ) -> tuple[_Rows, int, int]: ...

@@ -1,32 +1,50 @@
-"""Frames in Spark: a session, a data source for batches and streams, a faster way to read, live topics, mappings and
-reductions in the tasks, and Parquet written there."""
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+"""Frames in Spark: read files and live topics, map and aggregate frames, and write Parquet.
 
-from wirescan.spark.faults import faults
+It has a Spark session, the data source `wirescan` for batches and streams, a faster way to read
+files, and functions that reduce frames in the tasks.
+
+Start with `read.py` and `run.py`: what a job reads, how it is cut into tasks, and what a task
+returns. `datasource.py` describes the data source and its options. The modules import the folders
+below the protocol packages, and for topics `wirescan.kafka`.
+"""
+
+from typing import TYPE_CHECKING
+
+from wirescan.frames.lazy import lazy_names
+from wirescan.spark.datasource import register
+from wirescan.spark.fault_rows import faults
+from wirescan.spark.frame_mapping import map_frames
 from wirescan.spark.java import JavaNotFound
-from wirescan.spark.mapping import map_frames
-from wirescan.spark.partitions import map_partitions
-from wirescan.spark.planning import index
+from wirescan.spark.kafka_topics import read_topic
+from wirescan.spark.partition_mapping import map_partitions
+from wirescan.spark.plan import index
 from wirescan.spark.ranges import Ranges, ranges
 from wirescan.spark.read import read
 from wirescan.spark.session import session
-from wirescan.spark.source import register
-from wirescan.spark.topic import read_topic
 
 if TYPE_CHECKING:
     from wirescan.spark.aggregation import aggregate
-    from wirescan.spark.parquet import to_parquet
+    from wirescan.spark.parquet_tasks import to_parquet
 
-__all__ = ["JavaNotFound", "Ranges", "aggregate", "faults", "index", "map_frames", "map_partitions", "ranges", "read",
-           "read_topic", "register", "session", "to_parquet"]
+__all__ = [
+    "JavaNotFound",
+    "Ranges",
+    "aggregate",
+    "faults",
+    "index",
+    "map_frames",
+    "map_partitions",
+    "ranges",
+    "read",
+    "read_topic",
+    "register",
+    "session",
+    "to_parquet",
+]
 
 
-# Late: a worker is started to plan the first query of the data source, and parts of pyarrow would slow its start.
-LATE = {"aggregate": "aggregation", "to_parquet": "parquet"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in LATE:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"{__name__}.{LATE[name]}"), name)
+# These are imported when they are first used. Spark starts a worker to plan the first query of the
+# data source, and the parts of pyarrow that these modules import would slow its start.
+__getattr__, __dir__ = lazy_names(
+    __name__, {"aggregate": "aggregation", "to_parquet": "parquet_tasks"}
+)

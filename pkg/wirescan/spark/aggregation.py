@@ -1,202 +1,354 @@
-"""Counts, sums, extremes, distinct values and histograms of frames, reduced in the tasks: only results cross to the
-JVM.
+"""Aggregates of frames, computed in the tasks: `wirescan.spark.aggregate`.
 
-A task groups some hundred thousand frames at a time, with Arrow, and merges what that gives; Spark merges the results
-of the tasks. For each measure that is no number there are rows of their own, in which all else is null.
+A task groups some hundred thousand frames at a time with Arrow and merges the results. Spark merges
+the results of the tasks. Only partial results pass from the Python workers to the JVM.
+
+Each sketch (a measure "distinct" or "histogram") has its own rows of partial results. All other
+measures are null in these rows.
 """
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions
 
-from wirescan import arrow
-from wirescan.catalog import FILE, START, format_of
-from wirescan.limits import Limits
-from wirescan.reduce import STEPS
-from wirescan.spark.grouping import (COUNT, SKETCHES, TOGETHER, Groups, Sums, array_of, buckets_in, group, sketched,
-                                     texts, together, values_in)
-from wirescan.spark.partitions import ROWS, over_tables
+from wirescan.export.batches import split_by_bytes
+from wirescan.export.grouping import (
+    COUNT,
+    GROUP_BYTES,
+    SKETCHES,
+    Groups,
+    Sums,
+    array_of,
+    collect_coupons,
+    combine_batches,
+    count_buckets,
+    group,
+    make_summaries,
+    make_texts,
+)
+from wirescan.export.sketches import STEPS
+from wirescan.frames import to_arrow
+from wirescan.frames.columns import FILE, START, places
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.spark.partition_mapping import ROWS, over_tables
 from wirescan.spark.ranges import Ranges
-from wirescan.spark.reading import Located, struct_of
-from wirescan.table import places
+from wirescan.spark.run import DEFAULT_FORMAT, TablesOfFiles, struct_of
 
-MERGE = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}         # how results of Arrow's functions add up
-PARTS = {"count": ["count"], "sum": ["sum"], "min": ["min"], "max": ["max"], "mean": ["sum", "count"]}
-SHUFFLED = 200              # partitions that groups are merged in, at the most: Spark's own default
+# Arrow's functions that merge partial results of its functions.
+MERGE = {
+    "count": "sum",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+}
+# Arrow's functions whose partial results make up each measure.
+PARTS = {
+    "count": ["count"],
+    "sum": ["sum"],
+    "min": ["min"],
+    "max": ["max"],
+    "mean": ["sum", "count"],
+}
+SHUFFLED = 200  # partitions that merge groups, at most: Spark's own default
 MEASURES = (*PARTS, *SKETCHES)
 
+# Bucket i of `sketches.Histogram` starts at i if i is below STEPS (32). The buckets after these
+# start at 32 to 63 times a power of two.
+_LOW = (
+    f"if(i < {STEPS}, bigint(i), shiftleft(bigint(i % {STEPS} + {STEPS}), int(i div {STEPS}) - 1))"
+)
+_WIDTH_LESS_1 = f"if(i < {STEPS}, 0L, shiftleft(1L, int(i div {STEPS}) - 1) - 1)"
 
-def aggregate(source: Ranges | DataFrame, by: Sequence[str] = (), measures: Sequence[tuple[str, str]] = (), *,
-              column: str | None = None, format: str = "kafka.records", errors: str = "strict", check: bool = True,
-              cut: str = "fault", limits: Limits = Limits()) -> DataFrame:
-    """One row for each combination of values in the columns `by`, or one for all: these, `count` (bigint: frames), and
-    a column `<column>_<measure>` for each measure.
 
-    source, and the arguments behind `measures`: as of `map_partitions`. by: any columns of the frames or of those that
-    enclose them, `_file` too, but no lists; null is a value. measures: (column, measure):
+class Measure(NamedTuple):
+    """A column, and the name of the function that is computed of it."""
 
-        count       bigint      rows where the column is not null
-        sum, mean   of numbers: bigint or double; double
+    column: str
+    function: str
+
+
+def aggregate(
+    source: Ranges | DataFrame,
+    by: Sequence[str] = (),
+    measures: Sequence[tuple[str, str]] = (),
+    *,
+    column: str | None = None,
+    format: str = DEFAULT_FORMAT,
+    errors: str = "strict",
+    check: bool = True,
+    cut: str = "fault",
+    limits: Limits = Limits(),
+) -> DataFrame:
+    """Count frames and compute measures, for each combination of values in the columns `by`.
+
+    The result has one row for each combination, or a single row without `by`. Its columns are those
+    of `by`, then `count` (bigint: the number of frames), then `<column>_<function>` for each
+    measure.
+
+    source: the result of `wirescan.spark.ranges`, or a DataFrame with frames in a binary column.
+    by: columns of the frames or of enclosing frames, or `_file`. Lists are not allowed. Null is a
+        value.
+    measures: pairs (column, function). The functions, and the types of their results:
+
+        count       bigint: rows where the column is not null
+        sum         of numbers; bigint or double
+        mean        of numbers; double
         min, max    the column's type
-        distinct    bigint, an estimate: as good as exact for a few hundred values, then within 1.6 percent in two of
-                    three cases, 5 percent in all but a few of a thousand; null is no value
-        histogram   array<struct<low, high, count: bigint>> of integers: see `wirescan.reduce.Histogram`, whose `of`
-                    takes it
+        distinct    bigint: an estimate of the number of distinct values, without null. It is nearly
+                    exact for a few hundred values. For more values the error is up to 1.6 percent
+                    in two of three cases, and up to 5 percent in all but a few of a thousand.
+        histogram   of integers; array<struct<low, high, count: bigint>>. `Histogram.of` in
+                    `wirescan.export.sketches` takes it.
 
-    Nulls are left out. Under "mark" a bad frame counts, with what was read of it before the fault: group by `fault`.
+        Nulls are ignored.
+    column, format, errors, check, cut, limits: the arguments of `map_partitions`. Under "mark" a
+        bad frame counts too, with the values that were read before the fault: group by `fault`.
 
-    Raises ValueError for a column or measure that there is not, one that does not fit the type, and two results of one
-    name; and as `map_partitions`. In the tasks: OverflowError for sums, those of means too, that may be beyond 64
-    bits.
+    Raises ValueError for an unknown column or function, for a function that does not fit the
+    column's type, and for two results of the same name. Raises the exceptions of `map_partitions`
+    too. The tasks raise OverflowError if a sum, or the sum of a mean, may exceed 64 bits.
     """
-    format = source.reading.format if isinstance(source, Ranges) else format
-    job = Aggregation(format, (by,) if isinstance(by, str) else tuple(by), tuple(map(tuple, measures)))
-    options = {} if isinstance(source, Ranges) else {"format": format}
-    partial = over_tables(source, job.partials, struct_of(job.schema), column=column, errors=errors, check=check,
-                          cut=cut, limits=limits, **{"format": "kafka.records", **options})
-    if START in job.columns and not isinstance(source, Ranges):
-        raise ValueError(f"{START} is a place in a file, and the values of a DataFrame are in none")
-    groups = [F.col(f"`{name}`") for name in job.by]
+    is_ranges = isinstance(source, Ranges)
+    job = Aggregation(
+        source.reading.format if isinstance(source, Ranges) else format,
+        (by,) if isinstance(by, str) else tuple(by),
+        _parse_measures(measures),
+    )
+    partial = over_tables(
+        source,
+        job.partials,
+        struct_of(job.schema),
+        column=column,
+        format=DEFAULT_FORMAT if is_ranges else format,
+        errors=errors,
+        check=check,
+        cut=cut,
+        limits=limits,
+    )
+    if START in job.columns and not is_ranges:
+        raise ValueError(
+            f"{START} is a byte position in a file, and the values of a DataFrame are not in files"
+        )
+    groups = [functions.col(f"`{name}`") for name in job.by]
     if groups and isinstance(source, Ranges):
-        # A task has each group once: Spark need not look for what it can merge before it shuffles.
+        # A task has each group once. With this, Spark does not try to merge groups before it
+        # shuffles them.
         partial = partial.repartition(max(1, min(len(source.plan), SHUFFLED)), *groups)
-    count = F.coalesce(F.sum(f"`{COUNT}`"), F.lit(0)).alias("count")
-    return partial.groupBy(*groups).agg(count, *map(_merged, job.measures))
+    count = functions.coalesce(functions.sum(f"`{COUNT}`"), functions.lit(0)).alias("count")
+    return partial.groupBy(*groups).agg(count, *map(_merge_expression, job.measures))
 
 
-def _merged(measure: tuple[str, str]) -> Any:
-    """The expression that makes a result of the partial ones of all tasks."""
-    name, what = measure
-    texts = {
+def _parse_measures(measures: Sequence[tuple[str, str]]) -> tuple[Measure, ...]:
+    """Return pairs as Measures. Raises ValueError for other tuples and for unknown functions."""
+    result = []
+    for measure in map(tuple, measures):
+        if len(measure) != 2 or measure[1] not in MEASURES:
+            raise ValueError(
+                f"a measure is (column, function) with a function of {', '.join(MEASURES)}, "
+                f"not {measure!r}"
+            )
+        result.append(Measure(*measure))
+    return tuple(result)
+
+
+def _merge_expression(measure: tuple[str, str]) -> Column:
+    """Return the expression that merges the partial results of all tasks for one measure."""
+    name, function = measure
+    special = {
         "count": f"coalesce(sum(`{name} count`), 0L)",
         "mean": f"try_divide(sum(`{name} sum`), sum(`{name} count`))",
         "distinct": f"coalesce(hll_sketch_estimate(hll_union_agg(`{name} distinct`)), 0L)",
-        "histogram": HISTOGRAM.format(f"`{name} histogram`"),
+        "histogram": _make_histogram_sql(f"`{name} histogram`"),
     }
-    return F.expr(texts.get(what, f"{what}(`{name} {what}`)")).alias(f"{name}_{what}")
+    sql = special.get(function, f"{function}(`{name} {function}`)")
+    return functions.expr(sql).alias(f"{name}_{function}")
 
 
-# Bucket i of `reduce.Histogram` begins at i below 32, and from there on at 32 to 63 times a power of two.
-HISTOGRAM = f"""aggregate(collect_list({{}}), cast(array() as array<bigint>),
-    (sums, more) -> zip_with(sums, more, (x, y) -> coalesce(x, 0L) + coalesce(y, 0L)),
-    sums -> filter(transform(sums, (n, i) -> named_struct(
-        'low', if(i < {STEPS}, bigint(i), shiftleft(bigint(i % {STEPS} + {STEPS}), int(i div {STEPS}) - 1)),
-        'high', if(i < {STEPS}, bigint(i), shiftleft(bigint(i % {STEPS} + {STEPS}), int(i div {STEPS}) - 1)
-                + (shiftleft(1L, int(i div {STEPS}) - 1) - 1)),
-        'count', n)), bucket -> bucket.count > 0))"""
+def _make_histogram_sql(column: str) -> str:
+    """Return SQL that adds the histograms in a column (array<bigint>, the count of each bucket)."""
+    return f"""aggregate(collect_list({column}), cast(array() as array<bigint>),
+        (sums, more) -> zip_with(sums, more, (x, y) -> coalesce(x, 0L) + coalesce(y, 0L)),
+        sums -> filter(
+            transform(sums, (n, i) -> named_struct(
+                'low', {_LOW},
+                'high', {_LOW} + {_WIDTH_LESS_1},
+                'count', n)),
+            bucket -> bucket.count > 0))"""
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """What is to be counted; travels to the tasks. Raises ValueError as `aggregate`."""
+    """The groups and measures of one call of `aggregate`. Spark sends it to the tasks.
+
+    format: the format of the frames.
+    by: the columns that make groups.
+    measures: pairs (column, function) with known functions.
+
+    Raises ValueError as `aggregate`.
+    """
+
     format: str
     by: tuple[str, ...]
     measures: tuple[tuple[str, str], ...]
 
     def __post_init__(self) -> None:
-        for measure in self.measures:
-            if len(measure) != 2 or measure[1] not in MEASURES:
-                raise ValueError(f"a measure is (column, one of {', '.join(MEASURES)}), not {measure!r}")
         for name, kind in zip(self.by, self.types.types):
             if pa.types.is_nested(kind):
-                raise ValueError(f"{name} is {kind}, and lists make no groups")
-        for name, what in self.measures:
+                raise ValueError(f"column {name} is {kind}: lists cannot be grouped by")
+        for name, function in self.measures:
             if name == FILE:
-                raise ValueError(f"{FILE} makes groups, and has no {what}")
-            _check(what, name, self.types.field(name).type)
+                raise ValueError(f"{FILE} can be grouped by, but has no {function}")
+            _check_measure(function, name, self.types.field(name).type)
         names = [*self.by, "count", *map("_".join, self.measures)]
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise ValueError(f"two columns would be named {twice.pop()!r}")
+        repeated = {name for name in names if names.count(name) > 1}
+        if repeated:
+            raise ValueError(f"two columns would be named {repeated.pop()!r}")
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that are read: of the groups first."""
+        """Return the columns that are read. Those of the groups come first."""
         return tuple(dict.fromkeys((*self.by, *(name for name, _ in self.measures))))
 
     @property
     def types(self) -> pa.Schema:
-        """Their Arrow schema, in Spark's types."""
-        return arrow.schema(self.format, self.columns, types="spark")
+        """Return the Arrow schema of `columns`, in Spark's types."""
+        return to_arrow.schema(self.format, self.columns, types="spark")
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
-        """The (column, function) that Arrow computes."""
-        return tuple(dict.fromkeys((name, part) for name, what in self.measures for part in PARTS.get(what, ())))
+        """Return the pairs (column, function) that Arrow computes, each once."""
+        parts = [
+            (name, part) for name, function in self.measures for part in PARTS.get(function, ())
+        ]
+        return tuple(dict.fromkeys(parts))
 
     @property
     def sketches(self) -> tuple[tuple[str, str], ...]:
-        """The other measures."""
+        """Return the measures that Arrow does not compute."""
         return tuple(measure for measure in self.measures if measure[1] in SKETCHES)
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of partial results."""
-        kinds = {"count": lambda kind: pa.int64(), "min": lambda kind: kind, "max": lambda kind: kind,
-                 "sum": lambda kind: pa.float64() if pa.types.is_floating(kind) else pa.int64()}
-        return pa.schema([*(self.types.field(name) for name in self.by), (COUNT, pa.int64()),
-                          *((f"{name} {part}", kinds[part](self.types.field(name).type))
-                            for name, part in self.numbers),
-                          *((f"{name} {what}", SKETCHES[what]) for name, what in self.sketches)])
+        """Return the Arrow schema of partial results."""
+        groups = [self.types.field(name) for name in self.by]
+        numbers = [
+            (f"{name} {part}", _choose_partial_type(part, self.types.field(name).type))
+            for name, part in self.numbers
+        ]
+        sketches = [(f"{name} {function}", SKETCHES[function]) for name, function in self.sketches]
+        return pa.schema([*groups, (COUNT, pa.int64()), *numbers, *sketches])
 
-    def partials(self, located: Located) -> Iterator[pa.RecordBatch]:
-        """The partial results of the tables of a task: at its end, and of a measure whenever its groups are many."""
+    def partials(self, tables: TablesOfFiles) -> Iterator[pa.RecordBatch]:
+        """Yield the partial results of the tables of one task.
+
+        A measure's results are yielded at the end, and whenever it has too many groups to keep.
+
+        Raises OverflowError if a sum may exceed 64 bits.
+        """
         files: dict[str | None, int] = {}
-        held = [Groups(self.by, [(COUNT, "sum"), *((f"{name} {part}", MERGE[part]) for name, part in self.numbers)]),
-                *(Groups((*self.by, what), [(COUNT, "sum")] if what == "histogram" else [])
-                  for _, what in self.sketches)]
+        merges = [(f"{name} {part}", MERGE[part]) for name, part in self.numbers]
+        levels = [Groups(self.by, [(COUNT, "sum"), *merges])]
+        for _, function in self.sketches:
+            counts = [(COUNT, "sum")] if function == "histogram" else []
+            levels.append(Groups((*self.by, function), counts))
         sums = Sums()
-        for raw in together(self._batches(located, files)):
+        for raw in combine_batches(self._iter_batches(tables, files)):
             sums.check(raw, [name for name, part in self.numbers if part == "sum"])
-            for number, groups in enumerate(held):
-                groups.add(self._grouped(raw, number))
-                if groups.many:
-                    yield from self._results(groups.take(), number, files)
-        for number, groups in enumerate(held):
-            yield from self._results(groups.take(), number, files)
+            for number, groups in enumerate(levels):
+                groups.add(self._group(raw, number))
+                if groups.should_flush:
+                    yield from self._iter_results(groups.take(), number, files)
+        for number, groups in enumerate(levels):
+            yield from self._iter_results(groups.take(), number, files)
 
-    def _batches(self, located: Located, files: dict[str | None, int]) -> Iterator[pa.RecordBatch]:
-        """The columns of each table; of the file its number, since that is quick to compare."""
+    def _iter_batches(
+        self, tables: TablesOfFiles, files: dict[str | None, int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of each table as batches.
+
+        files: the number of each path, which is extended here. The column `_file` has these
+            numbers, because numbers are faster to compare than texts.
+        """
         names = [name for name in self.columns if name != FILE]
         own = places(format_of(self.format).dtype)
-        repeated = any(pa.types.is_binary(self.types.field(name).type) and name not in own for name in names)
-        for file, table in located:
-            for part in arrow.split(table, TOGETHER, names) if repeated else [table]:
-                batch = arrow.to_batch(part, names, types="spark", file=file)
+        # Bytes of an enclosing frame are copied to each row, so such tables are split by size.
+        is_copied = any(
+            pa.types.is_binary(self.types.field(name).type) and name not in own for name in names
+        )
+        for file, table in tables:
+            for part in split_by_bytes(table, GROUP_BYTES, names) if is_copied else [table]:
+                batch = to_arrow.to_batch(part, names, types="spark", file=file)
                 if FILE in self.columns:
                     number = np.full(len(part), files.setdefault(file, len(files)), np.int32)
-                    batch = pa.RecordBatch.from_arrays([*batch.columns, array_of(number)], [*names, FILE])
+                    batch = pa.RecordBatch.from_arrays(
+                        [*batch.columns, array_of(number)], [*names, FILE]
+                    )
                 yield batch
 
-    def _grouped(self, raw: pa.Table, number: int) -> pa.Table:
-        """The groups of some frames: number 0 is of what Arrow computes, the others of the sketches."""
-        if number:
-            name, what = self.sketches[number - 1]
-            return (values_in if what == "distinct" else buckets_in)(raw, self.by, name)
-        return group(raw, self.by, [([], "count_all"), *self.numbers], [COUNT, *map(" ".join, self.numbers)])
+    def _group(self, raw: pa.Table, number: int) -> pa.Table:
+        """Return the groups of some frames.
 
-    def _results(self, table: pa.Table | None, number: int, files: dict[str | None, int]) -> Iterator[pa.RecordBatch]:
-        """Groups as batches of the schema, in which everything else is null."""
-        tables = [] if table is None else [table]
-        if number and tables:
-            name, what = self.sketches[number - 1]
-            tables = (one.rename_columns([*self.by, f"{name} {what}"]) for one in sketched(table, self.by, what))
-        for one in tables:
-            columns = [pa.nulls(len(one), wanted.type) if wanted.name not in one.column_names
-                       else texts(files).take(one.column(FILE)) if wanted.name == FILE
-                       else one.column(wanted.name).cast(wanted.type) for wanted in self.schema]
+        number: 0 for what Arrow computes, else the number of a sketch, from 1.
+        """
+        if not number:
+            names = [COUNT, *map(" ".join, self.numbers)]
+            return group(raw, self.by, [([], "count_all"), *self.numbers], names)
+        name, function = self.sketches[number - 1]
+        if function == "distinct":
+            return collect_coupons(raw, self.by, name)
+        return count_buckets(raw, self.by, name)
+
+    def _iter_results(
+        self, groups: pa.Table | None, number: int, files: dict[str | None, int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield groups as batches of `schema`. Columns of other measures are null.
+
+        groups: a table of `_group`, or None for no groups. number: as in `_group`.
+        """
+        if groups is None:
+            return
+        tables: Iterable[pa.Table] = [groups]
+        if number:
+            name, function = self.sketches[number - 1]
+            tables = (
+                table.rename_columns([*self.by, f"{name} {function}"])
+                for table in make_summaries(groups, self.by, function)
+            )
+        for table in tables:
+            columns = [self._make_result_column(table, field, files) for field in self.schema]
             yield from pa.Table.from_arrays(columns, schema=self.schema).to_batches(ROWS)
 
+    def _make_result_column(
+        self, table: pa.Table, field: pa.Field, files: dict[str | None, int]
+    ) -> pa.Array | pa.ChunkedArray:
+        """Return a column of `schema` from a table of groups, or nulls if it is not there."""
+        if field.name not in table.column_names:
+            return pa.nulls(len(table), field.type)
+        if field.name == FILE:
+            return make_texts(files).take(table.column(FILE))
+        return table.column(field.name).cast(field.type)
 
-def _check(what: str, name: str, kind: pa.DataType) -> None:
-    """Raise ValueError for a measure that a type does not have."""
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    fits = {"sum": number, "mean": number, "histogram": pa.types.is_integer(kind), "count": True}
-    if not fits.get(what, not pa.types.is_nested(kind)):
-        raise ValueError(f"{name} is {kind}, which has no {what}")
+
+def _choose_partial_type(function: str, kind: pa.DataType) -> pa.DataType:
+    """Return the type of a partial result of a function of Arrow, for a column's type."""
+    if function in ("min", "max"):
+        return kind
+    if function == "sum" and pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.int64()
+
+
+def _check_measure(function: str, name: str, kind: pa.DataType) -> None:
+    """Raise ValueError if a function cannot be computed of a column's type."""
+    is_integer = pa.types.is_integer(kind)
+    is_number = is_integer or pa.types.is_floating(kind)
+    fits = {"sum": is_number, "mean": is_number, "histogram": is_integer, "count": True}
+    if not fits.get(function, not pa.types.is_nested(kind)):
+        raise ValueError(f"column {name} is {kind}, which has no {function}")

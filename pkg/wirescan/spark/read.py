@@ -1,4 +1,8 @@
-"""The fast path: slices of files through `mapInArrow`, which costs the JVM less than a data source."""
+"""The fast way to read files: slices through `mapInArrow`, which costs the JVM less than a source.
+
+`wirescan.spark.read` is defined here.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,27 +10,48 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from wirescan.limits import Limits
-from wirescan.spark.planning import planned
-from wirescan.spark.reading import Paths, Reading, over
+from wirescan.frames.limits import Limits
+from wirescan.spark.plan import make_plan
+from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, run_tasks
 
 
-def read(spark: SparkSession, paths: Paths, format: str = "kafka.records", columns: Sequence[str] | None = None,
-         errors: str = "strict", check: bool = True, filters: Sequence[tuple[Any, ...]] = (),
-         bytes_per_partition: int | None = None, limits: Limits = Limits()) -> DataFrame:
-    """The frames in files as a DataFrame, one row a frame.
+def read(
+    spark: SparkSession,
+    paths: Paths,
+    format: str = DEFAULT_FORMAT,
+    columns: Sequence[str] | None = None,
+    errors: str = "strict",
+    *,
+    check: bool = True,
+    filters: Sequence[tuple[Any, ...]] = (),
+    bytes_per_partition: int | None = None,
+    limits: Limits = Limits(),
+) -> DataFrame:
+    """Return the frames in files as a DataFrame with one row for each frame.
 
-    paths: files, globs and directories, which every executor can read. format: a name of `wirescan.formats()`.
-    columns: names in the wanted order, as of `wirescan.arrow.schema`; each of them costs. errors: "strict": a task
-    that meets bad bytes fails, and the message names file and offset; "mark": a bad frame is a row with its number in
-    `fault` (its other numbers may be zero: filter by it); "skip": it is left out. check: verify checksums.
-    filters: what rows have to pass, as [("offset", ">=", 1000), ("key", "==", b"a")], see `wirescan.filters`: what
-    cannot hold such rows is not opened, and by names and indexes not even read.
-    bytes_per_partition: bytes of files for one task, about; None: so many that each core has as much to do, at most
-    512 MiB; through Spark Connect, which does not tell the cores, 128 MiB.
+    spark: the session.
+    paths: files, globs and directories. Every executor must be able to read them.
+    format: a name of `wirescan.formats()`. Options may follow the name as in a URL, such as
+        "thrift.fields?non_strict=true&idl=/data/calc.thrift". Each executor reads that IDL file.
+    columns: names in the order of the result, as in `wirescan.frames.to_arrow.schema`. Each column
+        takes time.
+    errors: what happens at bad bytes. "strict": the task fails, and the message names the file and
+        the byte position. "mark": a bad frame is a row. Its column `fault` has the name of the
+        fault, and a column is null if it was not read. The column `fault` is null in good rows.
+        "skip": bad frames are discarded.
+    check: verify checksums.
+    filters: conditions that every row must pass, such as
+        [("offset", ">=", 1000), ("key", "==", b"a")]. See `wirescan.reading.filters`. Batches that
+        cannot have such rows are not opened. Files and byte ranges that names and indexes exclude
+        are not read.
+    bytes_per_partition: bytes of files for one task, approximately. None: every core gets the same
+        share, of at most 512 MiB. Spark Connect does not report the cores, so there it is 128 MiB.
+    limits: the argument of `wirescan.scan`. Files are not cut after a frame of more than 100 MiB:
+        one task reads the rest of the file.
 
-    Raises ValueError for an unknown format, column, mode or operator, TypeError for an unfit value of a filter,
-    FileNotFoundError, OSError.
+    Raises ValueError for an unknown format, column, mode or operator, TypeError for a filter's
+    value of the wrong type, FileNotFoundError and OSError.
     """
     reading = Reading(format, columns, errors, check, limits, filters)
-    return over(spark, planned(spark, reading, paths, bytes_per_partition), reading.batches, reading.struct)
+    plan = make_plan(spark, reading, paths, bytes_per_partition)
+    return run_tasks(spark, plan, reading.batches, reading.struct)

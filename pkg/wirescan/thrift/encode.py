@@ -1,7 +1,8 @@
-"""Write Thrift bytes: messages, and the frames that carry them, one by one or out of columns.
+"""Write Thrift bytes: messages, and the frames that carry them, one by one or from columns.
 
-    header frame    length u32 | 0x0FFF | flags u16 | seq u32 | words u16 | header, of 4 * words bytes | payload | mac
-    big             "BIGF" | length u64 | 0x0FFF ..., all else as above
+    header frame    length u32 | 0x0FFF | flags u16 | seq u32 | words u16
+                    | header of 4 * words bytes | payload | mac
+    big             "BIGF" | length u64 | 0x0FFF ..., the rest as above
     header          protocol | transforms | transform* | infos* | zeros
     infos           1, or 2 where they are persistent | pairs | (size | key | size | value)*
     framed          length u32 | message
@@ -9,275 +10,480 @@
     ... not strict  size u32 | name | type u8 | seqid i32 | arguments
     compact         0x82 | type << 5 | version u8 | seqid | size | name | arguments
 
-Everything is big-endian; numbers without a width are varints. A length counts what follows it. The mac is there with
-the transform HMAC, which is the last in the list, with a byte behind it that says how large the mac is; it is made of
-all that follows the length, with 0 in that byte. The format's sources: Apache Thrift, doc/specs: HeaderFormat.md,
-thrift-binary-protocol.md and thrift-compact-protocol.md; of fbthrift THeader.cpp and CompactProtocol-inl.h.
+Everything is big-endian. Numbers without a width are varints. A length counts the bytes after it.
+A frame has a mac with the transform HMAC. HMAC is the last transform in the list, and the byte
+after it is the size of the mac. The mac covers everything after the length, with 0 in that byte.
+Sources of the format: Apache Thrift, doc/specs: HeaderFormat.md, thrift-binary-protocol.md and
+thrift-compact-protocol.md; of fbthrift THeader.cpp and CompactProtocol-inl.h.
 
-Writers differ, and where a reader or a test wants the bytes of one of them: Apache's Python, Go, Ruby and Node.js write
-padding "0-3", Apache's C++, fbthrift and Envoy "1-4"; fbthrift's Python and Go write persistent infos first, and
-Apache's readers lose what stands behind those; fbthrift has version 2 of the compact protocol, Apache version 1. No
-reader takes more than all of these: headers below 65,536 bytes (Apache's C++ and Ruby), strings of infos of up to
-32,767 (Envoy), the protocols BINARY and COMPACT, the transforms ZLIB (Apache), ZSTD and LZ4 (fbthrift); SNAPPY and HMAC
-are of old versions of that, and so few take them as take big frames.
+Writers differ, so options select the bytes of each:
+
+- Apache's Python, Go, Ruby and Node.js write padding "0-3". Apache's C++, fbthrift and Envoy write
+  "1-4".
+- fbthrift's Python and Go write persistent infos first. Apache's readers lose the infos after them.
+- fbthrift has version 2 of the compact protocol, Apache version 1.
+
+Readers have limits too. The strictest are headers below 65,536 bytes (Apache's C++ and Ruby),
+strings of infos up to 32,767 bytes (Envoy), and the protocols BINARY and COMPACT. The transforms
+that readers accept are ZLIB (Apache), and ZSTD and LZ4 (fbthrift). SNAPPY and HMAC are of old
+versions of fbthrift. Few readers accept these, and few accept big frames.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from wirescan.codecs import compress
-from wirescan.core.columns import Bounded, columns_of, integer, octets, pairs_of
+from wirescan.core.arguments import Bounded, check_integer, columns_of, pairs_of, to_bytes
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
-from wirescan.thrift.kind import InfoKind, MessageType, Protocol, Transform
-from wirescan.thrift.mac import signer
-from wirescan.thrift.write import (
-    MOST_HEADER, MOST_LENGTH, MOST_MESSAGE, write_framed, write_frames, write_messages)
+from wirescan.frames.codecs import compress
+from wirescan.thrift.constants import InfoKind, MessageType, Protocol, Transform
+from wirescan.thrift.hmac import signer
+from wirescan.thrift.writer import (
+    MOST_HEADER,
+    MOST_LENGTH,
+    MOST_MESSAGE,
+    write_framed,
+    write_frames,
+    write_messages,
+)
 
 __all__ = [
-    "encode_frame", "encode_framed", "encode_framed_messages", "encode_frames", "encode_message", "encode_messages"]
+    "encode_frame",
+    "encode_framed",
+    "encode_framed_messages",
+    "encode_frames",
+    "encode_message",
+    "encode_messages",
+]
 
 U8, U16 = (0, 255), (0, 65535)
-BITS32 = (-1 << 31, (1 << 32) - 1)      # signed or not, as readers see it
+BITS32 = (-1 << 31, (1 << 32) - 1)  # signed or unsigned: readers differ
 TYPES = (MessageType.CALL.value, MessageType.ONEWAY.value)
-PADDINGS = {"0-3": 0, "1-4": 1}         # how many zeros there are at least
+PADDINGS = {"0-3": 0, "1-4": 1}  # the minimum number of zeros
 ORDERS = ("normal", "persistent")
 PROTOCOLS = {"binary": Protocol.BINARY, "compact": Protocol.COMPACT}
-CODECS: dict[int, tuple[str, int | None]] = {       # and the level where none is given
-    Transform.ZLIB: ("zlib", None), Transform.ZLIB_LESS: ("zlib", 1), Transform.ZLIB_MORE: ("zlib", 9),
-    Transform.ZSTD: ("zstd", None), Transform.ZSTD_LESS: ("zstd", 1), Transform.ZSTD_MORE: ("zstd", 19),
-    Transform.LZ4: ("lz4-block", None), Transform.LZ4_LESS: ("lz4-block", None),
-    Transform.LZ4_MORE: ("lz4-block", None), Transform.SNAPPY: ("snappy", None)}
+FIXED = 10  # bytes from 0x0FFF to the header
+MOST_TRANSFORMS = 255
+# The codec of each transform, and its level where the caller gives none.
+CODECS: dict[int, tuple[str, int | None]] = {
+    Transform.ZLIB: ("zlib", None),
+    Transform.ZLIB_LESS: ("zlib", 1),
+    Transform.ZLIB_MORE: ("zlib", 9),
+    Transform.ZSTD: ("zstd", None),
+    Transform.ZSTD_LESS: ("zstd", 1),
+    Transform.ZSTD_MORE: ("zstd", 19),
+    Transform.LZ4: ("lz4-block", None),
+    Transform.LZ4_LESS: ("lz4-block", None),
+    Transform.LZ4_MORE: ("lz4-block", None),
+    Transform.SNAPPY: ("snappy", None),
+}
 KNOWN = {*CODECS, Transform.NONE, Transform.HMAC}
-LEVELS = ("zlib", "zstd")               # codecs that have them
+LEVELS = ("zlib", "zstd")  # codecs with levels
+
+
+class _Transforms(NamedTuple):
+    """The transforms of frames, prepared for writing.
+
+    prefix: the header before its infos. transform: applies the transforms to a payload, or None
+    where nothing changes it. sign: makes a mac, or None without HMAC.
+    """
+
+    prefix: bytes
+    transform: Callable[[bytes], bytes] | None
+    sign: Callable[[Any], bytes] | None
 
 
 def encode_frame(
-    payload: Any, *, protocol_id: SupportsIndex = Protocol.BINARY, flags: SupportsIndex = 0, seq: SupportsIndex = 0,
-    transforms: Iterable[SupportsIndex] = (), infos: Any = (), persistent: Any = (), key: Any = None,
-    hash: Any = "sha256", padding: str = "0-3", infos_order: str = "normal", big: bool = False,
+    payload: Any,
+    *,
+    protocol_id: SupportsIndex = Protocol.BINARY,
+    flags: SupportsIndex = 0,
+    seq: SupportsIndex = 0,
+    transforms: Iterable[SupportsIndex] = (),
+    infos: Any = (),
+    persistent: Any = (),
+    key: Any = None,
+    hash: Any = "sha256",
+    padding: str = "0-3",
+    infos_order: str = "normal",
+    big: bool = False,
     level: SupportsIndex | None = None,
 ) -> bytes:
-    """A header frame around a payload: a message, bytes-like, which is not looked at.
+    """Return a header frame around a payload.
 
-    protocol_id: a `Protocol`, or another number up to 255. flags: of 16 bits. seq: of 32, signed or not.
-    transforms: of `Transform`, done to the payload in this order; at most 255. All are known here but QLZ and CUSTOM.
-    infos, persistent: a mapping, or (key, value) in order, of bytes or str; keys may come twice, and readers take the
-        last one. infos are of this frame, persistent of all that follow on the connection as well.
-    key, hash: with the transform HMAC, and only then: a secret, bytes-like, and what hashlib calls the hash, or a
-        constructor of its kind. Wherever HMAC stands in the list, it is written last.
-    padding: "0-3" or "1-4" zeros at the header's end. infos_order: which block is the first, "normal" or "persistent".
-    big: as a BIGF frame, whatever its size. level: of zlib, 0 to 9, or zstd, -131072 to 22; None: what a transform's
-        name says.
+    Args:
+        payload: a message, bytes-like. Its content is not checked.
+        protocol_id: a `Protocol`, or another number up to 255.
+        flags: 16 bits.
+        seq: 32 bits, signed or unsigned.
+        transforms: numbers of `Transform`, applied to the payload in this order; at most 255. All
+            but QLZ and CUSTOM are known.
+        infos: headers of this frame: a mapping, or pairs (key, value) in order, of bytes or str. A
+            key may occur twice; readers take the last value.
+        persistent: headers of this frame and of all that follow on the connection; as `infos`.
+        key: a secret, bytes-like. It is needed with the transform HMAC, and only then. Wherever
+            HMAC is in `transforms`, it is written last.
+        hash: hashlib's name of the hash for HMAC, or a constructor of its kind.
+        padding: "0-3" or "1-4" zeros at the header's end.
+        infos_order: which block is first, "normal" or "persistent".
+        big: write a BIGF frame, whatever its size.
+        level: of zlib, 0 to 9, or of zstd, -131072 to 22. None: as the transform's name says.
 
-    Raises TypeError for an argument of another type, ValueError for one that the format cannot hold: a header has at
-    most 262,140 bytes, and a frame that is not big 1,073,741,823 behind its length.
+    Raises:
+        TypeError: an argument of another type.
+        ValueError: an argument that the format cannot hold. A header has at most 262,140 bytes, and
+            a frame that is not big has at most 1,073,741,823 after its length.
     """
-    prefix, transform, sign = _transforms(protocol_id, transforms, key, hash, level)
-    header = b"".join((prefix, *_ordered(_block(InfoKind.KEYVALUE, infos), _block(InfoKind.PKEYVALUE, persistent),
-                                         infos_order)))
-    least = _padding(padding)
-    header += bytes(least + -(len(header) + least) % 4)
+    prepared = _prepare_transforms(protocol_id, transforms, key, hash, level)
+    normal_block = _encode_block(InfoKind.KEYVALUE, infos)
+    persistent_block = _encode_block(InfoKind.PKEYVALUE, persistent)
+    blocks = _sort_blocks(normal_block, persistent_block, infos_order)
+    header = b"".join((prepared.prefix, *blocks))
+    minimum = _parse_padding(padding)
+    header += bytes(minimum + -(len(header) + minimum) % 4)
     if len(header) > MOST_HEADER:
-        raise ValueError(f"a header of {len(header)} bytes, and at most {MOST_HEADER} are possible")
-    payload = octets(payload, "payload")
-    if transform is not None:
-        payload = transform(payload)
-    length = 10 + len(header) + len(payload) + (0 if sign is None else len(sign(b"")))
+        raise ValueError(f"a header has at most {MOST_HEADER} bytes, not {len(header)}")
+    payload = to_bytes(payload, "payload")
+    if prepared.transform is not None:
+        payload = prepared.transform(payload)
+    mac_size = 0 if prepared.sign is None else len(prepared.sign(b""))
+    length = FIXED + len(header) + len(payload) + mac_size
     if length > MOST_LENGTH and not big:
-        raise ValueError(f"a frame of {length} bytes behind its length, and at most {MOST_LENGTH} are possible")
+        raise ValueError(
+            f"a frame has at most {MOST_LENGTH} bytes after its length, not {length}; set big=True"
+        )
     before = b"BIGF" + length.to_bytes(8, "big") if big else length.to_bytes(4, "big")
     fixed = b"\x0f\xff%b%b%b" % (
-        integer(flags, "flags", U16).to_bytes(2, "big"), (integer(seq, "seq", BITS32) & 0xFFFFFFFF).to_bytes(4, "big"),
-        (len(header) // 4).to_bytes(2, "big"))
-    if sign is None:
+        check_integer(flags, "flags", U16).to_bytes(2, "big"),
+        (check_integer(seq, "seq", BITS32) & 0xFFFFFFFF).to_bytes(4, "big"),
+        (len(header) // 4).to_bytes(2, "big"),
+    )
+    if prepared.sign is None:
         return b"".join((before, fixed, header, payload))
-    mac = sign(b"".join((fixed, header, payload)))
-    return b"".join((before, fixed, prefix[:-1], bytes([len(mac)]), header[len(prefix):], payload, mac))
+    mac = prepared.sign(b"".join((fixed, header, payload)))
+    # The last byte of the prefix is the size of the mac. It is 0 while the mac is made.
+    signed_header = prepared.prefix[:-1] + bytes([len(mac)]) + header[len(prepared.prefix) :]
+    return b"".join((before, fixed, signed_header, payload, mac))
 
 
 def encode_frames(
-    payloads: Any, *, protocol_id: SupportsIndex = Protocol.BINARY, flags: Any = 0, seq: Any = 0,
-    transforms: Iterable[SupportsIndex] = (), infos: Any = (), persistent: Any = (), key: Any = None,
-    hash: Any = "sha256", padding: str = "0-3", infos_order: str = "normal", big: bool = False,
+    payloads: Any,
+    *,
+    protocol_id: SupportsIndex = Protocol.BINARY,
+    flags: Any = 0,
+    seq: Any = 0,
+    transforms: Iterable[SupportsIndex] = (),
+    infos: Any = (),
+    persistent: Any = (),
+    key: Any = None,
+    hash: Any = "sha256",
+    padding: str = "0-3",
+    infos_order: str = "normal",
+    big: bool = False,
     level: SupportsIndex | None = None,
 ) -> tuple[bytes, np.ndarray]:
-    """(data, offsets): header frames, as `encode_frame` writes them, one behind another: frame i is
-    data[offsets[i]:offsets[i + 1]], with n + 1 offsets of int64. `thrift.scan` takes data.
+    """Return header frames, as `encode_frame` writes them, from columns: (data, offsets).
 
-    payloads: a column, without nulls, or one bytes-like object for all frames. A column is a place of a table as
-        (table, "payload"); an Arrow array or chunked array of binary or string, or their large and view types; a numpy
-        array of dtype S or of objects; (offsets, data), as `encode_messages` gives; or a list of bytes. See
-        `wirescan.core.strings.ByteStrings`.
-    flags, seq: an array of integers, or of Arrow integers, whose nulls are 0, or one integer for all.
-    infos, persistent: a mapping or list of (key, column), where the value may be one for all frames, and a null leaves
-        its pair out; or (counts, keys, values): an array of integers, how many each frame has, and all keys and values
-        in columns, without nulls; or an Arrow array of map or list<struct<key, value>>.
-    All else is the same for all frames, as in `encode_frame`.
+    Args:
+        payloads: a column without nulls, or one bytes-like object for all frames. A column is a
+            place of a table as (table, "payload"); an Arrow array or chunked array of binary or
+            string, or their large and view types; a numpy array of dtype S or of objects; (offsets,
+            data), as `encode_messages` gives reversed; or a list of bytes. See
+            `wirescan.core.strings.ByteStrings`.
+        protocol_id: one for all frames, as in `encode_frame`.
+        flags: an array of integers or of Arrow integers, whose nulls are 0, or one integer for all.
+        seq: as `flags`.
+        transforms: for all frames, as in `encode_frame`.
+        infos: a mapping or list of (key, column). A value may also be one value for all frames. A
+            null omits the pair. Or (counts, keys, values): an array with the number of pairs of
+            each frame, and columns of all keys and values, without nulls. Or an Arrow array of map
+            or list<struct<key, value>>.
+        persistent: as `infos`.
+        key: for all frames, as in `encode_frame`.
+        hash: for all frames, as in `encode_frame`.
+        padding: for all frames, as in `encode_frame`.
+        infos_order: for all frames, as in `encode_frame`.
+        big: for all frames, as in `encode_frame`.
+        level: for all frames, as in `encode_frame`.
 
-    Raises TypeError for an argument of another type; ValueError for columns of unequal length, where none of payloads,
-    flags and seq says how many frames there are, for offsets or views that point outside their data, a number out of
-    its bounds, and, by its number, for a frame that the format cannot hold.
+    Returns:
+        data: the frames without gaps. `thrift.scan` reads it. offsets: n + 1 numbers of int64;
+        frame i is data[offsets[i]:offsets[i + 1]].
+
+    Raises:
+        TypeError: an argument of another type.
+        ValueError: columns of unequal length; none of payloads, flags and seq says how many frames
+            exist; offsets or views outside their data; a number outside its bounds; or a frame
+            that the format cannot hold, by its number.
     """
-    prefix, transform, sign = _transforms(protocol_id, transforms, key, hash, level)
-    columns, _ = columns_of({"payload": payloads, "flags": Bounded(flags, U16), "seq": Bounded(seq, BITS32)})
+    prepared = _prepare_transforms(protocol_id, transforms, key, hash, level)
+    columns, _ = columns_of(
+        {"payload": payloads, "flags": Bounded(flags, U16), "seq": Bounded(seq, BITS32)}
+    )
     strings = columns["payload"]
-    blocks = _ordered(_part(InfoKind.KEYVALUE, infos, strings), _part(InfoKind.PKEYVALUE, persistent, strings),
-                      infos_order)
-    if transform is not None:
-        strings = ByteStrings([None if one is None else transform(one) for one in strings])
-    return write_frames(strings, np.atleast_1d(columns["flags"]), np.atleast_1d(columns["seq"]),
-                        [prefix, *(block for block in blocks if block)], bool(_padding(padding)), bool(big), sign)
+    normal_part = _make_header_part(InfoKind.KEYVALUE, infos, strings)
+    persistent_part = _make_header_part(InfoKind.PKEYVALUE, persistent, strings)
+    parts = _sort_blocks(normal_part, persistent_part, infos_order)
+    if (transform := prepared.transform) is not None:
+        values = (strings[i] for i in range(len(strings)))
+        strings = ByteStrings([None if value is None else transform(value) for value in values])
+    return write_frames(
+        strings,
+        np.atleast_1d(columns["flags"]),
+        np.atleast_1d(columns["seq"]),
+        [prepared.prefix, *(part for part in parts if part)],
+        padding=bool(_parse_padding(padding)),
+        big=bool(big),
+        sign=prepared.sign,
+    )
 
 
 def encode_framed(message: Any) -> bytes:
-    """A message behind its length, as the framed transport has it, without a header: bytes-like, not looked at.
+    """Return a message after its length, as the framed transport writes it, without a header.
+
+    message: bytes-like. Its content is not checked.
 
     Raises TypeError for another type, ValueError for more than 1,073,741,823 bytes.
     """
-    message = octets(message, "message")
-    if len(message) > MOST_LENGTH:
-        raise ValueError(f"a message of {len(message)} bytes, and at most {MOST_LENGTH} are possible in a frame")
-    return len(message).to_bytes(4, "big") + message
+    data = to_bytes(message, "message")
+    if len(data) > MOST_LENGTH:
+        raise ValueError(f"a framed message has at most {MOST_LENGTH} bytes, not {len(data)}")
+    return len(data).to_bytes(4, "big") + data
 
 
 def encode_framed_messages(messages: Any) -> tuple[bytes, np.ndarray]:
-    """(data, offsets): messages behind their lengths, one behind another, with n + 1 offsets of int64. messages: a
-    column as `encode_frames` takes it. Raises as that does."""
+    """Return framed messages, as `encode_framed` writes them, from a column: (data, offsets).
+
+    messages: a column as `encode_frames` takes it. offsets: n + 1 numbers of int64; frame i is
+    data[offsets[i]:offsets[i + 1]]. Raises as `encode_frames`.
+    """
     return write_framed(columns_of({"message": messages})[0]["message"])
 
 
 def encode_message(
-    method: Any, message_type: SupportsIndex, seqid: SupportsIndex, arguments: Any = b"\0", *, service: Any = None,
-    protocol: str | int = "binary", version: SupportsIndex | None = None, strict: bool = True,
+    method: Any,
+    message_type: SupportsIndex,
+    seqid: SupportsIndex,
+    arguments: Any = b"\0",
+    *,
+    service: Any = None,
+    protocol: str | int = "binary",
+    version: SupportsIndex | None = None,
+    strict: bool = True,
 ) -> bytes:
-    """A message, as it lies in a frame, or on a transport without frames.
+    """Return a message, as it is in a frame or on a transport without frames.
 
-    method: bytes-like or str. message_type: a `MessageType`. seqid: of 32 bits, signed or not. arguments: the struct
-    behind the message's begin, bytes-like, which is not looked at; b"\\0" has no fields. service: of a multiplexed
-    call, bytes-like or str without a colon; replies have none.
-    protocol: "binary" or "compact", or as a `Protocol`. version: of the compact protocol, 1 (Apache, and by default) or
-    2 (fbthrift); it tells how doubles in `arguments` are written. strict: with the version, as all writers have it by
-    now; readers have to be told where it is not there. The compact protocol always is.
+    Args:
+        method: bytes-like or str.
+        message_type: a `MessageType`.
+        seqid: 32 bits, signed or unsigned.
+        arguments: the struct after the message's begin, bytes-like. Its content is not checked.
+            A single zero byte has no fields.
+        service: of a multiplexed call, bytes-like or str without a colon. Replies have none.
+        protocol: "binary" or "compact", or a `Protocol`.
+        version: of the compact protocol: 1 (Apache, the default) or 2 (fbthrift). It determines how
+            doubles in `arguments` are written.
+        strict: write the version word, as all current writers do. Readers need an option for
+            messages without it. The compact protocol is always strict.
 
-    Raises TypeError for an argument of another type, ValueError for one that the format cannot hold.
+    Raises:
+        TypeError: an argument of another type.
+        ValueError: an argument that the format cannot hold.
     """
-    compact, name = _compact(protocol, version, strict), octets(method, "method")
+    compact = _choose_version(protocol, version, strict=strict)
+    name = to_bytes(method, "method")
     if service is not None:
-        if b":" in (prefix := octets(service, "service")):
+        prefix = to_bytes(service, "service")
+        if b":" in prefix:
             raise ValueError(f"a service must not hold a colon: {prefix!r:.80}")
         name = prefix + b":" + name
-    number, seqid = integer(message_type, "message_type", TYPES), integer(seqid, "seqid", BITS32) & 0xFFFFFFFF
-    arguments = octets(arguments, "arguments")
+    type_number = check_integer(message_type, "message_type", TYPES)
+    seqid = check_integer(seqid, "seqid", BITS32) & 0xFFFFFFFF
+    arguments = to_bytes(arguments, "arguments")
     if compact:
-        parts = [bytes((0x82, number << 5 | compact)), _varint(seqid), _varint(len(name)), name, arguments]
+        parts = [
+            bytes((0x82, type_number << 5 | compact)),
+            _encode_varint(seqid),
+            _encode_varint(len(name)),
+            name,
+            arguments,
+        ]
     elif strict:
-        parts = [bytes((0x80, 1, 0, number)), len(name).to_bytes(4, "big"), name, seqid.to_bytes(4, "big"), arguments]
+        parts = [
+            bytes((0x80, 1, 0, type_number)),
+            len(name).to_bytes(4, "big"),
+            name,
+            seqid.to_bytes(4, "big"),
+            arguments,
+        ]
     else:
-        parts = [len(name).to_bytes(4, "big"), name, bytes((number,)), seqid.to_bytes(4, "big"), arguments]
-    if (size := sum(map(len, parts))) > MOST_MESSAGE:
-        raise ValueError(f"a message of {size} bytes, and at most {MOST_MESSAGE} are possible")
+        parts = [
+            len(name).to_bytes(4, "big"),
+            name,
+            bytes((type_number,)),
+            seqid.to_bytes(4, "big"),
+            arguments,
+        ]
+    size = sum(map(len, parts))
+    if size > MOST_MESSAGE:
+        raise ValueError(f"a message has at most {MOST_MESSAGE} bytes, not {size}")
     return b"".join(parts)
 
 
 def encode_messages(
-    methods: Any, types: Any, seqids: Any, arguments: Any = b"\0", *, service: Any = None,
-    protocol: str | int = "binary", version: SupportsIndex | None = None, strict: bool = True,
+    methods: Any,
+    types: Any,
+    seqids: Any,
+    arguments: Any = b"\0",
+    *,
+    service: Any = None,
+    protocol: str | int = "binary",
+    version: SupportsIndex | None = None,
+    strict: bool = True,
 ) -> tuple[bytes, np.ndarray]:
-    """(data, offsets): messages, as `encode_message` writes them, one behind another: message i is
-    data[offsets[i]:offsets[i + 1]], with n + 1 offsets of int64. `encode_frames` and `encode_framed_messages`
-    take it turned round, as (offsets, data).
+    """Return messages, as `encode_message` writes them, from columns: (data, offsets).
 
-    methods, arguments, service: columns as `encode_frames` takes them, or one for all; a null is no service. types,
-    seqids: an array of integers, or of Arrow integers, or one integer for all. All else is as in `encode_message`.
-    Raises as `encode_frames`.
+    Args:
+        methods: a column as `encode_frames` takes it, or one for all messages.
+        types: an array of integers or of Arrow integers, or one integer for all messages.
+        seqids: as `types`.
+        arguments: as `methods`.
+        service: as `methods`. A null is no service.
+        protocol: for all messages, as in `encode_message`.
+        version: for all messages, as in `encode_message`.
+        strict: for all messages, as in `encode_message`.
+
+    Returns:
+        data: the messages without gaps. offsets: n + 1 numbers of int64; message i is
+        data[offsets[i]:offsets[i + 1]]. `encode_frames` and `encode_framed_messages` take them in
+        the other order, as (offsets, data).
+
+    Raises:
+        TypeError, ValueError: as `encode_frames`.
     """
-    compact = _compact(protocol, version, strict)
-    columns, _ = columns_of({"method": methods, "type": Bounded(types, TYPES), "seqid": Bounded(seqids, BITS32),
-                             "arguments": arguments, "service": service})
-    return write_messages(columns["method"], columns["service"], np.atleast_1d(columns["type"]),
-                          np.atleast_1d(columns["seqid"]), columns["arguments"], compact, bool(strict))
+    compact = _choose_version(protocol, version, strict=strict)
+    columns, _ = columns_of(
+        {
+            "method": methods,
+            "type": Bounded(types, TYPES),
+            "seqid": Bounded(seqids, BITS32),
+            "arguments": arguments,
+            "service": service,
+        }
+    )
+    return write_messages(
+        columns["method"],
+        columns["service"],
+        np.atleast_1d(columns["type"]),
+        np.atleast_1d(columns["seqid"]),
+        columns["arguments"],
+        compact,
+        strict=bool(strict),
+    )
 
 
-def _transforms(
-    protocol_id: SupportsIndex, transforms: Iterable[SupportsIndex], key: Any, hash: Any, level: SupportsIndex | None
-) -> tuple[bytes, Callable[[bytes], bytes] | None, Callable[[Any], bytes] | None]:
-    """The header up to its infos, what is done to a payload, and what makes a mac of bytes."""
+def _prepare_transforms(
+    protocol_id: SupportsIndex,
+    transforms: Iterable[SupportsIndex],
+    key: Any,
+    hash: Any,
+    level: SupportsIndex | None,
+) -> _Transforms:
     if not isinstance(transforms, Iterable):
-        raise TypeError(f"transforms must be an iterable of integers, not {type(transforms).__name__}")
-    ids = [integer(one, "a transform", U16) for one in transforms]
+        raise TypeError(
+            f"transforms must be an iterable of integers, not {type(transforms).__name__}"
+        )
+    ids = [check_integer(id, "a transform", U16) for id in transforms]
     if unknown := {*ids} - KNOWN:
-        raise ValueError(f"transform {min(unknown)} is not known here")
-    if len(ids) > 255 or ids.count(Transform.HMAC) > 1:
-        raise ValueError("at most 255 transforms are possible, and HMAC once")
+        raise ValueError(f"transform {min(unknown)} is not known; see wirescan.thrift.Transform")
+    if len(ids) > MOST_TRANSFORMS or ids.count(Transform.HMAC) > 1:
+        raise ValueError(f"at most {MOST_TRANSFORMS} transforms are possible, and HMAC once")
     if (key is None) == (Transform.HMAC in ids):
-        raise ValueError("the transform HMAC needs a key, and nothing else does")
-    steps = [CODECS[one] for one in ids if one in CODECS]
+        raise ValueError("the transform HMAC needs a key; without HMAC, key must be None")
+    steps: list[tuple[str, SupportsIndex | None]] = [CODECS[id] for id in ids if id in CODECS]
     if level is not None:
         if not any(codec in LEVELS for codec, _ in steps):
-            raise ValueError("a level is one of zlib or zstd, and neither is among the transforms")
+            raise ValueError("level needs a zlib or zstd transform, and transforms have neither")
         steps = [(codec, level if codec in LEVELS else None) for codec, _ in steps]
 
     def transform(payload: bytes) -> bytes:
-        for codec, one in steps:
-            payload = compress(codec, payload, one)
+        for codec, step_level in steps:
+            payload = compress(codec, payload, step_level)
         return payload
 
     ids.sort(key=Transform.HMAC.__eq__)
-    prefix = _varint(integer(protocol_id, "protocol_id", U8)) + _varint(len(ids)) + bytes(ids)
+    protocol = _encode_varint(check_integer(protocol_id, "protocol_id", U8))
+    prefix = protocol + _encode_varint(len(ids)) + bytes(ids)
     if key is None:
-        return prefix, transform if steps else None, None
-    return prefix + b"\0", transform if steps else None, signer(octets(key, "key"), hash)
+        return _Transforms(prefix, transform if steps else None, None)
+    sign = signer(to_bytes(key, "key"), hash)
+    return _Transforms(prefix + b"\0", transform if steps else None, sign)
 
 
-def _padding(given: str) -> int:
-    if given not in tuple(PADDINGS):
-        raise ValueError(f"padding must be {' or '.join(map(repr, PADDINGS))}, not {given!r:.80}")
-    return PADDINGS[given]
+def _parse_padding(padding: str) -> int:
+    if padding not in tuple(PADDINGS):
+        raise ValueError(f"padding must be {' or '.join(map(repr, PADDINGS))}, not {padding!r:.80}")
+    return PADDINGS[padding]
 
 
-def _ordered(normal: Any, persistent: Any, order: str) -> tuple[Any, Any]:
+def _sort_blocks(normal: Any, persistent: Any, order: str) -> tuple[Any, Any]:
     if order not in ORDERS:
         raise ValueError(f"infos_order must be {' or '.join(map(repr, ORDERS))}, not {order!r:.80}")
     return (normal, persistent) if order == "normal" else (persistent, normal)
 
 
-def _block(kind: InfoKind, given: Any) -> bytes:
-    """The block of these pairs; of none of them, nothing."""
-    pairs = pairs_of(() if given is None else given)
-    parts = [_varint(kind), _varint(len(pairs))] if pairs else []
+def _encode_block(kind: InfoKind, infos: Any) -> bytes:
+    """Return the info block of some pairs, or b"" without pairs."""
+    pairs = pairs_of(() if infos is None else infos)
+    if not pairs:
+        return b""
+    parts = [_encode_varint(kind), _encode_varint(len(pairs))]
     for name, value in pairs:
-        data = octets(value, f"info {name!r:.80}")
-        parts += _varint(len(name)), name, _varint(len(data)), data
+        data = to_bytes(value, f"info {name!r:.80}")
+        parts += _encode_varint(len(name)), name, _encode_varint(len(data)), data
     return b"".join(parts)
 
 
-def _part(kind: InfoKind, given: Any, payloads: ByteStrings) -> bytes | tuple[int, Pairs]:
-    """The block that is the same in all frames, or what the block of each is made of."""
-    if given is None or isinstance(given, tuple) and not given or isinstance(given, (Mapping, list)) and all(
-            isinstance(value, (bytes, bytearray, memoryview, str)) for _, value in pairs_of(given)):
-        return _block(kind, given)
-    return int(kind), columns_of({"payload": payloads}, given)[1]
+def _make_header_part(
+    kind: InfoKind, infos: Any, payloads: ByteStrings
+) -> bytes | tuple[int, Pairs]:
+    """Return the info block that is the same in all frames, or (kind, pairs of each frame)."""
+    if _is_constant(infos):
+        return _encode_block(kind, infos)
+    _, pairs = columns_of({"payload": payloads}, infos)
+    assert pairs is not None  # only an empty mapping or list gives None, and that is constant
+    return int(kind), pairs
 
 
-def _compact(protocol: str | int, version: SupportsIndex | None, strict: bool) -> int:
-    """The version of the compact protocol; 0: the binary one."""
+def _is_constant(infos: Any) -> bool:
+    """Whether infos are the same for all frames: none, or pairs of one value each."""
+    if infos is None or isinstance(infos, tuple) and not infos:
+        return True
+    if not isinstance(infos, (Mapping, list)):
+        return False
+    single = (bytes, bytearray, memoryview, str)
+    return all(isinstance(value, single) for _, value in pairs_of(infos))
+
+
+def _choose_version(protocol: str | int, version: SupportsIndex | None, *, strict: bool) -> int:
+    """Return the version of the compact protocol, or 0 for the binary protocol."""
     number = PROTOCOLS.get(protocol, protocol) if isinstance(protocol, str) else protocol
     if number not in (*PROTOCOLS.values(),):
         raise ValueError(f"protocol must be 'binary' or 'compact', not {protocol!r:.80}")
     if number == Protocol.COMPACT:
         if not strict:
             raise ValueError("the compact protocol is always strict")
-        return 1 if version is None else integer(version, "version", (1, 2))
+        return 1 if version is None else check_integer(version, "version", (1, 2))
     if version is not None:
-        raise ValueError("a version is one of the compact protocol")
+        raise ValueError("version needs the compact protocol")
     return 0
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -1,14 +1,15 @@
-# Frames of every kind. scan.pyx draws them.
+# Kernels that read one Thrift frame of any kind. scan.pyx draws the frames.
 from libc.string cimport memset
 from wirescan.core cimport (
-    BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, BAD_VARINT, Fault, Head, LIKELY, NOT_A_FRAME, OK, Reader,
-    SHORT, TRUNCATED, UNDECIDED, afford, be16, be32, be64, int32_t, int64_t, left, take, uint8_t, uint16_t, uint32_t, uint64_t,
-    varint32)
+    BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, Fault, Head, LIKELY, NOT_A_FRAME, OK,
+    Reader, SHORT, TRUNCATED, UNDECIDED, charge_budget, be16, be32, be64, int32_t, int64_t, left,
+    take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
 from wirescan.thrift.http cimport LONGEST_HEAD, is_http, read_http
 from wirescan.thrift.message cimport Begin, is_compact, is_type, read_begin
-from wirescan.thrift.scan cimport (
-    BIG_HEADER, BINARY, COMPACT, DOUBLE_HEADER, FIXED, FRAMED_BINARY, FRAMED_COMPACT, Frame, HEADER, HMAC, HTTP,
-    Info, KEYVALUE, LARGEST_LENGTH, PKEYVALUE, TTHEADER, UNFRAMED_BINARY, UNFRAMED_COMPACT)
+from wirescan.thrift.rows cimport (
+    BIG_HEADER, BINARY, COMPACT, DOUBLE_HEADER, FIXED, FRAMED_BINARY, FRAMED_COMPACT, Frame, HEADER,
+    HMAC, HTTP, KEYVALUE, LARGEST_LENGTH, PKEYVALUE, TTHEADER, UNFRAMED_BINARY,
+    UNFRAMED_COMPACT)
 from wirescan.thrift.walk cimport Walk, begin_walk, skip
 
 cdef enum:
@@ -16,19 +17,21 @@ cdef enum:
     TTHEADER_MAGIC = 0x1000
     STRICT = 0x8001
     BIGF = 0x42494746
-    LOOK = 8                    # bytes that tell most kinds apart
-    LONGEST_NAME = 32767        # of a message without a version, unframed: more is something else
-    SHORTEST_MESSAGE = 12       # of a strict binary one, before its struct
-    # Transforms that can be undone: 0 none, 1 zlib, 2 HMAC, 3 Snappy, 5 zstd, 6 LZ4, and 8 to 13, which are 1, 5 and 6.
-    UNDONE = 0x3f6f
+    PREFIX_SIZE = 8             # bytes that identify most kinds
+    # The longest method name of an unframed message without a version. A longer one is other data.
+    LONGEST_NAME = 32767
+    SHORTEST_MESSAGE = 12       # bytes of a strict binary message before its struct
+    # Bit set of the transforms that wirescan can undo: 0 none, 1 zlib, 2 HMAC, 3 Snappy, 5 zstd,
+    # 6 LZ4, and 8 to 13, which are further levels of 1, 5 and 6.
+    SUPPORTED_TRANSFORMS = 0x3f6f
 
 
-cdef inline bint is_undone(uint32_t id) noexcept nogil:
-    return id < 14 and UNDONE >> id & 1
+cdef inline bint is_supported(uint32_t id) noexcept nogil:
+    return id < 14 and SUPPORTED_TRANSFORMS >> id & 1
 
 
 cdef inline Fault read_string(Reader* r, uint32_t* size) noexcept nogil:
-    # Leaves r behind the string.
+    # Leaves r after the string.
     cdef Fault fault = varint32(r, size)
     if fault:
         return fault
@@ -36,9 +39,11 @@ cdef inline Fault read_string(Reader* r, uint32_t* size) noexcept nogil:
 
 
 cdef inline Fault read_infos(Reader* r, Frame* row, const uint8_t* start) noexcept nogil:
-    # Steps over pairs up to an id that ends them: 0, which is padding, or one that nobody knows.
+    # Steps over pairs up to an id that ends them: 0 (padding) or an unknown id.
     cdef const uint8_t* mark
-    cdef uint32_t id = 0, count = 0, size = 0
+    cdef uint32_t id = 0
+    cdef uint32_t count = 0
+    cdef uint32_t size = 0
     cdef int64_t padding
     cdef Fault fault
     row.infos_at = <uint32_t>(r.at - start)
@@ -72,10 +77,12 @@ cdef inline Fault read_infos(Reader* r, Frame* row, const uint8_t* start) noexce
 
 
 cdef inline Fault read_transforms(Reader* r, Frame* row, uint32_t count) noexcept nogil:
-    # BAD_CODEC where one cannot be undone; all are read nevertheless.
-    cdef uint32_t id = 0, i
+    # Reads all transforms. Returns BAD_CODEC where one of them cannot be undone.
+    cdef uint32_t id = 0
+    cdef uint32_t i
     cdef const uint8_t* p
-    cdef Fault fault, known = OK
+    cdef Fault fault
+    cdef Fault codec_fault = OK
     cdef bint signed_already = False
     for i in range(count):
         fault = varint32(r, &id)
@@ -97,21 +104,26 @@ cdef inline Fault read_transforms(Reader* r, Frame* row, uint32_t count) noexcep
                 return TRUNCATED
             if signed_already:
                 return BAD_HEADER
-            row.mac_size, signed_already = p[0], True
-        elif not is_undone(id):
-            known = BAD_CODEC
-    return known
+            row.mac_size = p[0]
+            signed_already = True
+        elif not is_supported(id):
+            codec_fault = BAD_CODEC
+    return codec_fault
 
 
-cdef inline Fault read_header(const uint8_t* start, size_t at, const uint8_t* end, Frame* row) noexcept nogil:
-    # From the magic, `at` bytes behind the frame's start, to its end.
+cdef inline Fault read_header(const uint8_t* start, size_t at, const uint8_t* end,
+                              Frame* row) noexcept nogil:
+    # Reads from the magic number, `at` bytes after the frame's start, to the frame's end.
     cdef const uint8_t* p = start + at
     cdef Reader r
     cdef uint32_t number = 0
-    cdef Fault fault, known = OK
+    cdef Fault fault
+    cdef Fault codec_fault = OK
     if end - p < FIXED:
         return TRUNCATED
-    row.flags, row.seq, row.header_words = be16(p + 2), be32(p + 4), be16(p + 8)
+    row.flags = be16(p + 2)
+    row.seq = be32(p + 4)
+    row.header_words = be16(p + 8)
     r = Reader(p + FIXED, p + FIXED + 4 * <size_t>row.header_words)
     if 4 * <int64_t>row.header_words > end - r.at:
         return BAD_HEADER
@@ -130,32 +142,34 @@ cdef inline Fault read_header(const uint8_t* start, size_t at, const uint8_t* en
         if number > left(&r) or number > 255:
             return BAD_COUNT
         row.transform_count = <uint8_t>number
-        known = read_transforms(&r, row, number)
-        if known and known != BAD_CODEC:
-            return known
+        codec_fault = read_transforms(&r, row, number)
+        if codec_fault and codec_fault != BAD_CODEC:
+            return codec_fault
     fault = read_infos(&r, row, start)
     if fault:
         return fault
     if end - r.end < row.mac_size:
         return BAD_HEADER
-    row.head.body = row.payload_at = <uint32_t>(r.end - start)
+    row.payload_at = <uint32_t>(r.end - start)
+    row.head.body = row.payload_at
     row.payload_size = <int32_t>(end - r.end - row.mac_size)
-    return known
+    return codec_fault
 
 
-cdef inline Fault header_frame(Reader* r, Frame* row, uint8_t kind, size_t prefix, uint64_t length,
-                               size_t magic_at) noexcept nogil:
+cdef inline Fault read_header_frame(Reader* r, Frame* row, uint8_t kind, size_t prefix,
+                                    uint64_t length, size_t magic_at) noexcept nogil:
+    # Reads a frame of `prefix` + `length` bytes with a header.
     cdef const uint8_t* start = r.at
     cdef Fault fault
     row.head.kind = kind
     if length > <uint64_t>0x7fffffff:
-        return BAD_LENGTH                       # more than a place can have
+        return BAD_LENGTH                       # a place's size is an int32
     if left(r) < prefix + length:
         row.head.size = <uint32_t>(prefix + length)
         return SHORT
     r.at = start + prefix + length
     fault = read_header(start, magic_at, r.at, row)
-    if fault == BAD_CODEC:                      # all else is sound, and so is the length
+    if fault == BAD_CODEC:                      # the length and all columns are right
         row.head.fault = BAD_CODEC
         return OK
     if fault:
@@ -163,151 +177,175 @@ cdef inline Fault header_frame(Reader* r, Frame* row, uint8_t kind, size_t prefi
     return fault
 
 
-cdef inline Fault message_frame(Reader* r, Frame* row, uint8_t kind, uint32_t length) noexcept nogil:
+cdef inline Fault read_message_frame(Reader* r, Frame* row, uint8_t kind,
+                                     uint32_t length) noexcept nogil:
+    # Reads a length and a message of `length` bytes. The payload of a TTHEADER is not read.
     row.head.kind = kind
     if length > 0x7fffffff:
         return BAD_LENGTH
     if left(r) < 4 + <size_t>length:
         row.head.size = 4 + length
         return SHORT
-    row.head.body, row.infos_size, row.payload_size = 4, -1, -1
+    row.head.body = 4
+    row.infos_size = -1
+    row.payload_size = -1
     if kind != TTHEADER:
-        row.payload_at, row.payload_size = 4, <int32_t>length
+        row.payload_at = 4
+        row.payload_size = <int32_t>length
         row.protocol_id = COMPACT if kind == FRAMED_COMPACT else BINARY
     r.at += 4 + <size_t>length
     return OK
 
 
-cdef inline Fault unframed(Reader* r, Frame* row, uint8_t kind) noexcept nogil:
-    # Only a walk over the whole message tells where it ends.
+cdef inline Fault read_unframed(Reader* r, Frame* row, uint8_t kind) noexcept nogil:
+    # The whole message must be walked to find its end.
     cdef const uint8_t* start = r.at
     cdef Begin begin
     cdef Walk walk
     cdef bint compact = kind == UNFRAMED_COMPACT
-    cdef int64_t least
+    cdef int64_t needed
     cdef Fault fault = read_begin(r, compact, &begin)
     row.head.kind = kind
-    least = begin.least
+    needed = begin.needed
     if not fault:
         begin_walk(&walk, compact, begin.version)
         fault = skip(&walk, r, 0)
-        least = walk.least
+        needed = walk.needed
     if fault:
-        if not least:
+        if not needed:
             return BAD_LENGTH
-        row.head.size = <uint32_t>min(r.at - start + least, <int64_t>0xffffffff)
+        row.head.size = <uint32_t>min(r.at - start + needed, <int64_t>0xffffffff)
         return SHORT
     if r.at - start > <int64_t>0x7fffffff:
         return BAD_LENGTH
-    row.payload_size, row.infos_size = <int32_t>(r.at - start), -1
+    row.payload_size = <int32_t>(r.at - start)
+    row.infos_size = -1
     row.protocol_id = COMPACT if compact else BINARY
     return OK
 
 
-cdef inline Fault without_length(Reader* r, Frame* row, uint8_t kind, bint whole, int64_t* vain) noexcept nogil:
-    # Such frames lie around whatever they like, other frames too, which are found when these are none: each look at one
-    # that is none is paid for.
+cdef inline Fault read_unbounded(Reader* r, Frame* row, uint8_t kind, bint whole,
+                                 int64_t* wasted_budget) noexcept nogil:
+    # Reads a frame without a length. Such a candidate may span any bytes, other frames included.
+    # Those frames are found when the candidate fails, so each failure is charged to the budget.
     cdef const uint8_t* start = r.at
+    cdef int64_t searched = 0
     cdef Fault fault
-    if vain is not NULL and vain[0] < 0:
+    if wasted_budget is not NULL and wasted_budget[0] < 0:
         return NOT_A_FRAME
-    fault = read_http(r, row, whole) if kind == HTTP else unframed(r, row, kind)
-    if fault and vain is not NULL:
-        vain[0] -= max(r.at - start, min(<int64_t>(r.end - start), <int64_t>LONGEST_HEAD) if kind == HTTP else 0)
+    fault = read_http(r, row, whole) if kind == HTTP else read_unframed(r, row, kind)
+    if fault and wasted_budget is not NULL:
+        if kind == HTTP:
+            searched = min(<int64_t>(r.end - start), <int64_t>LONGEST_HEAD)
+        wasted_budget[0] -= max(<int64_t>(r.at - start), searched)
     return fault
 
 
-cdef inline Fault without_version(Reader* r, Frame* row, int64_t* vain) noexcept nogil:
-    # A binary message without a version word, framed or not: the byte behind its name is a type.
+cdef inline Fault read_versionless(Reader* r, Frame* row, int64_t* wasted_budget) noexcept nogil:
+    # Reads a binary message without a version word, framed or not.
+    # The byte after its name must be a message type.
     cdef const uint8_t* p = r.at
-    cdef size_t room = left(r)
-    cdef uint32_t length = be32(p), size
-    if room < LOOK:
+    cdef size_t available = left(r)
+    cdef uint32_t length = be32(p)
+    cdef uint32_t size
+    if available < PREFIX_SIZE:
         return SHORT
     size = be32(p + 4)
     if length <= LARGEST_LENGTH and <int64_t>size <= <int64_t>length - 10:
-        if room < 9 + <size_t>size:
+        if available < 9 + <size_t>size:
             row.head.size = 4 + length
             return SHORT
         if is_type(p[8 + size]):
-            return message_frame(r, row, FRAMED_BINARY, length)
+            return read_message_frame(r, row, FRAMED_BINARY, length)
     if length <= LONGEST_NAME:
-        if room < 5 + <size_t>length:
+        if available < 5 + <size_t>length:
             return SHORT
         if is_type(p[4 + length]):
-            return without_length(r, row, UNFRAMED_BINARY, True, vain)
+            return read_unbounded(r, row, UNFRAMED_BINARY, True, wasted_budget)
     return NOT_A_FRAME
 
 
-cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions, int64_t* vain) noexcept nogil:
-    # whole: no bytes follow those in r. versions: binary messages have to tell theirs. vain: see ReadFrame, or NULL.
+cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions,
+                                int64_t* wasted_budget) noexcept nogil:
+    # whole: no bytes follow those in r.
+    # versions: binary messages must have a version word.
+    # wasted_budget: see ReadFrame in core/loop.pxd, or NULL.
     cdef const uint8_t* p = r.at
-    cdef size_t room = left(r)
-    cdef uint32_t word, length
-    cdef Fault fault
-    if room < 4:
+    cdef size_t available = left(r)
+    cdef uint32_t word
+    cdef uint32_t length
+    if available < 4:
         return SHORT
     length = be32(p)
     if length > LARGEST_LENGTH:
         if length >> 16 == STRICT:
-            return without_length(r, row, UNFRAMED_BINARY, whole, vain)
+            return read_unbounded(r, row, UNFRAMED_BINARY, whole, wasted_budget)
         if is_compact(p[0], p[1]):
-            return without_length(r, row, UNFRAMED_COMPACT, whole, vain)
+            return read_unbounded(r, row, UNFRAMED_COMPACT, whole, wasted_budget)
         if length == BIGF:
-            if room < 14:
+            if available < 14:
                 return SHORT
-            return header_frame(r, row, BIG_HEADER, 12, be64(p + 4), 12) if be16(p + 12) == MAGIC else NOT_A_FRAME
-        return without_length(r, row, HTTP, whole, vain) if is_http(p) else NOT_A_FRAME
+            if be16(p + 12) != MAGIC:
+                return NOT_A_FRAME
+            return read_header_frame(r, row, BIG_HEADER, 12, be64(p + 4), 12)
+        return read_unbounded(r, row, HTTP, whole, wasted_budget) if is_http(p) else NOT_A_FRAME
     if length < 4:
-        return BAD_LENGTH if versions else without_version(r, row, vain)
-    if room < LOOK:
+        return BAD_LENGTH if versions else read_versionless(r, row, wasted_budget)
+    if available < PREFIX_SIZE:
         return SHORT
     word = be32(p + 4)
     if word >> 16 == MAGIC:
-        return header_frame(r, row, HEADER, 4, length, 4)
+        return read_header_frame(r, row, HEADER, 4, length, 4)
     if word >> 16 == STRICT:
-        return message_frame(r, row, FRAMED_BINARY, length)
+        return read_message_frame(r, row, FRAMED_BINARY, length)
     if is_compact(p[4], p[5]):
-        return message_frame(r, row, FRAMED_COMPACT, length)
+        return read_message_frame(r, row, FRAMED_COMPACT, length)
     if word == length - 4:
-        if room < 10:
+        if available < 10:
             return SHORT
         if be16(p + 8) == MAGIC:
-            return header_frame(r, row, DOUBLE_HEADER, 4, length, 8)
+            return read_header_frame(r, row, DOUBLE_HEADER, 4, length, 8)
     if word >> 16 == TTHEADER_MAGIC:
-        return message_frame(r, row, TTHEADER, length)
-    return NOT_A_FRAME if versions else without_version(r, row, vain)
+        return read_message_frame(r, row, TTHEADER, length)
+    return NOT_A_FRAME if versions else read_versionless(r, row, wasted_budget)
 
 
 cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
     return read_frame_of(r, <Frame*>out, True, True, <int64_t*>parent)
 
+
 cdef inline Fault read_frame_more(Reader* r, void* out, const void* parent) noexcept nogil:
     return read_frame_of(r, <Frame*>out, False, True, <int64_t*>parent)
+
 
 cdef inline Fault read_frame_any(Reader* r, void* out, const void* parent) noexcept nogil:
     return read_frame_of(r, <Frame*>out, True, False, <int64_t*>parent)
 
 
-# ------------------------------------------------------------------------------ where the next frame is, behind damage
+cdef inline Fault read_frame_any_more(Reader* r, void* out, const void* parent) noexcept nogil:
+    return read_frame_of(r, <Frame*>out, False, False, <int64_t*>parent)
 
-cdef inline bint tells_no_length(const uint8_t* at) noexcept nogil:
-    # Eight bytes. Such frames are good where they are expected, but are never searched for: little tells them from
-    # other bytes.
+
+# ---------------------------------------------------- the search for the next frame after damage
+
+cdef inline bint has_no_length(const uint8_t* at) noexcept nogil:
+    # Reads eight bytes. Frames of these kinds are accepted where a frame is expected.
+    # They are never searched for, because too few of their bytes are fixed.
     return (be16(at) == STRICT and is_type(at[3])) or is_compact(at[0], at[1]) or is_http(at) or (
         4 <= be32(at) <= LARGEST_LENGTH and be16(at + 4) == TTHEADER_MAGIC)
 
 
-cdef inline size_t looks(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # 0: one of the kinds that tell their length seems to begin here.
-    cdef size_t room = <size_t>(end - at), magic_at = 4
+cdef inline size_t probe_prefix(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # Returns 0 where a frame of a kind with a length may begin.
+    cdef size_t available = <size_t>(end - at)
+    cdef size_t magic_at = 4
     cdef uint64_t length
-    if room < LOOK:
+    if available < PREFIX_SIZE:
         return UNDECIDED
     length = be32(at)
     if length == BIGF:
         magic_at = 12
-        if room < 22:
+        if available < 22:
             return UNDECIDED
         length = be64(at + 4)
         if length > <uint64_t>0xffffffff - 12:
@@ -315,29 +353,33 @@ cdef inline size_t looks(const uint8_t* at, const uint8_t* end) noexcept nogil:
     elif length > LARGEST_LENGTH or length < 4:
         return 1
     elif be32(at + 4) == length - 4:
-        magic_at, length = 8, length - 4
+        magic_at = 8
+        length -= 4
     elif be16(at + 4) == STRICT:
-        if room < 12:
+        if available < 12:
             return UNDECIDED
-        return 0 if is_type(at[7]) and <int64_t>be32(at + 8) <= <int64_t>length - SHORTEST_MESSAGE else 1
+        if is_type(at[7]) and <int64_t>be32(at + 8) <= <int64_t>length - SHORTEST_MESSAGE:
+            return 0
+        return 1
     elif is_compact(at[4], at[5]):
         return 0
     elif be16(at + 4) != MAGIC:
         return 1
-    if room < magic_at + FIXED:
+    if available < magic_at + FIXED:
         return UNDECIDED
     if be16(at + magic_at) != MAGIC or be16(at + magic_at + 8) == 0:
         return 1
     return 0 if 4 * <uint64_t>be16(at + magic_at + 8) + FIXED <= length else 1
 
 
-cdef inline size_t begins(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # 0: a frame of any kind, by its first eight bytes; where there are fewer, nothing says no.
+cdef inline size_t probe_next(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    # Checks the bytes after a candidate. Returns 0 where the first eight of them may begin a frame
+    # of any kind, and LIKELY where there are fewer than eight.
     cdef uint32_t length
-    if end - at < LOOK:
+    if end - at < PREFIX_SIZE:
         return LIKELY
     length = be32(at)
-    if length == BIGF or tells_no_length(at):
+    if length == BIGF or has_no_length(at):
         return 0
     if length > LARGEST_LENGTH or length < 4:
         return 1
@@ -345,17 +387,19 @@ cdef inline size_t begins(const uint8_t* at, const uint8_t* end) noexcept nogil:
                 or be32(at + 4) == length - 4)
 
 
-cdef inline size_t intact_frame(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
-    cdef size_t away = looks(at, end)
+cdef inline size_t probe_frame(const uint8_t* at, const uint8_t* end, bint deep,
+                               int64_t* budget) noexcept nogil:
+    # The ResyncProbe of Thrift: see core/loop.pxd.
+    cdef size_t away = probe_prefix(at, end)
     cdef Reader r = Reader(at, end)
     cdef Frame row
     cdef Fault fault
     if away or not deep:
-        return 0 if away == 1 and not deep and tells_no_length(at) else away
+        return 0 if away == 1 and not deep and has_no_length(at) else away
     memset(&row, 0, sizeof(Frame))
-    if not afford(budget, min(<uint64_t>(end - at), <uint64_t>be32(at))):
+    if not charge_budget(budget, min(<uint64_t>(end - at), <uint64_t>be32(at))):
         return 1
     fault = read_frame_of(&r, &row, True, True, NULL)
     if fault == SHORT:
         return UNDECIDED
-    return begins(r.at, end) if fault == OK else 1
+    return probe_next(r.at, end) if fault == OK else 1

@@ -1,23 +1,26 @@
-# Thrift over HTTP/1: one message is the body of a request or of a response. Source: RFC 9112, "Message Body".
+# Kernels for Thrift over HTTP/1. The body of a request or response is one message.
+# Source: RFC 9112, "Message Body".
 #
-#     head        lines, the last of them empty; of the fields only those count that tell how long the body is
-#     body        of Content-Length bytes; or chunks: { size(hex) extension? CR LF  bytes CR LF }*, one of size 0, lines
+#     head        lines, the last of them empty; only fields that give the body's length are read
+#     body        Content-Length bytes; or chunks: { size(hex) extension? CR LF  bytes CR LF }*,
+#                 one of size 0, and trailer lines
 from libc.string cimport memchr
-from wirescan.core cimport BAD_LENGTH, Fault, OK, Reader, SHORT, int32_t, int64_t, left, uint8_t, uint32_t
-from wirescan.thrift.scan cimport BINARY, COMPACT, Frame, HTTP, HTTP_CHUNKED, JSON
+from wirescan.core cimport (
+    BAD_LENGTH, Fault, OK, Reader, SHORT, int32_t, int64_t, left, uint8_t, uint32_t)
+from wirescan.thrift.rows cimport BINARY, COMPACT, Frame, HTTP, HTTP_CHUNKED, JSON
 
 cdef enum:
-    LONGEST_HEAD = 65536                # bytes, and of the lines behind the last chunk
-    LONGEST_LINE = 4096                 # of a chunk's size, with extensions
-    UNTOLD = -1                         # the length of a body: the connection's end is its end
+    LONGEST_HEAD = 65536                # bytes, of a head and of a trailer
+    LONGEST_LINE = 4096                 # bytes of a chunk's size, with extensions
+    UNTIL_CLOSE = -1                    # length of a body that ends with the connection
 
 cdef extern from *:
     """
     #include <string.h>
     #include <strings.h>
     static int wirescan_is_method(const unsigned char* at) {
-        static const char methods[][5] = {"POST", "GET ", "HEAD", "PUT ", "HTTP", "CONN", "DELE", "OPTI", "PATC",
-                                          "TRAC"};
+        static const char methods[][5] = {"POST", "GET ", "HEAD", "PUT ", "HTTP",
+                                          "CONN", "DELE", "OPTI", "PATC", "TRAC"};
         for (unsigned i = 0; i < sizeof methods / sizeof *methods; i++)
             if (!memcmp(at, methods[i], 4))
                 return 1;
@@ -29,21 +32,24 @@ cdef extern from *:
 
 
 cdef inline const uint8_t* line_end(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # Behind the line feed, or NULL.
-    cdef const uint8_t* found = <const uint8_t*>memchr(at, c"\n", <size_t>(end - at))
-    return found if found is NULL else found + 1
+    # Returns the position after the line feed, or NULL.
+    cdef const uint8_t* feed = <const uint8_t*>memchr(at, c"\n", <size_t>(end - at))
+    return feed if feed is NULL else feed + 1
+
 
 cdef inline bint is_blank(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return end - at == 1 or (end - at == 2 and at[0] == c"\r")
 
 
-cdef inline bint read_number(const uint8_t* at, const uint8_t* end, int base, int64_t* out) noexcept nogil:
-    # Digits with blanks around, and nothing else, up to 32 bits.
+cdef inline bint read_number(const uint8_t* at, const uint8_t* end, int base,
+                             int64_t* out) noexcept nogil:
+    # Reads digits with optional blanks around them, up to 32 bits. Returns False for other text.
     cdef int64_t value = 0
     cdef int digit
     while at < end and (at[0] == c" " or at[0] == c"\t"):
         at += 1
-    while end > at and (end[-1] == c" " or end[-1] == c"\t" or end[-1] == c"\r" or end[-1] == c"\n"):
+    while end > at and (
+            end[-1] == c" " or end[-1] == c"\t" or end[-1] == c"\r" or end[-1] == c"\n"):
         end -= 1
     if at == end:
         return False
@@ -59,22 +65,25 @@ cdef inline bint read_number(const uint8_t* at, const uint8_t* end, int base, in
     return True
 
 
-cdef inline bint names(const uint8_t* at, const uint8_t* end, const char* name, size_t size) noexcept nogil:
+cdef inline bint has_name(const uint8_t* at, const uint8_t* end, const char* name,
+                          size_t size) noexcept nogil:
     return <size_t>(end - at) > size and strncasecmp(<const char*>at, name, size) == 0
 
+
 cdef inline bint ends_chunked(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # The last coding in the list is "chunked".
+    # Whether the last coding in the list is "chunked".
     while end > at and end[-1] <= c" ":
         end -= 1
     return end - at >= 7 and strncasecmp(<const char*>end - 7, b"chunked", 7) == 0
 
 
 cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept nogil:
-    # Leaves r behind the empty line.
+    # Leaves r after the empty line.
     cdef const uint8_t* begin = r.at
     cdef const uint8_t* line = r.at
     cdef const uint8_t* next
-    cdef int64_t told = UNTOLD, number = 0
+    cdef int64_t declared = UNTIL_CLOSE
+    cdef int64_t number = 0
     cdef int32_t status = 0
     cdef bint response = begin[0] == c"H" and begin[1] == c"T"
     chunked[0] = False
@@ -89,37 +98,43 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
                 status = <int32_t>number
         elif is_blank(line, next):
             break
-        elif names(line, next, b"content-length:", 15):
-            if not read_number(line + 15, next, 10, &number) or told >= 0 and told != number:
+        elif has_name(line, next, b"content-length:", 15):
+            if not read_number(line + 15, next, 10, &number):
                 return BAD_LENGTH
-            told = number
-        elif names(line, next, b"transfer-encoding:", 18):
+            if declared >= 0 and declared != number:
+                return BAD_LENGTH
+            declared = number
+        elif has_name(line, next, b"transfer-encoding:", 18):
             chunked[0] = ends_chunked(line + 18, next)
         line = next
-    if told < 0 and (not response or 100 <= status < 200 or status == 204 or status == 304):
-        told = 0
-    length[0] = told
+    if declared < 0 and (not response or 100 <= status < 200 or status == 204 or status == 304):
+        declared = 0
+    length[0] = declared
     r.at = next
     return OK
 
 
-cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size, int64_t* least) noexcept nogil:
-    # One chunk; the last has size 0, and the trailer follows. SHORT: r stays, and there are `least` bytes from there.
+cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size,
+                             int64_t* needed) noexcept nogil:
+    # Reads one chunk. The last chunk has size 0, and the trailer follows it.
+    # On SHORT, r does not move, and the chunk has at least `needed` bytes from there.
     cdef const uint8_t* line = r.at
     cdef const uint8_t* next = line_end(line, r.end)
+    cdef const uint8_t* digits_end
     cdef const void* extension
     cdef int64_t number = 0
-    least[0] = <int64_t>left(r) + 1
+    needed[0] = <int64_t>left(r) + 1
     if next is NULL:
         return BAD_LENGTH if left(r) > LONGEST_LINE else SHORT
     extension = memchr(line, c";", <size_t>(next - line))
-    if next - line > LONGEST_LINE or not read_number(
-            line, next if extension is NULL else <const uint8_t*>extension, 16, &number):
+    digits_end = next if extension is NULL else <const uint8_t*>extension
+    if next - line > LONGEST_LINE or not read_number(line, digits_end, 16, &number):
         return BAD_LENGTH
-    data[0], size[0] = next, number
+    data[0] = next
+    size[0] = number
     if number:
         if r.end - next < number + 2:
-            least[0] = next - line + number + 2
+            needed[0] = next - line + number + 2
             return SHORT
         if next[number] != c"\r" or next[number + 1] != c"\n":
             return BAD_LENGTH
@@ -129,7 +144,7 @@ cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size, int
 
 
 cdef inline Fault skip_lines(Reader* r) noexcept nogil:
-    # Behind the next empty line; SHORT: r stands at the line that is not whole.
+    # Leaves r after the next empty line, or on SHORT at the incomplete line.
     cdef const uint8_t* line
     while True:
         line = r.at
@@ -142,8 +157,12 @@ cdef inline Fault skip_lines(Reader* r) noexcept nogil:
 
 
 cdef inline void sniff(Frame* row, const uint8_t* body, int64_t size) noexcept nogil:
+    # Sets the protocol by the first byte of the body.
     if size:
-        row.protocol_id = COMPACT if body[0] == 0x82 else JSON if body[0] == c"[" else BINARY
+        if body[0] == 0x82:
+            row.protocol_id = COMPACT
+        else:
+            row.protocol_id = JSON if body[0] == c"[" else BINARY
 
 
 cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
@@ -151,22 +170,27 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
     cdef const uint8_t* start = r.at
     cdef const uint8_t* body
     cdef const uint8_t* data = NULL
-    cdef int64_t length = 0, size = 1, least = 0
-    cdef bint chunked = False, first = True
+    cdef int64_t length = 0
+    cdef int64_t size = 1
+    cdef int64_t needed = 0
+    cdef bint chunked = False
+    cdef bint first = True
     cdef Fault fault
     row.head.kind = HTTP
-    row.infos_size = row.payload_size = -1
+    row.infos_size = -1
+    row.payload_size = -1
     fault = read_head(r, &length, &chunked)
     if fault:
         return fault
     body = r.at
-    row.head.body = row.payload_at = <uint32_t>(body - start)
+    row.payload_at = <uint32_t>(body - start)
+    row.head.body = row.payload_at
     if chunked:
         row.head.kind = HTTP_CHUNKED
         while size:
-            fault = next_chunk(r, &data, &size, &least)
+            fault = next_chunk(r, &data, &size, &needed)
             if fault:
-                row.head.size = <uint32_t>min(r.at - start + least, <int64_t>0xffffffff)
+                row.head.size = <uint32_t>min(r.at - start + needed, <int64_t>0xffffffff)
                 return fault
             if first:
                 sniff(row, data, size)
@@ -179,7 +203,7 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
             row.head.size = <uint32_t>min(r.end - start + 1, <int64_t>0xffffffff)
             return fault
     else:
-        if length == UNTOLD:
+        if length == UNTIL_CLOSE:
             if not whole:
                 return SHORT
             length = r.end - body

@@ -1,4 +1,9 @@
-"""Names of fields, out of the interface definition (IDL) that thriftpy2 parses; it comes with the extra `thrift`."""
+"""Name the fields in a table of thrift.fields by an interface definition (IDL).
+
+`thrift.fields` uses this module where it is given an IDL. thriftpy2 parses IDLs; the extra `thrift`
+installs it.
+"""
+
 from __future__ import annotations
 
 import itertools
@@ -7,36 +12,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wirescan.core.gather import Places
-from wirescan.table import FrameTable
-from wirescan.thrift.kind import MessageType, Role, Type
-from wirescan.thrift.structs import FIELD
+from wirescan.frames.table import FrameTable
+from wirescan.thrift.constants import MessageType, Role, Type
+from wirescan.thrift.struct_fields import FIELD
 
-__all__ = ["named"]
+__all__ = ["add_names", "named_dtype"]
 
-BINARY = 18                         # thriftpy2's own number for strings that are no text
-NOWHERE = (1 << 63) - 1             # behind every key
+BINARY = 18  # thriftpy2's number for byte strings; on the wire they are STRING
+NOWHERE = (1 << 63) - 1  # greater than every key
+NAME_ALIGNMENT = 8  # bytes; the width of the column `name` is a multiple, so that rows stay aligned
+ARGUMENTS, RESULT = 0, 1  # indexes in the last axis of `_Names.structs`
 _loaded = itertools.count()
 
 
 class _Exception:
     """What an EXCEPTION carries (TApplicationException), in thriftpy2's form."""
+
     thrift_spec = {1: (Type.STRING, "message", False), 2: (Type.I32, "type", False)}
 
 
 @dataclass(frozen=True, eq=False)
 class _Names:
-    """An IDL as arrays. Each struct, list, set and map in it has a number from 1 on; 0 is what it does not know.
+    """An IDL as arrays. Its structs, lists, sets and maps have numbers from 1; 0 is unknown.
 
-    keys: i8, ascending, of what lies in one of these (see `_key`), and NOWHERE. inside: i8, for each key the number of
-    the struct or container that its value is, or 0. names: for each key, dtype S; b"" for NOWHERE and what is no field.
-    services, methods: the names. structs: i8, [service + 1 or 0 for any, method, 0 arguments or 1 result].
-    exception: the number of what an EXCEPTION carries.
+    keys: i8, ascending: the values in these structs and containers (see `_make_key`), and NOWHERE.
+    inside: i8, for each key: the number of the struct or container that the value is, or 0.
+    names: dtype S, for each key: the name; b"" for NOWHERE and for values that are not fields.
+    services, methods: their names.
+    structs: i8, indexed by [service + 1, or 0 for any service; method; ARGUMENTS or RESULT].
+    exception: the number of the struct that an EXCEPTION carries.
     """
+
     keys: np.ndarray
     inside: np.ndarray
     names: np.ndarray
@@ -46,167 +57,266 @@ class _Names:
     exception: int
 
 
-def named(fields: FrameTable, idl: Any) -> FrameTable:
-    """A table of thrift.fields with one more column: `name`, dtype S, as wide as the longest name in an IDL, in words of
-    eight bytes; b"" where none is known.
+class _Member(NamedTuple):
+    """A value in a struct or container. type: the type and what it consists of, see `_type_of`."""
 
-    fields: as `thrift.fields` gives them: no row may have been left out. idl: the path of a .thrift file, or a module
-    that thriftpy2 loaded. Names are those of the arguments of a CALL or ONEWAY, of the result of a REPLY: "success"
-    and the exceptions that are declared, of an EXCEPTION "message" and "type", and of all structs in them. Elements,
-    keys and values have no names of their own. What is of another type than the IDL says has no name, and neither has
-    what lies in it: readers pass over it.
+    role: Role
+    id: int
+    name: str
+    type: tuple[int, Any]
 
-    A message that names its service (see `thrift.messages`) is of that one, if the IDL has it. A method of another is
-    looked for in all services, also in files that are included, and is not known where two of them disagree about it.
-    What thriftpy2 leaves open has none in it, as a list or typedef of what is declared only later. A file is parsed
-    again only when it was changed; one that it includes is not looked at for that.
 
-    Raises TypeError for another table and another kind of IDL; ValueError for an IDL that cannot be parsed, and for
-    rows that do not lie in each other; OSError for a file that cannot be read; ImportError without thriftpy2.
+def add_names(fields: FrameTable, idl: Any) -> FrameTable:
+    """Return a table of thrift.fields with one more column: `name`, the names of fields.
+
+    The column has dtype S. It is as wide as the longest name in the IDL, rounded up to 8 bytes. It
+    is b"" where no name is known.
+
+    Args:
+        fields: a table as `thrift.fields` returns it, with all its rows.
+        idl: the path of a .thrift file, or a module that thriftpy2 has loaded.
+
+    Names are those of the arguments of a CALL or ONEWAY, of the result of a REPLY ("success" and
+    the declared exceptions), of an EXCEPTION ("message" and "type"), and of all structs in them.
+    Elements, keys and values have no names of their own. A value of another type than in the IDL
+    has no name, and neither has its content: readers skip it.
+
+    A message that names its service (see `thrift.messages`) is looked up in that service, if the
+    IDL has it. The method of any other message is looked up in all services, including those of
+    included files. It is unknown where two services disagree about it. A type that thriftpy2 leaves
+    open, such as a list or typedef of a type that is declared later, gives no names. A file is
+    parsed again only after it has changed. A change of an included file is not noticed.
+
+    Raises:
+        TypeError: another table, or another kind of IDL.
+        ValueError: an IDL that cannot be parsed, or rows that are not nested.
+        OSError: a file that cannot be read.
+        ImportError: thriftpy2 is not installed.
     """
     if not isinstance(fields, FrameTable) or fields.dtype != FIELD or fields.outer is None:
-        raise TypeError("named takes a table of thrift.fields, not "
-                        f"{getattr(fields, 'name', type(fields).__name__)}")
-    known, rows = _names_of(idl), fields.rows
-    around, parents, depths = _structs(known, fields.outer), rows["parent"], rows["depth"]
-    if len(rows) and not 0 <= parents.min() <= parents.max() < len(around):
+        name = getattr(fields, "name", type(fields).__name__)
+        raise TypeError(f"add_names takes a table of thrift.fields, not {name}")
+    names = _names_of(idl)
+    rows = fields.rows
+    parents = rows["parent"]
+    depths = rows["depth"]
+    structs = _find_message_structs(names, fields.outer)
+    if len(rows) and not 0 <= parents.min() <= parents.max() < len(structs):
         raise ValueError("a row of thrift.fields points outside its messages")
-    dtype = np.dtype([(name, FIELD[name]) for name in FIELD.names] + [("name", known.names.dtype)])
-    octets = np.zeros((len(rows), dtype.itemsize), np.uint8)            # numpy copies rows of many columns slowly
-    octets[:, :FIELD.itemsize] = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), FIELD.itemsize)
-    whole = octets.view(dtype).reshape(len(rows))
+    named = _widen_rows(rows, _make_dtype(names))
     inside = np.zeros(len(rows), np.int64)
     for depth in range(1, int(depths.max(initial=0)) + 1):
         at = np.flatnonzero(depths == depth)
-        if depth == 1:
-            outer = around[parents[at]]
-        else:
-            enclosing = rows["enclosing"][at]
-            if ((enclosing < 0) | (enclosing >= at)).any() or (depths[enclosing] != depth - 1).any() or (
-                    parents[enclosing] != parents[at]).any():
-                raise ValueError("rows of thrift.fields do not lie in each other: names need all of them")
-            outer = inside[enclosing]
+        outer = (
+            structs[parents[at]] if depth == 1 else inside[_find_enclosing_rows(rows, at, depth)]
+        )
         if len(at) and not outer.any():
             break
-        keys = _key(outer, rows["role"][at], rows["kind"][at], rows["id"][at])
-        place = np.searchsorted(known.keys, keys)
-        place[known.keys[place] != keys] = -1
-        inside[at], whole["name"][at] = known.inside[place], known.names[place]
-    whole.flags.writeable = False
-    return replace(fields, rows=whole)
+        keys = _make_key(outer, rows["role"][at], rows["kind"][at], rows["id"][at])
+        entries = np.searchsorted(names.keys, keys)
+        entries[names.keys[entries] != keys] = -1
+        inside[at] = names.inside[entries]
+        named["name"][at] = names.names[entries]
+    named.flags.writeable = False
+    return replace(fields, rows=named)
 
 
-def _key(outer: Any, role: Any, kind: Any, id: Any) -> Any:
-    """One number for a place in a struct or container: outer (35 bits) role (4) type (8) id of a field (16)."""
-    outer, role, kind, id = (np.asarray(one, np.int64) for one in (outer, role, kind, id))
-    return outer << 28 | (role & 15) << 24 | kind << 16 | np.where(role == Role.FIELD, id & 0xFFFF, 0)
+def named_dtype(idl: Any) -> np.dtype:
+    """Return the dtype of the rows that `add_names` makes with an IDL. Raises as `add_names`."""
+    return _make_dtype(_names_of(idl))
+
+
+def _make_dtype(names: _Names) -> np.dtype:
+    columns = [(name, FIELD[name]) for name in FIELD.names or ()]
+    return np.dtype([*columns, ("name", names.names.dtype)])
+
+
+def _widen_rows(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return a copy of rows of dtype FIELD with the further column of `dtype`, empty.
+
+    Rows are copied as bytes, because numpy copies rows of many columns slowly.
+    """
+    octets = np.zeros((len(rows), dtype.itemsize), np.uint8)
+    source = np.ascontiguousarray(rows).view(np.uint8)
+    octets[:, : FIELD.itemsize] = source.reshape(len(rows), FIELD.itemsize)
+    return octets.view(dtype).reshape(len(rows))
+
+
+def _find_enclosing_rows(rows: np.ndarray, at: np.ndarray, depth: int) -> np.ndarray:
+    """Return the rows that enclose the rows `at` of a depth. Raises ValueError for a bad one."""
+    enclosing: np.ndarray = rows["enclosing"][at]
+    if (
+        ((enclosing < 0) | (enclosing >= at)).any()
+        or (rows["depth"][enclosing] != depth - 1).any()
+        or (rows["parent"][enclosing] != rows["parent"][at]).any()
+    ):
+        raise ValueError("rows of thrift.fields are not nested: names need all of them")
+    return enclosing
+
+
+def _make_key(outer: Any, role: Any, kind: Any, id: Any) -> np.ndarray:
+    """Return one int64 number for each value in a struct or container.
+
+    Its bits: number of the struct or container (35), role (4), type (8), id of a field (16).
+    """
+    outer, role, kind, id = (np.asarray(array, np.int64) for array in (outer, role, kind, id))
+    field_id = np.where(role == Role.FIELD, id & 0xFFFF, 0)
+    keys: np.ndarray = outer << 28 | (role & 15) << 24 | kind << 16 | field_id
+    return keys
 
 
 # ---------------------------------------------------------------------------------- messages
 
-def _structs(known: _Names, messages: FrameTable) -> np.ndarray:
-    """Int64 array: for each message the number of the struct that is its arguments."""
-    methods = _numbers(messages, "method", known.methods)
-    services = _numbers(messages, "service", known.services)
+
+def _find_message_structs(names: _Names, messages: FrameTable) -> np.ndarray:
+    """Return for each message the number of the struct that is its arguments, as int64."""
+    methods = _match_names(messages, "method", names.methods)
+    services = _match_names(messages, "service", names.services)
     kinds = messages["kind"]
-    found = np.zeros(len(messages), np.int64)
+    structs = np.zeros(len(messages), np.int64)
     at = np.flatnonzero(methods >= 0)
-    found[at] = known.structs[services[at] + 1, methods[at], (kinds[at] == MessageType.REPLY).astype(np.intp)]
-    found[kinds == MessageType.EXCEPTION] = known.exception
-    return found
+    sides = np.where(kinds[at] == MessageType.REPLY, RESULT, ARGUMENTS)
+    structs[at] = names.structs[services[at] + 1, methods[at], sides]
+    structs[kinds == MessageType.EXCEPTION] = names.exception
+    return structs
 
 
-def _numbers(table: FrameTable, place: str, names: list[bytes]) -> np.ndarray:
-    """Int64 array: the number, among some names, of the one that stands in that place of each row; or -1."""
-    found = np.full(len(table), -1, np.int64)
+def _match_names(table: FrameTable, place: str, names: list[bytes]) -> np.ndarray:
+    """Return for each row the index in `names` of the bytes in `place`, or -1, as int64."""
+    numbers = np.full(len(table), -1, np.int64)
     lengths = np.array([len(name) for name in names], np.int64)
     sizes = table[place + "_size"]
-    chosen = np.flatnonzero(np.isin(sizes, lengths) & ~table.bad)
-    offsets, data = Places(table[chosen], place).gathered(True)
-    for length in np.unique(sizes[chosen]).tolist():
-        numbers = np.flatnonzero(lengths == length)
-        listed = np.array([names[number] for number in numbers], f"S{length}")
+    rows = np.flatnonzero(np.isin(sizes, lengths) & ~table.bad)
+    offsets, block = Places(table[rows], place).gather(large=True)
+    data = memoryview(block)
+    for length in np.unique(sizes[rows]).tolist():
+        candidates = np.flatnonzero(lengths == length)
+        listed = np.array([names[candidate] for candidate in candidates], f"S{length}")
         order = np.argsort(listed)
-        some = np.flatnonzero(sizes[chosen] == length)
+        some = np.flatnonzero(sizes[rows] == length)
         texts = np.ndarray(len(data) - length + 1, listed.dtype, data, strides=(1,))[offsets[some]]
-        nearest = order[np.minimum(np.searchsorted(listed, texts, sorter=order), len(order) - 1)]
+        positions = np.searchsorted(listed, texts, sorter=order)
+        nearest = order[np.minimum(positions, len(order) - 1)]
         same = listed[nearest] == texts
-        found[chosen[some[same]]] = numbers[nearest[same]]
-    return found
+        numbers[rows[some[same]]] = candidates[nearest[same]]
+    return numbers
 
 
 # ---------------------------------------------------------------------------------- the IDL
 
+
 def _names_of(idl: Any) -> _Names:
+    """Return the names in an IDL. Raises as `add_names`."""
     if isinstance(idl, ModuleType):
         if not hasattr(idl, "__thrift_file__"):
-            raise TypeError(f"{idl.__name__} is no module that thriftpy2 has loaded")
-        return _of_module(idl)
+            raise TypeError(f"{idl.__name__} is not a module that thriftpy2 has loaded")
+        return _read_module(idl)
     try:
         path = os.path.abspath(os.fsdecode(idl))
     except TypeError:
-        raise TypeError(f"idl is a path or a module of thriftpy2, not {type(idl).__name__}") from None
+        raise TypeError(
+            f"idl must be a path or a module of thriftpy2, not {type(idl).__name__}"
+        ) from None
     status = os.stat(path)
-    return _of_file(path, status.st_mtime_ns, status.st_size)
+    return _read_file(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=16)
-def _of_file(path: str, *_: int) -> _Names:
+def _read_file(path: str, *_: int) -> _Names:
     try:
         from thriftpy2.parser import parse
     except ImportError as error:
-        raise ImportError("an IDL is parsed by thriftpy2: pip install 'wirescan[thrift]'") from error
+        raise ImportError(
+            "an IDL is parsed by thriftpy2: pip install 'wirescan[thrift]'"
+        ) from error
     stem = os.path.splitext(os.path.basename(path))[0]
+    # thriftpy2 caches included files by the name of the module. A new name avoids stale files.
+    name = f"wirescan{next(_loaded)}.{stem}_thrift"
     try:
-        # thriftpy2 keeps included files by the name of the module: another one may not meet them.
-        return _of_module(parse(path, f"wirescan{next(_loaded)}.{stem}_thrift", enable_cache=False))
+        # thriftpy2 has no annotations.
+        module = parse(path, name, enable_cache=False)
+        return _read_module(module)
     except OSError:
         raise
-    except Exception as error:          # of thriftpy2, ply, or Python's own where an IDL asks for what cannot be
+    # A broken IDL raises errors of thriftpy2 and ply, and any error of Python.
+    except Exception as error:
         raise ValueError(f"{path} cannot be parsed: {error or type(error).__name__}") from error
 
 
 @lru_cache(maxsize=16)
-def _of_module(module: ModuleType) -> _Names:
+def _read_module(module: ModuleType) -> _Names:
     numbers: dict[tuple[int, Any], int] = {}
     services: dict[str, Any] = {}
-    for service in _services(module):
+    for service in _list_services(module):
         services.setdefault(service.__name__, service)
-    methods = sorted({method for service in services.values() for method in service.thrift_services})
-    structs = np.zeros((len(services) + 1, len(methods), 2), np.int64)
-    for (column, method), (side, suffix) in itertools.product(enumerate(methods), enumerate(("_args", "_result"))):
-        given = [getattr(service, method + suffix, None) for service in services.values()]
-        for row, struct in enumerate(given, 1):
-            if struct:
-                structs[row, column, side] = _number(numbers, Type.STRUCT, struct)
-        # What several services inherit is one class; what they declare each for itself is compared.
-        shapes = [{id: rest for _, id, *rest in _members(Type.STRUCT, struct)} for struct in given if struct]
-        if all(shape == shapes[0] for shape in shapes):
-            structs[0, column, side] = structs[1:, column, side].max()
+    methods = sorted(
+        {method for service in services.values() for method in service.thrift_services}
+    )
+    structs = _number_methods(numbers, list(services.values()), methods)
     exception = _number(numbers, Type.STRUCT, _Exception)
-    entries: dict[int, tuple[int, bytes]] = {}
-    for (kind, spec), number in _growing(numbers):
-        for role, id, name, member in _members(kind, spec):
-            entries[int(_key(number, role, member[0], id))] = _number(numbers, *member), name.encode()
+    entries = _list_members(numbers)
     entries[NOWHERE] = 0, b""
     keys = np.array(sorted(entries), np.int64)
     inside, names = zip(*(entries[key] for key in keys.tolist()))
-    width = 8 * -(-max(map(len, names)) // 8) or 8      # so that rows stay aligned
-    return _Names(keys, np.array(inside, np.int64), np.array(names, f"S{width}"), [name.encode() for name in services],
-                  [method.encode() for method in methods], structs, exception)
+    longest = max(map(len, names))
+    width = NAME_ALIGNMENT * -(-longest // NAME_ALIGNMENT) or NAME_ALIGNMENT
+    return _Names(
+        keys,
+        np.array(inside, np.int64),
+        np.array(names, f"S{width}"),
+        [name.encode() for name in services],
+        [method.encode() for method in methods],
+        structs,
+        exception,
+    )
 
 
-def _services(module: ModuleType) -> Iterator[Any]:
-    """The services of a file and of all that it includes, its own ones first."""
+def _number_methods(
+    numbers: dict[tuple[int, Any], int], services: list[Any], methods: list[str]
+) -> np.ndarray:
+    """Return `_Names.structs`. Adds the structs of all methods to `numbers`."""
+    out = np.zeros((len(services) + 1, len(methods), 2), np.int64)
+    sides = ((ARGUMENTS, "_args"), (RESULT, "_result"))
+    for (column, method), (side, suffix) in itertools.product(enumerate(methods), sides):
+        structs = [getattr(service, method + suffix, None) for service in services]
+        for row, struct in enumerate(structs, 1):
+            if struct:
+                out[row, column, side] = _number(numbers, Type.STRUCT, struct)
+        # Services that inherit a method share its class. Separate declarations are compared.
+        shapes = [
+            {member.id: (member.name, member.type) for member in _iter_members(Type.STRUCT, struct)}
+            for struct in structs
+            if struct
+        ]
+        if all(shape == shapes[0] for shape in shapes):
+            out[0, column, side] = out[1:, column, side].max()
+    return out
+
+
+def _list_members(numbers: dict[tuple[int, Any], int]) -> dict[int, tuple[int, bytes]]:
+    """Return {key: (number of the struct or container inside, name)} for all values.
+
+    Adds nested structs and containers to `numbers`.
+    """
+    entries: dict[int, tuple[int, bytes]] = {}
+    for (kind, spec), number in _iter_growing(numbers):
+        for member in _iter_members(kind, spec):
+            key = int(_make_key(number, member.role, member.type[0], member.id))
+            entries[key] = (_number(numbers, *member.type), member.name.encode())
+    return entries
+
+
+def _list_services(module: ModuleType) -> Iterator[Any]:
+    """Yield the services of a file, then those of all files that it includes."""
     modules = [module]
-    for one in modules:
-        meta = getattr(one, "__thrift_meta__", {})
+    for member in modules:  # grows meanwhile
+        meta = getattr(member, "__thrift_meta__", {})
         yield from meta.get("services", ())
-        modules += [more for more in meta.get("includes", ()) if more not in modules]
+        modules += [included for included in meta.get("includes", ()) if included not in modules]
 
 
-def _growing(numbers: dict[tuple[int, Any], int]) -> Iterator[tuple[tuple[int, Any], int]]:
-    """The items of a dict to which more are added meanwhile."""
+def _iter_growing(numbers: dict[tuple[int, Any], int]) -> Iterator[tuple[tuple[int, Any], int]]:
+    """Yield the items of a dict, including those that are added meanwhile."""
     done = 0
     while done < len(numbers):
         for item in list(itertools.islice(numbers.items(), done, None)):
@@ -215,24 +325,32 @@ def _growing(numbers: dict[tuple[int, Any], int]) -> Iterator[tuple[tuple[int, A
 
 
 def _number(numbers: dict[tuple[int, Any], int], kind: int, spec: Any) -> int:
-    """That of a struct or container, a new one if need be; 0 for another type."""
-    return numbers.setdefault((kind, spec), len(numbers) + 1) if Type.STRUCT <= kind <= Type.LIST else 0
+    """Return the number of a struct or container, a new one if needed; 0 for another type."""
+    if not Type.STRUCT <= kind <= Type.LIST:
+        return 0
+    return numbers.setdefault((kind, spec), len(numbers) + 1)
 
 
-def _members(kind: int, spec: Any) -> Iterator[tuple[Role, int, str, tuple[int, Any]]]:
-    """What lies in a struct or container: role, id, name, and (type, what that consists of)."""
+def _iter_members(kind: int, spec: Any) -> Iterator[_Member]:
+    """Yield the members of a struct or container."""
     if kind == Type.STRUCT:
         for id, (type, name, *more) in spec.thrift_spec.items():
-            yield Role.FIELD, id, name, _type((type, more[0]) if len(more) > 1 else type)
+            form = (type, more[0]) if len(more) > 1 else type
+            yield _Member(Role.FIELD, id, name, _type_of(form))
     elif kind == Type.MAP:
-        yield Role.KEY, 0, "", _type(spec[0])
-        yield Role.VALUE, 0, "", _type(spec[1])
+        yield _Member(Role.KEY, 0, "", _type_of(spec[0]))
+        yield _Member(Role.VALUE, 0, "", _type_of(spec[1]))
     else:
-        yield Role.ELEMENT, 0, "", _type(spec)
+        yield _Member(Role.ELEMENT, 0, "", _type_of(spec))
 
 
-def _type(form: Any) -> tuple[int, Any]:
-    """(type, what it consists of) of a type in thriftpy2's form: a number, or that pair."""
+def _type_of(form: Any) -> tuple[int, Any]:
+    """Return (type, specification) of a type in thriftpy2's form: a number, or that pair."""
     type, spec = (form, None) if isinstance(form, int) else form
-    # thriftpy2 leaves a number below 0 where it did not find what a name stands for; nothing on the wire has type 0.
-    return (Type.STRING, None) if type == BINARY else (0, None) if type < 0 else (type, spec)
+    if type == BINARY:
+        return Type.STRING, None
+    if type < 0:
+        # thriftpy2 leaves a negative number where it did not find the type that a name is for. No
+        # value on the wire has type 0.
+        return 0, None
+    return type, spec

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from wirescan.limits import Limits
+from wirescan.frames.limits import Limits
 
 _Rows = NDArray[np.void]
 
@@ -15,17 +15,38 @@ PLAIN: Final[np.dtype[np.void]]
 MESSAGE: Final[np.dtype[np.void]]
 
 def scan_stream(
-    buffer: Buffer, check: bool, resync: bool, limits: Limits, into: _Rows | None = None, more: bool = False
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
-    buffers: Sequence[memoryview], spans: _Rows, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def scan_any(
-    buffer: Buffer, resync: bool, limits: Limits, into: _Rows | None = None
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
-def needed(held: Buffer, at: int = 0, state: bytes = b"") -> tuple[int, int, bytes]: ...
-def open_infos(frames: _Rows, buffers: Sequence[memoryview], limits: Limits) -> tuple[_Rows, int, int]: ...
-def open_messages(frames: _Rows, buffers: Sequence[memoryview], limits: Limits) -> tuple[_Rows, int, int] | None: ...
+def scan_any_streams(
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
+def bytes_needed(
+    held: Buffer, at: int = 0, state: bytes = b"", versions: bool = True
+) -> tuple[int, int, bytes]: ...
+def open_infos(
+    frames: _Rows, buffers: Sequence[memoryview], limits: Limits
+) -> tuple[_Rows, int, int]: ...
+def open_messages(
+    frames: _Rows, buffers: Sequence[memoryview], limits: Limits
+) -> tuple[_Rows, int, int] | None: ...
 def open_plain(
     frames: _Rows, plain: _Rows, buffers: Sequence[memoryview], limits: Limits
 ) -> tuple[_Rows, int, int]: ...

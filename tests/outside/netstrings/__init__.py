@@ -1,19 +1,32 @@
-"""The face of the room: `scan`, and its entry in the catalogue."""
+"""The public names of the package: `scan`, and the registered format."""
+
 from netstrings.scan import NETSTRING, scan_netstrings
 from wirescan import Format, FrameTable, Limits, join, open, register
-from wirescan.errors import apply, check_mode
-from wirescan.table import Stop
+from wirescan.frames.errors import check_mode, enforce_mode
+from wirescan.frames.summary_columns import SummaryColumns
+from wirescan.frames.table import Stop
 
 
 def scan(source, *, errors="strict", check=True, limits=Limits()):
-    """The netstrings in a source, as a table of dtype NETSTRING; place: text."""
+    """Return the netstrings in a source as a table of dtype NETSTRING, with the place `text`."""
     check_mode(errors)
     tables = []
     for buffer in open(source):
-        rows, bad, fault, offset = scan_netstrings(buffer, check, errors != "strict", limits)
-        tables.append(apply(FrameTable((buffer,), rows, (Stop(fault, offset),), NETSTRINGS), errors, bad))
+        rows, bad, fault, position = scan_netstrings(
+            buffer, check=check, resync=errors != "strict", limits=limits
+        )
+        table = FrameTable((buffer,), rows, (Stop(fault, position),), NETSTRINGS)
+        tables.append(enforce_mode(table, errors, bad))
     return join(tables)
 
 
-NETSTRINGS = Format("netstrings", "byte strings with their size in decimal", NETSTRING, scan, scan=scan_netstrings)
+NETSTRINGS = Format(
+    "netstrings",
+    "byte strings with their size in decimal",
+    NETSTRING,
+    scan,
+    scan=scan_netstrings,
+    shown=("_start", "size", "text"),
+    summary=SummaryColumns(values=("body",)),
+)
 register(NETSTRINGS)

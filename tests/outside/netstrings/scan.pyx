@@ -1,13 +1,13 @@
 # cython: boundscheck=False, wraparound=False
-"""A room outside the package: netstrings (D. J. Bernstein, cr.yp.to/proto/netstrings.txt).
+"""A format outside the package: netstrings (D. J. Bernstein, cr.yp.to/proto/netstrings.txt).
 
     size in decimal digits | ":" | that many bytes | ","
 """
 import numpy as np
 
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, TRUNCATED, Top, enter, int32_t, int64_t,
-    scan_frames, scan_top, sized, uint8_t, uint32_t)
+    BAD_LENGTH, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, TRUNCATED, ScanState, enter, int32_t, int64_t,
+    scan_frames, scan_buffer, sized, uint8_t, uint32_t)
 from wirescan.core.loop import flat
 
 cdef struct Netstring:
@@ -39,14 +39,14 @@ cdef inline Fault read_netstring(Reader* r, void* out, const void* parent) noexc
     return sized(&body, start, <int32_t>size, &row.text_at, &row.text_size)
 
 
-cdef inline size_t intact_netstring(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
+cdef inline size_t probe_netstring(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
     cdef Reader r = Reader(at, end)
     cdef Netstring row                  # does a netstring begin here? If not, perhaps one byte on
     return 0 if read_netstring(&r, &row, NULL) == OK else 1
 
 
-cdef Fault run(Top* top, Rows* rows) noexcept nogil:
-    return scan_top(top, rows, sizeof(Netstring), read_netstring, intact_netstring)
+cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
+    return scan_buffer(state, rows, sizeof(Netstring), read_netstring, probe_netstring)
 
 cdef Netstring _netstring
 NETSTRING = flat(np.asarray(<Netstring[:1]>&_netstring).dtype)

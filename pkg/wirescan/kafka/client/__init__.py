@@ -1,43 +1,74 @@
-"""A client of Kafka clusters, in three layers.
+"""A client of Kafka clusters, in three layers: operations, connections and drivers.
 
-**Operations** (no socket, no clock; effects.py says what they may ask for) hold all the logic. They are generators,
-which yield effects and are sent the results:
+**Operations** hold all the logic. They use no socket and no clock. An operation is a generator:
+it yields effects and is sent their results. effects.py defines the effects:
 
-    Exchange(node, api, body, ...)      a request and its response: an Answer(version, table), the body as kafka.body
-    Begin(exchange), Finish(ticket)     its two halves
-    Together([operations])              side by side: a list of results or exceptions
-    Wait(seconds), Now()
+    Exchange(node, api, body, ...)      a request and its response. The result is an
+                                        Answer(version, table), the body as kafka.body
+    Begin(exchange), Finish(ticket)     the two halves of an exchange
+    Together([operations])              operations that run concurrently. The result is a list of
+                                        results or exceptions
+    Wait(seconds), Now()                a pause, and the time of a monotonic clock
     Give(value)                         one of many results
 
-    cluster.py      Cluster: metadata(topics), leader(topic, partition), forget(topic), patience(), and
-                    each({(topic, partition): item}, ask): asks the leader of each partition, again after errors that
-                    may pass; ask(node, {(topic, partition): (item, Leader)}) is an operation, whose result is
-                    {(topic, partition): result or exception}. Patience.wait(error): pauses, or raises it.
-    offsets.py      list_offsets(cluster, wanted, isolation)
-    fetching.py     fetch_once(cluster, wanted, question); read_range(cluster, range, ...) gives Pieces
-    produce.py      produce(cluster, sets, acks, timeout_ms): one attempt at record sets
-    send.py         send(cluster, producer, topic, columns, ...): each record once, whatever fails; partitioners.py
-    parts.py        plan(...): the ranges that were asked for; Decoding.part(piece): a Part, with tables
+The files of this layer:
 
-**Connection** (connection.py; no socket) is one connection: send(api, version, body) -> bytes; room() and
-filled(count), or receive(data), -> Answers. `greet` is what is said first: ApiVersions and the login (sasl.py).
+    cluster.py          Cluster: metadata(topics), leader(topic, partition), forget(topic),
+                        patience() and each({(topic, partition): item}, ask). `each` asks the leader
+                        of every partition and retries errors that may pass.
+                        ask(node, {(topic, partition): (item, Leader)}) is an operation. Its result
+                        is {(topic, partition): result or exception}.
+                        Patience.wait(error) pauses, or raises the error.
+    offsets.py          list_offsets(cluster, wanted, isolation)
+    fetch_ranges.py     fetch_once(cluster, wanted, question);
+                        read_range(cluster, range, ...) gives FetchedBatches
+    produce.py          produce(cluster, sets, acks, timeout_ms): one attempt at record sets
+    send_records.py     send(cluster, producer, topic, columns, ...): retries until each record is
+                        written once; partitioners.py chooses the partitions
+    topic_batches.py    the records of topics as Arrow
+    topic_ranges.py     the offset ranges of topics that are fetched
+    decode.py           plan(...): the offset ranges that the arguments of `fetch` name;
+                        Decoding.part(answer): a Part, which holds tables
 
-**Drivers** run operations over connections: sockets.py for Client (blocking.py), transports.py for AsyncClient
-(aio.py). Both clients are `Operations` (operations.py), which have `cluster`, `limits` and `run(operation)`;
-AsyncClient's `run` is awaited. So a new operation is one function, and one line in `Operations`.
+**Connection** (connection.py) is the state of one connection, without the socket.
+send(api, version, body) returns bytes. get_buffer() and buffer_updated(count), or receive(data),
+return Answers. `greet` is the first exchange on a connection: ApiVersions and the login (sasl.py).
+
+**Drivers** run operations over connections: sockets.py for Client (blocking.py), transports.py for
+AsyncClient (aio.py). Both clients are `Operations` (operations.py), with the attributes `cluster`
+and `limits` and the method `run(operation)`. `run` of AsyncClient is awaited. A new operation needs
+one function and one method in `Operations`.
+
+Start with `operations.py`. The folder imports the folders below the protocol packages and the rest
+of `wirescan.kafka`.
 """
-from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from wirescan.frames.lazy import lazy_names
 
-PLACES = {"Client": "blocking", "AsyncClient": "aio", "Cluster": "cluster", "Retries": "cluster", "Metadata": "cluster",
-          "Part": "parts", "Parts": "reading", "ProduceError": "send", "fetch": "blocking"}
-__all__ = list(PLACES)
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Cluster",
+    "Metadata",
+    "Part",
+    "Parts",
+    "ProduceError",
+    "Retries",
+    "fetch",
+]
 
-
-def __getattr__(name: str) -> Any:
-    # Sockets, threads and asyncio are imported by who wants a client.
-    if name not in PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{PLACES[name]}"), name)
+# These modules need sockets, threads or asyncio, so they are imported on first use.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AsyncClient": "aio",
+        "Client": "blocking",
+        "Cluster": "cluster",
+        "Metadata": "cluster",
+        "Part": "decode",
+        "Parts": "prefetch",
+        "ProduceError": "send_records",
+        "Retries": "cluster",
+        "fetch": "blocking",
+    },
+)

@@ -1,4 +1,5 @@
-"""The client for asyncio."""
+"""`AsyncClient`, the client for asyncio."""
+
 from __future__ import annotations
 
 import asyncio
@@ -6,15 +7,17 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any
 
+from wirescan.kafka.client.decode import PARTS_AHEAD, Bound, Part, plan
 from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetching import read_range
+from wirescan.kafka.client.fetch_ranges import read_range
 from wirescan.kafka.client.operations import Operations
-from wirescan.kafka.client.parts import AHEAD, Bound, Part, plan
-from wirescan.kafka.client.transports import Driver
+from wirescan.kafka.client.transports import TransportDriver
 
 
 class AsyncClient(Operations):
-    """A client of a Kafka cluster for asyncio: as Client, with methods that are awaited. For one event loop.
+    """A client of a Kafka cluster for asyncio, for one event loop.
+
+    It has the methods of Client. They are awaited:
 
         async with kafka.AsyncClient("localhost:9092") as client:
             await client.list_offsets({("orders", 0): "latest"})
@@ -22,31 +25,55 @@ class AsyncClient(Operations):
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
-        self._driver = Driver(**self._options)
+        self._driver = TransportDriver(**self._options)
 
     async def run(self, operation: Operation[Any]) -> Any:
-        """Runs an operation: its result."""
+        """Run an operation and return its result."""
         return await self._driver.run(operation)
 
-    async def fetch(self, topic: str, *, partitions: Iterable[int] | None = None, start: Bound = "earliest",
-                    stop: Bound = "latest", start_time: int | None = None, stop_time: int | None = None,
-                    isolation: str = "read_uncommitted", fetch_bytes: int = 8 << 20, side_by_side: int = 4,
-                    records: bool = True, errors: str = "strict", check: bool = True) -> AsyncIterator[Part]:
-        """The records of a topic, or of ranges of it: an asynchronous iterator of Parts, which are decoded in threads.
-        See `kafka.fetch`; "latest" is the end as it is when the first part is asked for."""
-        question, decoding = self._reading(isolation, fetch_bytes, side_by_side, records, errors, check)
-        ranges = await self.run(plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation))
-        left = [one for one in reversed(ranges) if one.start < one.stop]
+    async def fetch(
+        self,
+        topic: str,
+        *,
+        partitions: Iterable[int] | None = None,
+        start: Bound = "earliest",
+        stop: Bound = "latest",
+        start_time: int | None = None,
+        stop_time: int | None = None,
+        isolation: str = "read_uncommitted",
+        fetch_bytes: int = 8 << 20,
+        side_by_side: int = 4,
+        records: bool = True,
+        errors: str = "strict",
+        check: bool = True,
+    ) -> AsyncIterator[Part]:
+        """Yield the records of a topic, or of ranges of it, as Parts. Threads decode them.
+
+        See `kafka.fetch` for the arguments. "latest" is the end of the log at the time at which the
+        first part is asked for.
+        """
+        question, decoding = self._prepare_fetch(
+            isolation=isolation,
+            fetch_bytes=fetch_bytes,
+            side_by_side=side_by_side,
+            records=records,
+            errors=errors,
+            check=check,
+        )
+        ranges = await self.run(
+            plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation)
+        )
+        left = [wanted for wanted in reversed(ranges) if wanted.start < wanted.stop]
         parts: asyncio.Queue[Part | None] = asyncio.Queue()
-        room = asyncio.Semaphore(AHEAD * side_by_side)
+        free_slots = asyncio.Semaphore(PARTS_AHEAD * side_by_side)
 
         async def work() -> None:
             while left:
                 reading = read_range(self.cluster, left.pop(), question, self.limits, errors)
-                async with aclosing(self._driver.iterate(reading)) as pieces:
-                    async for piece in pieces:
-                        part = await asyncio.to_thread(decoding.part, piece)
-                        await room.acquire()
+                async with aclosing(self._driver.iterate(reading)) as answers:
+                    async for answer in answers:
+                        part = await asyncio.to_thread(decoding.part, answer)
+                        await free_slots.acquire()
                         parts.put_nowait(part)
 
         async def work_all() -> None:
@@ -60,17 +87,17 @@ class AsyncClient(Operations):
         working = asyncio.create_task(work_all())
         try:
             while (part := await parts.get()) is not None:
-                room.release()
+                free_slots.release()
                 yield part
         finally:
-            working.cancel()                    # does nothing where all is read
+            working.cancel()  # does nothing if the task is done
             await asyncio.wait([working])
             error = None if working.cancelled() else working.exception()
         if error is not None:
             raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
 
     async def close(self) -> None:
-        """Ends all connections: what waits for one fails. May be called again."""
+        """End all connections; calls that wait for one fail. It may be called again."""
         await self._driver.close()
 
     async def __aenter__(self) -> AsyncClient:

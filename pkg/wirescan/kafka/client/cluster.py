@@ -1,4 +1,8 @@
-"""What is known of a cluster: its brokers and the leaders of partitions; and how often something is tried again."""
+"""The client's view of a cluster: its brokers and partition leaders, and the retry rules.
+
+Operations use `Cluster` to find the leader of a partition, and `Patience` to retry after errors.
+"""
+
 from __future__ import annotations
 
 import random
@@ -10,26 +14,45 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.errors import FrameError
-from wirescan.kafka.client.effects import Answer, Exchange, Node, Now, Operation, Together, Wait, may_pass
-from wirescan.kafka.errors import BrokerError, ErrorCode
-from wirescan.limits import Limits
-from wirescan.table import FrameTable
+from wirescan.frames.errors import FrameError
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
+from wirescan.kafka.client.effects import (
+    Answer,
+    Exchange,
+    Node,
+    Now,
+    Operation,
+    Together,
+    Wait,
+    may_pass,
+)
+from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 TopicPartition = tuple[str, int]
 
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-NO_ID = bytes(16)
-ASKED = 3                   # brokers of those that are known, before those of bootstrap
-ROWS = 1_000_000            # brokers, topics, partitions and replicas of a response, each: beyond, it is not taken
-MOST = Limits(rows=ROWS)
+UNKNOWN_TOPIC_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+NO_TOPIC_ID = bytes(16)
+BROKERS_TO_ASK = 3  # brokers of the cluster that are asked before the bootstrap nodes
+# The most brokers, topics, partitions and replicas, each, of a response that is accepted.
+MAX_METADATA_ROWS = 1_000_000
+METADATA_LIMITS = Limits(rows=MAX_METADATA_ROWS)
+FIRST_VERSION_WITH_AUTO_CREATION = 4  # of Metadata
+MAX_DOUBLINGS = 62  # of a pause; keeps the power of 2 finite
+MAX_PORT = (1 << 16) - 1
 
 
 class Partition(NamedTuple):
-    """A partition: the id of its leader (-1: none), the leader's epoch (-1: not told), the ids of its replicas and of
-    those in sync, and an ErrorCode or number."""
+    """A partition of a topic.
+
+    leader: the id of its leader; -1: none.
+    leader_epoch: the epoch of its leader; -1: not reported.
+    replicas, in_sync: the ids of its replicas, and of those in sync.
+    error: an ErrorCode, or the number of an unknown code.
+    """
+
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
@@ -39,7 +62,13 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its id (16 bytes; zeros where brokers have none), its partitions by number, an ErrorCode or number."""
+    """A topic.
+
+    id: 16 bytes; zeros where the brokers have no topic ids.
+    error: an ErrorCode, or the number of an unknown code.
+    partitions: the partitions by number.
+    """
+
     name: str
     id: bytes
     is_internal: bool
@@ -49,7 +78,14 @@ class Topic:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a Metadata response tells: brokers by id, topics by name; the cluster's id and controller, where told."""
+    """The content of a Metadata response.
+
+    cluster_id: None where the broker does not report it.
+    controller: the id of the controller; -1: not reported.
+    brokers: the brokers by id.
+    topics: the topics by name.
+    """
+
     cluster_id: str | None
     controller: int
     brokers: Mapping[int, Node]
@@ -57,7 +93,8 @@ class Metadata:
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, since which epoch (-1: not told), and the id of its topic."""
+    """The leader of a partition, its epoch (-1: not reported), and the id of the topic."""
+
     node: Node
     epoch: int
     topic_id: bytes
@@ -65,9 +102,16 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True)
 class Retries:
-    """How often and how long something is tried again: at most `attempts` in all, for at most `seconds`, with pauses
-    that double from `first` to `longest`, each shortened at random by up to half. What a broker does not know may be
-    new, so that is tried again too, but only `unknown` times."""
+    """How often, and for how long, an operation is retried.
+
+    attempts: the most attempts in all.
+    seconds: the longest time for all attempts.
+    first, longest: seconds of the first pause and of the longest one. Pauses double; each is
+        shortened at random by up to half.
+    unknown: the most attempts where a broker does not know the topic. The topic may be new, so the
+        client retries, but fewer times.
+    """
+
     attempts: int = 12
     seconds: float = 60.0
     first: float = 0.1
@@ -76,50 +120,66 @@ class Retries:
 
 
 class Patience:
-    """Counts the attempts at one thing."""
+    """Counts the attempts at one task and decides whether to retry it."""
 
     def __init__(self, retries: Retries, chance: random.Random):
-        self._retries, self._chance = retries, chance
-        self._failed, self._unknown = 0, 0
-        self._since: float | None = None
+        self._retries = retries
+        self._chance = chance
+        self._failures = 0
+        self._unknown_topics = 0
+        self._started: float | None = None
 
-    def until(self, now: float) -> float:
-        """Begins to count, if that is not done: the time when the seconds are over."""
-        self._since = now if self._since is None else self._since
-        return self._since + self._retries.seconds
+    def deadline(self, now: float) -> float:
+        """Return the time at which the seconds are over; the first call starts the clock."""
+        self._started = now if self._started is None else self._started
+        return self._started + self._retries.seconds
 
     def wait(self, error: BaseException) -> Operation[None]:
-        """Pauses after a failure; raises it where it cannot pass or there were enough."""
-        pause = self.pause(error, (yield Now()))
+        """Pause after a failure; raise the error where it cannot pass or no attempt is left."""
+        pause = self.next_pause(error, (yield Now()))
         if pause is None:
             raise error
         yield Wait(pause)
 
-    def pause(self, error: BaseException, now: float) -> float | None:
-        """The seconds to wait after a failure; None where it cannot pass or there were enough."""
-        until = self.until(now)
-        self._failed += 1
-        self._unknown += isinstance(error, BrokerError) and error.code in UNKNOWN
-        pause = min(self._retries.longest, self._retries.first * 2 ** min(self._failed - 1, 62))
-        pause *= 1 - self._chance.random() / 2
-        if (not may_pass(error) or self._failed >= self._retries.attempts or self._unknown >= self._retries.unknown
-                or now + pause > until):
-            if self._failed > 1:
-                error.add_note(f"after {self._failed} attempts in {now - until + self._retries.seconds:.1f} seconds")
-            return None
-        return pause
+    def next_pause(self, error: BaseException, now: float) -> float | None:
+        """Return the seconds to wait after a failure.
 
-    def progress(self) -> None:
-        """It went on: what fails from now on is something new."""
-        self._failed, self._unknown, self._since = 0, 0, None
+        None: the error cannot pass, or no attempt is left.
+        """
+        deadline = self.deadline(now)
+        self._failures += 1
+        self._unknown_topics += isinstance(error, BrokerError) and error.code in UNKNOWN_TOPIC_CODES
+        doublings = min(self._failures - 1, MAX_DOUBLINGS)
+        pause = min(self._retries.longest, self._retries.first * 2.0**doublings)
+        pause *= 1 - self._chance.random() / 2
+        if (
+            may_pass(error)
+            and self._failures < self._retries.attempts
+            and self._unknown_topics < self._retries.unknown
+            and now + pause <= deadline
+        ):
+            return pause
+        if self._failures > 1:
+            elapsed = now - deadline + self._retries.seconds
+            error.add_note(f"after {self._failures} attempts in {elapsed:.1f} seconds")
+        return None
+
+    def reset(self) -> None:
+        """Start a new count after progress: the next failure is a new one."""
+        self._failures = 0
+        self._unknown_topics = 0
+        self._started = None
 
 
 @dataclass
 class Cluster:
-    """A cluster, as it was last seen. `brokers` and `topics` are filled and kept by operations.
+    """A cluster, as the client saw it last. Operations fill and update `brokers` and `topics`.
 
-    bootstrap: nodes to begin with. chance: for pauses, and for which broker is asked; seed it to have them repeat.
+    bootstrap: the nodes to begin with.
+    retries: the retry rules of every operation.
+    chance: the random numbers for pauses and for the choice of a broker. Seed it to repeat them.
     """
+
     bootstrap: Sequence[Node]
     retries: Retries = Retries()
     chance: random.Random = field(default_factory=random.Random)
@@ -127,13 +187,19 @@ class Cluster:
     topics: dict[str, Topic] = field(default_factory=dict)
 
     def patience(self) -> Patience:
-        """A new count of attempts."""
+        """Return a new count of attempts."""
         return Patience(self.retries, self.chance)
 
-    def metadata(self, topics: Iterable[str] | None = None, patience: Patience | None = None) -> Operation[Metadata]:
-        """Asks for topics, or for all; remembers what it is told. Errors of a topic stand in its `error`. patience: of
-        what this is a part of."""
-        names, patience = None if topics is None else list(topics), patience or self.patience()
+    def metadata(
+        self, topics: Iterable[str] | None = None, patience: Patience | None = None
+    ) -> Operation[Metadata]:
+        """Ask for topics, or for all where None is passed, and remember the answer.
+
+        The error of a topic is in its `error`. patience: the count of attempts of the enclosing
+        task; None starts a new one.
+        """
+        names = None if topics is None else list(topics)
+        patience = patience or self.patience()
         while True:
             try:
                 return (yield from self._ask_metadata(names, patience))
@@ -141,201 +207,284 @@ class Cluster:
                 yield from patience.wait(error)
 
     def topic(self, name: str) -> Operation[Topic]:
-        """Asks for a topic, again as long as its error may pass: one with partitions."""
+        """Return a topic that has partitions; retry as long as its error may pass."""
         patience = self.patience()
         while True:
-            known = (yield from self.metadata([name], patience)).topics.get(name)
-            if known is not None and known.partitions and not known.error:
-                return known
+            topic = (yield from self.metadata([name], patience)).topics.get(name)
+            if topic is not None and topic.partitions and not topic.error:
+                return topic
             self.forget(name)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.error
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
             yield from patience.wait(BrokerError(code or ErrorCode.LEADER_NOT_AVAILABLE, name))
 
-    def leader(self, topic: str, partition: int, patience: Patience | None = None) -> Operation[Leader]:
-        """Who leads a partition, from memory, or else asked for, once. Raises BrokerError where there is none, and
-        ConnectionError or TimeoutError where no broker can be reached; then `forget` the topic."""
-        if self._unknown([topic]):
-            yield from self._ask_metadata([topic], patience or self.patience())
-        return self._leader(topic, partition)
+    def leader(
+        self, topic: str, partition: int, patience: Patience | None = None
+    ) -> Operation[Leader]:
+        """Return the leader of a partition from memory, or ask for it once.
 
-    def leaders(self, wanted: Iterable[TopicPartition]) -> Operation[dict[TopicPartition, Leader | Exception]]:
-        """Who leads each partition, from memory; topics that are not known are asked for, once and together. What
-        `leader` raises stands in its place, and FrameError; then `forget` the topic."""
+        Raises BrokerError where there is none, ConnectionError or TimeoutError where no broker can
+        be reached. After an error, `forget` the topic.
+        """
+        if self._list_unknown([topic]):
+            yield from self._ask_metadata([topic], patience or self.patience())
+        return self._find_leader(topic, partition)
+
+    def leaders(
+        self, wanted: Iterable[TopicPartition]
+    ) -> Operation[dict[TopicPartition, Leader | Exception]]:
+        """Return the leader of each partition.
+
+        Leaders come from memory. Unknown topics are asked for together, once. A partition without
+        a leader has the exception that `leader` raises, or a FrameError; then `forget` the topic.
+        """
         wanted = list(wanted)
-        unknown, failure = self._unknown(topic for topic, _ in wanted), None
+        unknown = self._list_unknown(topic for topic, _ in wanted)
+        failure: Exception | None = None
         if unknown:
             try:
                 yield from self._ask_metadata(unknown, self.patience())
             except (OSError, BrokerError, FrameError) as error:
                 failure = error
-        found: dict[TopicPartition, Leader | Exception] = {}
-        for one in wanted:
+        leaders: dict[TopicPartition, Leader | Exception] = {}
+        for topic, partition in wanted:
+            if failure is not None and topic in unknown:
+                leaders[topic, partition] = failure
+                continue
             try:
-                found[one] = failure if failure is not None and one[0] in unknown else self._leader(*one)
+                leaders[topic, partition] = self._find_leader(topic, partition)
             except BrokerError as error:
-                found[one] = error
-        return found
+                leaders[topic, partition] = error
+        return leaders
 
     def forget(self, topic: str) -> None:
-        """The leaders of a topic have changed, or may have: they are asked for when they are needed next."""
+        """Forget the leaders of a topic, which may have changed; the next use asks for them."""
         self.topics.pop(topic, None)
 
-    def each(self, wanted: Mapping[TopicPartition, Item],
-             ask: Callable[[Node, dict[TopicPartition, tuple[Item, Leader]]],
-                           Operation[Mapping[TopicPartition, Result | Exception]]]
-             ) -> Operation[dict[TopicPartition, Result]]:
-        """Asks the leader of each partition, all leaders side by side, and again as long as an error may pass.
+    def each(
+        self,
+        wanted: Mapping[TopicPartition, Item],
+        ask: Callable[
+            [Node, dict[TopicPartition, tuple[Item, Leader]]],
+            Operation[Mapping[TopicPartition, Result | Exception]],
+        ],
+    ) -> Operation[dict[TopicPartition, Result]]:
+        """Ask the leader of each partition, and retry as long as an error may pass.
 
-        ask: an operation that asks one leader for some partitions; what it gives for each of them is a result or an
-        error. Raises the first error that lasts."""
-        found: dict[TopicPartition, Result] = {}
-        left, patience = dict(wanted), self.patience()
+        All leaders are asked concurrently.
+
+        ask: an operation that asks one leader for some partitions. It returns a result or an error
+            for each of them.
+
+        Raises the first error that persists.
+        """
+        results: dict[TopicPartition, Result] = {}
+        left = dict(wanted)
+        patience = self.patience()
         while left:
-            if unknown := self._unknown(topic for topic, _ in left):
+            if unknown := self._list_unknown(topic for topic, _ in left):
                 try:
                     yield from self._ask_metadata(unknown, patience)
                 except (OSError, BrokerError) as error:
                     yield from patience.wait(error)
                     continue
-            errors: dict[TopicPartition, Exception] = {}
-            shares: dict[Node, dict[TopicPartition, tuple[Item, Leader]]] = {}
-            for one, item in left.items():
-                try:
-                    leader = self._leader(*one)
-                    shares.setdefault(leader.node, {})[one] = item, leader
-                except BrokerError as error:
-                    errors[one] = error
+            shares, errors = self._share_by_leader(left)
             outcomes = yield Together([ask(node, share) for node, share in shares.items()])
             for share, outcome in zip(shares.values(), outcomes):
-                if isinstance(outcome, Exception):
-                    outcome = dict.fromkeys(share, outcome)
-                lost = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a partition that the answer leaves out")
-                for one in share:
-                    result = outcome.get(one, lost)
+                for partition, result in _spread_outcome(share, outcome).items():
                     if isinstance(result, Exception):
-                        errors[one] = result
+                        errors[partition] = result
                     else:
-                        found[one] = result
+                        results[partition] = result
             if errors:
-                worst = next((error for error in errors.values() if not may_pass(error)), None)
-                yield from patience.wait(worst or next(iter(errors.values())))
-            left = {one: left[one] for one in errors}
+                lasting = next((error for error in errors.values() if not may_pass(error)), None)
+                yield from patience.wait(lasting or next(iter(errors.values())))
+            left = {partition: left[partition] for partition in errors}
             for topic, _ in errors:
                 self.forget(topic)
-        return found
+        return results
 
-    def _unknown(self, topics: Iterable[str]) -> list[str]:
-        """The topics that have to be asked for: an error that was told before may have passed."""
-        return sorted(topic for topic in set(topics) if topic not in self.topics or self.topics[topic].error)
+    def _share_by_leader(
+        self, items: Mapping[TopicPartition, Item]
+    ) -> tuple[
+        dict[Node, dict[TopicPartition, tuple[Item, Leader]]], dict[TopicPartition, Exception]
+    ]:
+        """Group partitions by their leader; return the groups, and the errors of the others."""
+        shares: dict[Node, dict[TopicPartition, tuple[Item, Leader]]] = {}
+        errors: dict[TopicPartition, Exception] = {}
+        for partition, item in items.items():
+            try:
+                leader = self._find_leader(*partition)
+                shares.setdefault(leader.node, {})[partition] = item, leader
+            except BrokerError as error:
+                errors[partition] = error
+        return shares, errors
 
-    def _leader(self, topic: str, partition: int) -> Leader:
-        known = self.topics.get(topic)
-        error: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.error
-        if known is not None and not error:
-            found = known.partitions.get(partition)
-            node = None if found is None else self.brokers.get(found.leader)
-            if found is not None and node is not None:
-                return Leader(node, found.leader_epoch, known.id)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else (
-                found.error or ErrorCode.LEADER_NOT_AVAILABLE)
-        raise BrokerError(error, f"{topic}-{partition}")
+    def _list_unknown(self, topics: Iterable[str]) -> list[str]:
+        """Return the topics to ask for: the unknown ones, and those whose error may have passed."""
+        return sorted(
+            topic for topic in set(topics) if topic not in self.topics or self.topics[topic].error
+        )
+
+    def _find_leader(self, name: str, number: int) -> Leader:
+        topic = self.topics.get(name)
+        error: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+        if topic is not None and not error:
+            partition = topic.partitions.get(number)
+            if partition is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                node = self.brokers.get(partition.leader)
+                if node is not None:
+                    return Leader(node, partition.leader_epoch, topic.id)
+                error = partition.error or ErrorCode.LEADER_NOT_AVAILABLE
+        raise BrokerError(error, f"{name}-{number}")
 
     def _ask_metadata(self, names: list[str] | None, patience: Patience) -> Operation[Metadata]:
-        """Asks one broker after another, until one answers or the time is over."""
-        known = list(self.brokers.values())
-        until = patience.until((yield Now()))
-        error: Exception = ConnectionError("no broker to ask")
-        for node in [*self.chance.sample(known, min(len(known), ASKED)), *self.bootstrap]:
+        """Ask one broker after another, until one answers or the time is over."""
+        brokers = list(self.brokers.values())
+        deadline = patience.deadline((yield Now()))
+        failure: Exception = ConnectionError("there is no broker to ask")
+        sample = self.chance.sample(brokers, min(len(brokers), BROKERS_TO_ASK))
+        for node in [*sample, *self.bootstrap]:
             try:
-                answer = yield Exchange(node, "Metadata", lambda version: _metadata_body(names, version))
-            except (ConnectionError, TimeoutError) as one:
-                error = one
-                if (yield Now()) >= until:
+                answer = yield Exchange(
+                    node, "Metadata", lambda version: _encode_metadata_body(names, version)
+                )
+            except (ConnectionError, TimeoutError) as error:
+                failure = error
+                if (yield Now()) >= deadline:
                     break
                 continue
             return self._learn(answer, node)
-        raise error
+        raise failure
 
     def _learn(self, answer: Answer, node: Node) -> Metadata:
-        found = read_metadata(answer.table, node)
-        if found.brokers:
-            self.brokers = dict(found.brokers)
-        self.topics = {**self.topics, **found.topics}
-        return found
+        metadata = read_metadata(answer.table, node)
+        if metadata.brokers:
+            self.brokers = dict(metadata.brokers)
+        self.topics = {**self.topics, **metadata.topics}
+        return metadata
 
 
-def _metadata_body(names: list[str] | None, version: int) -> dict[str, Any]:
+def _spread_outcome(share: Mapping[TopicPartition, Any], outcome: Any) -> dict[TopicPartition, Any]:
+    """Return the result or exception of each partition of a share."""
+    if isinstance(outcome, Exception):
+        return dict.fromkeys(share, outcome)
+    missing = BrokerError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a partition that the answer leaves out"
+    )
+    return {partition: outcome.get(partition, missing) for partition in share}
+
+
+def _encode_metadata_body(names: list[str] | None, version: int) -> dict[str, Any]:
     if names is None:
         return {"topics": None if version else []}
-    return {"topics": [{"name": name} for name in names], **({"allow_auto_topic_creation": 0} if version >= 4 else {})}
+    body: dict[str, Any] = {"topics": [{"name": name} for name in names]}
+    if version >= FIRST_VERSION_WITH_AUTO_CREATION:
+        body["allow_auto_topic_creation"] = 0
+    return body
 
 
 def read_metadata(table: FrameTable, node: Node) -> Metadata:
-    """A Metadata response as objects. Raises BrokerError for an error of the whole, FrameError where it lies or has
-    more than ROWS."""
+    """Return a Metadata response as objects.
+
+    Raises BrokerError for an error of the whole response, FrameError where the response is
+    malformed or has more than MAX_METADATA_ROWS.
+    """
     if code := int(table["error_code"][0]):
         raise BrokerError(code, f"Metadata at {node}")
-    found, topics = table.open("brokers", limits=MOST), table.open("topics", limits=MOST)
-    brokers = {number: Node(number, text(host) or "", port) for number, host, port in
-               zip(found["node_id"].tolist(), _places(found, "host"), found["port"].tolist())}
-    partitions: list[dict[int, Partition]] = [{} for _ in range(len(topics))]
-    inside = topics.open("partitions", limits=MOST)
-    for parent, index, *its in zip(
-            inside["parent"].tolist(), inside["partition_index"].tolist(), inside["leader_id"].tolist(),
-            inside["leader_epoch"].tolist(), _numbers(inside, "replica_nodes"), _numbers(inside, "isr_nodes"),
-            _errors(inside)):
-        partitions[parent][index] = Partition(*its)
-    names = [text(name) or "" for name in _places(topics, "name")]
-    columns = zip(names, _places(topics, "topic_id"), topics["is_internal"].tolist(), _errors(topics), partitions)
-    named = {name: Topic(name, bytes(number or NO_ID), is_internal != 0, error, its)
-             for name, number, is_internal, error, its in columns}
-    return Metadata(text(table.bytes(0, "cluster_id")), int(table["controller_id"][0]), brokers, named)
+    broker_rows = table.open("brokers", limits=METADATA_LIMITS)
+    topic_rows = table.open("topics", limits=METADATA_LIMITS)
+    brokers = {
+        number: Node(number, decode_text(host) or "", port)
+        for number, host, port in zip(
+            broker_rows["node_id"].tolist(),
+            _read_places(broker_rows, "host"),
+            broker_rows["port"].tolist(),
+        )
+    }
+    partitions: list[dict[int, Partition]] = [{} for _ in range(len(topic_rows))]
+    partition_rows = topic_rows.open("partitions", limits=METADATA_LIMITS)
+    for parent, index, *fields in zip(
+        partition_rows["parent"].tolist(),
+        partition_rows["partition_index"].tolist(),
+        partition_rows["leader_id"].tolist(),
+        partition_rows["leader_epoch"].tolist(),
+        _read_numbers(partition_rows, "replica_nodes"),
+        _read_numbers(partition_rows, "isr_nodes"),
+        _read_errors(partition_rows),
+    ):
+        partitions[parent][index] = Partition(*fields)
+    names = [decode_text(name) or "" for name in _read_places(topic_rows, "name")]
+    columns = zip(
+        names,
+        _read_places(topic_rows, "topic_id"),
+        topic_rows["is_internal"].tolist(),
+        _read_errors(topic_rows),
+        partitions,
+    )
+    topics = {
+        name: Topic(name, bytes(topic_id or NO_TOPIC_ID), is_internal != 0, error, by_number)
+        for name, topic_id, is_internal, error, by_number in columns
+    }
+    cluster_id = decode_text(table.bytes(0, "cluster_id"))
+    return Metadata(cluster_id, int(table["controller_id"][0]), brokers, topics)
 
 
 def error_of(code: int) -> int:
-    """An ErrorCode, or the number where it is of none known."""
+    """Return a code as an ErrorCode, or the number itself where the code is unknown."""
     return BrokerError(code).code
 
 
-def text(place: memoryview | None) -> str | None:
-    """A place of a broker's that should be text."""
+def decode_text(place: memoryview | None) -> str | None:
+    """Return the text of a broker's string; bytes that are not UTF-8 become backslash escapes."""
     return None if place is None else bytes(place).decode("utf-8", "backslashreplace")
 
 
-def _errors(table: FrameTable) -> list[int]:
+def _read_errors(table: FrameTable) -> list[int]:
     codes = table["error_code"].tolist()
-    known = {code: error_of(code) for code in set(codes)}
-    return [known[code] for code in codes]
+    errors = {code: error_of(code) for code in set(codes)}
+    return [errors[code] for code in codes]
 
 
-def _places(table: FrameTable, name: str) -> list[memoryview | None]:
-    """A place of all rows."""
-    starts, sizes = table["start"] + table[name + "_at"], table[name + "_size"]
-    return [None if size < 0 else table.buffers[buffer][at:at + size]
-            for buffer, at, size in zip(table["buffer"].tolist(), starts.tolist(), sizes.tolist())]
+def _read_places(table: FrameTable, name: str) -> list[memoryview | None]:
+    """Return the bytes of a place in all rows; None where it is null."""
+    starts = table["start"] + table[name + "_at"]
+    sizes = table[name + "_size"]
+    return [
+        None if size < 0 else table.buffers[buffer][start : start + size]
+        for buffer, start, size in zip(table["buffer"].tolist(), starts.tolist(), sizes.tolist())
+    ]
 
 
-def _numbers(table: FrameTable, name: str) -> list[tuple[int, ...]]:
-    """A place of all rows that holds int32."""
-    if table[name + "_size"].sum(dtype=np.int64) > 4 * ROWS:
+def _read_numbers(table: FrameTable, name: str) -> list[tuple[int, ...]]:
+    """Return the int32 numbers in a place of all rows."""
+    if table[name + "_size"].sum(dtype=np.int64) > 4 * MAX_METADATA_ROWS:
         raise FrameError(Fault.LIMIT, int(table["start"][0]), 0, table.frame(0), name)
-    return [() if place is None else unpack(f">{len(place) // 4}i", place) for place in _places(table, name)]
+    return [
+        () if place is None else unpack(f">{len(place) // 4}i", place)
+        for place in _read_places(table, name)
+    ]
 
 
-def nodes(bootstrap: str | Sequence[str]) -> list[Node]:
-    """Addresses as nodes: "host:port", several with commas or as a list; IPv6 as "[::1]:9092". Raises ValueError."""
+def parse_nodes(bootstrap: str | Sequence[str]) -> list[Node]:
+    """Return bootstrap addresses as nodes.
+
+    bootstrap: "host:port", several of them with commas between, or a list of them. An IPv6 address
+    is "[::1]:9092". Raises ValueError for any other form.
+    """
     if isinstance(bootstrap, str):
         bootstrap = bootstrap.split(",")
-    found = []
+    result = []
     for address in map(str.strip, bootstrap):
         host, _, port = address.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
             host = ""
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not host or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
             raise ValueError(f"an address is host:port, or [IPv6]:port, not {address!r}")
-        found.append(Node(-1, host, int(port)))
-    if not found:
+        result.append(Node(-1, host, int(port)))
+    if not result:
         raise ValueError("bootstrap names no broker")
-    return found
+    return result

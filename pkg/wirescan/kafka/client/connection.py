@@ -1,4 +1,9 @@
-"""One connection to a broker, without the socket: bytes to send, room for the bytes received, answers."""
+"""The state of one connection to a broker, without the socket.
+
+A connection makes the bytes to send, provides the buffer for received bytes, and returns answers.
+The drivers in sockets.py and transports.py use it.
+"""
+
 from __future__ import annotations
 
 from collections import deque
@@ -10,29 +15,35 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.rows import Block
-from wirescan.errors import FrameError
+from wirescan.frames.errors import FrameError
+from wirescan.frames.escape import visible, visible_bytes
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
 from wirescan.kafka.client.effects import Answer, Node
 from wirescan.kafka.client.sasl import login
-from wirescan.kafka.compose import encode_request
-from wirescan.kafka.errors import BrokerError, ErrorCode
-from wirescan.kafka.message import REQUEST
-from wirescan.kafka.protocol import REQUESTS, body, responses
-from wirescan.kafka.schema import api_key, message_of
-from wirescan.limits import Limits
-from wirescan.table import FrameTable
+from wirescan.kafka.protocol.encode import encode_request
+from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
+from wirescan.kafka.protocol.formats import REQUESTS, body, responses
+from wirescan.kafka.protocol.message import REQUEST
+from wirescan.kafka.protocol.schema import api_key, message_of
 
-SIZE = 4                    # bytes of the size before each message
-FIRST_ROOM = 64 << 10       # bytes that are taken for a response of which nothing has arrived
-GREETING = 3                # the version of ApiVersions that a connection begins with
-HANG_UPS = 3                # on the greeting, until a broker is taken for one of before 0.10: it may just be starting
-TLS_ALERT = b"\x15\x03"     # what TLS answers to bytes that are none; no size within the default limits begins so
-LARGEST_ID = 0x7FFFFFFF
-LAST_BEFORE = 16            # the key of the newest API that brokers of before 0.10 have
-NOTHING = memoryview(b"")
+SIZE_BYTES = 4  # the size before each message
+FIRST_BUFFER_BYTES = 64 << 10  # allocated for a response before any of its bytes has arrived
+GREETING_VERSION = 3  # the version of ApiVersions that a connection begins with
+# A broker that hangs up on the greeting may be starting. After this many hang-ups it is treated
+# as a broker before 0.10.
+HANG_UPS = 3
+# How TLS answers bytes that are not TLS. No size within the default limits begins with these.
+TLS_ALERT = b"\x15\x03"
+CLOSED = "the client is closed"  # a message of errors
+MAX_CORRELATION_ID = 0x7FFFFFFF
+LAST_KEY_BEFORE_0_10 = 16  # the key of the newest API of brokers before 0.10
+EMPTY_BUFFER = memoryview(b"")
 
 
-class _Open(NamedTuple):
+class _OpenRequest(NamedTuple):
     """A request that waits for its response."""
+
     api: str
     version: int
     correlation_id: int
@@ -40,73 +51,108 @@ class _Open(NamedTuple):
 
 
 class Connection:
-    """The state of a connection. Sends requests (`send`), and reads responses where they arrive (`room`, `filled`).
+    """The state of a connection.
 
-    versions: API key -> (oldest, newest) that the broker has. Empty: one of before 0.10, which does not say; it has
-    version 0 of everything. has_answered: whether it has answered anything. limits: of the responses; no more
-    memory is taken than has arrived, but for what `expected` allows and a few KiB.
+    It makes requests (`send`). It reads responses from the buffer in which they arrive
+    (`get_buffer`, `buffer_updated`), or from bytes (`receive`).
 
-    After an exception the connection must be closed: it raises ConnectionError from then on.
+    versions: API key -> (oldest, newest) that the broker has. It is empty for a broker before 0.10,
+        which does not report versions and has version 0 of all its APIs.
+    has_answered: whether the broker has answered any request.
+    limits: the limits of responses. Memory is allocated as bytes arrive, except for the `expected`
+        bytes of a request and a few KiB.
+
+    After an exception the caller must close the connection; every later call raises
+    ConnectionError.
     """
 
     def __init__(self, node: Node, client_id: str | None = None, limits: Limits = Limits()):
-        self.node, self.versions, self.has_answered = node, dict[int, tuple[int, int]](), False
-        self._client_id, self._limits = client_id, limits
-        self._open: deque[_Open] = deque()
-        self._correlation_id = self._total = 0
+        self.node = node
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.has_answered = False
+        self._client_id = client_id
+        self._limits = limits
+        self._open: deque[_OpenRequest] = deque()
+        self._correlation_id = 0
         self._failed = False
-        self._begin()
+        # The buffer of the current response, how many bytes of it are filled, and the size of the
+        # response, which is 0 until it has been read.
+        self._block = memoryview(bytearray(SIZE_BYTES))
+        self._filled = 0
+        self._total = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether every request has its response."""
-        return not (self._open or self._have or self._failed)
+        return not (self._open or self._filled or self._failed)
 
     def version_of(self, api: str, within: range | None = None) -> int:
-        """The newest version of an API that both sides have, in a range where one is given. Raises BrokerError, with
-        UNSUPPORTED_VERSION, where there is none."""
+        """Return the newest version of an API that both sides have.
+
+        within: the versions that are allowed; None allows all. Raises BrokerError with
+        UNSUPPORTED_VERSION where there is no such version.
+        """
         key = api_key(api)
-        oldest, newest = self.versions.get(key, (0, -1) if self.versions or key > LAST_BEFORE else (0, 0))
-        known = message_of(api, "request").versions
-        wanted = known if within is None else range(max(known[0], within.start), min(known.stop, within.stop))
+        has_version_0 = not self.versions and key <= LAST_KEY_BEFORE_0_10
+        oldest, newest = self.versions.get(key, (0, 0) if has_version_0 else (0, -1))
+        wanted = message_of(api, "request").versions
+        if within is not None:
+            wanted = range(max(wanted.start, within.start), min(wanted.stop, within.stop))
         version = min(newest, wanted.stop - 1)
         if version < max(oldest, wanted.start):
-            have = f"{oldest} to {newest}" if newest >= oldest else "none"
-            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION,
-                              f"{api} {wanted.start} to {wanted.stop - 1} at {self.node}, which has {have}")
+            offered = f"{oldest} to {newest}" if newest >= oldest else "none"
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{api} {wanted.start} to {wanted.stop - 1} at {self.node}, which has {offered}",
+            )
         return version
 
-    def send(self, api: str, version: int, body: Mapping[str, Any] | None = None, *, answered: bool = True,
-             expected: int = 0) -> bytes:
-        """The bytes of a request. Raises as `encode_request`; then nothing is sent, and the connection stays good."""
-        self._refuse_failed()
+    def send(
+        self,
+        api: str,
+        version: int,
+        body: Mapping[str, Any] | None = None,
+        *,
+        answered: bool = True,
+        expected: int = 0,
+    ) -> bytes:
+        """Return the bytes of a request, and expect its response if it is answered.
+
+        expected: bytes of the response for which memory is allocated at once. Raises as
+        `encode_request`; after that the connection is still usable.
+        """
+        self._raise_if_failed()
         number = self._correlation_id
         data = encode_request(api, version, body, correlation_id=number, client_id=self._client_id)
-        self._correlation_id = number + 1 & LARGEST_ID
+        self._correlation_id = number + 1 & MAX_CORRELATION_ID
         if answered:
-            self._open.append(_Open(api, version, number, expected))
+            self._open.append(_OpenRequest(api, version, number, expected))
         return data
 
-    def room(self) -> memoryview:
-        """Where the next bytes from the broker go: writable, never empty. They are told to `filled`."""
-        self._refuse_failed()
-        return self._block[self._have:]
+    def get_buffer(self) -> memoryview:
+        """Return the buffer for the next bytes from the broker: writable, never empty.
 
-    def filled(self, count: int) -> Answer | None:
-        """So many bytes were written to `room`: an answer, if they complete one.
+        Report the number of bytes written to it with `buffer_updated`.
+        """
+        self._raise_if_failed()
+        return self._block[self._filled :]
 
-        Raises FrameError for a size that is impossible or above limits.frame and for a body that lies, ConnectionError
-        for an answer to anything but the oldest open request."""
-        self._have += count
-        if self._have < len(self._block):
+    def buffer_updated(self, count: int) -> Answer | None:
+        """Return an answer if the `count` bytes written to `get_buffer` complete one, else None.
+
+        Raises FrameError for a size that is impossible or above limits.frame, and for a malformed
+        body. Raises ConnectionError for an answer to anything but the oldest open request.
+        """
+        self._filled += count
+        if self._filled < len(self._block):
             return None
         try:
             if self._total == 0:
-                self._total = self._sized()
-            if self._have < self._total:
+                self._total = self._read_size()
+            if self._filled < self._total:
                 self._grow()
                 return None
-            return self._answer()
+            return self._read_answer()
         except BaseException as error:
             self._failed = True
             if isinstance(error, FrameError):
@@ -114,121 +160,164 @@ class Connection:
             raise
 
     def receive(self, data: bytes | memoryview) -> list[Answer]:
-        """Bytes from the broker, as they come: the answers that they complete. Raises as `filled`."""
-        view, found = memoryview(data).cast("B"), []
+        """Return the answers that these bytes from the broker complete.
+
+        Raises as `buffer_updated`.
+        """
+        view = memoryview(data).cast("B")
+        answers = []
         while len(view):
-            room = self.room()
-            count = min(len(room), len(view))
-            room[:count] = view[:count]
+            buffer = self.get_buffer()
+            count = min(len(buffer), len(view))
+            buffer[:count] = view[:count]
             view = view[count:]
-            answer = self.filled(count)
+            answer = self.buffer_updated(count)
             if answer is not None:
-                found.append(answer)
-        return found
+                answers.append(answer)
+        return answers
 
-    def closed(self) -> ConnectionError:
-        """The broker closed the connection: what to raise for it."""
+    def close_error(self) -> ConnectionError:
+        """Return the error to raise when the broker has closed the connection."""
         self._failed = True
-        if self._have:
-            return ConnectionError(f"{self.node} closed the connection inside a response, {self._have} bytes into it")
-        return ConnectionResetError(f"{self.node} closed the connection"
-                                    + (f" instead of answering {self._open[0].api}" if self._open else ""))
+        if self._filled:
+            return ConnectionError(
+                f"{self.node} closed the connection inside a response, {self._filled} bytes into it"
+            )
+        instead = f" instead of answering {self._open[0].api}" if self._open else ""
+        return ConnectionResetError(f"{self.node} closed the connection{instead}")
 
-    def _refuse_failed(self) -> None:
+    def _raise_if_failed(self) -> None:
         if self._failed:
             raise ConnectionError(f"the connection to {self.node} failed before")
 
-    def _begin(self) -> None:
-        self._block, self._have = memoryview(bytearray(SIZE)), 0
-        self._total = 0             # bytes of the response; not known yet
+    def _start_response(self) -> None:
+        self._block = memoryview(bytearray(SIZE_BYTES))
+        self._filled = 0
+        self._total = 0
 
-    def _sized(self) -> int:
+    def _read_size(self) -> int:
         size = int.from_bytes(self._block, "big", signed=True)
         if bytes(self._block[:2]) == TLS_ALERT:
             raise PermissionError(f"{self.node} speaks TLS; connect with tls")
         if not self._open:
-            raise ConnectionError(f"{self.node} sends what nobody asked for")
-        if not SIZE <= size <= self._limits.frame - SIZE:
+            raise ConnectionError(f"{self.node} sends bytes without a request")
+        if not SIZE_BYTES <= size <= self._limits.frame - SIZE_BYTES:
             raise FrameError(Fault.BAD_LENGTH, 0, 0, bytes(self._block))
-        return SIZE + size
+        return SIZE_BYTES + size
 
     def _grow(self) -> None:
-        room = max(2 * self._have, FIRST_ROOM, self._open[0].expected if self._have == SIZE else 0)
-        block = memoryview(Block(min(room, self._total)))
-        block[:self._have] = self._block[:self._have]
+        expected = self._open[0].expected if self._filled == SIZE_BYTES else 0
+        size = max(2 * self._filled, FIRST_BUFFER_BYTES, expected)
+        block = memoryview(Block(min(size, self._total)))
+        block[: self._filled] = self._block[: self._filled]
         self._block = block
 
-    def _answer(self) -> Answer:
-        asked, data = self._open.popleft(), self._block.toreadonly()
-        found = int.from_bytes(data[SIZE:2 * SIZE], "big", signed=True)
-        if found != asked.correlation_id:
-            raise ConnectionError(f"{self.node} answers request {found}, and the oldest open one is "
-                                  f"{asked.correlation_id}, {asked.api}")
-        self._begin()
+    def _read_answer(self) -> Answer:
+        asked = self._open.popleft()
+        data = self._block.toreadonly()
+        number = int.from_bytes(data[SIZE_BYTES : 2 * SIZE_BYTES], "big", signed=True)
+        if number != asked.correlation_id:
+            raise ConnectionError(
+                f"{self.node} answers request {number}, and the oldest open one is "
+                f"{asked.correlation_id}, {asked.api}"
+            )
+        self._start_response()
         self.has_answered = True
         row = np.zeros(1, REQUEST)
-        row["correlation_id"], row["api_key"], row["api_version"] = found, api_key(asked.api), asked.version
-        request = FrameTable((NOTHING,), row, format=REQUESTS)      # the row alone tells what the response is
+        row["correlation_id"] = number
+        row["api_key"] = api_key(asked.api)
+        row["api_version"] = asked.version
+        # The row alone says how to read the response, so the request table needs no bytes.
+        request = FrameTable((EMPTY_BUFFER,), row, format=REQUESTS)
         table = body(responses(data, request, limits=self._limits), asked.api, limits=self._limits)
         return Answer(int(table["kind"][0]), table)
 
 
-def greet(connection: Connection, sasl: tuple[str, str, str] | None = None,
-          is_doubted: bool = False) -> Generator[bytes, Answer, None]:
-    """What is said first on a connection: yields bytes to send, and is sent the Answer to each.
+def greet(
+    connection: Connection,
+    sasl: tuple[str, str, str] | None = None,
+    *,
+    is_doubted: bool = False,
+) -> Generator[bytes, Answer, None]:
+    """Yield the first requests of a connection, and receive the Answer to each.
 
-    Learns the versions, and logs in. is_doubted: begins with an empty request that brokers of before 0.10 know too. One
-    that answers it, and hangs up all the same, is not starting, but of these. Raises BrokerError where the broker
-    refuses, PermissionError where it does not know the password itself, ValueError and ImportError as `sasl.login`."""
-    software = {"client_software_name": "wirescan", "client_software_version": import_module("wirescan").__version__}
+    Stores the broker's versions in the connection, and logs in.
+
+    sasl: (mechanism, user, password), or None for no login.
+    is_doubted: begin with an empty request that brokers before 0.10 know too. A broker that answers
+        it and then hangs up is not starting; it is one of those.
+
+    Raises BrokerError where the broker refuses, PermissionError where the broker does not know the
+    password, ValueError and ImportError as `sasl.login`.
+    """
+    software = {
+        "client_software_name": "wirescan",
+        "client_software_version": import_module("wirescan").__version__,
+    }
     if is_doubted:
         yield connection.send("ListOffsets", 0)
-    answer = yield connection.send("ApiVersions", GREETING, software)
+    answer = yield connection.send("ApiVersions", GREETING_VERSION, software)
     if answer.table["error_code"][0] == ErrorCode.UNSUPPORTED_VERSION:
         answer = yield connection.send("ApiVersions", 0)
-    _refuse_error(answer.table, "error_code", f"ApiVersions at {connection.node}")
+    _raise_error(answer.table, f"ApiVersions at {connection.node}")
     keys = answer.table.open("api_keys")
-    connection.versions = dict(zip(keys["api_key"].tolist(),
-                                   zip(keys["min_version"].tolist(), keys["max_version"].tolist())))
+    connection.versions = dict(
+        zip(
+            keys["api_key"].tolist(),
+            zip(keys["min_version"].tolist(), keys["max_version"].tolist()),
+        )
+    )
     if sasl is not None:
         yield from _log_in(connection, *sasl)
 
 
-def _log_in(connection: Connection, mechanism: str, user: str, password: str) -> Generator[bytes, Answer, None]:
+def _log_in(
+    connection: Connection, mechanism: str, user: str, password: str
+) -> Generator[bytes, Answer, None]:
     where = f"{mechanism} at {connection.node}"
     steps = login(mechanism, user, password, str(connection.node))
     token = next(steps)
     version = connection.version_of("SaslHandshake", range(1, 2))
     answer = yield connection.send("SaslHandshake", version, {"mechanism": mechanism})
-    offered = ", ".join(bytes(row.name).decode("utf-8", "backslashreplace") for row in answer.table.open("mechanisms"))
-    _refuse_error(answer.table, "error_code", f"{where}, which offers {offered or 'none'}")
+    offered = ", ".join(visible_bytes(row.name) for row in answer.table.open("mechanisms"))
+    _raise_error(answer.table, f"{where}, which offers {offered or 'none'}")
     while True:
         version = connection.version_of("SaslAuthenticate")
         answer = yield connection.send("SaslAuthenticate", version, {"auth_bytes": token})
-        _refuse_error(answer.table, "error_code", where)
+        _raise_error(answer.table, where)
         try:
             token = steps.send(bytes(answer.table.bytes(0, "auth_bytes")))
         except StopIteration:
             return
 
 
-def _refuse_error(table: FrameTable, column: str, where: str) -> None:
-    code = int(table[column][0])
-    if code:
-        said = table.bytes(0, "error_message") if "error_message" in table.places else None
-        raise BrokerError(code, where, None if said is None else bytes(said).decode("utf-8", "backslashreplace"))
+def _raise_error(table: FrameTable, where: str) -> None:
+    """Raise BrokerError for the error code of a response, if it has one."""
+    code = int(table["error_code"][0])
+    if not code:
+        return
+    message = table.bytes(0, "error_message") if "error_message" in table.places else None
+    if message is None:
+        raise BrokerError(code, where, None)
+    raise BrokerError(code, where, bytes(message).decode("utf-8", "backslashreplace"))
 
 
-def unreached(node: Node, error: Exception, seconds: float) -> OSError:
-    """What to raise where a node cannot be connected to."""
+def connect_error(node: Node, error: Exception, seconds: float) -> OSError:
+    """Return the error to raise where connecting to a node fails."""
     if isinstance(error, TimeoutError):
         return TimeoutError(f"{node} cannot be reached in {seconds} s")
-    if type(error).__module__ == "ssl" and type(error).__name__ != "SSLEOFError":      # no use in trying again
-        return PermissionError(f"TLS with {node} fails: {error}")
-    return ConnectionError(f"cannot connect to {node}: {error}")
+    is_tls = type(error).__module__ == "ssl"
+    if is_tls and type(error).__name__ != "SSLEOFError":
+        # A PermissionError is not retried: another attempt would fail in the same way.
+        return PermissionError(f"TLS with {node} fails: {visible(error)}")
+    return ConnectionError(f"cannot connect to {node}: {visible(error)}")
 
 
-def lost(node: Node, error: Exception) -> ConnectionError:
-    """What to raise for an error of a socket: TLS has some of its own, and one that another thread closes one more."""
+def connection_lost_error(node: Node, error: Exception) -> ConnectionError:
+    """Return the ConnectionError to raise for an error of a socket.
+
+    The error may be of another type: TLS has its own errors, and so does a socket that another
+    thread closes.
+    """
     kind = type(error) if isinstance(error, ConnectionError) else ConnectionError
-    return kind(f"the connection to {node} is lost: {error}")
+    return kind(f"the connection to {node} is lost: {visible(error)}")

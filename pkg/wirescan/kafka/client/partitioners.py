@@ -1,13 +1,18 @@
-"""Which partition each of many records goes to.
+"""The partition of each record that `Operations.send` writes.
 
-    murmur2             by the key, as Java's producer, kafka-python and aiokafka by default; without a key: sticky
-    consistent          by the CRC-32 of the key, as librdkafka's partitioner of that name; no key is as an empty one
-    consistent_random   ... as librdkafka and what stands on it by default; without a key, or with an empty one: sticky
-    round_robin         one after another, whatever the key
-    sticky              one at random for some batch_bytes on end, and then another
+    murmur2             by the key, as Java's producer, and kafka-python and aiokafka by default.
+                        Without a key: sticky
+    consistent          by the CRC-32 of the key, as librdkafka's partitioner of the same name. A
+                        record without a key is treated as one with an empty key
+    consistent_random   by the CRC-32 of the key, as librdkafka and its bindings by default. Without
+                        a key, or with an empty one: sticky
+    round_robin         the partitions in turn, whatever the key
+    sticky              one partition at random for about batch_bytes, then another one
 
-Sources: Apache Kafka, BuiltInPartitioner, RoundRobinPartitioner; librdkafka, CONFIGURATION.md, "partitioner".
+Sources: Apache Kafka, BuiltInPartitioner and RoundRobinPartitioner; librdkafka, CONFIGURATION.md,
+"partitioner".
 """
+
 from __future__ import annotations
 
 import random
@@ -18,56 +23,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirescan.core.strings import ByteStrings
-from wirescan.kafka.partitioner import partition_of
+from wirescan.kafka.client.partitioner import partition_of
 
 HASHES = {"murmur2": "murmur2", "consistent": "crc32", "consistent_random": "crc32"}
 PARTITIONERS = (*HASHES, "round_robin", "sticky")
-OVERHEAD = 10               # bytes of a record beside its key and value, about
+RECORD_OVERHEAD = 10  # approximate bytes of a record beside its key and value
+NO_PARTITION = -1
 
 Partitioner = str | Callable[[Any, int], Any]
 
 
 def check(partitioner: Partitioner) -> None:
-    """Raises ValueError for a name that is none of PARTITIONERS, TypeError for what is no function either."""
+    """Raise ValueError for an unknown name, TypeError for anything but a name or a function."""
     if isinstance(partitioner, str) and partitioner not in PARTITIONERS:
-        raise ValueError(f"partitioner must be one of {', '.join(PARTITIONERS)}, not {partitioner!r}")
+        raise ValueError(
+            f"partitioner must be one of {', '.join(PARTITIONERS)}, not {partitioner!r}"
+        )
     if not isinstance(partitioner, str) and not callable(partitioner):
-        raise TypeError(f"partitioner must be a name or a function, not {type(partitioner).__name__}")
+        raise TypeError(
+            f"partitioner must be a name or a function, not {type(partitioner).__name__}"
+        )
 
 
-def given(partition: Any, count: int, partitions: int) -> NDArray[np.int64]:
-    """Int64 array of `count` partitions, out of one for all or of integers. Raises TypeError for anything else,
-    ValueError for another number of them, or for a partition that is not from 0 to partitions - 1."""
+def validate_partitions(partition: Any, count: int, partitions: int) -> NDArray[np.int64]:
+    """Return the partitions that the caller chose: an int64 array of `count` numbers.
+
+    partition: one integer for all records, or an array with one integer for each.
+
+    Raises TypeError for anything else. Raises ValueError where the array has another length, or a
+    partition is not from 0 to partitions - 1.
+    """
     chosen = np.asarray(partition)
     if chosen.ndim > 1 or chosen.dtype.kind not in "iu":
-        raise TypeError("partitions must be an integer, or an array of integers in one dimension, "
-                        f"not {chosen.dtype} in {chosen.ndim}")
+        raise TypeError(
+            "partitions must be an integer, or an array of integers in one dimension, "
+            f"not {chosen.dtype} in {chosen.ndim}"
+        )
     if chosen.ndim and len(chosen) != count:
         raise ValueError(f"{len(chosen)} partitions are given for {count} records")
     if chosen.size and not 0 <= chosen.min() <= chosen.max() < partitions:
-        raise ValueError(f"partitions from {chosen.min()} to {chosen.max()} are given, and there are {partitions}")
+        raise ValueError(
+            f"partitions from {chosen.min()} to {chosen.max()} are given, but the topic has "
+            f"partitions 0 to {partitions - 1}"
+        )
     return np.broadcast_to(chosen.astype(np.int64), count)
 
 
-def choose(partitioner: str, keys: ByteStrings, values: ByteStrings, partitions: int, *, able: Sequence[int],
-           batch_bytes: int, turn: int, chance: random.Random) -> NDArray[np.int64]:
-    """Int64 array: the partition of each record.
+def choose(
+    partitioner: str,
+    keys: ByteStrings,
+    values: ByteStrings,
+    partitions: int,
+    *,
+    able: Sequence[int],
+    batch_bytes: int,
+    turn: int,
+    chance: random.Random,
+) -> NDArray[np.int64]:
+    """Return the partition of each record as an int64 array.
 
-    able: the partitions with a leader, for records that may go anywhere. turn: the number of the first record, for
-    round_robin. chance: for sticky."""
+    partitioner: one of PARTITIONERS.
+    able: the partitions with a leader, for records that may go to any partition.
+    batch_bytes: about how many bytes of records "sticky" puts into one partition in a row.
+    turn: the number of the first record, for "round_robin".
+    chance: the random numbers for "sticky".
+    """
     if partitioner == "round_robin":
         return np.asarray(able, np.int64)[(turn + np.arange(len(values))) % len(able)]
     if partitioner == "sticky":
-        chosen = np.full(len(values), -1, np.int64)
+        chosen = np.full(len(values), NO_PARTITION, np.int64)
     else:
         chosen = partition_of(keys, partitions, HASHES[partitioner]).astype(np.int64)
     if partitioner == "consistent":
-        chosen[chosen < 0] = 0                      # CRC-32 of nothing
+        chosen[chosen < 0] = 0  # the CRC-32 of an empty key is 0
     elif partitioner == "consistent_random":
-        chosen[keys.lengths() <= 0] = -1
+        chosen[keys.lengths() <= 0] = NO_PARTITION
     anywhere = np.flatnonzero(chosen < 0)
     if len(anywhere):
-        sizes = values.lengths()[anywhere].clip(0).astype(np.int64) + OVERHEAD
+        sizes = values.lengths()[anywhere].clip(0).astype(np.int64) + RECORD_OVERHEAD
+        # Records whose first bytes are in the same stretch of batch_bytes share a partition.
         stretch = (np.cumsum(sizes) - sizes) // batch_bytes
         drawn = np.array(chance.choices(able, k=int(stretch[-1]) + 1), np.int64)
         chosen[anywhere] = drawn[stretch]

@@ -1,155 +1,249 @@
-"""Produce requests: record sets to the leaders of their partitions, once; and what each of them came to.
+"""The operation that sends record sets to their partition leaders once: `produce`.
 
-A record set that failed may be in the log all the same. What is known of it:
+It also returns the outcome of each record set. A record set that failed may be in the log. What the
+client knows after a failure:
 
-    the request was not sent                    it is not there
-    sent, and the answer did not come           it may be there, or may yet come
-    an error that a leader gives before it      it is not there: MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS ...
-      writes
-    an error that it gives after, too           it may be there: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                                                NOT_LEADER_OR_FOLLOWER, where the leader changes as it waits for acks
+    the request was not sent            the record set is not in the log
+    it was sent, without an answer      the record set may be in the log, or may be written later
+    an error that a leader reports      the record set is not in the log. MESSAGE_TOO_LARGE,
+      before it writes                  NOT_ENOUGH_REPLICAS ...
+    an error that a leader reports      the record set may be in the log. REQUEST_TIMED_OUT,
+      after it writes, too              NOT_ENOUGH_REPLICAS_AFTER_APPEND; NOT_LEADER_OR_FOLLOWER,
+                                        where the leader changes while it waits for acks
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-from wirescan.kafka.client.cluster import NO_ID, Cluster, Leader, TopicPartition, text
+from wirescan.kafka.client.cluster import (
+    NO_TOPIC_ID,
+    Cluster,
+    Leader,
+    TopicPartition,
+    decode_text,
+)
 from wirescan.kafka.client.effects import Answer, Begin, Exchange, Finish, Node, Operation
-from wirescan.kafka.encode import CODECS
-from wirescan.kafka.errors import BrokerError, ErrorCode
-from wirescan.kafka.schema import message_of
+from wirescan.kafka.constants import MAGIC_AT
+from wirescan.kafka.encode.records import CODECS
+from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
+from wirescan.kafka.protocol.schema import message_of
 
 ACKS = (-1, 0, 1)
-I32 = 1 << 31
-LARGEST = I32 - (1 << 20)                       # bytes of the record sets in a request
-BY_ID = 13                                      # the version from which on topics are named by their ids
-NEWEST = message_of("Produce", "request").versions.stop
-BATCHES, ZSTD = 3, 7                            # the first versions that carry magic 2, and zstd
-RECORDS = itemgetter("records")
-MAGIC_AT, ATTRIBUTES_AT, CODEC_BITS = 16, 22, 7
-# Errors that may pass, of a leader that has written nothing.
-BEFORE = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS,
-          ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
+INT32_END = 1 << 31
+MAX_REQUEST_BYTES = INT32_END - (1 << 20)  # of the record sets in a request
+# The first versions of Produce with a property.
+WITH_MAGIC_1 = 2
+WITH_BATCHES = 3  # magic 2
+WITH_ZSTD = 7
+PRODUCE_BY_ID = 13  # topics are named by their ids
+STOP_VERSION = message_of("Produce", "request").versions.stop
+# Positions in a batch of magic 2; the magic is at the same position in messages of magic 0 and 1.
+ATTRIBUTES_AT = 22
+CODEC_BITS = 7
+# Errors that may pass, after which a leader has written nothing.
+BEFORE_WRITING = {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+}
 
 
 class Produced(NamedTuple):
-    """What became of a record set: the offset of its first record (-1: not told), the time in milliseconds at which the
-    broker appended it where that is its timestamp (-1: it is not), what it failed with or None, and whether it may be
-    in the log for all that, or may yet come to it."""
+    """The outcome of a record set.
+
+    base_offset: the offset of its first record; -1: not reported.
+    log_append_time: the time at which the broker appended it, in milliseconds; -1 where that is not
+        its timestamp.
+    error: the exception that it failed with, or None.
+    in_doubt: whether it may be in the log in spite of the error, or may be written later.
+    """
+
     base_offset: int
     log_append_time: int
     error: Exception | None
     in_doubt: bool
 
+    @classmethod
+    def failed(cls, error: Exception, *, in_doubt: bool) -> Produced:
+        """Return the outcome of a record set that failed with an error."""
+        return cls(-1, -1, error, in_doubt)
+
 
 class Request:
     """A Produce request to one leader.
 
-    share: its partitions. records: the record set of a partition in a version of the API."""
+    share: the leader's partitions.
+    records: the record set of a partition in a version of the API.
+    """
 
-    def __init__(self, node: Node, share: Mapping[TopicPartition, Leader],
-                 records: Callable[[TopicPartition, int], Any], acks: int, timeout_ms: int, versions: range):
-        self._node, self._share, self._records, self._acks, self._timeout_ms = node, share, records, acks, timeout_ms
+    def __init__(
+        self,
+        node: Node,
+        share: Mapping[TopicPartition, Leader],
+        records: Callable[[TopicPartition, int], Any],
+        acks: int,
+        timeout_ms: int,
+        versions: range,
+    ):
+        self._node = node
+        self._share = share
+        self._records = records
+        self._acks = acks
+        self._timeout_ms = timeout_ms
         self._sent = False
-        if any(leader.topic_id == NO_ID for leader in share.values()):
-            versions = range(versions.start, min(versions.stop, BY_ID))
-        self.exchange = Exchange(node, "Produce", self._body, versions, acks != 0, timeout_ms / 1000)
+        if any(leader.topic_id == NO_TOPIC_ID for leader in share.values()):
+            versions = range(versions.start, min(versions.stop, PRODUCE_BY_ID))
+        self.exchange = Exchange(
+            node,
+            "Produce",
+            self._encode_body,
+            versions,
+            answered=acks != 0,
+            seconds=timeout_ms / 1000,
+        )
 
     def finish(self, ticket: Any) -> Operation[dict[TopicPartition, Produced]]:
-        """What became of each partition's record set. Whatever the exchange fails with, they failed with."""
+        """Return the outcome of each partition's record set.
+
+        If the exchange fails, all record sets have failed with its exception.
+        """
         try:
             return self._read((yield Finish(ticket)))
         except (OSError, BrokerError, ValueError, MemoryError) as error:
-            return dict.fromkeys(self._share, Produced(-1, -1, error, self._sent))
+            return dict.fromkeys(self._share, Produced.failed(error, in_doubt=self._sent))
 
-    def _body(self, version: int) -> dict[str, Any]:
+    def _encode_body(self, version: int) -> dict[str, Any]:
         topics: dict[Any, list[dict[str, Any]]] = {}
-        for one, leader in self._share.items():
-            topics.setdefault(leader.topic_id if version >= BY_ID else one[0], []).append(
-                {"index": one[1], "records": self._records(one, version)})
-        name = "topic_id" if version >= BY_ID else "name"
-        if sum(memoryview(records).nbytes for its in topics.values() for records in map(RECORDS, its)) > LARGEST:
-            raise ValueError(f"the record sets for {self._node} do not fit in one request: send fewer at a time")
-        self._sent = True                       # a body is asked for when there is a connection, to be sent at once
-        return {"acks": self._acks, "timeout_ms": self._timeout_ms,
-                "topic_data": [{name: topic, "partition_data": its} for topic, its in topics.items()]}
+        size = 0
+        for (topic, partition), leader in self._share.items():
+            records = self._records((topic, partition), version)
+            size += memoryview(records).nbytes
+            fields = {"index": partition, "records": records}
+            topics.setdefault(leader.topic_id if version >= PRODUCE_BY_ID else topic, []).append(
+                fields
+            )
+        if size > MAX_REQUEST_BYTES:
+            raise ValueError(
+                f"the record sets for {self._node} do not fit in one request: send fewer at a time"
+            )
+        # The driver asks for the body when it has a connection, and sends it at once.
+        self._sent = True
+        key = "topic_id" if version >= PRODUCE_BY_ID else "name"
+        return {
+            "acks": self._acks,
+            "timeout_ms": self._timeout_ms,
+            "topic_data": [
+                {key: topic, "partition_data": fields} for topic, fields in topics.items()
+            ],
+        }
 
     def _read(self, answer: Answer) -> dict[TopicPartition, Produced]:
         if answer.table is None:
-            return dict.fromkeys(self._share, Produced(-1, -1, None, False))
+            return dict.fromkeys(self._share, Produced(-1, -1, error=None, in_doubt=False))
         topics = answer.table.open("responses")
-        of_id = {leader.topic_id: topic for (topic, _), leader in self._share.items()}
-        names = [of_id.get(bytes(row.topic_id)) if answer.version >= BY_ID else text(row.name) for row in topics]
-        missing = ConnectionError(f"{self._node} answers Produce, and leaves a partition out")
-        found = dict.fromkeys(self._share, Produced(-1, -1, missing, True))
+        topic_of_id = {leader.topic_id: topic for (topic, _), leader in self._share.items()}
+        names = [
+            topic_of_id.get(bytes(row.topic_id))
+            if answer.version >= PRODUCE_BY_ID
+            else decode_text(row.name)
+            for row in topics
+        ]
+        missing = ConnectionError(f"{self._node} leaves a partition out of its Produce response")
+        results = dict.fromkeys(self._share, Produced.failed(missing, in_doubt=True))
         for row in topics.open("partition_responses"):
-            one = names[row.parent], row.index
-            if one in found:
-                error = BrokerError(row.error_code, f"{one[0]}-{one[1]} at {self._node}",
-                                    text(row.error_message)) if row.error_code else None
-                found[one] = Produced(row.base_offset, row.log_append_time_ms, error, may_be_written(error))
-        return found
+            partition = names[row.parent], row.index
+            if partition not in results:
+                continue
+            error = None
+            if row.error_code:
+                where = f"{partition[0]}-{partition[1]} at {self._node}"
+                error = BrokerError(row.error_code, where, decode_text(row.error_message))
+            results[partition] = Produced(
+                row.base_offset, row.log_append_time_ms, error, may_be_written(error)
+            )
+        return results
 
 
 def may_be_written(error: BrokerError | None) -> bool:
-    """Whether a leader may have written what it answers with this error."""
+    """Return whether a leader may have written a record set that it answers with this error."""
     if error is None:
         return False
-    return (not isinstance(error.code, ErrorCode) or error.code == ErrorCode.UNKNOWN_SERVER_ERROR
-            or error.retriable and error.code not in BEFORE)
+    return (
+        not isinstance(error.code, ErrorCode)
+        or error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+        or error.retriable
+        and error.code not in BEFORE_WRITING
+    )
 
 
 def magic_of(version: int) -> int:
-    """The magic of record sets in a version of Produce."""
-    return 2 if version >= BATCHES else 1 if version == 2 else 0
+    """Return the magic of record sets in a version of Produce."""
+    if version >= WITH_BATCHES:
+        return 2
+    return 1 if version == WITH_MAGIC_1 else 0
 
 
 def check(acks: int, timeout_ms: int) -> None:
-    """Raises ValueError for what no Produce request may have."""
+    """Raise ValueError for values that no Produce request may have."""
     if acks not in ACKS:
-        raise ValueError(f"acks must be -1 (all replicas in sync), 1 (the leader) or 0 (none), not {acks!r}")
-    if not 0 <= timeout_ms < I32:
-        raise ValueError(f"timeout_ms must be 0 to {I32 - 1}, not {timeout_ms}")
+        raise ValueError(
+            f"acks must be -1 (all replicas in sync), 1 (the leader) or 0 (none), not {acks!r}"
+        )
+    if not 0 <= timeout_ms < INT32_END:
+        raise ValueError(f"timeout_ms must be 0 to {INT32_END - 1}, not {timeout_ms}")
 
 
-def produce(cluster: Cluster, sets: Mapping[TopicPartition, Any], acks: int,
-            timeout_ms: int) -> Operation[dict[TopicPartition, Produced]]:
-    """One attempt at each record set. See `Operations.produce`."""
+def produce(
+    cluster: Cluster, sets: Mapping[TopicPartition, Any], acks: int, timeout_ms: int
+) -> Operation[dict[TopicPartition, Produced]]:
+    """Make one attempt at each record set. See `Operations.produce`."""
     check(acks, timeout_ms)
-    versions = {one: versions_of(data, *one) for one, data in sets.items()}
-    found: dict[TopicPartition, Produced] = {}
+    versions = {partition: versions_of(data, *partition) for partition, data in sets.items()}
+    results: dict[TopicPartition, Produced] = {}
     shares: dict[tuple[Node, range], dict[TopicPartition, Leader]] = {}
     leaders = yield from cluster.leaders(sets)
-    for one, leader in leaders.items():
+    for partition, leader in leaders.items():
         if isinstance(leader, Exception):
-            found[one] = Produced(-1, -1, leader, False)
+            results[partition] = Produced.failed(leader, in_doubt=False)
         else:
-            shares.setdefault((leader.node, versions[one]), {})[one] = leader
-    requests = [Request(node, share, lambda one, version: sets[one], acks, timeout_ms, within)
-                for (node, within), share in shares.items()]
+            shares.setdefault((leader.node, versions[partition]), {})[partition] = leader
+    requests = [
+        Request(node, share, lambda partition, _: sets[partition], acks, timeout_ms, within)
+        for (node, within), share in shares.items()
+    ]
     tickets = []
     for request in requests:
         tickets.append((yield Begin(request.exchange)))
     for request, ticket in zip(requests, tickets):
-        found |= yield from request.finish(ticket)
-    for (topic, _), one_found in found.items():
-        if one_found.error is not None:
+        results |= yield from request.finish(ticket)
+    for (topic, _), result in results.items():
+        if result.error is not None:
             cluster.forget(topic)
-    return {one: found[one] for one in sets}
+    return {partition: results[partition] for partition in sets}
 
 
 def versions_of(data: Any, topic: str, partition: int) -> range:
-    """The versions of Produce that may carry a record set, by its magic and codec. Raises ValueError where it is none,
-    TypeError where it is not bytes-like."""
+    """Return the versions of Produce that may carry a record set, by its magic and codec.
+
+    Raises ValueError where the bytes are no record set, TypeError where they are not bytes-like.
+    """
     try:
         view = memoryview(data).cast("B")
     except (TypeError, ValueError):
-        raise TypeError(f"{topic}-{partition}: a record set is bytes, not {type(data).__name__}") from None
+        raise TypeError(
+            f"{topic}-{partition}: a record set must be bytes, not {type(data).__name__}"
+        ) from None
     magic = view[MAGIC_AT] if len(view) > ATTRIBUTES_AT else -1
     if magic not in (0, 1, 2):
-        raise ValueError(f"{topic}-{partition}: a record set begins with a batch or message of magic 0, 1 or 2")
+        raise ValueError(
+            f"{topic}-{partition}: a record set begins with a batch or message of magic 0, 1 or 2"
+        )
     if magic == 2:
-        return range(ZSTD if view[ATTRIBUTES_AT] & CODEC_BITS == CODECS["zstd"][0] else BATCHES, NEWEST)
-    return range(2 * magic, BATCHES)
+        is_zstd = view[ATTRIBUTES_AT] & CODEC_BITS == CODECS["zstd"][0]
+        return range(WITH_ZSTD if is_zstd else WITH_BATCHES, STOP_VERSION)
+    return range(WITH_MAGIC_1 * magic, WITH_BATCHES)

@@ -1,28 +1,60 @@
-"""Runs operations in an event loop of asyncio."""
+"""The driver of `AsyncClient`: it runs operations in an asyncio event loop."""
+
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from wirescan.kafka.client.connection import HANG_UPS, Connection, greet, lost, unreached
+from wirescan.frames.limits import Limits
+from wirescan.kafka.client.connection import (
+    CLOSED,
+    HANG_UPS,
+    Connection,
+    connect_error,
+    connection_lost_error,
+    greet,
+)
 from wirescan.kafka.client.effects import (
-    SIDE_BY_SIDE, Answer, Begin, Exchange, Finish, Give, Node, Now, Operation, Together, Wait)
-from wirescan.limits import Limits
+    SIDE_BY_SIDE,
+    Answer,
+    Begin,
+    Exchange,
+    Finish,
+    Give,
+    Node,
+    Now,
+    Operation,
+    Together,
+    Wait,
+)
 
-CLOSED = "the client is closed"
-FAREWELL = 1.0              # seconds that `close` waits for TLS to hand on what was sent
-CHUNK = 64 << 10            # bytes that are written at once: TLS takes over whatever it is given
+FLUSH_TIMEOUT = 1.0  # seconds that `close` waits for TLS to pass on the bytes that were sent
+# Bytes that are written at once. TLS would take any number of bytes into its buffer.
+CHUNK = 64 << 10
 
 
-class Driver:
-    """Runs operations. Connections that are idle are kept, for each broker as many as were in use at once."""
+class TransportDriver:
+    """Runs operations.
 
-    def __init__(self, client_id: str | None, tls: Any, sasl: tuple[str, str, str] | None, timeout: float,
-                 limits: Limits):
-        self._client_id, self._tls, self._sasl, self._timeout, self._limits = client_id, tls, sasl, timeout, limits
+    It keeps idle connections. For each broker, these are as many as were in use at the same time.
+    """
+
+    def __init__(
+        self,
+        client_id: str | None,
+        tls: Any,
+        sasl: tuple[str, str, str] | None,
+        timeout: float,
+        limits: Limits,
+    ):
+        self._client_id = client_id
+        self._tls = tls
+        self._sasl = sasl
+        self._timeout = timeout
+        self._limits = limits
         self._idle: dict[tuple[str, int], list[_Link]] = {}
         self._links: set[_Link] = set()
         self._greeted: set[tuple[str, int]] = set()
@@ -30,7 +62,7 @@ class Driver:
         self._closed = False
 
     async def run(self, operation: Operation[Any]) -> Any:
-        """Runs an operation: its result, or what it raises."""
+        """Run an operation and return its result. Raises what the operation raises."""
         running = _Running(self, operation)
         try:
             while isinstance(end := await running.next(), Give):
@@ -40,7 +72,7 @@ class Driver:
             running.close()
 
     async def iterate(self, operation: Operation[Any]) -> AsyncGenerator[Any, None]:
-        """Runs an operation: what it gives."""
+        """Run an operation and yield the values that it gives."""
         running = _Running(self, operation)
         try:
             while isinstance(given := await running.next(), Give):
@@ -49,7 +81,10 @@ class Driver:
             running.close()
 
     async def perform(self, effect: Any, tickets: set[_Ticket]) -> Any:
-        """Does what an operation asks for. tickets: those that it has not finished."""
+        """Perform an effect of an operation and return its result.
+
+        tickets: the tickets of the operation that are not finished; updated here.
+        """
         if isinstance(effect, Exchange):
             return await self._finish(await self._begin(effect))
         if isinstance(effect, Begin):
@@ -60,41 +95,43 @@ class Driver:
             tickets.discard(effect.ticket)
             return await self._finish(effect.ticket)
         if isinstance(effect, Together):
-            return await self._together(effect.operations)
+            return await self._run_together(effect.operations)
         if isinstance(effect, Wait):
             return await asyncio.sleep(effect.seconds)
         if isinstance(effect, Now):
             return time.monotonic()
-        raise TypeError(f"no operation may ask for {effect!r}")
+        raise TypeError(f"an operation must yield an effect, not {effect!r}")
 
     async def close(self) -> None:
-        """Ends all connections: what waits for one fails."""
+        """End all connections; calls that wait for one fail."""
         self._closed = True
         idle = [link for links in self._idle.values() for link in links if link.is_good]
-        links, self._links, self._idle = list(self._links), set(), {}
+        links = list(self._links)
+        self._links = set()
+        self._idle = {}
         for limit in self._dialling:
-            limit.reschedule(0)                 # now
+            limit.reschedule(0)  # a time in the past: the limit expires now
         ends = [asyncio.create_task(link.end()) for link in idle if link.is_unanswered]
         for link in links:
             if link not in idle:
                 link.fail(ValueError(CLOSED))
         if ends:
-            await asyncio.wait(ends, timeout=FAREWELL)
+            await asyncio.wait(ends, timeout=FLUSH_TIMEOUT)
         for link in idle:
             link.fail(ValueError(CLOSED))
-        await asyncio.sleep(0)                  # the transports close in the next round of the loop
+        await asyncio.sleep(0)  # the transports close in the next turn of the event loop
 
     def drop(self, link: _Link | None) -> None:
-        """Ends a connection."""
+        """End a connection, if there is one."""
         if link is not None:
             self._links.discard(link)
             link.fail(ConnectionAbortedError("the connection is closed"))
 
-    async def _together(self, operations: Any) -> list[Any]:
-        room = asyncio.Semaphore(SIDE_BY_SIDE)
+    async def _run_together(self, operations: Any) -> list[Any]:
+        free_slots = asyncio.Semaphore(SIDE_BY_SIDE)
 
         async def work(operation: Operation[Any]) -> Any:
-            async with room:
+            async with free_slots:
                 return await self.run(operation)
 
         return await asyncio.gather(*map(work, operations), return_exceptions=True)
@@ -102,8 +139,9 @@ class Driver:
     async def _begin(self, exchange: Exchange) -> _Ticket:
         ticket = _Ticket(exchange)
         try:
-            ticket.link = await self._take(exchange.node)
-            await ticket.link.send(exchange, self._timeout)
+            link = await self._take(exchange.node)
+            ticket.link = link
+            await link.send(exchange, self._timeout)
         except Exception as error:
             ticket.error = error
         except BaseException:
@@ -115,7 +153,9 @@ class Driver:
         try:
             if ticket.error is not None:
                 raise ticket.error
-            link, exchange = ticket.link, ticket.exchange
+            link = ticket.link
+            assert link is not None  # a ticket without an error has a connection
+            exchange = ticket.exchange
             answer = Answer(link.version, None)
             if exchange.answered:
                 answer = await link.answer(exchange.api, self._timeout + exchange.seconds)
@@ -124,13 +164,13 @@ class Driver:
             raise
         link.is_unanswered = not exchange.answered
         if not self._closed:
-            self._idle.setdefault(exchange.node[1:], []).append(link)
+            self._idle.setdefault(_address_of(exchange.node), []).append(link)
         return answer
 
     async def _take(self, node: Node) -> _Link:
         if self._closed:
             raise ValueError(CLOSED)
-        idle = self._idle.get(node[1:], [])
+        idle = self._idle.get(_address_of(node), [])
         while idle:
             link = idle.pop()
             if link.is_good:
@@ -139,17 +179,26 @@ class Driver:
         return await self._connect(node)
 
     async def _connect(self, node: Node) -> _Link:
+        """Return a new connection after the greeting.
+
+        A broker before 0.10 hangs up on every greeting. It gets a connection without one.
+        """
         for hang_ups in range(HANG_UPS):
             is_doubted = hang_ups == HANG_UPS - 1
             link = await self._dial(node)
             try:
-                await link.greet(self._sasl, self._timeout, is_doubted)
-                self._greeted.add(node[1:])
+                await link.greet(self._sasl, self._timeout, is_doubted=is_doubted)
+                self._greeted.add(_address_of(node))
                 return link
             except (ConnectionResetError, BrokenPipeError):
                 self.drop(link)
-                if (self._sasl is not None or link.connection.versions or node[1:] in self._greeted
-                        or is_doubted and not link.connection.has_answered):
+                if (
+                    self._sasl is not None
+                    or link.connection.versions
+                    or _address_of(node) in self._greeted
+                    or is_doubted
+                    and not link.connection.has_answered
+                ):
                     raise
             except BaseException:
                 self.drop(link)
@@ -164,14 +213,19 @@ class Driver:
                 self._dialling.add(limit)
                 try:
                     _, link = await asyncio.get_running_loop().create_connection(
-                        lambda: _Link(Connection(node, self._client_id, self._limits)), node.host, node.port,
-                        ssl=self._tls, server_hostname=None if self._tls is None else node.host)
+                        lambda: _Link(Connection(node, self._client_id, self._limits)),
+                        node.host,
+                        node.port,
+                        ssl=self._tls,
+                        server_hostname=None if self._tls is None else node.host,
+                    )
                 finally:
                     self._dialling.discard(limit)
-        except (OSError, OverflowError, ValueError) as error:       # the name may be of a broker's making
+        except (OSError, OverflowError, ValueError) as error:
+            # A host name that came from a broker may be any text.
             if self._closed:
                 raise ValueError(CLOSED) from error
-            raise unreached(node, error, self._timeout) from error
+            raise connect_error(node, error, self._timeout) from error
         if self._closed:
             link.fail(ValueError(CLOSED))
             raise ValueError(CLOSED)
@@ -179,22 +233,30 @@ class Driver:
         return link
 
 
+def _address_of(node: Node) -> tuple[str, int]:
+    """Return host and port, the key of a node's connections."""
+    return node.host, node.port
+
+
 class _End:
-    """An operation is over."""
+    """The end of an operation, with its result."""
 
     def __init__(self, value: Any):
         self.value = value
 
 
 class _Running:
-    """An operation under way."""
+    """A running operation."""
 
-    def __init__(self, driver: Driver, operation: Operation[Any]):
-        self._driver, self._operation = driver, operation
+    def __init__(self, driver: TransportDriver, operation: Operation[Any]):
+        self._driver = driver
+        self._operation = operation
         self._tickets: set[_Ticket] = set()
 
     async def next(self) -> Give | _End:
-        step, value = self._operation.send, None
+        """Run the operation up to the next value that it gives, or to its end."""
+        step: Callable[[Any], Any] = self._operation.send
+        value: Any = None
         while True:
             try:
                 effect = step(value)
@@ -203,22 +265,25 @@ class _Running:
             if isinstance(effect, Give):
                 return effect
             try:
-                step, value = self._operation.send, await self._driver.perform(effect, self._tickets)
+                value = await self._driver.perform(effect, self._tickets)
+                step = self._operation.send
             except Exception as error:
-                step, value = self._operation.throw, error
+                value = error
+                step = self._operation.throw
 
     def close(self) -> None:
+        """End the operation and the connections of its unfinished exchanges."""
         self._operation.close()
         for ticket in self._tickets:
             self._driver.drop(ticket.link)
 
 
 class _Ticket:
-    """A request that was sent, or why it was not."""
+    """A request that was sent, or the error that prevented it."""
 
     def __init__(self, exchange: Exchange):
         self.exchange = exchange
-        self.link: Any = None                   # a _Link
+        self.link: _Link | None = None
         self.error: Exception | None = None
 
 
@@ -226,31 +291,40 @@ class _Link(asyncio.BufferedProtocol):
     """A connection and its transport."""
 
     def __init__(self, connection: Connection):
-        self.connection, self.version, self.is_unanswered = connection, 0, False
+        self.connection = connection
+        self.version = 0  # of the request that was sent last
+        self.is_unanswered = False  # whether that request has no answer (acks=0)
         self._ready: deque[Answer] = deque()
         self._error: Exception | None = None
         self._news = asyncio.Event()
-        self._is_empty = asyncio.Event()        # what is to be written
-        self._is_empty.set()
+        self._is_flushed = asyncio.Event()  # no bytes are left to write
+        self._is_flushed.set()
         self._transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
+        """Store the transport; asyncio calls this when the connection is open."""
         self._transport = transport
-        # Paused as soon as anything is left; TLS takes 0 for "even if nothing is".
-        transport.set_write_buffer_limits(int(transport.get_extra_info("sslcontext") is not None), 0)
+        # Writing pauses as soon as bytes are left in the buffer. TLS would pause at a limit of 0
+        # even with an empty buffer.
+        is_tls = transport.get_extra_info("sslcontext") is not None
+        transport.set_write_buffer_limits(high=int(is_tls), low=0)
 
     def pause_writing(self) -> None:
-        self._is_empty.clear()
+        """Make `write` wait; asyncio calls this when bytes are left to write."""
+        self._is_flushed.clear()
 
     def resume_writing(self) -> None:
-        self._is_empty.set()
+        """Let `write` continue; asyncio calls this when all bytes are written."""
+        self._is_flushed.set()
 
     def get_buffer(self, sizehint: int) -> Any:
-        return self.connection.room() if self._error is None else bytearray(1)
+        """Return the buffer for received bytes; after an error they are discarded."""
+        return self.connection.get_buffer() if self._error is None else bytearray(1)
 
     def buffer_updated(self, count: int) -> None:
+        """Store the answer that the received bytes complete, if any."""
         try:
-            answer = None if self._error else self.connection.filled(count)
+            answer = None if self._error else self.connection.buffer_updated(count)
         except Exception as error:
             self.fail(error)
             return
@@ -259,21 +333,26 @@ class _Link(asyncio.BufferedProtocol):
             self._news.set()
 
     def eof_received(self) -> bool:
-        self.fail(self.connection.closed())
+        """Fail: the broker closed the connection."""
+        self.fail(self.connection.close_error())
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.fail(self.connection.closed() if error is None else lost(self.connection.node, error))
+        """Fail with the error of the connection; asyncio calls this when the connection ends."""
+        if error is None:
+            self.fail(self.connection.close_error())
+        else:
+            self.fail(connection_lost_error(self.connection.node, error))
 
     def fail(self, error: Exception) -> None:
-        """Ends the connection; what waits for it raises `error`."""
+        """End the connection; calls that wait for it raise `error`."""
         self._error = self._error or error
         self._news.set()
-        self._is_empty.set()
+        self._is_flushed.set()
         self._transport.abort()
 
     async def end(self) -> None:
-        """Ends the connection when all is sent."""
+        """End the connection after all bytes are sent."""
         self._transport.close()
         while self._error is None:
             self._news.clear()
@@ -281,12 +360,14 @@ class _Link(asyncio.BufferedProtocol):
 
     @property
     def is_good(self) -> bool:
-        """Whether it is there, and says nothing that nobody asked for."""
+        """Whether the connection is open and has no unexpected bytes."""
         return self._error is None and not self._ready and self.connection.is_idle
 
-    async def greet(self, sasl: tuple[str, str, str] | None, timeout: float, is_doubted: bool) -> None:
-        """Says what is said first."""
-        steps = greet(self.connection, sasl, is_doubted)
+    async def greet(
+        self, sasl: tuple[str, str, str] | None, timeout: float, *, is_doubted: bool
+    ) -> None:
+        """Make the first exchanges of the connection. See `connection.greet`."""
+        steps = greet(self.connection, sasl, is_doubted=is_doubted)
         data = next(steps)
         while True:
             await self.write(data, timeout)
@@ -297,27 +378,35 @@ class _Link(asyncio.BufferedProtocol):
                 return
 
     async def send(self, exchange: Exchange, timeout: float) -> None:
-        """Sends a request."""
+        """Send the request of an exchange, in the newest version that both sides have."""
         self.version = self.connection.version_of(exchange.api, exchange.versions)
-        await self.write(self.connection.send(exchange.api, self.version, exchange.body(self.version),
-                                              answered=exchange.answered, expected=exchange.expected), timeout)
+        data = self.connection.send(
+            exchange.api,
+            self.version,
+            exchange.body(self.version),
+            answered=exchange.answered,
+            expected=exchange.expected,
+        )
+        await self.write(data, timeout)
 
     async def write(self, data: bytes, timeout: float) -> None:
-        """Sends bytes, and waits until the system has taken them."""
+        """Send bytes, and wait until the system has accepted them."""
         view = memoryview(data)
         try:
             async with asyncio.timeout(timeout):
                 while self._error is None and len(view):
                     self._transport.write(view[:CHUNK])
                     view = view[CHUNK:]
-                    await self._is_empty.wait()
+                    await self._is_flushed.wait()
         except TimeoutError as error:
-            raise TimeoutError(f"{self.connection.node} took no more bytes for {timeout} s") from error
+            raise TimeoutError(
+                f"{self.connection.node} accepted no more bytes for {timeout} s"
+            ) from error
         if self._error is not None:
             raise self._error
 
     async def answer(self, api: str, seconds: float) -> Answer:
-        """The answer to what was sent."""
+        """Return the answer to the oldest request. `api` names the request in error messages."""
         try:
             async with asyncio.timeout(seconds):
                 while not self._ready:
@@ -326,5 +415,7 @@ class _Link(asyncio.BufferedProtocol):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError as error:
-            raise TimeoutError(f"{self.connection.node} did not answer {api} in {seconds} s") from error
+            raise TimeoutError(
+                f"{self.connection.node} did not answer {api} in {seconds} s"
+            ) from error
         return self._ready.popleft()

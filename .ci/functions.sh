@@ -1,0 +1,21 @@
+# Functions that all scripts of .ci use. Source this file in bash.
+
+# Print the heading of a step.
+step() {
+    printf '\n=== %s\n' "$*"
+}
+
+# Print the heading of a step, and the seconds since the script began.
+step_with_time() {
+    step "$* ($SECONDS s)"
+}
+
+# Run a command, and once more if it fails: downloads fail now and then.
+retry() {
+    if "$@"; then
+        return
+    fi
+    echo "again: $*" >&2
+    sleep 5
+    "$@"
+}

@@ -1,0 +1,245 @@
+"""Recognises files without frames by their first bytes, so that they are not reported as damaged.
+
+gzip and zstd files are decompressed while they are read. For every other kind, a message says what
+the file is and what to do. `wirescan.cli.input` and the arguments of the commands use this module.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from wirescan.cli.output import LONGEST_CHARACTER, format_path
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+
+HEAD = 512  # bytes that identify a file; the mark of tar is at byte 257
+UNLIMITED_BYTES = 1 << 20  # a file may decompress to this size at any ratio
+SHORTEST_TEXT = 16  # bytes; fewer are not judged
+GZIP_STEP = 16 << 10  # bytes per call of zlib: it copies what follows the end of each member
+WINDOW = 31  # zlib's wbits: the largest window, with the header and trailer of gzip
+COMPRESSED = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+CONTROL = frozenset(range(32)) - set(b"\t\n\r\f\x1b") | {127}
+
+
+class ForeignKind(NamedTuple):
+    """A kind of file without frames: `mark` at byte `position`, what it is, and what to do."""
+
+    position: int
+    mark: bytes
+    description: str
+    advice: str
+
+
+DECOMPRESS = "decompress it first"
+CAPTURE_ADVICE = (
+    "extract the bytes of one direction of a connection first, for "
+    "example with `tshark -r FILE -q -z follow,tcp,raw,0`"
+)
+CAPTURES = (
+    b"\xa1\xb2\xc3\xd4",
+    b"\xd4\xc3\xb2\xa1",
+    b"\xa1\xb2\x3c\x4d",
+    b"\x4d\x3c\xb2\xa1",
+    b"\x0a\x0d\x0d\x0a",
+)  # pcap in both byte orders and both units of time, and pcapng
+KINDS = (
+    *(ForeignKind(0, mark, "a packet capture", CAPTURE_ADVICE) for mark in CAPTURES),
+    ForeignKind(
+        0,
+        b"PAR1",
+        "a Parquet file",
+        "read it with pyarrow, polars or DuckDB; `wirescan convert` writes such files",
+    ),
+    ForeignKind(
+        0,
+        b"ARROW1",
+        "an Arrow file",
+        "read it with pyarrow or polars; `wirescan scan --arrow` writes such data",
+    ),
+    ForeignKind(
+        257, b"ustar", "a tar archive", "unpack it first (tar -xf), and name the files in it"
+    ),
+    ForeignKind(0, b"PK\x03\x04", "a zip archive", "unpack it first, and name the files in it"),
+    ForeignKind(0, b"\xfd7zXZ\x00", "compressed with xz", DECOMPRESS),
+    ForeignKind(0, b"BZh", "compressed with bzip2", DECOMPRESS),
+    ForeignKind(0, b"\x04\x22\x4d\x18", "compressed with lz4", DECOMPRESS),
+)
+
+
+class CompressionError(ValueError):
+    """Compressed data that is cut or damaged, or decompresses to more than the limits allow."""
+
+
+def compression_of(head: bytes) -> str | None:
+    """Return "gzip" or "zstd" for a file's first bytes; None for any other file."""
+    return next((name for mark, name in COMPRESSED.items() if head.startswith(mark)), None)
+
+
+def describe_foreign_file(head: bytes, path: str, format: Format | None = None) -> str | None:
+    """Return what a file without frames is and what to do; None if it may hold frames.
+
+    Args:
+        head: its first HEAD bytes.
+        path: its path, for the message.
+        format: the outermost format that it is read as. Without it, text is not recognised.
+    """
+    for kind in KINDS:
+        if head[kind.position :].startswith(kind.mark):
+            return (
+                f"{format_path(path)}: this is {kind.description} and holds no frames: "
+                f"{kind.advice}"
+            )
+    if format is not None and _is_text(head, format):
+        return (
+            f"{format_path(path)}: this is text, not {format.name}: choose another file or "
+            "another --format; `wirescan send --lines` reads lines of text"
+        )
+    return None
+
+
+def _is_text(head: bytes, format: Format) -> bool:
+    """Return whether a file's first bytes are text that is not in `format`."""
+    if format.text_marks is None or head.startswith(format.text_marks):
+        return False
+    if len(head) < SHORTEST_TEXT or CONTROL & set(head):
+        return False
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        # The head may end inside a character.
+        return len(head) == HEAD and error.start > HEAD - LONGEST_CHARACTER
+    return True
+
+
+def decompress_chunks(
+    pieces: Iterable[Any], codec: str, size: int, limits: Limits = Limits()
+) -> Iterator[memoryview]:
+    """Yield the contents of a compressed file in pieces of at most `size` bytes.
+
+    Args:
+        pieces: the compressed bytes.
+        codec: "gzip" or "zstd".
+        size: bytes in a decompressed piece.
+        limits: its `ratio` bounds the decompressed bytes by the compressed bytes read so far.
+
+    Raises:
+        CompressionError: if the data is cut, damaged or too large.
+        ImportError: if the codec is zstd and pyarrow is not installed.
+    """
+    read = 0
+    written = 0
+
+    def count_bytes() -> Iterator[Any]:
+        nonlocal read
+        for piece in pieces:
+            read += len(piece)
+            yield piece
+
+    parts = _gunzip(count_bytes(), size) if codec == "gzip" else _unzstd(count_bytes(), size)
+    for data in parts:
+        written += len(data)
+        if written > max(limits.ratio * read, UNLIMITED_BYTES):
+            raise CompressionError(
+                f"the {codec} data decompresses to more than {limits.ratio:,} times its size"
+            )
+        yield memoryview(data)
+
+
+def _gunzip(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
+    """Yield the decompressed bytes of gzip members in pieces of `size` bytes."""
+    decompress = _Gunzip()
+    parts: list[bytes] = []
+    held = 0
+    for piece in pieces:
+        view = memoryview(piece)
+        for start in range(0, len(view), GZIP_STEP):
+            data = bytes(view[start : start + GZIP_STEP])
+            while data:
+                out, data = decompress(data, size - held)
+                parts.append(out)
+                held += len(out)
+                if held >= size:
+                    yield b"".join(parts)
+                    parts = []
+                    held = 0
+    if held:
+        yield b"".join(parts)
+    if decompress.is_inside:
+        raise CompressionError("the gzip data is cut")
+
+
+class _Gunzip:
+    """Decompresses the members of a gzip file one after another; zeros may follow a member."""
+
+    def __init__(self) -> None:
+        self._member: Any = None
+        self._is_first = True
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a member has begun and has not ended."""
+        return self._member is not None
+
+    def __call__(self, data: bytes, size: int) -> tuple[bytes, bytes]:
+        """Return (at most `size` decompressed bytes, the rest of `data`)."""
+        if self._member is None:
+            data = data if self._is_first else data.lstrip(b"\0")
+            if not data:
+                return b"", b""
+            self._member = zlib.decompressobj(WINDOW)
+            self._is_first = False
+        try:
+            out = self._member.decompress(data, size)
+        except zlib.error as error:
+            raise CompressionError(f"the gzip data is damaged: {error}") from None
+        if self._member.eof:
+            rest = self._member.unused_data
+            self._member = None
+        else:
+            rest = self._member.unconsumed_tail
+        return out, rest
+
+
+def _unzstd(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
+    """Yield the decompressed bytes of zstd data in pieces of at most `size` bytes."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise ImportError(
+            "zstd files are decompressed by pyarrow, which is not installed: "
+            "pip install 'wirescan[cli]', or decompress the file first"
+        ) from None
+    with pa.CompressedInputStream(pa.PythonFile(_PiecesFile(pieces), "r"), "zstd") as stream:
+        while True:
+            try:
+                out = stream.read(size)
+            except OSError as error:
+                raise CompressionError(f"the zstd data is cut or damaged: {error}") from None
+            if not out:
+                return
+            yield out
+
+
+class _PiecesFile:
+    """A file object that reads pieces of bytes in order, for pyarrow."""
+
+    closed = False
+
+    def __init__(self, pieces: Iterable[Any]):
+        self._pieces = iter(pieces)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int) -> bytes:
+        if not self._left:
+            self._left = memoryview(next(self._pieces, b""))
+        out = self._left[:size]
+        self._left = self._left[size:]
+        return bytes(out)
+
+    def close(self) -> None:
+        self.closed = True

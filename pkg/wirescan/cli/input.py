@@ -1,0 +1,75 @@
+"""Reads a file, a URL or standard input in pieces, for all commands."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import chain
+
+from wirescan.cli.foreign_files import (
+    HEAD,
+    compression_of,
+    decompress_chunks,
+    describe_foreign_file,
+)
+from wirescan.files.source import URL, read_some, size_of
+from wirescan.reading.chunked import PIECE, read_chunks
+
+
+def read_input(
+    path: str, advance: Callable[[int], None] = lambda count: None, size: int = PIECE
+) -> Iterator[memoryview]:
+    """Yield the contents of a file, a URL or standard input in pieces of `size` bytes.
+
+    gzip and zstd files are decompressed. Bytes are copied, not mapped: a local file that shrinks
+    while it is read ends early.
+
+    Args:
+        path: the file, the URL, or "-" for standard input.
+        advance: called with the number of bytes of each read, before decompression.
+        size: bytes in a piece.
+
+    Raises:
+        OSError: if the input cannot be read.
+        EOFError: if an object of a store shrinks while it is read.
+        CompressionError: if compressed data is damaged.
+        ValueError: if the input is a known kind of file that holds no frames.
+    """
+    pieces = _read_raw(path, advance, size)
+    for first in pieces:
+        codec = compression_of(bytes(first[:HEAD]))
+        if codec is None:
+            _refuse_foreign(first, path)
+            yield first
+        else:
+            pieces = decompress_chunks(chain([first], pieces), codec, size)
+            for number, data in enumerate(pieces):
+                if not number:
+                    _refuse_foreign(data, path)
+                yield data
+            return
+        yield from pieces
+
+
+def _refuse_foreign(data: memoryview, path: str) -> None:
+    """Raise ValueError if a file's first bytes are those of a file without frames."""
+    if message := describe_foreign_file(bytes(data[:HEAD]), path):
+        raise ValueError(message)
+
+
+def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[memoryview]:
+    """Yield the bytes of an input as they are stored."""
+    if URL.match(path):
+        for data in read_chunks(path, 0, size_of(path), size):
+            advance(len(data))
+            yield data
+        return
+    with (
+        nullcontext(sys.stdin.buffer)
+        if path == "-"
+        else builtins.open(path, "rb", buffering=0) as file
+    ):
+        while data := read_some(file, size, advance):
+            yield data

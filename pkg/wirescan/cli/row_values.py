@@ -1,0 +1,217 @@
+"""The rows of a frame table as values: for JSON, and as cells of text for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from wirescan.cli.output import LONGEST_CHARACTER, encode, format_path, format_time, show_bytes
+from wirescan.frames.columns import FAULTS, FILE, START, places
+from wirescan.frames.format import Format
+from wirescan.frames.lookup import find_unread, open_pairs, owner_of, without_lists
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+
+FAULT_COLUMN = "fault"
+WIDEST_CELL = 1000  # characters of text
+NO_MILLISECONDS = -1  # in a column of times
+NO_NANOSECONDS = 0  # in a column of nanoseconds
+
+
+def column_names(dtype: np.dtype) -> tuple[str, ...]:
+    """Return the columns of a row dtype, in their order."""
+    return dtype.names or ()
+
+
+def json_columns(format: Format) -> list[str]:
+    """Return the columns of JSON output if the user names none."""
+    return [FILE, START, *format.columns]
+
+
+def all_columns(format: Format) -> list[str]:
+    """Return every column that --columns accepts.
+
+    These are the columns of JSON, and all columns of the rows and of their enclosing frames.
+    """
+    names = json_columns(format)
+    outer: Format | None = format
+    while outer is not None:
+        names += [
+            name
+            for name in (*column_names(outer.dtype), *places(outer.dtype), *outer.hidden)
+            if name not in names
+        ]
+        outer = format_of(outer.within) if outer.within else None
+    return names
+
+
+def bytes_columns(format: Format) -> list[str]:
+    """Return the columns of `all_columns` that hold bytes, or lists of bytes."""
+    owners = [(name, format.owner(name)) for name in all_columns(format)]
+    return [
+        name
+        for name, owner in owners
+        if name in format.lists
+        or owner is not None
+        and name in places(owner.dtype)
+        and name not in owner.numbers
+    ]
+
+
+def text_columns(format: Format) -> list[str]:
+    """Return the columns of text output if the user names none."""
+    return list(format.shown) or json_columns(format)
+
+
+class RowValues:
+    """Converts the rows of tables of one format to tuples of values.
+
+    Codecs, APIs and error codes are given by name. Values that were not read of a bad frame are
+    None.
+
+    Args:
+        format: the format of the tables.
+        columns: the columns of a tuple, in order.
+        encodings: for each of `bytes_columns`, how its bytes are written.
+        errors: "skip" drops the bad entries of a list.
+        for_people: times are ISO 8601 and bytes are printable text. Otherwise the values are for
+            JSON: times are milliseconds (None if there is none) or nanoseconds, and numbers that
+            JSON does not have, such as infinity, are None.
+    """
+
+    def __init__(
+        self,
+        format: Format,
+        columns: Sequence[str],
+        encodings: Mapping[str, str],
+        errors: str,
+        *,
+        for_people: bool,
+    ):
+        self._format = format
+        self._columns = columns
+        self._encodings = encodings
+        self._errors = errors
+        self._for_people = for_people
+
+    def iter_rows(self, table: FrameTable, path: str) -> Iterator[tuple[Any, ...]]:
+        """Return an iterator over the rows of a table of the file `path`."""
+        return zip(*(self._read_column(table, name, path) for name in self._columns))
+
+    def _read_column(self, table: FrameTable, name: str, path: str) -> Sequence[Any]:
+        """Return the values of one column."""
+        if name == FILE:
+            return [format_path(path) if self._for_people else path] * len(table)
+        if name == START or name == "start" and table.outer is None:
+            return table.positions.tolist()
+        if name == FAULT_COLUMN:
+            return [FAULTS.get(number) for number in table[FAULT_COLUMN].tolist()]
+        if name in self._format.lists:
+            return self._list_values(table, name)
+        table, at, name = owner_of(table, name)
+        if name in table.places:
+            return self._read_place(table if at is None else table[at], name)
+        numbers = table[name] if at is None else table[name][at]
+        unread = find_unread(table, name)
+        values = self._number_values(table.format, name, numbers)
+        if unread is None:
+            return values
+        is_null = unread if at is None else unread[at]
+        return [None if null else value for value, null in zip(values, is_null)]
+
+    def _number_values(self, format: Format, name: str, numbers: np.ndarray) -> Sequence[Any]:
+        """Return the numbers of a column as output values."""
+        values = numbers.tolist()
+        if name in format.times:
+            return self._convert_times(values, NO_MILLISECONDS, "ms")
+        if name in format.nanoseconds:
+            return self._convert_times(values, NO_NANOSECONDS, "ns")
+        if name == "kind" and format.kinds:
+            return [format.kinds.get(value) for value in values]
+        if numbers.dtype.kind == "S":
+            return [value.decode(errors="backslashreplace") or None for value in values]
+        if name.startswith("is_"):
+            return (numbers != 0).tolist()
+        if name in format.enums:
+            return [number_name(format, name, value) for value in values]
+        if numbers.dtype.kind == "f" and not self._for_people:
+            return [value if math.isfinite(value) else None for value in values]
+        return values
+
+    def _convert_times(
+        self, values: list[int], absent: int, unit: Literal["ms", "ns"]
+    ) -> list[int | str | None]:
+        """Return times since 1970 as output values; `absent` is the number for no time."""
+        if not self._for_people:
+            return [None if value == absent else value for value in values]
+        return [None if value == absent else format_time(value, unit) for value in values]
+
+    def _read_place(self, table: FrameTable, name: str) -> list[Any]:
+        """Return the byte strings, or arrays of numbers, of a place."""
+        if name not in table.format.numbers:
+            return [self._show(view, name) for view in iter_views(table, name)]
+        dtype = table.format.numbers[name]
+        return [
+            None if view is None else np.frombuffer(view, dtype).tolist()
+            for view in iter_views(table, name)
+        ]
+
+    def _show(self, view: memoryview | None, column: str) -> str | None:
+        """Return bytes as text, in the encoding of their column."""
+        if view is None:
+            return None
+        if self._for_people:  # bytes beyond the widest cell are never shown
+            return show_bytes(view[: WIDEST_CELL * LONGEST_CHARACTER], self._encodings[column])
+        return encode(view, self._encodings[column])
+
+    def _list_values(self, table: FrameTable, name: str) -> list[Any]:
+        """Return the list of pairs of each row; None for a row without lists."""
+        lists: list[Any] = [None if absent else [] for absent in without_lists(table).tolist()]
+        inner, rows = open_pairs(table, name)
+        columns = [
+            [self._show(view, name) for view in iter_views(inner, place)] for place in inner.places
+        ]
+        for row, fault, *values in zip(rows.tolist(), inner[FAULT_COLUMN].tolist(), *columns):
+            if not fault:
+                lists[row].append(dict(zip(inner.places, values)))
+            elif self._errors != "skip":
+                lists[row].append({FAULT_COLUMN: FAULTS[fault]})
+        if not self._for_people:
+            return lists
+        return [None if entries is None else _format_pairs(entries) for entries in lists]
+
+
+def outer_table(table: FrameTable) -> FrameTable:
+    """Return the table that a table was opened from."""
+    assert table.outer is not None
+    return table.outer
+
+
+def iter_views(table: FrameTable, name: str) -> Iterator[memoryview | None]:
+    """Return an iterator over the bytes of a place in every row; None for null and in bad rows."""
+    rows = table.rows
+    buffers = table.buffers
+    start = rows["start"] + rows[name + "_at"]
+    size = np.where(rows["fault"] != 0, -1, rows[name + "_size"])
+    return (
+        None if length < 0 else buffers[buffer][first : first + length]
+        for buffer, first, length in zip(rows["buffer"].tolist(), start.tolist(), size.tolist())
+    )
+
+
+def number_name(format: Format, column: str, number: int) -> str:
+    """Return the name of a number in a column of a format, or the number as text."""
+    try:
+        return format.enums[column](number).name.lower()
+    except (KeyError, ValueError):
+        return str(number)
+
+
+def _format_pairs(pairs: list[dict[str, Any]]) -> str:
+    """Return the pairs of a list as one cell of text."""
+    return " ".join(
+        "=".join("null" if value is None else value for value in pair.values()) for pair in pairs
+    )

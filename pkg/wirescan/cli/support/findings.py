@@ -1,0 +1,666 @@
+"""What `wirescan verify` finds and prints: damage, gaps in the offsets, and what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from wirescan.cli.common import Failure, describe_error, is_empty
+from wirescan.cli.input import read_input
+from wirescan.cli.output import colour, dump_json, fault_name, format_count, format_path
+from wirescan.cli.progress import Progress
+from wirescan.cli.row_values import outer_table
+from wirescan.cli.support.log_offsets import (
+    Gap,
+    Offsets,
+    fill_first_offsets,
+    first_offsets,
+    log_columns,
+    parse_segment,
+)
+from wirescan.cli.support.losses import (
+    AT_LEAST,
+    Claim,
+    Log,
+    Lost,
+    combine_bounds,
+    describe_loss,
+    find_lost_records,
+    read_claim,
+)
+from wirescan.core.fault import Fault
+from wirescan.frames.errors import MEANING, NEAR
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.logs import Finding, Reach, SegmentCheck
+from wirescan.frames.registry import format_of, formats
+from wirescan.frames.table import FrameTable
+from wirescan.reading.chunked import open_nested, scan_outermost
+
+SHOWN_GAPS = 20  # gaps in the offsets that the text lists for a file
+
+# Findings that are not faults of a frame.
+ORDER = "OFFSET_ORDER"
+ORDER_MEANING = "the offset is not above that of the frame before"
+GONE = "MISSING_SEGMENT"
+GONE_MEANING = "a segment, or the end of one, is missing"
+NO_SEGMENT_MEANING = "its segment is missing"
+SHORTER = "LOG_TOO_SHORT"
+
+
+class MissingRange(NamedTuple):
+    """Missing offsets first..last before byte `position` of the segment `path`."""
+
+    path: str
+    position: int
+    first: int
+    last: int
+
+
+class Report:
+    """Verifies files one after another, and prints what it finds.
+
+    Args:
+        format: the format of the files.
+        fail: takes messages about files beside a log that cannot be read.
+        check: verify checksums.
+        deep: also open what is inside the frames.
+        log_only: do not verify the files beside a log.
+        as_json: print JSON lines.
+        limits: for reading.
+
+    Attributes:
+        damage: the number of findings that are damage.
+    """
+
+    def __init__(
+        self,
+        format: Format,
+        fail: Callable[[str], None],
+        *,
+        check: bool,
+        deep: bool,
+        log_only: bool,
+        as_json: bool,
+        limits: Limits = Limits(),
+    ):
+        self._fail = fail
+        self._outermost = format.outermost
+        self._requested: set[str] = set()  # the format and those around it, but the outermost
+        while format.within is not None:
+            self._requested.add(format.name)
+            format = format_of(format.within)
+        self._deep = deep
+        self._json = as_json
+        self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
+        log = self._outermost.log
+        self._side_files = None if log is None or log_only else log.side_files
+        self._segments = None if log is None else log.segments
+        self._offsets = Offsets(self._outermost)
+        self._log = Log()
+        self._missing: list[MissingRange] = []
+        self._segment_check: SegmentCheck | None = None
+        self._reached: list[Reach] = []  # as the files beside the log state
+        self._is_first = True  # no good batch of this file was read yet
+        self._lost: list[Lost] = []
+        self._unknown = 0
+        self._count = dict.fromkeys(
+            ("files", "bytes", "frames", "records", "damage", "gaps", "empty"), 0
+        )
+
+    @property
+    def damage(self) -> int:
+        """The number of findings that are damage."""
+        return self._count["damage"]
+
+    def verify_file(self, path: str, progress: Progress) -> None:
+        """Verify one file and print what is found. Raises OSError."""
+        segment = parse_segment(self._outermost, path)
+        if segment is None or segment.prefix != self._log.prefix:
+            self.end_log()
+            memory = None if self._side_files is None else self._side_files.make_memory()
+            self._log = Log(segment.prefix if segment else None, self._segments, memory)
+            if segment and self._side_files is not None:
+                # Read before the segments: a broker may append while they are read.
+                with self._side_file_errors():
+                    self._reached = self._side_files.reaches(self._log)
+        self._path = path
+        self._gaps = 0
+        self._is_first = True
+        self._segment_check = None
+        before = dict(self._count)
+        self._offsets.start_file(path)
+        if segment:
+            self._log.verified.append(segment.base)
+            if self._side_files is not None:
+                with self._side_file_errors():
+                    self._segment_check = self._side_files.segment(path, self._log)
+        for piece in scan_outermost(read_input(path, progress), self._outermost, **self._options):
+            self._verify_piece(piece)
+        self._verify_tail(piece)
+        if self._segment_check is not None:
+            with self._side_file_errors():
+                self._report_findings(self._segment_check.end())
+        self._count["files"] += 1
+        counts = {name: self._count[name] - before[name] for name in before if name != "files"}
+        if self._json:
+            _print({"kind": "file", "file": path, **counts})
+        elif self._gaps > SHOWN_GAPS:
+            more = format_count(self._gaps - SHOWN_GAPS, "more gap")
+            _print(f"  and {more} in the offsets (--json lists all)")
+
+    def report_bad_compression(self, message: str) -> None:
+        """Report that the compressed file in progress cannot be decompressed further."""
+        self._report("damage", 0, 0, fault_name(Fault.BAD_COMPRESSION), message, b"")
+        self._count["files"] += 1
+
+    def end_log(self) -> None:
+        """Verify the log that ends here as a whole.
+
+        Reports missing segments, damaged snapshots, and what the end of the log has lost.
+        """
+        log = self._log
+        missing = self._missing
+        reached = self._reached
+        self._log = Log()
+        self._missing = []
+        self._reached = []
+        orphans: dict[int, list[str]] = {}
+        if self._side_files is not None and log.verified:
+            with self._side_file_errors():
+                self._report_findings(self._side_files.snapshots(log))
+                orphans = self._side_files.orphans(log)
+        self._report_missing_segments(log, missing, orphans)
+        if log.verified:
+            self._verify_end_of_log(log, reached)
+        else:
+            self._add_claimed_loss(log)
+        self._lost += log.lost
+        self._unknown += log.unknown
+
+    @contextmanager
+    def _side_file_errors(self) -> Iterator[None]:
+        """Report a file beside the log that cannot be read, and let the verification continue."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._fail(describe_error(error))
+
+    def print_summary(self) -> None:
+        """Print the counts of all files, the verdict, and what is lost."""
+        records = sum(lost.records for lost in self._lost)
+        bound = combine_bounds([*(lost.bound for lost in self._lost), *[AT_LEAST] * self._unknown])
+        if self._json:
+            _print(
+                {
+                    "kind": "summary",
+                    "clean": not self.damage,
+                    **self._count,
+                    "lost_records": records,
+                    "lost_ranges": len(self._lost),
+                    "bound": bound,
+                }
+            )
+            return
+        count = self._count
+        parts = [format_count(count["files"], "file"), format_count(count["frames"], "frame")]
+        if self._deep:
+            parts.append(format_count(count["records"], "record"))
+        parts.append(format_count(count["bytes"], "byte"))
+        gaps = f"; {format_count(count['gaps'], 'gap')} in the offsets" if count["gaps"] else ""
+        _print(f"{', '.join(parts)}: {self._verdict()}{gaps}")
+        if self._lost:
+            ranges = format_count(len(self._lost), "range")
+            _print(f"lost: {describe_loss(records, bound)} in {ranges} of offsets")
+        if self._unknown:
+            places = format_count(self._unknown, "damaged place")
+            _print(f"lost: {places} at the end of a log, with an unknown number of records")
+
+    def _verdict(self) -> str:
+        """Return whether the files are clean, damaged or empty, as text."""
+        count = self._count
+        if self.damage:
+            text = f"{format_count(self.damage, 'finding')} of damage"
+            return colour(text, fg="red", bold=True)
+        if count["empty"] == count["files"]:
+            return "empty"
+        clean = colour("clean", fg="green", bold=True)
+        if not count["empty"]:
+            return clean
+        return f"{clean}, {format_count(count['empty'], 'file')} empty"
+
+    def _report_missing_segments(
+        self, log: Log, missing: list[MissingRange], orphans: dict[int, list[str]]
+    ) -> None:
+        """Report gaps between segments, and side files without a segment.
+
+        A gap is not reported if the log is compacted and no side file belongs to it.
+
+        Args:
+            log: the log.
+            missing: the gaps.
+            orphans: base offset -> the side files whose segment does not exist.
+        """
+        for path, at, first, last in missing:
+            named = [base for base in orphans if first <= base <= last]
+            if log.compacted and not named:
+                continue
+            lost = log.add_loss(first, last)
+            files = "".join(f"; {format_path(orphans[base][0])} exists" for base in named)
+            for base in named:
+                del orphans[base]
+            self._report("damage", at, 0, GONE, GONE_MEANING + files, b"", lost=lost, path=path)
+        verified = sorted(log.verified)
+        for base, paths in orphans.items():
+            lost_range = None
+            if base < verified[0]:
+                following = min(other for other in [*orphans, *verified] if other > base)
+                lost_range = log.add_loss(base, following - 1)
+            self._report(
+                "damage", 0, 0, GONE, NO_SEGMENT_MEANING, b"", lost=lost_range, path=paths[0]
+            )
+
+    def _verify_end_of_log(self, log: Log, reached: list[Reach]) -> None:
+        """Report what the log has lost after its last good batch.
+
+        Args:
+            log: the log.
+            reached: the offsets that the log had reached, as the files beside it state.
+        """
+        newest = max(log.verified)
+        later = [base for base in log.bases or () if base > newest]
+        last = self._offsets.previous
+        if last is None:
+            last = min(log.verified) - 1
+        claimed = max((claim.last for claim in log.claims), default=last)
+        if later:  # the log ends in a file that was not given
+            next_segment = self._segment_path(log, later[0])
+            reached = [Reach(later[0] - 1, next_segment)] if log.damaged else []
+        furthest = max(reached, default=None)
+        if furthest is None or furthest.offset <= max(last, claimed):
+            self._add_claimed_loss(log)
+            return
+        lost = log.add_loss(last + 1, furthest.offset, log.claims, at_end=not later)
+        self._report(
+            "damage",
+            0,
+            0,
+            SHORTER,
+            f"the log ends with offset {last:,}, but {format_path(furthest.path)} states that it "
+            f"had reached offset {furthest.offset:,}",
+            b"",
+            lost=lost,
+            path=self._segment_path(log, newest),
+        )
+
+    def _segment_path(self, log: Log, base: int) -> str:
+        """Return the path of the segment of a log that begins with the offset `base`."""
+        assert self._segments is not None  # the log has segments that were verified
+        assert log.prefix is not None
+        return self._segments.path(log.prefix, base)
+
+    @staticmethod
+    def _add_claimed_loss(log: Log) -> None:
+        """Count what the end of a log has lost by the headers of its damaged batches alone."""
+        if log.claims:
+            log.add_loss(
+                min(claim.first for claim in log.claims),
+                max(claim.last for claim in log.claims),
+                log.claims,
+                at_end=True,
+            )
+        elif log.damaged:
+            log.unknown += 1
+
+    def _report_findings(self, findings: Iterable[Finding]) -> None:
+        """Report damage in the files beside the log."""
+        for finding in findings:
+            self._report(
+                "damage",
+                finding.at,
+                finding.size,
+                finding.fault,
+                finding.meaning,
+                finding.near,
+                path=finding.path,
+            )
+
+    def _verify_piece(self, table: FrameTable) -> None:
+        """Verify the next outermost frames of the file, and what is inside them."""
+        starts = table.positions
+        self._count["frames"] += int(np.count_nonzero(~table.bad))
+        has_offsets = table.format.log is not None
+        bad = np.flatnonzero(table.bad).tolist()
+        claims = {row: read_claim(table, row) for row in bad} if has_offsets else {}
+        for row in bad:
+            self._report_fault(table, row, int(starts[row]), lost=_claimed_loss(claims.get(row)))
+        first = first_offsets(table) if has_offsets else np.empty(0)
+        lists = [self._outermost.children[name] for name in self._outermost.lists]
+        for format in self._formats_inside(self._outermost):
+            at = 0
+            for inner in open_nested(table, format, **self._options):
+                if format.read not in lists:
+                    self._count["records"] += int(np.count_nonzero(~inner.bad))
+                self._verify_nested(inner)
+                if has_offsets:
+                    fill_first_offsets(first, inner, at)
+                at += len(outer_table(inner))
+        if has_offsets:
+            self._verify_offsets(table, first, claims)
+        if self._segment_check is not None:
+            self._report_findings(self._segment_check.piece(table))
+
+    def _formats_inside(self, outer: Format) -> list[Format]:
+        """Return the formats to open in frames of `outer`.
+
+        These are its children, and the requested format, which may be of another protocol.
+        """
+        if not self._deep:
+            return []
+        return [
+            format
+            for format in formats().values()
+            if not format.repeats
+            and (
+                format.read in outer.children.values()
+                or format.within == outer.name
+                and format.name in self._requested
+            )
+        ]
+
+    def _verify_nested(self, inner: FrameTable) -> None:
+        """Report the bad rows of a table, and verify what is inside the good ones.
+
+        A row whose enclosing frame is bad is not reported.
+        """
+        bad = np.flatnonzero(inner.bad)
+        bad = bad[outer_table(inner)["fault"][inner["parent"][bad]] == 0]
+        if inner.format.enclosing is not None:
+            # The values around a bad one have its fault too. The bad one itself has no kind.
+            bad = bad[inner["kind"][bad] == 0]
+        if len(bad):
+            losses = find_lost_records(inner, bad, outer_table(inner))
+            self._log.lost += losses.values()
+            positions = inner.positions[bad].tolist()
+            for row, at, inflated in zip(bad.tolist(), positions, _payload_positions(inner, bad)):
+                self._report_fault(
+                    inner, row, at, inside=inner.name, inflated=inflated, lost=losses.get(row)
+                )
+        for format in self._formats_inside(inner.format):
+            self._verify_nested(format.read(inner, **self._options))
+
+    def _verify_offsets(
+        self, table: FrameTable, first: np.ndarray, claims: dict[int, Claim | None]
+    ) -> None:
+        """Report offsets of a piece that are out of order or missing.
+
+        Args:
+            table: the batches.
+            first: i8 array with the first offset in each batch, -1 if not known.
+            claims: row -> what the header of that bad batch claims.
+        """
+        starts = table.positions
+        good = np.flatnonzero(~table.bad)
+        bad = np.flatnonzero(table.bad)
+        if len(good):
+            self._set_log_start(first, int(good[0]), claims)
+        missing_inside = self._offsets.missing_inside
+        gaps, disorder = self._offsets.follow(table, first)
+        self._log.compacted |= self._offsets.missing_inside > missing_inside
+        for row, before in disorder:
+            offset = int(table[log_columns(table).first][row])
+            self._report(
+                "damage",
+                int(starts[row]),
+                int(table["size"][row]),
+                ORDER,
+                f"{ORDER_MEANING} ({offset:,} after {before:,})",
+                table.frame(row),
+            )
+        misplaced = {row for row, _ in disorder}
+        for gap in gaps:
+            self._classify_gap(gap, int(starts[gap.row]), good, bad, claims, misplaced)
+        if len(good):
+            self._is_first = False
+            self._log.clear_damage()
+        for row in bad[bad > (good[-1] if len(good) else -1)].tolist():
+            self._log.add_damage(claims[row])
+
+    def _classify_gap(
+        self,
+        gap: Gap,
+        at: int,
+        good: np.ndarray,
+        bad: np.ndarray,
+        claims: dict[int, Claim | None],
+        misplaced: set[int],
+    ) -> None:
+        """Report a gap, as a loss if damage explains it.
+
+        Args:
+            gap: the gap.
+            at: byte position in the file after the gap.
+            good: rows of the good batches of the piece.
+            bad: rows of its bad batches.
+            claims: as for `_verify_offsets`.
+            misplaced: rows of the batches with offsets out of order.
+        """
+        place = int(np.searchsorted(good, gap.row))
+        is_first = not place
+        previous = -1 if is_first else int(good[place - 1])
+        # A batch with a wrong offset leaves a gap where it belongs.
+        is_near = bool({gap.row, previous} & misplaced)
+        between = bad[(bad < gap.row) & (bad > previous)].tolist()
+        if between or is_near or is_first and self._log.damaged:
+            near = [claim for row in between if (claim := claims[row]) is not None]
+            earlier = self._log.claims if is_first else []
+            self._report_gap(gap, at, self._log.add_loss(gap.first, gap.last, [*earlier, *near]))
+        else:
+            self._explain_gap(gap, at, is_first=is_first and self._is_first)
+            self._report_gap(gap, at)
+
+    def _set_log_start(self, first: np.ndarray, row: int, claims: dict[int, Claim | None]) -> None:
+        """Set where a log begins if its first good batch is not its first one.
+
+        Damage or a segment without batches may precede that batch. Then the name of the segment
+        or the header of a damaged batch gives the start.
+
+        Args:
+            first: i8 array with the first offset in each batch, -1 if not known.
+            row: the first good batch of the piece.
+            claims: row -> what the header of that bad batch claims.
+        """
+        follows_empty = len(self._log.verified) > 1
+        is_preceded = row or self._log.damaged or follows_empty
+        if self._offsets.previous is not None or not is_preceded:
+            return
+        here = [claim for i, claim in claims.items() if i < row and claim is not None]
+        begin = int(first[row])
+        starts = [claim.first for claim in [*self._log.claims, *here] if 0 <= claim.first < begin]
+        starts += [min(self._log.verified)] if self._log.verified else []
+        if starts and min(starts) < begin:
+            self._offsets.expect(min(starts))
+
+    def _explain_gap(self, gap: Gap, at: int, *, is_first: bool) -> None:
+        """Decide whether compaction or a missing segment explains a gap.
+
+        Inside a segment, and at or after its base offset, only compaction leaves a gap. A gap
+        before the base offset is a missing segment, unless the log is compacted.
+        """
+        segment = parse_segment(self._outermost, self._path)
+        base = None if segment is None else segment.base
+        if not is_first or base is None or base <= gap.first:
+            self._log.compacted = True
+        elif not self._log.has_unverified_segment(gap.first, gap.last):
+            last = min(gap.last, base - 1)
+            self._log.compacted |= last < gap.last
+            self._missing.append(MissingRange(self._path, at, gap.first, last))
+
+    def _report_gap(self, gap: Gap, at: int, lost: Lost | None = None) -> None:
+        """Print a gap before byte `at` of the file, and what was lost there."""
+        self._gaps += 1
+        self._count["gaps"] += 1
+        missing = gap.last - gap.first + 1
+        if self._json:
+            line = {
+                "kind": "gap",
+                "file": self._path,
+                "offset": at,
+                "first": gap.first,
+                "last": gap.last,
+                "missing": missing,
+            }
+            _print(line | (lost.json_fields() if lost else {}))
+        elif self._gaps <= SHOWN_GAPS or lost:
+            text = f"{format_count(missing, 'offset')} missing, {gap.first:,} to {gap.last:,}"
+            loss = f"; {lost}" if lost else ""
+            _print(f"{format_path(self._path)}: gap before byte {at:,}: {text}{loss}")
+
+    def _verify_tail(self, table: FrameTable) -> None:
+        """Report how the file ends; `table` is its last one."""
+        stop = table.stop
+        left = len(table.tail)
+        at = table.origins[0] + stop.offset
+        self._count["bytes"] += at + left
+        if is_empty(table):
+            self._count["empty"] += 1
+            zeros = ": it holds only zeros" if left else ""
+            self._report("info", 0, left, fault_name(Fault.EMPTY), f"the file is empty{zeros}", b"")
+        elif stop.fault == Fault.ZEROS:
+            self._report("info", at, left, fault_name(stop.fault), MEANING[Fault.ZEROS], b"")
+        elif stop.fault:
+            kind = "info" if stop.fault == Fault.FILLER and at else "damage"
+            log = table.format.log if kind == "damage" else None
+            claim = None if log is None or log.claim is None else log.claim(table.tail)
+            if claim is not None and claim.first <= (self._offsets.previous or -1):
+                claim = None
+            self._report(
+                kind,
+                at,
+                left,
+                fault_name(stop.fault),
+                MEANING[Fault(stop.fault)],
+                table.tail,
+                lost=_claimed_loss(claim),
+            )
+            if log is not None:
+                self._log.add_damage(claim)
+
+    def _report_fault(
+        self,
+        table: FrameTable,
+        row: int,
+        at: int,
+        *,
+        inside: str | None = None,
+        inflated: int | None = None,
+        lost: Lost | None = None,
+    ) -> None:
+        """Report a bad row of a table; the arguments are those of `_report`."""
+        fault = Fault(int(table["fault"][row]))
+        self._report(
+            "damage",
+            at,
+            int(table["size"][row]),
+            fault.name,
+            MEANING[fault],
+            table.frame(row),
+            inside=inside,
+            inflated=inflated,
+            lost=lost,
+        )
+
+    def _report(
+        self,
+        kind: str,
+        at: int,
+        size: int,
+        fault: str,
+        meaning: str,
+        near: bytes | memoryview,
+        *,
+        inside: str | None = None,
+        inflated: int | None = None,
+        lost: Lost | None = None,
+        path: str | None = None,
+    ) -> None:
+        """Print a finding.
+
+        Args:
+            kind: "damage" or "info".
+            at: byte position in the file.
+            size: bytes that are affected.
+            fault: its name.
+            meaning: what it means.
+            near: the bytes from `at` on; the first NEAR are printed.
+            inside: the format of a bad frame inside the frame at `at`.
+            inflated: its byte position in the decompressed payload.
+            lost: what is lost.
+            path: the file, if it is not the one that is verified.
+        """
+        self._count["damage"] += kind == "damage"
+        digits = bytes(near[:NEAR]).hex(" ")
+        path = path or self._path
+        if self._json:
+            line = {
+                "kind": kind,
+                "file": path,
+                "offset": at,
+                "size": size,
+                "fault": fault,
+                "meaning": meaning,
+                "near": digits,
+                "inside": inside,
+                "inflated_offset": inflated,
+            }
+            line |= lost.json_fields() if lost else {}
+            _print({name: value for name, value in line.items() if value is not None})
+            return
+        has_position = bool(size or at)
+        where = format_path(path)
+        where += f": byte {at:,}" if has_position else ""
+        where += f", {inside} in it" if inside else ""
+        where += f", decompressed byte {inflated:,}" if inflated is not None else ""
+        where += f", {format_count(size, 'byte')}" if has_position else ""
+        label = colour(fault, fg="red" if kind == "damage" else None, bold=True)
+        loss = f"; {lost}" if lost else ""
+        bytes_line = f"\n  near {digits}" if digits else ""
+        _print(f"{where}: {label}, {meaning}{loss}{bytes_line}")
+
+
+def _payload_positions(inner: FrameTable, rows: np.ndarray) -> list[int | None]:
+    """Return where rows begin in the decompressed payload of their outermost frame.
+
+    The result is None for a row whose outermost frame is not compressed.
+    """
+    records = inner
+    at = rows
+    while outer_table(records).outer is not None:
+        at = records["parent"][at]
+        records = outer_table(records)
+    parents = np.ascontiguousarray(records["parent"])
+    firsts = np.searchsorted(parents, parents[at])
+    positions = (inner["start"][rows] - records["start"][firsts]).tolist()
+    is_inflated = (records["buffer"][at] >= len(outer_table(records).buffers)).tolist()
+    return [position if flag else None for position, flag in zip(positions, is_inflated)]
+
+
+def _claimed_loss(claim: Claim | None) -> Lost | None:
+    """Return what a damaged batch has lost by its own header."""
+    return None if claim is None else Lost(claim.first, claim.last, claim.records)
+
+
+def _print(line: str | dict[str, Any]) -> None:
+    """Print a line of text, or an object as a line of JSON."""
+    try:
+        click.echo(dump_json(line) if isinstance(line, dict) else line)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # an error of the output, not of the file that is read
+        raise Failure(describe_error(error)) from None

@@ -1,0 +1,213 @@
+"""What a damaged log has lost: ranges of offsets, and how many records they held.
+
+The evidence is: headers of damaged and cut batches, offsets of the good batches around them, names
+of segments, and for the end of a log its side files (`wirescan.frames.logs.SideFiles`).
+`wirescan verify` uses this module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.cli.output import format_count
+from wirescan.cli.support.log_offsets import log_columns
+from wirescan.files.source import URL
+from wirescan.frames.logs import Claim, SegmentNames
+from wirescan.frames.table import FrameTable
+
+# How far a number of lost records is known.
+EXACT = "exact"
+AT_MOST = "at most"
+AT_LEAST = "at least"
+ABOUT = "about"
+
+
+class Lost(NamedTuple):
+    """A range of lost offsets, first..last, and the number of records lost with it.
+
+    bound: EXACT; AT_MOST if the log is compacted; AT_LEAST at the end of a log, which may have
+    continued; or ABOUT if both apply.
+    """
+
+    first: int
+    last: int
+    records: int
+    bound: str = EXACT
+
+    def __str__(self) -> str:
+        offsets = f"offset {self.first:,}"
+        if self.last > self.first:
+            offsets = f"offsets {self.first:,} to {self.last:,}"
+        return f"lost {describe_loss(self.records, self.bound)}, {offsets}"
+
+    def json_fields(self) -> dict[str, int | str]:
+        """Return the loss as fields for JSON."""
+        return {
+            "lost_first": self.first,
+            "lost_last": self.last,
+            "lost_records": self.records,
+            "bound": self.bound,
+        }
+
+
+def describe_loss(records: int, bound: str) -> str:
+    """Return a number of lost records as text."""
+    prefix = "" if bound == EXACT else f"{bound} "
+    return prefix + format_count(records, "record")
+
+
+def combine_bounds(bounds: Iterable[str]) -> str:
+    """Return the bound of a sum of numbers with these bounds."""
+    inexact = {bound for bound in bounds if bound != EXACT}
+    if not inexact:
+        return EXACT
+    return inexact.pop() if len(inexact) == 1 else ABOUT
+
+
+def read_claim(table: FrameTable, row: int) -> Claim | None:
+    """Return what a bad row of a log claims; None if the good rows around it exclude that."""
+    columns = log_columns(table)
+    if columns.claim is None:
+        offset = int(table[columns.first][row])
+        claim = Claim(offset, offset, 1)
+    elif (header_claim := columns.claim(table.frame(row))) is not None:
+        claim = header_claim
+    else:
+        return None
+    good = np.flatnonzero(~table.bad)
+    place = int(np.searchsorted(good, row))
+    if place and claim.first <= table[columns.last][good[place - 1]]:
+        return None
+    if place < len(good) and claim.last >= table[columns.first][good[place]]:
+        return None
+    return claim
+
+
+class Log:
+    """The state of one log while its segments are verified in order.
+
+    Args:
+        prefix: of the paths of its segments; None for a file that is not named as a segment.
+        segments: how its segments are named; None for a file that is not a segment.
+        memory: what the checks of side files keep; see `wirescan.frames.logs.LogState`.
+
+    Attributes:
+        compacted: whether there are signs of compaction.
+        damaged: whether damage follows the last good batch.
+        claims: what that damage claims.
+        lost: every range lost so far.
+        unknown: damaged places at the end of a log that lost an unknown number of records.
+        names: of the files in the directory; None if it cannot be listed.
+        bases: base offsets of its segments; None if it cannot be listed.
+        verified: base offsets of the segments that were verified.
+    """
+
+    def __init__(
+        self,
+        prefix: str | None = None,
+        segments: SegmentNames | None = None,
+        memory: Any = None,
+    ):
+        self.prefix = prefix
+        self.memory = memory
+        self.compacted = False
+        self.damaged = False
+        self.claims: list[Claim] = []
+        self.lost: list[Lost] = []
+        self.unknown = 0
+        self.verified: list[int] = []
+        self.names = self._list_directory()
+        self.bases: list[int] | None = None
+        if self.names is not None and segments is not None:
+            self.bases = _base_offsets(self.names, segments)
+
+    def _list_directory(self) -> list[str] | None:
+        if self.prefix is None or URL.match(self.prefix):
+            return None
+        folder = os.path.dirname(self.prefix) or "."
+        is_listed = os.path.isdir(folder) and not os.path.basename(self.prefix)
+        return os.listdir(folder) if is_listed else None
+
+    def has_unverified_segment(self, first: int, last: int) -> bool:
+        """Return whether the directory has a segment in first..last that was not verified."""
+        return any(first <= base <= last and base not in self.verified for base in self.bases or ())
+
+    def add_damage(self, claim: Claim | None) -> None:
+        """Note damage after the last good batch, and what its header claims."""
+        self.damaged = True
+        if claim is not None:
+            self.claims.append(claim)
+
+    def clear_damage(self) -> None:
+        """Forget the damage before a good batch: what it lost is known by then."""
+        self.damaged = False
+        self.claims = []
+
+    def add_loss(
+        self, first: int, last: int, claims: Sequence[Claim] = (), *, at_end: bool = False
+    ) -> Lost:
+        """Note that a range of offsets is lost, and return it with its number of records.
+
+        Args:
+            first: the first lost offset.
+            last: the last lost offset.
+            claims: of headers inside the range; they make the number of records exact.
+            at_end: the range ends the log, which may have continued.
+        """
+        inside: list[Claim] = []
+        reach = first - 1
+        for claim in sorted(claims):
+            if claim.first > reach and claim.last <= last:
+                inside.append(claim)
+                reach = claim.last
+        spans = sum(claim.last - claim.first + 1 for claim in inside)
+        records = last - first + 1 - spans + sum(claim.records for claim in inside)
+        bound = EXACT if spans == last - first + 1 or not self.compacted else AT_MOST
+        if at_end:
+            bound = AT_LEAST if bound == EXACT else ABOUT
+        lost = Lost(first, last, records, bound)
+        self.lost.append(lost)
+        return lost
+
+
+def _base_offsets(names: Iterable[str], segments: SegmentNames) -> list[int]:
+    """Return the base offsets of the segments among file names, in order."""
+    parsed = map(segments.parse, names)
+    return sorted(segment.base for segment in parsed if segment and not segment.prefix)
+
+
+def find_lost_records(inner: FrameTable, bad: np.ndarray, outer: FrameTable) -> dict[int, Lost]:
+    """Return the lost records of each batch, by the first bad row of that batch.
+
+    There are none unless the batches state their number of records and the records have offsets.
+
+    Args:
+        inner: the frames inside the batches `outer`.
+        bad: rows of `inner` that are bad in batches that are good.
+        outer: the batches.
+    """
+    losses: dict[int, Lost] = {}
+    counted = outer.format.record_count
+    if not len(bad) or counted is None or inner.format.log is None:
+        return losses
+    columns = log_columns(outer)
+    parents, places = np.unique(inner["parent"][bad], return_index=True)
+    read = np.bincount(inner["parent"][~inner.bad], minlength=len(outer))
+    for parent, row in zip(parents.tolist(), bad[places].tolist()):
+        count = int(outer[counted][parent])
+        in_batch = inner["parent"] == parent
+        # A batch that does not state its count has lost at least one record for each bad row.
+        missing = count - int(read[parent]) if count >= 0 else int((in_batch & inner.bad).sum())
+        if missing <= 0:
+            continue
+        first = int(outer[columns.first][parent])
+        last = int(outer[columns.last][parent])
+        good = inner[inner.format.log.last][in_batch & ~inner.bad]
+        if len(good):
+            first = max(first, int(good.max()) + 1)
+        losses[row] = Lost(min(first, last), last, missing, EXACT if count >= 0 else AT_LEAST)
+    return losses

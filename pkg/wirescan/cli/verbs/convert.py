@@ -1,0 +1,363 @@
+"""`wirescan convert`: writes frames as Parquet, in this process or with Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_FORMAT,
+    Damage,
+    Failure,
+    check_option,
+    columns_option,
+    describe_error,
+    describe_tail,
+    errors_option,
+    format_option,
+    idl_option,
+    is_compressed,
+    is_empty,
+    limits_option,
+    non_strict_option,
+    parse_names,
+    paths_argument,
+    report_empty,
+    report_tails,
+    resolve_paths,
+    total_size,
+)
+from wirescan.cli.input import read_input
+from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
+from wirescan.cli.progress import show_spinner
+from wirescan.cli.row_values import all_columns
+from wirescan.files.source import URL, size_of
+from wirescan.frames.columns import FAULT
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.reading.chunked import read_chunks, scan_outermost
+from wirescan.reading.splits import SLICE_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from wirescan.export.hive_layout import Layout
+    from wirescan.export.parquet import Summary
+    from wirescan.frames.table import FrameTable
+
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+FRAME_ERROR = re.compile(r"FrameError: (.*)")
+
+HELP = """Write frames as Parquet. OUT becomes a directory of part files, complete or not at all.
+
+\b
+Examples:
+  wirescan convert orders-0 orders.parquet
+  wirescan convert orders-0 orders.parquet --engine spark --overwrite
+  wirescan convert broken.log out --errors mark       bad frames stay, as rows
+  wirescan convert *.log out --columns offset,timestamp,key
+  wirescan convert calls out --format thrift.messages --partition-by kind
+
+Both engines write the same rows and print the same report: the counts, and a first query on the
+result. With --errors mark and skip, the table OUT.faults says where each bad frame is and what is
+wrong with it. It is written only if there are bad frames.
+
+Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be done.
+"""
+
+
+@click.command(help=HELP, short_help="Write frames as Parquet, in this process or with Spark.")
+@paths_argument
+@click.argument("out")
+@format_option(DEFAULT_FORMAT)
+@non_strict_option
+@idl_option
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Use threads of this process, or a local Spark.",
+)
+@errors_option("strict")
+@check_option
+@limits_option
+@columns_option
+@click.option(
+    "--partition-by",
+    metavar="A,B",
+    help="Write directories by the values of these columns, such as kind=CALL. Times are grouped "
+    "by year, month, day or hour: timestamp:day. Text that is too long for a directory name is "
+    "shortened, but not with --errors strict.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="zstd",
+    show_default=True,
+    help="The compression codec of Parquet.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
+@click.option(
+    "--query/--no-query",
+    default=True,
+    help="Run a first query on the result (the default), or do not.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.pass_context
+def convert(
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    out: str,
+    format_name: Format,
+    engine: str,
+    errors: str,
+    check: bool,
+    limits: Limits,
+    columns: str | None,
+    partition_by: str | None,
+    compression: str,
+    overwrite: bool,
+    query: bool,
+    as_json: bool,
+) -> None:
+    """Run `wirescan convert`."""
+    names = parse_names(columns, [*all_columns(format_name), FAULT])
+    partitions = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
+    layout = _make_layout(format_name, names, partitions)
+    _check_output(out, overwrite=overwrite)
+    given_files = resolve_paths(paths, format_name)
+    with _spool_files(given_files) as files:
+        if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
+            raise Failure(f"{format_path(out)}: the directory holds files that would be read")
+        options = {
+            "format": format_name.spec,
+            "columns": names,
+            "partition_by": partitions,
+            "compression": compression,
+            "errors": errors,
+            "check": check,
+            "limits": limits,
+            "overwrite": overwrite,
+        }
+        with show_spinner(f"converting {format_bytes(total_size(files) or 0)} with {engine}"):
+            run = _convert_with_spark if engine == "spark" else _convert_with_threads
+            try:
+                summary, answer = run(files, out, options, layout.schema if query else None)
+            except OSError as error:
+                if _is_about(error, out):
+                    raise OSError(error.errno, error.strerror, out) from None
+                raise
+            lasts = [
+                (_find_last_table(file, format_name.outermost, limits, check=check), name)
+                for file, name in zip(files, given_files)
+                if summary.tail or not size_of(file)
+            ]
+            tails = [describe_tail(last, name) for last, name in lasts]
+            empty = [name for last, name in lasts if is_empty(last)]
+    _print_report(out, summary, answer, format_name, as_json=as_json)
+    if summary.faults:
+        result = "dropped" if errors == "skip" else "marked in the column fault"
+        bad_frames = format_count(summary.faults, "bad frame")
+        table = format_path(_show_faults_path(out))
+        print_message(f"wirescan: {bad_frames}, {result}; {table} lists them")
+    report_empty(empty)
+    report_tails(tails)
+    damage = summary.faults or any(tail.is_damage for tail in tails)
+    context.exit(DAMAGE if damage and errors != "skip" else 0)
+
+
+def _make_layout(format: Format, columns: list[str] | None, partition_by: list[str]) -> Layout:
+    """Return the columns and directories of the output. Raises click.UsageError."""
+    from wirescan.export.hive_layout import Layout
+
+    try:
+        return Layout.of(format.spec, columns, partition_by)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _convert_with_threads(
+    files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
+) -> tuple[Summary, dict[str, Any] | None]:
+    """Convert in this process; return the counts and the answer of the first query.
+
+    Args:
+        files: what to convert.
+        out: the output directory.
+        options: further arguments of `parquet.convert`.
+        schema: of the output; None for no query.
+    """
+    from wirescan.export import parquet
+
+    summary = parquet.convert(files, out, **options)
+    if schema is None or not summary.records:
+        return summary, None
+    from wirescan.cli.support.query import Query
+
+    return summary, Query(schema, format_of(options["format"])).run_with_arrow(out)
+
+
+def _convert_with_spark(
+    files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
+) -> tuple[Summary, dict[str, Any] | None]:
+    """Convert with a local Spark; arguments and result are those of `_convert_with_threads`."""
+    warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
+    from wirescan.spark import JavaNotFound, session, to_parquet
+
+    try:
+        spark = session("wirescan convert")
+    except JavaNotFound as error:
+        raise Failure(str(error)) from None
+    from pyspark.errors import PySparkException
+
+    spark.sparkContext.setLogLevel("OFF")  # errors are reported below, in one line
+    try:
+        summary = to_parquet(spark, files, out, **options)
+        if schema is None or not summary.records:
+            return summary, None
+        from wirescan.cli.support.query import Query
+
+        query = Query(schema, format_of(options["format"]))
+        return summary, query.run_with_spark(spark, os.path.abspath(out))
+    except PySparkException as error:
+        messages = FRAME_ERROR.findall(str(error))
+        if messages:
+            raise Damage(messages[-1]) from None
+        raise Failure(describe_error(error)) from None
+    finally:
+        spark.stop()
+
+
+def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> FrameTable:
+    """Return the last table of a file's outermost frames.
+
+    Engines count the bytes after the last frame, but do not say what they are.
+    """
+    start = top.boundaries(path, SLICE_BYTES)[-1] if top.boundaries else 0
+    tables = scan_outermost(
+        read_chunks(path, start, size_of(path)),
+        top,
+        errors="mark",
+        check=check,
+        limits=limits,
+        offset=start,
+    )
+    return deque(tables, maxlen=1)[0]
+
+
+def _is_about(error: OSError, out: str) -> bool:
+    """Return whether an error is about `out`, a directory above it, or a file in it."""
+    if not isinstance(error.filename, str):
+        return False
+    paths = [os.path.abspath(error.filename), os.path.abspath(out)]
+    return os.path.commonpath(paths) in paths
+
+
+def _print_report(
+    out: str, summary: Summary, answer: dict[str, Any] | None, format: Format, *, as_json: bool
+) -> None:
+    """Print the counts, and the answer of the first query."""
+    counts = {
+        "files": summary.files,
+        "frames": summary.frames,
+        "records": summary.records,
+        "bytes": summary.bytes,
+        "faults": summary.faults,
+        "tail": summary.tail,
+        "bytes_written": summary.written,
+        "seconds": round(summary.seconds, 3),
+    }
+    if answer is not None:
+        from wirescan.cli.support.query import answer_json, answer_lines
+    if as_json:
+        result = None if answer is None else answer_json(answer, format)
+        click.echo(dump_json({"out": out, **counts, "query": result}))
+        return
+    click.echo(f"wrote {format_path(out)}")
+    _print_table([(name.replace("_", " "), f"{count:,}") for name, count in counts.items()])
+    if answer is not None:
+        click.echo("\nfirst query")
+        _print_table(answer_lines(answer, format))
+
+
+def _print_table(lines: Sequence[tuple[str, str]]) -> None:
+    """Print pairs of a label and a text in two columns."""
+    width = max(len(label) for label, _ in lines)
+    for label, text in lines:
+        click.echo(f"  {label:<{width}}  {text}")
+
+
+def _check_output(out: str, *, overwrite: bool) -> None:
+    """Raise Failure if `out`, or the place of its faults table, cannot be written.
+
+    A directory that is not empty must be an earlier output, and needs `overwrite`.
+    """
+    if URL.match(out):
+        raise Failure(
+            f"{format_path(out)}: the Parquet files go to a directory on this machine, not to a URL"
+        )
+    from wirescan.export.parquet_writer import find_foreign_file
+
+    for folder in (out, _show_faults_path(out)):
+        if not os.path.lexists(folder):
+            continue
+        if not os.path.isdir(folder):
+            raise Failure(f"{format_path(folder)}: a file with this name exists")
+        if os.listdir(folder) and not overwrite:
+            raise Failure(
+                f"{format_path(folder)}: the directory is not empty; --overwrite replaces an "
+                "earlier output"
+            )
+        if other := find_foreign_file(Path(folder)):
+            raise Failure(
+                f"{format_path(folder)}: will not overwrite a directory that holds "
+                f"{format_path(str(other.relative_to(folder)))}"
+            )
+
+
+def _show_faults_path(out: str) -> str:
+    """Return the path of an output's faults table, relative if `out` is."""
+    from wirescan.export.parquet_writer import faults_path
+
+    return faults_path(out) if os.path.isabs(out) else os.path.relpath(faults_path(out))
+
+
+@contextmanager
+def _spool_files(files: list[str]) -> Iterator[list[str]]:
+    """Copy standard input, pipes and compressed files to temporary files.
+
+    The engines read slices, and read a file more than once. The result is all files, in order.
+    """
+    with ExitStack() as stack:
+        yield [
+            _spool(file, stack) if file == "-" or _is_pipe(file) or is_compressed(file) else file
+            for file in files
+        ]
+
+
+def _is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe or a device."""
+    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
+
+
+def _spool(path: str, stack: ExitStack) -> str:
+    """Copy a file to a temporary one, and return its path; `stack` removes it."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wirescan-"))
+    copy = os.path.join(folder, "stdin" if path == "-" else os.path.basename(path))
+    with open(copy, "wb") as file:
+        for piece in read_input(path):
+            file.write(piece)
+    return copy

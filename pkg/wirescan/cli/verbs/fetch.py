@@ -1,0 +1,534 @@
+"""`wirescan fetch`: copies a topic of a live cluster to segments or Parquet, and can continue."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import numpy as np
+
+from wirescan.cli.common import DAMAGE, Damage, Failure, check_option, errors_option, parse_names
+from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
+from wirescan.cli.progress import Progress
+from wirescan.cli.support.fetch_store import (
+    LARGEST_OFFSET,
+    End,
+    Ledger,
+    ParquetParts,
+    Segments,
+    Store,
+    check_name,
+    find_parts_end,
+    find_segments_end,
+    has_partition,
+    part_name,
+)
+from wirescan.cli.verbs.convert import COMPRESSIONS
+from wirescan.kafka.client.sasl import MECHANISMS
+from wirescan.kafka.constants import ISOLATIONS
+from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from wirescan.kafka.client import Client
+    from wirescan.kafka.client.topic_ranges import OffsetRange
+
+TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")  # names that brokers accept
+PASSWORD = "WIRESCAN_PASSWORD"
+SEGMENT_BYTES = 1 << 30
+FETCH_BYTES = 8 << 20
+SIDE_BY_SIDE = 4  # partitions fetched at the same time
+SHORTEST_TIME = 1e-3  # seconds, so that a rate has no division by zero
+VERSION = 1  # of the directory's layout
+
+HELP = """Copy a topic of a live cluster into DIR, as segments in Kafka's own format or as Parquet.
+
+\b
+Examples:
+  wirescan fetch 127.0.0.1:9092 orders --to copy      what is there now
+  wirescan stat copy/orders-0                         as a broker's files
+  wirescan fetch 127.0.0.1:9092 orders --to out --as parquet
+  wirescan fetch 127.0.0.1:9092 orders --to day \\
+                 --start 2026-01-31 --stop 2026-02-01
+
+The same command again continues where the last run ended, even if that was killed. When it is done,
+DIR holds each batch (segments) or record (Parquet) of the range exactly once. Segments hold whole
+batches, so the first and the last may extend beyond the range.
+
+Offsets that the cluster deleted before they were fetched are damage, like bad bytes. strict stops
+there. mark and skip report them and continue after them.
+
+Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be done.
+"""
+
+
+class LogPoint(NamedTuple):
+    """A point in a log: an offset, "earliest", "latest", or a time in milliseconds since 1970.
+
+    text: as the user wrote it. where: an offset or a name. time: replaces `where` if given.
+    """
+
+    text: str
+    where: int | str
+    time: int | None = None
+
+
+def parse_log_point(context: click.Context, option: click.Parameter, text: str) -> LogPoint:
+    """Return the value of --start or --stop. Raises click.BadParameter."""
+    if text in ("earliest", "latest"):
+        return LogPoint(text, text)
+    if text.isdecimal() and text.isascii():
+        if len(text) > len(str(LARGEST_OFFSET)) or int(text) > LARGEST_OFFSET:
+            raise click.BadParameter(f"offsets are at most {LARGEST_OFFSET}")
+        return LogPoint(text, int(text))
+    from wirescan.kafka.client.topic_ranges import to_milliseconds
+
+    try:
+        moment = to_milliseconds(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no offset, no time such as 2026-01-31T12:00, and not earliest or latest"
+        ) from None
+    assert moment is not None  # text always has a time
+    assert isinstance(option.default, str)
+    if moment < 0:
+        raise click.BadParameter(f"{text} is before 1970")
+    return LogPoint(text, option.default, moment)
+
+
+def parse_partitions(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> list[int] | None:
+    """Return the partitions in the value of --partitions. Raises click.BadParameter."""
+    if text is None:
+        return None
+    if not re.fullmatch(r" *\d{1,10} *(, *\d{1,10} *)*", text, re.ASCII):
+        raise click.BadParameter(f"partitions are numbers with commas between them, not {text!r}")
+    return sorted({int(number) for number in text.split(",")})
+
+
+@click.command(help=HELP, short_help="Copy a topic of a live cluster to segments or Parquet.")
+@click.argument("bootstrap", metavar="HOST:PORT[,...]")
+@click.argument("topic")
+@click.option("--to", "directory", metavar="DIR", required=True, help="The directory to write to.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["segments", "parquet"]),
+    default="segments",
+    show_default=True,
+    help="What to write: Kafka's own files, or Parquet.",
+)
+@click.option(
+    "--partitions",
+    metavar="0,1",
+    callback=parse_partitions,
+    help="Fetch these partitions only.",
+)
+@click.option(
+    "--start",
+    default="earliest",
+    show_default=True,
+    metavar="WHERE",
+    callback=parse_log_point,
+    help="The first record: an offset, a time (ISO 8601, UTC by default), earliest or latest.",
+)
+@click.option(
+    "--stop",
+    default="latest",
+    show_default=True,
+    metavar="WHERE",
+    callback=parse_log_point,
+    help="The end, written like --start. The record there is not fetched.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    default=ISOLATIONS[0],
+    show_default=True,
+    help="read_committed stops before an open transaction. Parquet then has no aborted records; "
+    "segments keep them, with the markers that identify them.",
+)
+@errors_option("strict")
+@check_option
+@click.option(
+    "--segment-bytes",
+    type=click.IntRange(min=1),
+    default=SEGMENT_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Approximate bytes in a segment, or of the records in a Parquet file.",
+)
+@click.option(
+    "--columns",
+    metavar="A,B",
+    help="Parquet: write these columns, in this order. An unknown name lists all columns.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    help="Parquet: the compression codec. The default is zstd.",
+)
+@click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
+@click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
+@click.option("--sasl", type=click.Choice(MECHANISMS), help="Log in with this mechanism.")
+@click.option("--user", metavar="NAME", help="The user name for --sasl.")
+@click.option(
+    "--password-file",
+    metavar="FILE",
+    help=f"Read the password from the first line of FILE. {PASSWORD} in the environment works too.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.pass_context
+def fetch(
+    context: click.Context,
+    *,
+    bootstrap: str,
+    topic: str,
+    directory: str,
+    kind: str,
+    partitions: list[int] | None,
+    start: LogPoint,
+    stop: LogPoint,
+    isolation: str,
+    errors: str,
+    check: bool,
+    segment_bytes: int,
+    columns: str | None,
+    compression: str | None,
+    tls: bool,
+    tls_ca: str | None,
+    sasl: str | None,
+    user: str | None,
+    password_file: str | None,
+    as_json: bool,
+) -> None:
+    """Run `wirescan fetch`."""
+    from wirescan.kafka.client.topic_ranges import ClusterAddress, plan_ranges
+
+    if not TOPIC.fullmatch(topic):
+        raise click.UsageError(f"no topic can be named {format_path(topic)!r}")
+    if kind == "segments" and (columns or compression):
+        raise click.UsageError("--columns and --compression are for --as parquet")
+    compression = compression or "zstd"
+    cluster = ClusterAddress(bootstrap, tls_ca or tls, parse_login(sasl, user, password_file))
+    settings = {"version": VERSION, "kind": kind, "start": start.text, "isolation": isolation}
+    schema = None
+    if kind == "parquet":  # needs pyarrow; segments do not
+        from wirescan.kafka.client.topic_batches import COLUMNS, make_schema
+
+        names = parse_names(columns, COLUMNS) or COLUMNS
+        settings |= {"columns": names, "compression": compression}
+        schema = make_schema(names)
+    folder = Path(directory)
+    with report_broker_errors(), ExitStack() as stack:
+        client = stack.enter_context(cluster.client())
+        requested = plan_ranges(
+            client,
+            [topic],
+            partitions,
+            start=start.where,
+            stop=stop.where,
+            start_time=start.time,
+            stop_time=stop.time,
+            isolation=isolation,
+        )
+        metadata = client.metadata([topic])
+        if topic not in metadata.topics:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+        settings |= {"cluster": metadata.cluster_id, "topic id": metadata.topics[topic].id.hex()}
+        ledger = stack.enter_context(Ledger(folder, topic, settings, check=check))
+        ends = find_ends(ledger, folder, requested, kind)
+        remaining = find_remaining(client, ledger, requested, ends, isolation, errors)
+        unfinished = [part for part in remaining if len(part)]
+        stores = make_stores(
+            folder, unfinished, ends, segment_bytes, schema, compression=compression, errors=errors
+        )
+        # Segments hold all transactions: their markers identify aborted ones.
+        options: dict[str, Any] = {"records": False}
+        if kind == "parquet":
+            options = {"isolation": isolation}
+        options |= {
+            "errors": errors,
+            "check": check,
+            "fetch_bytes": min(FETCH_BYTES, segment_bytes),
+        }
+        report = copy_ranges(client, topic, unfinished, stores, options)
+    gone = sum(part.gone for part in remaining)
+    report = {"to": directory, **report, "offsets_gone": gone}
+    _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
+    context.exit(DAMAGE if (gone or report["faults"]) and errors != "skip" else 0)
+
+
+def _print_report(
+    report: dict[str, Any], partitions: int, *, is_marked: bool, as_json: bool
+) -> None:
+    """Print the counts of `copy_ranges`.
+
+    Args:
+        report: the counts, in the order of JSON.
+        partitions: how many were requested.
+        is_marked: bad frames are rows of the output; otherwise they were dropped.
+        as_json: print one JSON object.
+    """
+    if as_json:
+        click.echo(dump_json(report))
+    else:
+        click.echo(
+            f"wrote {format_path(report['to'])}: {format_count(report['records'], 'record')}, "
+            f"{format_bytes(report['bytes'])} of {format_count(partitions, 'partition')} in "
+            f"{report['seconds']:.1f} s"
+        )
+    if report["faults"]:
+        result = "marked in the column fault" if is_marked else "dropped"
+        print_message(f"wirescan: {format_count(report['faults'], 'bad frame')}, {result}")
+
+
+def parse_login(
+    sasl: str | None, user: str | None, password_file: str | None
+) -> tuple[str, str, str] | None:
+    """Return (mechanism, user, password) from the options; None without --sasl.
+
+    Raises click.UsageError, Failure for a password that is not UTF-8, and OSError.
+    """
+    if sasl is None:
+        if user or password_file:
+            raise click.UsageError("--user and --password-file are for --sasl")
+        return None
+    if user is None:
+        raise click.UsageError("--sasl needs --user")
+    if password_file is not None:
+        try:
+            with open(password_file, encoding="utf-8") as file:
+                return sasl, user, file.readline().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise Failure(f"{format_path(password_file)} is not UTF-8") from None
+    if PASSWORD not in os.environ:
+        raise click.UsageError(f"--sasl needs --password-file, or {PASSWORD} in the environment")
+    return sasl, user, os.environ[PASSWORD]
+
+
+@contextmanager
+def report_broker_errors() -> Iterator[None]:
+    """Turn an error of a broker into one line and an exit code."""
+    try:
+        yield
+    except BrokerError as error:
+        is_damage = error.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        raise (Damage if is_damage else Failure)(str(error)) from None
+
+
+def find_ends(
+    ledger: Ledger, folder: Path, requested: Sequence[OffsetRange], kind: str
+) -> dict[int, End]:
+    """Return how the files of each partition end, for partitions that have files.
+
+    Nothing that could be of use is changed.
+
+    Raises:
+        Failure: if the files are not in the ledger, or a file name would be too long.
+        Damage: as `find_segments_end`.
+    """
+    ends = {}
+    for part in requested:
+        check_name(folder, part.name if kind == "segments" else part_name(part.name, 0, 0))
+        if part.partition in ledger.starts:
+            if kind == "segments":
+                end = find_segments_end(folder, part.name, check=ledger.check)
+            else:
+                end = find_parts_end(folder, part.name)
+            if end is not None:
+                ends[part.partition] = end
+        elif has_partition(folder, part.name):
+            raise Failure(
+                f"{format_path(str(folder))} holds {part.name} already, and no fetch wrote it"
+            )
+    return ends
+
+
+def find_remaining(
+    client: Client,
+    ledger: Ledger,
+    requested: Sequence[OffsetRange],
+    ends: Mapping[int, End],
+    isolation: str,
+    errors: str,
+) -> list[OffsetRange]:
+    """Return what is not fetched yet of each requested range, and add its start to the ledger.
+
+    Raises Damage if the cluster no longer has some of the offsets.
+    """
+    from wirescan.kafka.client.topic_ranges import clip_ranges
+
+    starts = ledger.starts | {number: end.offset for number, end in ends.items()}
+    wanted = []
+    for part in requested:
+        begin = starts.get(part.partition, part.start)
+        # Segments may extend beyond the stop.
+        wanted.append(replace(part, start=begin, stop=max(begin, part.stop)))
+    remaining = clip_ranges(client, wanted, isolation)
+    for part in remaining:
+        if part.ahead and part.partition in ends:
+            raise Damage(
+                f"{part.name} ends before offset {part.start:,}, up to which it was fetched: its "
+                "log was truncated"
+            )
+        if part.gone:
+            lost = f"offsets {part.start - part.gone:,} to {part.start - 1:,}"
+            message = f"{part.name}: {lost} are gone from the cluster"
+            if errors == "strict":
+                raise Damage(f"{message}; --errors mark continues after them")
+            print_message(f"wirescan: {message}")
+        offsets = f"nothing from offset {part.start:,} on"
+        if len(part):
+            offsets = f"offsets {part.start:,} to {part.stop - 1:,}"
+        continued = ", where an earlier run ended" if part.partition in ends else ""
+        print_message(f"{part.name}: {offsets}{continued}")
+    ledger.add_starts(
+        {part.partition: part.start for part in remaining if part.partition not in starts}
+    )
+    return remaining
+
+
+def make_stores(
+    folder: Path,
+    unfinished: Sequence[OffsetRange],
+    ends: Mapping[int, End],
+    size: int,
+    schema: pa.Schema | None,
+    *,
+    compression: str,
+    errors: str,
+) -> dict[int, Store]:
+    """Return a store for each range, by its partition.
+
+    Args:
+        folder: where the files go.
+        unfinished: the ranges to fetch.
+        ends: how the files of each partition end.
+        size: bytes of a segment, or of the records in a Parquet file.
+        schema: of Parquet files; None for segments.
+        compression: of Parquet files.
+        errors: "strict", "mark" or "skip".
+    """
+    stores: dict[int, Store] = {}
+    for part in unfinished:
+        if schema is None:
+            stores[part.partition] = Segments(folder / part.name, size, ends.get(part.partition))
+        else:
+            stores[part.partition] = ParquetParts(
+                folder,
+                part.name,
+                part.start,
+                schema,
+                size,
+                compression,
+                errors,
+                min(len(unfinished), SIDE_BY_SIDE),
+            )
+    return stores
+
+
+def copy_ranges(
+    client: Client,
+    topic: str,
+    unfinished: Sequence[OffsetRange],
+    stores: dict[int, Store],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Fetch ranges into their stores, and return the counts for the report.
+
+    Args:
+        client: of the cluster.
+        topic: the topic's name.
+        unfinished: the ranges to fetch.
+        stores: partition -> its store; a complete one is closed and removed.
+        options: further arguments of `Client.fetch`.
+    """
+    started = time.perf_counter()
+    all_stores = list(stores.values())
+    faults = 0
+    at = {part.partition: part.start for part in unfinished}
+    stops = {part.partition: part.stop for part in unfinished}
+
+    def total(name: str) -> int:
+        return sum(getattr(store, name) for store in all_stores)
+
+    with FetchProgress(sum(map(len, unfinished)), topic) as progress, ExitStack() as stack:
+        parts = stack.enter_context(
+            client.fetch(
+                topic,
+                partitions=list(at),
+                start=dict(at),
+                stop=stops,
+                side_by_side=SIDE_BY_SIDE,
+                **options,
+            )
+        )
+        stack.callback(client.close)  # runs first: threads may be waiting for an answer
+        try:
+            for part in parts:
+                number = part.partition
+                table = part.batches if part.records is None else part.records
+                # A store that fails is not closed: its file lacks what its name states.
+                store = stores.pop(number)
+                store.add(part)
+                if part.next_offset < stops[number]:
+                    stores[number] = store
+                else:
+                    store.close()
+                faults += int(np.count_nonzero(table.bad))
+                seconds = max(time.perf_counter() - started, SHORTEST_TIME)
+                progress.advance(
+                    part.next_offset - at[number],
+                    f"{topic}: {total('records'):,} records, {format_bytes(total('bytes'))}, "
+                    f"{format_bytes(total('bytes') / seconds)}/s",
+                )
+                at[number] = part.next_offset
+        finally:
+            for store in stores.values():
+                store.close()
+    return {
+        "partitions": len(unfinished),
+        "records": total("records"),
+        "bytes": total("bytes"),
+        "files": total("files"),
+        "faults": faults,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+class FetchProgress(Progress):
+    """A progress bar over offsets."""
+
+    def advance(self, count: int, about: str) -> None:
+        """Add offsets that were just fetched, and replace the text beside the bar."""
+        self._about = about
+        if self._bar is not None:
+            self._bar.update(self._task, description=about)
+        self(count)
+
+    def _start(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stderr=False,
+            redirect_stdout=False,
+        )
+        self._task = self._bar.add_task(self._about, total=self._total)
+        self._bar.start()

@@ -1,0 +1,61 @@
+"""`wirescan formats`: lists all formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from wirescan.cli.output import dump_json
+from wirescan.cli.row_values import column_names
+from wirescan.frames import registry
+from wirescan.frames.columns import places
+from wirescan.frames.format import Format
+
+HELP = """List the formats of frames that can be read.
+
+\b
+Examples:
+  wirescan formats
+  wirescan formats --json | jq .columns
+"""
+
+
+@click.command(help=HELP, short_help="List the formats of frames that can be read.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON lines, with every column and its type.",
+)
+def formats(*, as_json: bool) -> None:
+    """Run `wirescan formats`."""
+    all_formats = list(registry.formats().values())
+    if as_json:
+        for format in all_formats:
+            click.echo(dump_json(_describe(format)))
+        return
+    width = max(len(format.name) for format in all_formats)
+    for format in all_formats:
+        inside = f"; inside {format.within}" if format.within else ""
+        columns = len(column_names(format.dtype))
+        click.echo(f"{format.name:<{width}}  {format.about}")
+        click.echo(
+            f"{'':<{width}}  {columns} columns, {format.dtype.itemsize} bytes per row{inside}"
+        )
+
+
+def _describe(format: Format) -> dict[str, Any]:
+    """Return what a format declares, as values for JSON."""
+    names = column_names(format.dtype)
+    return {
+        "name": format.name,
+        "about": format.about,
+        "within": format.within,
+        "bytes_per_row": format.dtype.itemsize,
+        "columns": {name: format.dtype[name].str.lstrip("<|") for name in names},
+        "places": list(places(format.dtype)),
+        "children": list(format.children),
+        "times": list(format.times),
+        "nanoseconds": list(format.nanoseconds),
+    }

@@ -1,0 +1,391 @@
+"""`wirescan receive`: serves writers of Lumberjack, and stores what they send before it acks it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import resource
+import signal
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirescan.cli.common import (
+    LARGEST_FRAME,
+    LARGEST_PAYLOAD,
+    SMALLEST_LIMIT,
+    Failure,
+    columns_option,
+    describe_error,
+    parse_names,
+)
+from wirescan.cli.output import (
+    dump_json,
+    escape_text,
+    format_bytes,
+    format_count,
+    format_path,
+    print_message,
+)
+from wirescan.cli.progress import Progress
+from wirescan.cli.row_values import all_columns
+from wirescan.cli.support.spool import Spool
+from wirescan.cli.verbs.convert import COMPRESSIONS
+from wirescan.frames.escape import visible
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+
+if TYPE_CHECKING:
+    from wirescan.lumberjack.live.server import Server
+
+PROTOCOLS = ("lumberjack",)
+LARGEST_PORT = 65535
+DEFAULT_BYTES = 64 << 20  # of a frame, a decompressed payload, and a window
+ROLL_BYTES = 128 << 20
+OTHER_FILES = 64  # open files besides the connections
+MESSAGES = 5  # about connections, in a second
+ROWS = 1 << 18  # in a window, and in what is read at once
+REFRESH = 0.5  # seconds between two updates of the totals
+
+HELP = """Serve writers of Lumberjack, such as Filebeat, until SIGINT or SIGTERM, and store what
+they send in DIR.
+
+\b
+Examples:
+  wirescan receive lumberjack --to events                on 127.0.0.1:5044
+  wirescan receive lumberjack --to events --as parquet
+  wirescan receive lumberjack --to events --listen 0.0.0.0:5044 \\
+                   --tls server.pem server.key --client-ca clients.pem
+  wirescan scan events --format lumberjack.events        what is in it
+
+What is acked is on disk: none of it is lost, whatever ends this process. Writers send again what
+was not acked, so events may be stored twice after a failure (at least once).
+
+DIR gets files of frames as received, or of Parquet. Their names sort by time. The name of a file in
+progress begins with _, and every command ignores such files in DIR. A file loses the _ when it is
+complete: at --roll-bytes, at --roll-seconds, or when this process is stopped. If the process dies,
+the next run in the same DIR completes the file.
+
+Exit codes: 0 stopped by a signal, 2 cannot be done.
+"""
+
+
+def parse_address(context: click.Context, option: click.Parameter, text: str) -> tuple[str, int]:
+    """Return (host, port) of HOST:PORT; [::1]:5044 is an address with colons.
+
+    Raises click.BadParameter.
+    """
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})", text, re.ASCII)
+    if match is None or int(match[3]) > LARGEST_PORT:
+        raise click.BadParameter(
+            f"{escape_text(text)!r} is not HOST:PORT, such as 127.0.0.1:5044 or [::1]:5044"
+        )
+    return match[1] or match[2], int(match[3])
+
+
+@click.command(help=HELP, short_help="Serve writers (Beats, Logstash), and store what they send.")
+@click.argument("protocol", type=click.Choice(PROTOCOLS))
+@click.option(
+    "--listen",
+    "address",
+    default="127.0.0.1:5044",
+    show_default=True,
+    metavar="HOST:PORT",
+    callback=parse_address,
+    help="The address to serve. Port 0 is any free port.",
+)
+@click.option("--to", "directory", metavar="DIR", required=True, help="The directory to write to.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["frames", "parquet"]),
+    default="frames",
+    show_default=True,
+    help="Write the frames as received, or their events as Parquet.",
+)
+@click.option(
+    "--tls",
+    nargs=2,
+    metavar="CERT KEY",
+    help="Use TLS, with these files of the certificate and its key (PEM).",
+)
+@click.option(
+    "--client-ca",
+    metavar="FILE",
+    help="Accept only writers with a certificate of an authority in FILE (PEM).",
+)
+@click.option(
+    "--roll-bytes",
+    type=click.IntRange(min=1),
+    default=ROLL_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Begin a new file when one has N bytes.",
+)
+@click.option(
+    "--roll-seconds",
+    type=click.FloatRange(min=0.01),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Begin a new file when one has this age.",
+)
+@click.option("--strict", is_flag=True, help="Refuse what not every receiver accepts.")
+@click.option(
+    "--keep-incomplete",
+    is_flag=True,
+    help="Store the events of a window that its writer left incomplete. They are not acked.",
+)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Maximum open connections. More are refused.",
+)
+@click.option(
+    "--max-frame",
+    type=click.IntRange(SMALLEST_LIMIT, LARGEST_FRAME),
+    default=DEFAULT_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Maximum bytes in a frame.",
+)
+@click.option(
+    "--max-inflated",
+    type=click.IntRange(SMALLEST_LIMIT, LARGEST_PAYLOAD),
+    default=DEFAULT_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Maximum bytes in the decompressed payload of a frame.",
+)
+@click.option(
+    "--max-window",
+    type=click.IntRange(min=SMALLEST_LIMIT),
+    default=DEFAULT_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Maximum bytes of memory for an incomplete window. A larger one is stored in parts.",
+)
+@click.option(
+    "--idle",
+    type=click.FloatRange(min=0.1),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Close connections that are silent for this time.",
+)
+@columns_option
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    help="Parquet: the compression codec. The default is zstd.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+def receive(
+    *,
+    protocol: str,
+    address: tuple[str, int],
+    directory: str,
+    kind: str,
+    tls: tuple[str, str] | None,
+    client_ca: str | None,
+    roll_bytes: int,
+    roll_seconds: float,
+    strict: bool,
+    keep_incomplete: bool,
+    max_connections: int,
+    max_frame: int,
+    max_inflated: int,
+    max_window: int,
+    idle: float,
+    columns: str | None,
+    compression: str | None,
+    as_json: bool,
+) -> None:
+    """Run `wirescan receive`."""
+    from wirescan.lumberjack.live.server import Bounds, Server
+
+    if kind == "frames" and (columns or compression):
+        raise click.UsageError("--columns and --compression are for --as parquet")
+    if client_ca and not tls:
+        raise click.UsageError("--client-ca is for --tls")
+    names = parse_names(columns, all_columns(format_of(f"{protocol}.events")))
+    limits = Limits(frame=max_frame, inflated=max_inflated)
+    spool = Spool(Path(directory), kind, roll_bytes, roll_seconds, names, compression or "zstd")
+    raise_file_limit(max_connections + OTHER_FILES)
+    started = time.perf_counter()
+    progress = ReceiveProgress(None, "")
+    context = make_tls_context(tls, client_ca)
+    server = Server(
+        spool.store,
+        tls=context,
+        strict=strict,
+        incomplete=keep_incomplete,
+        tell=MessageLimiter(progress.show_message),
+        bounds=Bounds(connections=max_connections, window=max_window, idle=idle),
+        limits=replace(limits, rows=ROWS),
+    )
+    with spool, progress:
+        asyncio.run(serve(server, address, progress))
+    totals = server.totals
+    report: dict[str, Any] = {
+        "to": directory,
+        "events": totals.events,
+        "windows": totals.windows,
+        "bytes": totals.bytes,
+        "files": spool.files,
+        "connections": totals.connections,
+        "refused": totals.refused,
+        "incomplete": totals.incomplete,
+        "faults": spool.faults,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if as_json:
+        click.echo(dump_json(report))
+    else:
+        click.echo(
+            f"wrote {format_path(directory)}: {format_count(totals.events, 'event')}, "
+            f"{format_bytes(totals.bytes)} of {format_count(totals.connections, 'connection')} in "
+            f"{format_count(spool.files, 'file')} and {report['seconds']:.1f} s"
+        )
+
+
+async def serve(server: Server, address: tuple[str, int], progress: ReceiveProgress) -> None:
+    """Serve until a signal arrives; a second signal of the same kind has its usual effect."""
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        loop.remove_signal_handler(number)
+        server.stop()
+
+    await server.start(*address)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    for host, port in server.addresses:
+        shown_host = f"[{host}]" if ":" in host else host
+        print_message(f"wirescan: listening on {shown_host}:{port}")
+    totals_task = loop.create_task(show_totals(server, progress))
+    try:
+        await server.run()
+    finally:
+        totals_task.cancel()
+
+
+async def show_totals(server: Server, progress: ReceiveProgress) -> None:
+    """Show the totals at regular intervals, until the task is cancelled."""
+    bytes_before = 0
+    while True:
+        await asyncio.sleep(REFRESH)
+        totals = server.totals
+        bytes_now = totals.bytes
+        rate = (bytes_now - bytes_before) / REFRESH
+        progress.show(
+            f"{format_count(server.open, 'connection')}, {totals.events:,} events, "
+            f"{format_bytes(bytes_now)}, {format_bytes(rate)}/s"
+        )
+        bytes_before = bytes_now
+
+
+def make_tls_context(tls: tuple[str, str] | None, client_ca: str | None) -> ssl.SSLContext | None:
+    """Return the TLS context of a server; None without TLS.
+
+    Args:
+        tls: files of the certificate and its key (PEM); None for no TLS.
+        client_ca: file of the authorities for clients (PEM); None accepts every client.
+
+    Raises:
+        Failure: if a file cannot be used.
+    """
+    if tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(*tls, password=partial(refuse_password, tls[1]))
+        if client_ca:
+            context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:  # ssl.SSLError is one
+        files = ", ".join(map(format_path, filter(None, [*tls, client_ca])))
+        raise Failure(f"TLS: {describe_error(error)} ({files})") from None
+    return context
+
+
+def raise_file_limit(count: int) -> None:
+    """Raise this process's limit on open files and sockets to `count`, or to the hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def refuse_password(path: str) -> str:
+    """Raise Failure: ssl asks for the password of an encrypted key."""
+    raise Failure(f"{format_path(path)} asks for a password; give a key that is not encrypted")
+
+
+class MessageLimiter:
+    """Prints at most MESSAGES messages in a second, and counts those that it drops."""
+
+    def __init__(self, output: Callable[[str], None] = print_message):
+        self._output = output
+        self._second = 0
+        self._printed = 0  # in that second
+        self._dropped = 0
+
+    def __call__(self, message: str) -> None:
+        """Print a message, or drop it. The next message to be printed reports the dropped ones."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second = second
+            self._printed = 0
+        if self._printed == MESSAGES:
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._output(f"wirescan: {format_count(self._dropped, 'more line')} like these")
+            self._dropped = 0
+        self._printed += 1
+        self._output(visible(f"wirescan: {message}"))
+
+
+class ReceiveProgress(Progress):
+    """Totals that grow without a known end."""
+
+    def show(self, about: str) -> None:
+        """Replace the text of the totals."""
+        self._about = about
+        if self._bar is not None:
+            self._bar.update(self._task, description=about)
+        self(0)
+
+    def show_message(self, message: str) -> None:
+        """Print a message, above the totals if they are shown."""
+        if self._bar is None:
+            print_message(message)
+        else:
+            self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+    def _start(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        self._bar = progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stderr=False,
+            redirect_stdout=False,
+        )
+        self._task = self._bar.add_task(self._about, total=None)
+        self._bar.start()

@@ -1,0 +1,471 @@
+"""`wirescan scan`: prints frames one by one, as text, JSON lines or an Arrow stream."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import click
+import numpy as np
+
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_FORMAT,
+    Failure,
+    FileEnd,
+    check_option,
+    columns_option,
+    describe_tail,
+    errors_option,
+    format_option,
+    idl_option,
+    is_empty,
+    limits_option,
+    non_strict_option,
+    parse_names,
+    paths_argument,
+    report_empty,
+    report_tails,
+    resolve_paths,
+    total_size,
+)
+from wirescan.cli.input import read_input
+from wirescan.cli.output import (
+    ENCODINGS,
+    colour,
+    dump_json,
+    fault_name,
+    format_bytes,
+    format_count,
+    format_path,
+    open_output,
+    print_message,
+)
+from wirescan.cli.progress import Progress
+from wirescan.cli.row_values import (
+    WIDEST_CELL,
+    RowValues,
+    all_columns,
+    bytes_columns,
+    column_names,
+    json_columns,
+    text_columns,
+)
+from wirescan.core.fault import Fault
+from wirescan.frames.columns import START
+from wirescan.frames.errors import MEANING, FrameError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_bad_frames
+from wirescan.frames.table import FrameTable
+from wirescan.reading.chunked import open_nested, scan_outermost
+
+WIDEST = 32  # characters of a column that is not the last one
+SAMPLE = 200  # rows that decide how wide the columns are
+CHUNK = 4096  # rows that are rendered together
+SUFFIXES = {
+    "json": (".json", ".jsonl", ".ndjson"),
+    "arrow": (".arrow", ".arrows", ".ipc"),
+    "text": (".txt", ".text"),
+}
+# Message -> suffixes of files that `wirescan scan` does not write.
+UNWRITABLE = {
+    "is not CSV: use -o FILE.jsonl or FILE.arrow, or `wirescan convert`": (
+        ".csv",
+        ".tsv",
+        ".psv",
+    ),
+    "is not Parquet: use `wirescan convert`": (".parquet", ".pq"),
+    "is not compressed: use a pipe": (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".zip"),
+    "is text, JSON lines or an Arrow stream": (
+        ".feather",
+        ".orc",
+        ".avro",
+        ".xlsx",
+        ".xls",
+        ".html",
+        ".xml",
+        ".yaml",
+        ".yml",
+        ".sqlite",
+        ".db",
+        ".npy",
+        ".npz",
+        ".pkl",
+    ),
+}
+
+
+HELP = """Print frames one by one: text for people, --json or --arrow for programs.
+
+\b
+Examples:
+  wirescan scan orders-0 --limit 20
+  wirescan scan orders-0 --format kafka.batches
+  wirescan scan orders-0 --json --columns offset,key,value | jq
+  wirescan scan orders-0 --json --encoding key=utf8,value=base64
+  wirescan scan orders-0 --arrow | duckdb ...       (or -o orders.arrow)
+  cat *.log | wirescan scan -
+
+\b
+In JSON, bytes are strings in the notation that --encoding names:
+  utf8           the text; a byte that is not UTF-8 is U+FFFD and two hex
+                 digits, and so is each of the bytes EF BF BD of a U+FFFD
+  base64, hex    that notation
+  escape         ASCII with \\n, \\r, \\t, \\\\ and \\xNN
+
+Times are milliseconds since 1970, and null if there is none. Times of Liftbridge are nanoseconds.
+Numbers that JSON does not have, such as infinity, are null. So is what was not read of a bad frame.
+Codes, such as those of codecs and errors, have names. In text, times are UTC, unprintable
+characters are escaped, and a cell has at most 1,000 characters.
+
+Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be done.
+"""
+
+
+@click.command(help=HELP, short_help="Print frames one by one: text, JSON lines or Arrow.")
+@paths_argument
+@format_option(DEFAULT_FORMAT)
+@non_strict_option
+@idl_option
+@errors_option("mark")
+@check_option
+@limits_option
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N frames.")
+@columns_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
+@click.option("--arrow", "as_arrow", is_flag=True, help="Write an Arrow IPC stream.")
+@click.option(
+    "--encoding",
+    default="utf8",
+    show_default=True,
+    metavar="NAME,COLUMN=NAME",
+    help="Write bytes in text and JSON as utf8, base64, hex or escape, in all columns or in some.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write to FILE. The suffixes .jsonl, .arrow and .txt choose the format.",
+)
+@click.pass_context
+def scan(
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    format_name: Format,
+    errors: str,
+    check: bool,
+    limits: Limits,
+    limit: int | None,
+    columns: str | None,
+    as_json: bool,
+    as_arrow: bool,
+    encoding: str,
+    output: str | None,
+) -> None:
+    """Run `wirescan scan`."""
+    if as_json and as_arrow:
+        raise click.UsageError("--json and --arrow exclude each other")
+    option = "json" if as_json else None
+    if as_arrow:
+        option = "arrow"
+    kind = _choose_output_kind(output, option)
+    files = resolve_paths(paths, format_name)
+    if output:
+        _refuse_input_as_output(output, files)
+    is_quiet = kind == "text" and output is None and sys.stdout.isatty()
+    progress = Progress(total_size(files), "scanning", quiet=is_quiet)
+    with open_output(output, binary=kind == "arrow") as out, progress as bar:
+        names = parse_names(columns, all_columns(format_name))
+        encodings = _parse_encodings(encoding, format_name)
+        tables = Tables(files, format_name, errors, limit, bar, limits, check=check)
+        if kind == "arrow":
+            _write_arrow(out, tables, format_name, names, errors)
+        elif kind == "json":
+            names = names or json_columns(format_name)
+            values = RowValues(format_name, names, encodings, errors, for_people=False)
+            _write_json(out, tables, values, names)
+        else:
+            names = names or text_columns(format_name)
+            values = RowValues(format_name, names, encodings, errors, for_people=True)
+            _write_text(out, tables, values, names)
+    tables.report()
+    context.exit(DAMAGE if tables.damage and errors != "skip" else 0)
+
+
+def _refuse_input_as_output(output: str, files: Iterable[str]) -> None:
+    """Raise Failure if the output file is one of the files to read."""
+    if not os.path.exists(output):
+        return
+    if any(os.path.exists(file) and os.path.samefile(file, output) for file in files):
+        raise Failure(f"{format_path(output)}: would be replaced while it is read")
+
+
+class Tables:
+    """Iterates over the tables of frames in files, piece by piece, as (table, path).
+
+    Damage in the lists of a row, such as its headers, counts even if they are not shown.
+
+    Args:
+        files: what to read.
+        format: the format of the frames.
+        errors: "strict" raises FrameError, "mark" keeps bad frames, "skip" drops them.
+        limit: frames after which the iteration ends; None for all.
+        progress: called with the bytes read.
+        limits: for reading.
+        check: verify checksums.
+
+    Attributes:
+        damage: whether damage was found so far.
+    """
+
+    def __init__(
+        self,
+        files: list[str],
+        format: Format,
+        errors: str,
+        limit: int | None,
+        progress: Progress,
+        limits: Limits = Limits(),
+        *,
+        check: bool,
+    ):
+        self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
+        self._files = files
+        self._format = format
+        self._errors = errors
+        self._left = limit
+        self._progress = progress
+        self._seen = 0
+        self.damage = False
+        self._faults: Counter[int] = Counter()
+        self._tails: list[FileEnd] = []
+        self._empty: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
+        for path in self._files:
+            if self._left == 0:
+                return
+            pieces = read_input(path, self._progress)
+            for piece in scan_outermost(pieces, self._format, **self._options):
+                for table in open_nested(piece, self._format, most=self._left, **self._options):
+                    yield from self._apply_mode(table, path)
+                    if self._left == 0:
+                        return
+            tail = describe_tail(piece, path)
+            self._tails.append(tail)
+            self.damage |= tail.is_damage
+            if is_empty(piece):
+                self._empty.append(path)
+
+    def report(self) -> None:
+        """Print empty files, cut tails and bad frames to standard error."""
+        report_empty(self._empty)
+        report_tails(self._tails)
+        for number, count in sorted(self._faults.items()):
+            dropped = " (dropped)" if self._errors == "skip" else ""
+            frames = format_count(count, "bad frame")
+            meaning = MEANING[Fault(number)]
+            print_message(f"wirescan: {frames}{dropped}: {fault_name(number)}, {meaning}")
+
+    def _apply_mode(self, table: FrameTable, path: str) -> Iterator[tuple[FrameTable, str]]:
+        """Yield what the mode and the limit leave of a table, and count its damage."""
+        if self._errors != "skip":
+            table = table[: self._left]
+        damaged = find_bad_frames(table)
+        if damaged and self._errors == "strict":
+            bad, rows = min(damaged, key=lambda item: int(item[1][0]))
+            first = int(rows[0])
+            if first:
+                yield table[:first], path
+            raise _make_error(bad, self._seen + first, path)
+        for bad, _ in damaged:
+            self.damage = True
+            self._faults.update(bad["fault"].tolist())
+        if self._errors == "skip":
+            table = table.where(~table.bad)[: self._left]
+        if self._left is not None:
+            self._left -= len(table)
+        self._seen += len(table)
+        if len(table):
+            yield table, path
+
+
+def _make_error(table: FrameTable, row: int, path: str) -> FrameError:
+    """Return the error for damage in a scanned row.
+
+    Args:
+        table: its first row is the damage: the scanned row, or a part of it.
+        row: the number of the scanned row.
+        path: the file.
+    """
+    fault = int(table["fault"][0])
+    at = int(table[:1].positions[0])
+    i = 0
+    while table.outer is not None and table.outer["fault"][table["parent"][i]]:
+        # The enclosing frame is what is bad.
+        i = int(table["parent"][i])
+        table = table.outer
+    source = "(standard input)" if path == "-" else path
+    return FrameError(fault, at, row, table.frame(i), source)
+
+
+def _parse_encodings(option: str, format: Format) -> dict[str, str]:
+    """Return the encoding of each column of bytes, by the value of --encoding.
+
+    NAME is for all columns, COLUMN=NAME for one. Raises click.UsageError.
+    """
+    columns = bytes_columns(format)
+    chosen: dict[str, str] = {}
+    default = ENCODINGS[0]
+    for item in option.split(","):
+        column, _, name = (part.strip() for part in item.rpartition("="))
+        if name not in ENCODINGS:
+            raise click.UsageError(
+                f"there is no encoding {name!r}; there are {', '.join(ENCODINGS)}"
+            )
+        if not column:
+            default = name
+        elif column in columns:
+            chosen[column] = name
+        else:
+            raise click.UsageError(
+                f"there is no column {column!r} with bytes; there are {', '.join(columns)}"
+            )
+    return dict.fromkeys(columns, default) | chosen
+
+
+def _choose_output_kind(output: str | None, option: str | None) -> str:
+    """Return "text", "json" or "arrow", by an option or else by the name of the output file.
+
+    Args:
+        output: the output file; None or "-" is standard output.
+        option: "json" or "arrow", if the user gave that option.
+
+    Raises:
+        click.UsageError: if the name of the file contradicts what is written.
+    """
+    if output is None or output == "-":
+        return option or "text"
+    if output.startswith("-"):
+        name = format_path(output)
+        raise click.UsageError(
+            f"-o {name} looks like an option; -o ./{name} is a file with that name"
+        )
+    suffix = os.path.splitext(output)[1].lower()
+    for message, suffixes in UNWRITABLE.items():
+        if suffix in suffixes:
+            raise click.UsageError(f"-o {format_path(output)}: the output {message}")
+    named = next((kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes), None)
+    if option and named and named != option and (option, named) != ("json", "text"):
+        raise click.UsageError(
+            f"-o {format_path(output)} is a name for {named}, but --{option} chooses another format"
+        )
+    return option or named or "text"
+
+
+def _split(table: FrameTable) -> Iterator[FrameTable]:
+    """Return an iterator over a table in parts of CHUNK rows."""
+    return (table[at : at + CHUNK] for at in range(0, len(table), CHUNK))
+
+
+def _write_json(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+) -> None:
+    """Write rows as JSON lines."""
+    for table, path in tables:
+        for part in _split(table):
+            lines = [dump_json(dict(zip(names, row))) for row in values.iter_rows(part, path)]
+            out.write(("\n".join(lines) + "\n").encode())
+
+
+def _write_text(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+) -> None:
+    """Write rows as aligned columns; a bad frame is one line that says what is wrong."""
+    width = shutil.get_terminal_size().columns if out.isatty() else None
+    widths: list[int] = []
+    for table, path in tables:
+        for part in _split(table):
+            cells = [[_format_cell(value) for value in row] for row in values.iter_rows(part, path)]
+            bad = np.flatnonzero(part.bad).tolist()
+            numbers = {
+                name
+                for name in column_names(part.dtype)
+                if np.issubdtype(part.dtype[name], np.integer)
+            } | {START}
+            right = [name in numbers for name in names]
+            if not widths:
+                widths = [
+                    min(max(map(len, column)), WIDEST) for column in zip(names, *cells[:SAMPLE])
+                ]
+                title = colour(_align(names, widths, right, width), bold=True)
+                out.write((title + "\n").encode())
+            lines = [_align(row, widths, right, width) for row in cells]
+            for i in bad:
+                lines[i] = _format_fault(part, i, path)
+            out.write(("\n".join(lines) + "\n").encode())
+
+
+def _format_fault(table: FrameTable, row: int, path: str) -> str:
+    """Return the line for a bad frame."""
+    fault = Fault(int(table["fault"][row]))
+    at = int(table[row : row + 1].positions[0])
+    size = format_bytes(int(table["size"][row]))
+    return colour(
+        f"!! {fault.name} in the frame at byte {at:,} of {format_path(path)}, {size}: "
+        f"{MEANING[fault]}",
+        fg="red",
+    )
+
+
+def _format_cell(value: Any) -> str:
+    """Return a value as text of at most WIDEST_CELL characters."""
+    text = "-" if value is None else str(value)
+    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
+
+
+def _align(cells: list[str], widths: list[int], right: list[bool], width: int | None) -> str:
+    """Return the line of some cells.
+
+    Args:
+        cells: their texts. A text that is wider than its column moves the rest of the line.
+        widths: of the columns.
+        right: which columns are aligned right.
+        width: of the terminal, which cuts the line; None for no terminal.
+    """
+    padded = [
+        cell.rjust(cell_width) if is_right else cell.ljust(cell_width)
+        for cell, cell_width, is_right in zip(cells, widths, right)
+    ]
+    line = "  ".join(padded).rstrip()
+    return line if width is None or len(line) <= width else line[: max(width - 1, 1)] + "…"
+
+
+def _write_arrow(
+    out: BinaryIO,
+    tables: Iterable[tuple[FrameTable, str]],
+    format: Format,
+    columns: list[str] | None,
+    errors: str,
+) -> None:
+    """Write rows as an Arrow IPC stream."""
+    import pyarrow as pa
+
+    from wirescan.export.batches import BATCH_BYTES, split_by_bytes
+    from wirescan.frames import to_arrow
+
+    mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
+    with pa.ipc.new_stream(
+        pa.PythonFile(out, "w"), to_arrow.schema(format, columns, binary="binary")
+    ) as writer:
+        for table, path in tables:
+            for part in split_by_bytes(table, BATCH_BYTES):
+                writer.write_batch(
+                    to_arrow.to_batch(part, columns, binary="binary", file=path, errors=mode)
+                )

@@ -1,0 +1,368 @@
+"""`wirescan send`: sends the events in files to a receiver, until it has acked them all."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import click
+import numpy as np
+
+from wirescan.cli.common import (
+    Damage,
+    Failure,
+    describe_error,
+    describe_tail,
+    paths_argument,
+    resolve_paths,
+    total_size,
+)
+from wirescan.cli.input import read_input
+from wirescan.cli.output import (
+    dump_json,
+    format_bytes,
+    format_count,
+    format_path,
+    print_message,
+    show_bytes,
+)
+from wirescan.cli.progress import Progress
+from wirescan.cli.verbs.receive import PROTOCOLS, parse_address, refuse_password
+from wirescan.frames.errors import FrameError, error_of
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.reading.chunked import open_nested, scan_outermost
+
+PIECE = 4 << 20  # bytes read at a time
+LONGEST_LINE = Limits().frame  # bytes
+SHOWN_BYTES = 40  # of a bad line
+VERSIONS = ("1", "2")
+LINES = Format("lines", "", np.dtype([]), read=FrameTable)  # the format of files of lines
+
+HELP = """Send the events in files to a receiver of Lumberjack, and wait until all are acked.
+
+\b
+Examples:
+  wirescan send lumberjack 127.0.0.1:5044 events             what `wirescan receive` kept
+  wirescan send lumberjack 127.0.0.1:5044 access.log --lines text
+  jq -c .doc hits.json | wirescan send lumberjack logs:5044 - --lines json --compress 3
+  wirescan send lumberjack logs:5044 *.log --lines text --tls-ca authority.pem
+
+The events of frames, also of captures, are sent unchanged, with new numbers and in new windows. In
+a directory, the files *.lumberjack are sent; with --lines, all files. In a line of text that is not
+UTF-8, U+FFFD replaces the bad bytes; with --version 1 the line is sent unchanged. Lost connections
+are made again, and events that were not acked are sent again. Each event arrives at least once.
+
+Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 cannot be done.
+"""
+
+
+@click.command(help=HELP, short_help="Send files to a receiver of Lumberjack, such as Logstash.")
+@click.argument("protocol", type=click.Choice(PROTOCOLS))
+@click.argument("address", metavar="HOST:PORT", callback=parse_address)
+@paths_argument
+@click.option(
+    "--lines",
+    type=click.Choice(["json", "text"]),
+    help="Read lines instead of frames. json: each line is an event, a JSON object. text: each "
+    'line becomes the field "message" of an event.',
+)
+@click.option(
+    "--version",
+    type=click.Choice(VERSIONS),
+    help="Use this version of the protocol. The default is 2 for lines, and for frames the version "
+    "of each frame.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, (1 << 32) - 1),
+    default=2048,
+    show_default=True,
+    metavar="N",
+    help="Maximum events in a window. Many receivers accept up to 10000.",
+)
+@click.option(
+    "--pipelining",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Maximum windows that wait for their ack.",
+)
+@click.option(
+    "--compress",
+    "level",
+    type=click.IntRange(0, 9),
+    metavar="0-9",
+    help="Compress with zlib, at this level.",
+)
+@click.option(
+    "--errors",
+    type=click.Choice(["strict", "skip"]),
+    default="strict",
+    show_default=True,
+    help="On damage, or a line that is no JSON object: stop (strict) or drop it (skip).",
+)
+@click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
+@click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
+@click.option(
+    "--tls-cert",
+    nargs=2,
+    metavar="CERT KEY",
+    help="Use TLS, with this client certificate and its key (PEM).",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="Maximum time for a silent receiver.",
+)
+@click.option(
+    "--attempts",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Give up after N connections in a row without an ack.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+def send(
+    *,
+    protocol: str,
+    address: tuple[str, int],
+    paths: tuple[str, ...],
+    lines: str | None,
+    version: str | None,
+    window: int,
+    pipelining: int,
+    level: int | None,
+    errors: str,
+    tls: bool,
+    tls_ca: str | None,
+    tls_cert: tuple[str, str] | None,
+    timeout: float,
+    attempts: int,
+    as_json: bool,
+) -> None:
+    """Run `wirescan send`."""
+    from wirescan.lumberjack.live.client import Client
+
+    if lines == "json" and version == "1":
+        raise click.UsageError("--lines json is for version 2: version 1 has fields of text")
+    files = resolve_paths(paths, format_of(f"{protocol}.frames") if lines is None else LINES)
+    started = time.perf_counter()
+    counts = Counts()
+    client = Client(
+        *address,
+        tls=make_tls_context(tls_ca, tls_cert, use_tls=tls),
+        timeout=timeout,
+        attempts=attempts,
+        window=window,
+        pipelining=pipelining,
+        level=level,
+        version=int(version) if version else None,
+    )
+    try:
+        with Progress(total_size(files), "sending") as progress, client:
+            try:
+                for path in files:
+                    pieces = read_input(path, partial(counts.add_bytes, progress), PIECE)
+                    parts: Iterable[Any]
+                    if lines is None:
+                        parts = read_frames(path, pieces, protocol, errors, counts)
+                    else:
+                        parts = read_lines(path, pieces, lines, version, errors, counts)
+                    for part in parts:
+                        client.send(part)
+            except (FrameError, Damage):
+                client.flush()  # sends what precedes the damage
+                raise
+    except (OSError, FrameError, Damage) as error:
+        text = error.message if isinstance(error, Damage) else describe_error(error)
+        if isinstance(error, FrameError) and error.offset == 0 and not error.inflated:
+            text += "; lines of JSON or text need --lines"
+        text += f"; events acked before: {client.acknowledged:,}"
+        raise (Failure if isinstance(error, OSError) else Damage)(text) from None
+    report = {
+        "files": len(files),
+        "events": client.acknowledged,
+        "bytes": counts.bytes,
+        "faults": counts.faults,
+        "connections": client.connections,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    _print_report(report, counts, "bad frame" if lines is None else "line", as_json=as_json)
+
+
+def _print_report(report: dict[str, Any], counts: Counts, dropped: str, *, as_json: bool) -> None:
+    """Print the report of `send`; `dropped` names what was dropped."""
+    if as_json:
+        click.echo(dump_json(report))
+    else:
+        click.echo(
+            f"sent {format_count(report['events'], 'event')} of "
+            f"{format_count(report['files'], 'file')}, {format_bytes(report['bytes'])}, in "
+            f"{report['seconds']:.1f} s"
+        )
+    if counts.replaced:
+        print_message(
+            f"wirescan: {format_count(counts.replaced, 'line')} not in UTF-8: U+FFFD replaces the "
+            "bad bytes"
+        )
+    if counts.faults:
+        print_message(f"wirescan: {format_count(counts.faults, dropped)} dropped")
+
+
+class Counts:
+    """What was read.
+
+    Attributes:
+        bytes: all bytes of the files.
+        faults: bad frames or lines that were dropped.
+        replaced: lines that are not UTF-8.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.faults = 0
+        self.replaced = 0
+
+    def add_bytes(self, progress: Progress, count: int) -> None:
+        """Count bytes that were read, and show them."""
+        self.bytes += count
+        progress(count)
+
+    def decode(self, line: bytes) -> str:
+        """Return a line as text, with U+FFFD in place of bytes that are not UTF-8."""
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.replaced += 1
+            return line.decode(errors="replace")
+
+
+def read_frames(
+    path: str, pieces: Iterable[memoryview], protocol: str, errors: str, counts: Counts
+) -> Iterator[FrameTable]:
+    """Yield the events in a file of frames, in tables with one protocol version each.
+
+    A frame that the file's end cuts is dropped, with a message.
+
+    Args:
+        path: the file, for messages.
+        pieces: its bytes.
+        protocol: one of PROTOCOLS.
+        errors: "strict" raises FrameError after the events before the damage; "skip" drops it.
+        counts: where bad frames are counted.
+    """
+    events = format_of(f"{protocol}.events")
+    for table in scan_outermost(pieces, events.outermost, errors="mark", source=path):
+        for part in open_nested(table, events, errors="mark", source=path):
+            error = None
+            if errors == "strict" and part.bad.any():
+                row = int(part.bad.argmax())
+                error = error_of(part, row)
+                error.source = path
+                part = part[:row]
+            counts.faults += int(np.count_nonzero(part.bad))
+            part = part.where(~part.bad)
+            ends = np.flatnonzero(np.diff(part["version"])) + 1  # a window has one version
+            for first, stop in zip([0, *ends], [*ends, len(part)]):
+                yield part[first:stop]
+            if error is not None:
+                raise error
+    tail = describe_tail(table, path)
+    if tail.text:
+        print_message(f"wirescan: {tail.text}, dropped")
+
+
+def read_lines(
+    path: str,
+    pieces: Iterable[memoryview],
+    kind: str,
+    version: str | None,
+    errors: str,
+    counts: Counts,
+) -> Iterator[list[Any]]:
+    """Yield the lines of a file as lists of events, without empty lines.
+
+    Args:
+        path: the file, for messages.
+        pieces: its bytes.
+        kind: "json" or "text".
+        version: of the protocol; "1" takes bytes instead of text.
+        errors: "strict" raises Damage for a line that is no JSON object; "skip" drops it.
+        counts: where dropped and replaced lines are counted.
+
+    Raises:
+        Damage: also for a line that is too long.
+    """
+    held = b""
+    number = 0
+    for piece in chain(pieces, [b"\n"]):
+        *complete, held = (held + bytes(piece)).split(b"\n")
+        if len(held) > LONGEST_LINE:
+            raise Damage(
+                f"{format_path(path)}: line {number + len(complete) + 1:,} has more than "
+                f"{LONGEST_LINE:,} bytes"
+            )
+        events: list[Any] = []
+        for line in complete:
+            number += 1
+            line = line.removesuffix(b"\r")
+            if kind == "text" and line:
+                events.append({"message": line if version == "1" else counts.decode(line)})
+            elif kind == "json" and line.strip():
+                if is_json_object(line):
+                    events.append(line)
+                elif errors == "strict":
+                    yield events
+                    raise Damage(
+                        f"{format_path(path)}: line {number:,} is no JSON object: "
+                        f"{show_bytes(line[:SHOWN_BYTES])}"
+                    )
+                else:
+                    counts.faults += 1
+        yield events
+
+
+def is_json_object(line: bytes) -> bool:
+    """Return whether a line is a JSON object, which receivers accept as an event."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def make_tls_context(
+    authorities: str | None, certificate: tuple[str, str] | None, *, use_tls: bool
+) -> ssl.SSLContext | None:
+    """Return the TLS context of a client; None without TLS.
+
+    Args:
+        authorities: file of the trusted authorities (PEM); None for those of the system.
+        certificate: files of the client's certificate and key (PEM).
+        use_tls: use TLS without either of them too.
+
+    Raises:
+        Failure: if a file cannot be used.
+    """
+    if not (use_tls or authorities or certificate):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+        if certificate:
+            context.load_cert_chain(*certificate, password=partial(refuse_password, certificate[1]))
+    except OSError as error:  # ssl.SSLError is one
+        files = ", ".join(map(format_path, filter(None, [authorities, *(certificate or ())])))
+        raise Failure(f"TLS: {describe_error(error)} ({files})") from None
+    return context

@@ -1,0 +1,295 @@
+"""`wirescan stat`: prints counts, sizes, rates, codecs, offsets and faults of files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_OUTERMOST_FORMAT,
+    FileEnd,
+    check_option,
+    describe_tail,
+    format_option,
+    is_empty,
+    limits_option,
+    non_strict_option,
+    paths_argument,
+    report_empty,
+    report_tails,
+    resolve_paths,
+    total_size,
+)
+from wirescan.cli.input import read_input
+from wirescan.cli.output import (
+    colour,
+    dump_json,
+    format_bytes,
+    format_count,
+    format_number,
+    format_path,
+)
+from wirescan.cli.progress import Progress
+from wirescan.cli.row_values import number_name
+from wirescan.cli.support.tally import (
+    Tally,
+    count_piece,
+    find_counted_format,
+    flag_name,
+    size_name,
+)
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import formats
+from wirescan.reading.chunked import open_nested, scan_outermost
+
+QUANTILES = ("min", "median", "p95", "max")
+LABEL_WIDTH = 14  # characters of the first column
+UNCOMPRESSED = 0  # in a column of codecs; see `wirescan.frames.summary_columns.SummaryColumns`
+Lines = list[tuple[str, str]]  # label, text
+
+HELP = """Print what is in files: counts, sizes, rates, codecs, offsets and faults, for each file
+and in total.
+
+\b
+Examples:
+  wirescan stat orders-0
+  wirescan stat --deep --total /var/lib/kafka/*-*
+  wirescan stat orders-0 --json | jq .total.codecs
+
+The counts come from the headers of the batches, and nothing is decompressed. --deep opens the
+frames too. Only then are these counted: the records in compressed wrappers of magic 0 and 1, which
+do not state their number; the events in compressed frames of Lumberjack; the Liftbridge envelopes
+in messages of NATS; calls and replies in frames of Thrift.
+
+Exit codes: 0 good, 1 damage was found, 2 cannot be done.
+"""
+
+
+@click.command(help=HELP, short_help="Print what is in files: counts, sizes, rates, offsets.")
+@paths_argument
+@format_option(DEFAULT_OUTERMOST_FORMAT)
+@non_strict_option
+@check_option
+@limits_option
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also count what is inside the frames: records with the sizes of keys and values, nulls "
+    "and headers; or events, envelopes, messages.",
+)
+@click.option("--total", is_flag=True, help="Print only the total.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help='Print one JSON object: {"files": [...], "total": {...}}.',
+)
+@click.pass_context
+def stat(
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    format_name: Format,
+    check: bool,
+    limits: Limits,
+    deep: bool,
+    total: bool,
+    as_json: bool,
+) -> None:
+    """Run `wirescan stat`."""
+    files = resolve_paths(paths, format_name)
+    top = format_name.outermost
+    inner = _find_counted_format(top) if deep else None
+    options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
+    total_tally = Tally(top)
+    summaries: list[dict[str, Any]] = []
+    tails: list[FileEnd] = []
+    empty: list[str] = []
+    with Progress(total_size(files), "counting") as progress:
+        for path in files:
+            file_tally = Tally(top)
+            tallies = [file_tally, total_tally]
+            for tally in tallies:
+                tally.start_file(path)
+            for piece in scan_outermost(read_input(path, progress), top, **options):
+                opened = open_nested(piece, inner, **options) if inner else ()
+                count_piece(tallies, piece, opened)
+            size = piece.origins[0] + len(piece.buffers[0])
+            for tally in tallies:
+                tally.end_file(size, piece.stop.fault, len(piece.tail))
+            tails.append(describe_tail(piece, path))
+            if is_empty(piece):
+                empty.append(path)
+            summary = file_tally.summary()
+            summaries.append({"file": path, **summary})
+            if not as_json and not total:
+                _print_summary(format_path(path), summary, top)
+    if as_json:
+        file_summaries = [] if total else summaries
+        click.echo(dump_json({"files": file_summaries, "total": total_tally.summary()}))
+    elif total or len(files) > 1:
+        title = f"total of {format_count(len(files), 'file')}"
+        _print_summary(title, total_tally.summary(), top)
+    report_empty(empty)
+    report_tails(tails)
+    is_damaged = total_tally.faults or any(tail.is_damage for tail in tails)
+    context.exit(DAMAGE if is_damaged else 0)
+
+
+def _find_counted_format(outer: Format) -> Format:
+    """Return the format whose frames `--deep` counts in those of `outer`.
+
+    Raises click.UsageError if there is none.
+    """
+    inner = find_counted_format(outer)
+    if inner is not None:
+        return inner
+    names = ", ".join(
+        sorted({name for format in formats().values() if (name := format.counted_as)})
+    )
+    raise click.UsageError(f"--deep opens frames inside others ({names}); {outer.name} holds none")
+
+
+def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
+    """Print the counts of `Tally.summary` as labelled lines; `top` is the outermost format."""
+    inner = find_counted_format(top)
+    frame_bytes = format_bytes(summary["frame_bytes"])
+    all_bytes = format_bytes(summary["bytes"])
+    lines: Lines = [
+        ("frames", f"{summary['frames']:,}, {frame_bytes} of {all_bytes}"),
+        ("frame size", _format_sizes(summary["frame_size"])),
+    ]
+    lines.append(("kinds", _format_counts(summary, "kinds")))
+    if top.record_count is not None:
+        lines += _format_records(summary, top)
+    if inner is not None:
+        lines += _format_opened(summary, inner)
+    lines += _format_times(summary.get("time"))
+    if summary.get("offsets") and summary["offsets"]["first"] is not None:
+        lines += _format_offsets(summary["offsets"], summary.get("unopened_frames", 0))
+    lines.append(("codecs", _format_codecs(summary, top)))
+    lines += [(name, _format_counts(summary, name)) for name in top.summary.values]
+    special = [
+        f"{summary[flag_name(name)]:,} {name.removeprefix('is_')}"
+        for name in top.summary.flags
+        if summary[flag_name(name)]
+    ]
+    tails = summary["tail"].items()
+    faults = [
+        colour(f"{name}: {fault['frames']:,} ({format_count(fault['bytes'], 'byte')})", fg="red")
+        for name, fault in summary["faults"].items()
+    ]
+    lines += [
+        ("of these", ", ".join(special)),
+        ("tail", ", ".join(f"{name}: {format_count(size, 'byte')}" for name, size in tails)),
+        ("faults", ", ".join(faults) or "none"),
+    ]
+    click.echo(colour(title, bold=True))
+    for label, text in lines:
+        if text:
+            click.echo(f"  {label:<{LABEL_WIDTH}}{text}")
+
+
+def _format_counts(summary: dict[str, Any], name: str) -> str:
+    """Return the counts under `name` as text; an empty string if there are none."""
+    return ", ".join(f"{key}: {count:,}" for key, count in summary.get(name, {}).items())
+
+
+def _format_records(summary: dict[str, Any], top: Format) -> Lines:
+    """Return the lines about records, whose number the frames state."""
+    unopened = summary["unopened_frames"]
+    text = f"{summary['records_at_least']:,}"
+    if unopened:
+        frames = format_count(unopened, top.summary.unopened)
+        text = f"at least {text}; {frames} not opened (--deep)"
+    return [("records", text), ("  per frame", _format_numbers(summary["records_per_frame"]))]
+
+
+def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
+    """Return the lines about the frames of the format `inner`, which are inside others."""
+    counted = str(inner.counted_as)
+    if inner.summary.by_kind:
+        return [(counted, _format_counts(summary, counted))]
+    lines: Lines = []
+    is_stated = "records_at_least" in summary
+    inside = summary.get("inside", {})
+    if not inside and counted not in summary:
+        return []  # the frames were not opened
+    if not is_stated:
+        lines.append((counted, f"{summary[counted]:,}"))
+    if inner.summary.sizes:
+        sizes = size_name(inner)
+        lines.append((sizes.replace("_", " "), _format_sizes(summary[sizes])))
+    if inside:
+        places = inner.summary.places
+        lines += [(f"{name} size", _format_sizes(inside[f"{name}_size"])) for name in places]
+        nulls = [f"{inside[f'null_{name}s']:,} {text}" for name, text in places.items()]
+        lines.append(("nulls", ", ".join(nulls)))
+    if not is_stated:
+        lines += [(name, f"{summary[name]:,}" if summary[name] else "") for name in inner.lists]
+    elif inside:
+        lines += [(name, f"{inside[name]:,}") for name in inner.lists]
+    return lines
+
+
+def _format_times(time: dict[str, Any] | None) -> Lines:
+    """Return the lines about times and rates."""
+    if not time:
+        return []
+    rates = []
+    if "records_per_second" in time:
+        rates.append(f"{format_number(time['records_per_second'])} records/s")
+    if "bytes_per_second" in time:
+        rates.append(f"{format_bytes(time['bytes_per_second'])}/s")
+    return [
+        ("time", f"{time['first_utc']} to {time['last_utc']}"),
+        ("rate", ", ".join(rates)),
+    ]
+
+
+def _format_offsets(offsets: dict[str, Any], unopened: int) -> Lines:
+    """Return the line about offsets; `unopened` is the number of wrappers not opened."""
+    if offsets["gaps"]:
+        gaps = f"{format_count(offsets['gaps'], 'gap')} ({offsets['missing']:,} missing)"
+    elif unopened:
+        gaps = "gaps are not known"
+    else:
+        gaps = "no gaps"
+    parts = [gaps]
+    if offsets["missing_inside_frames"]:
+        parts.append(f"{offsets['missing_inside_frames']:,} missing inside frames (compacted)")
+    if offsets["out_of_order"]:
+        parts.append(f"{offsets['out_of_order']:,} frames out of order")
+    least = " or less" if unopened else ""
+    return [("offsets", f"{offsets['first']:,}{least} to {offsets['last']:,}, {', '.join(parts)}")]
+
+
+def _format_codecs(summary: dict[str, Any], top: Format) -> str:
+    """Return the counts of each codec as text; an empty string if there are none."""
+    if "codecs" not in summary or top.summary.codec is None:
+        return ""
+    uncompressed = number_name(top, top.summary.codec, UNCOMPRESSED)
+    texts = []
+    for name, counts in summary["codecs"].items():
+        is_known = name != uncompressed and "inflated_bytes" in counts
+        source = f" from {format_bytes(counts['inflated_bytes'])}" if is_known else ""
+        frames = counts.get("frames", 0)
+        texts.append(f"{name}: {frames:,} ({format_bytes(counts.get('bytes', 0))}{source})")
+    return ", ".join(texts)
+
+
+def _format_sizes(sizes: dict[str, int] | None) -> str:
+    """Return the quantiles of sizes as text; an empty string without sizes."""
+    if sizes is None:
+        return ""
+    return ", ".join(f"{name} {format_bytes(sizes[name])}" for name in QUANTILES)
+
+
+def _format_numbers(numbers: dict[str, int] | None) -> str:
+    """Return the quantiles of numbers as text; an empty string without numbers."""
+    if numbers is None:
+        return ""
+    return ", ".join(f"{name} {numbers[name]:,}" for name in QUANTILES)

@@ -1,0 +1,117 @@
+"""`wirescan verify`: reports what is damaged, where, and what is lost."""
+
+from __future__ import annotations
+
+import click
+
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_OUTERMOST_FORMAT,
+    FAILED,
+    check_option,
+    describe_error,
+    format_option,
+    limits_option,
+    non_strict_option,
+    paths_argument,
+    resolve_paths,
+    total_size,
+)
+from wirescan.cli.foreign_files import CompressionError
+from wirescan.cli.output import print_message
+from wirescan.cli.progress import Progress
+from wirescan.cli.support.findings import Report
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+
+HELP = """Report what is damaged, where, and what is lost. Reads everything, and reports every fault
+and every gap.
+
+\b
+Examples:
+  wirescan verify /var/lib/kafka/orders-0
+  wirescan verify --shallow *.log && echo clean
+  wirescan verify orders-0 --json | jq 'select(.kind == "damage")'
+
+Damage is: a frame with a fault, bytes that are no frame, a cut tail, offsets out of order, a
+missing segment. Information is: missing offsets that compaction may explain, a tail of zeros (a
+preallocated segment), and files that are empty or hold only zeros.
+
+Of a Kafka partition, the files beside the segments are verified too. Indexes and snapshots are
+damage if they are damaged, cut or missing, or do not agree with the log (--log-only ignores them).
+An index that is cut between two entries is noticed if more than 2 MiB of the log have no entry.
+
+Lost records are counted from the headers of damaged batches and from the offsets around them. At
+the end of a log, the files beside it count too. "At most" means that the log is compacted, so not
+every offset had a record. "At least" means the end of a log, which may have continued.
+
+A cut tail is a frame that the end of the file cuts. It is normal at the end of the newest segment:
+a broker that was stopped there truncates it. Every command reports it, and only this one calls it
+damage. A file that holds only such a tail is damage to every command.
+
+Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
+"""
+
+
+@click.command(help=HELP, short_help="Report what is damaged, where, and what is lost.")
+@paths_argument
+@format_option(DEFAULT_OUTERMOST_FORMAT)
+@non_strict_option
+@check_option
+@limits_option
+@click.option(
+    "--deep/--shallow",
+    default=True,
+    help="Decompress and read what is inside the frames too (the default), or the frames only.",
+)
+@click.option(
+    "--log-only",
+    is_flag=True,
+    help="Kafka: verify the segments only, not the indexes and snapshots beside them.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON lines: each finding, a line for each file, a summary.",
+)
+@click.pass_context
+def verify(
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    format_name: Format,
+    check: bool,
+    limits: Limits,
+    deep: bool,
+    log_only: bool,
+    as_json: bool,
+) -> None:
+    """Run `wirescan verify`."""
+    failed = False
+
+    def fail(message: str) -> None:
+        nonlocal failed
+        failed = True
+        print_message(f"wirescan: {message}")
+
+    files = resolve_paths(paths, format_name, fail)
+    report = Report(
+        format_name, fail, check=check, deep=deep, log_only=log_only, as_json=as_json, limits=limits
+    )
+    with Progress(total_size(files), "verifying") as progress:
+        for path in files:
+            try:
+                report.verify_file(path, progress)
+            except BrokenPipeError:
+                raise
+            except CompressionError as error:
+                report.report_bad_compression(str(error))
+            except (OSError, EOFError) as error:
+                fail(describe_error(error, path))
+    if files:
+        report.end_log()
+        report.print_summary()
+    if failed:
+        context.exit(FAILED)
+    context.exit(DAMAGE if report.damage else 0)

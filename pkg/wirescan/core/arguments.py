@@ -1,0 +1,294 @@
+"""Conversion of the encoders' arguments to the arrays that their loops read.
+
+The arguments are numbers, byte strings and header pairs, as single values or as columns. The
+encoders of the protocol packages and their clients use this module.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.arrow_input import chunks_of, is_arrow, nulls_of, read_numbers
+from wirescan.core.pairs import Pairs
+from wirescan.core.strings import ByteStrings
+
+LONGEST = (1 << 31) - 1  # maximum bytes in a string
+# Inclusive bounds of integer types.
+I32 = (-1 << 31, (1 << 31) - 1)
+I64 = (-1 << 63, (1 << 63) - 1)
+U64 = (0, (1 << 64) - 1)
+
+BYTES_LIKE = (bytes, bytearray, memoryview)
+
+
+def check_integer(given: Any, name: str, bounds: tuple[int, int]) -> int:
+    """Return an integer that is within bounds.
+
+    name: what messages call the argument. bounds: (least, most), both inclusive.
+    Raises TypeError for an object that is no integer, ValueError for a number outside the bounds.
+    """
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {given!r:.80}") from None
+    if not bounds[0] <= number <= bounds[1]:
+        raise ValueError(f"{name} must be from {bounds[0]} to {bounds[1]}, not {number}")
+    return number
+
+
+def to_bytes(given: Any, name: str) -> bytes:
+    """Return the bytes of a bytes-like object, or of str in UTF-8.
+
+    name: what messages call the argument.
+    Raises TypeError for another object, ValueError for a surrogate and for 2 GiB or more.
+    """
+    if isinstance(given, str):
+        try:
+            given = given.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{name} has a surrogate at {error.start}, which UTF-8 cannot encode"
+            ) from None
+    if not isinstance(given, BYTES_LIKE):
+        raise TypeError(f"{name} must be bytes or str, not {type(given).__name__}")
+    data = bytes(given)
+    if len(data) > LONGEST:
+        raise ValueError(f"{name} has {len(data)} bytes, and at most {LONGEST} are possible")
+    return data
+
+
+def pairs_of(given: Any) -> list[tuple[bytes, Any]]:
+    """Return the pairs of a mapping, or of an iterable of (key, value), with keys as bytes.
+
+    Raises TypeError for anything else, and for a key that is neither bytes-like nor str.
+    """
+    if isinstance(given, (*BYTES_LIKE, str)) or not isinstance(given, Iterable):
+        raise TypeError(f"headers are a mapping or pairs (key, value), not {type(given).__name__}")
+    pairs = []
+    for pair in given.items() if isinstance(given, Mapping) else given:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"a header is (key, value), not {pair!r:.80}")
+        pairs.append((to_bytes(pair[0], "a header's key"), pair[1]))
+    return pairs
+
+
+def columns_of(given: dict[str, Any], headers: Any = None) -> tuple[dict[str, Any], Pairs | None]:
+    """Return columns of equal length by their names, and the headers as pairs.
+
+    given: by name, one of
+      `Bounded`          a column of numbers; it becomes the array of `numbers_of`
+      byte strings       any source of `ByteStrings`; it becomes `ByteStrings`
+      one value          a bytes-like object, str or None, which is repeated for all rows; it
+                         becomes `ByteStrings`
+    headers: None; a mapping or list of (key, column); (counts, keys, values); or an Arrow array of
+        lists or maps.
+
+    Raises TypeError for anything else. Raises ValueError for values that do not fit, for columns of
+    unequal length, and where no column gives the number of rows.
+    """
+    columns = {
+        name: numbers_of(value, name)
+        if isinstance(value, Bounded)
+        else _convert_string_column(value, name)
+        for name, value in given.items()
+    }
+    lists: Pairs | None = None
+    keys: list[bytes] = []
+    header_columns: list[tuple[str, ByteStrings | bytes | None]] = []
+    if isinstance(headers, (Mapping, list)):
+        for key, value in pairs_of(headers):
+            name = f"header {key!r:.80}"
+            keys.append(key)
+            header_columns.append((name, _convert_string_column(value, name)))
+    elif headers is not None:
+        lists = _convert_header_lists(headers)
+    count = _count_rows([*columns.items(), *header_columns, ("headers", lists)])
+    if header_columns:
+        lists = Pairs.of_columns(
+            keys, [_repeat(value, count) for _, value in header_columns], count
+        )
+    return {
+        name: value if isinstance(value, np.ndarray) else _repeat(value, count)
+        for name, value in columns.items()
+    }, lists
+
+
+def _count_rows(columns: Iterable[tuple[str, Any]]) -> int:
+    """Return the length of the columns that have one. Raises ValueError where it is not unique."""
+    counts = [
+        (name, len(column))
+        for name, column in columns
+        if isinstance(column, (ByteStrings, Pairs))
+        or (isinstance(column, np.ndarray) and column.ndim)
+    ]
+    if not counts:
+        raise ValueError("no column says how many rows there are")
+    if len({count for _, count in counts}) > 1:
+        raise ValueError(
+            "columns of unequal length: "
+            + ", ".join(f"{count} in {name}" for name, count in counts)
+        )
+    return counts[0][1]
+
+
+def _convert_string_column(given: Any, name: str) -> ByteStrings | bytes | None:
+    """Return a column of byte strings, or one value for all rows."""
+    if given is None:
+        return None
+    if isinstance(given, (*BYTES_LIKE, str)):
+        return to_bytes(given, name)
+    return _convert_strings(given, name)
+
+
+def _repeat(value: ByteStrings | bytes | None, count: int) -> ByteStrings:
+    return value if isinstance(value, ByteStrings) else ByteStrings(value, count)
+
+
+class Bounded:
+    """A column of numbers, and the (least, most) that they may have."""
+
+    def __init__(self, given: Any, bounds: tuple[int, int]):
+        self.given = given
+        self.bounds = bounds
+
+
+def numbers_of(column: Bounded, name: str) -> np.ndarray:
+    """Return the numbers of a column as a new int64 array.
+
+    column: one of
+      integers           an array, or an Arrow array, whose nulls become 0
+      times              an array of datetime64, or Arrow timestamps; they become nanoseconds since
+                         1970, NaT and null become 0
+      one integer        the result has no dimension
+      None               0
+    name: what messages call the column.
+
+    Numbers above 2**63 - 1 are stored as their two's complement.
+    Raises TypeError for anything else, ValueError for a number outside the bounds.
+    """
+    given = column.given
+    least, most = column.bounds
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: a masked array is not accepted; give masked values as 0, or as nulls of Arrow"
+        )
+    if is_arrow(given):
+        chunks = [_convert_arrow_numbers(chunk, name) for chunk in chunks_of(given)]
+        array = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+    else:
+        array = np.asarray(0 if given is None else given)
+        if array.ndim == 0 and array.dtype.kind != "M":
+            number = check_integer(0 if given is None else given, name, column.bounds)
+            return np.asarray(number if number < 1 << 63 else number - (1 << 64), np.int64)
+        if array.dtype.kind == "M":
+            array = _convert_times(array, name)
+    if array.shape == (0,):
+        return np.empty(0, np.int64)
+    if array.ndim > 1 or array.dtype.kind not in "iu":
+        raise TypeError(
+            f"{name} must be integers in an array of one dimension, "
+            f"not {array.dtype} in {array.ndim}"
+        )
+    for number in (int(array.min()), int(array.max())):
+        if not least <= number <= most:
+            raise ValueError(f"{name} must be from {least} to {most}, not {number}")
+    return array.astype(np.uint64 if array.dtype.kind == "u" else np.int64).view(np.int64)
+
+
+def _convert_times(array: np.ndarray, name: str) -> np.ndarray:
+    """Return times as int64 nanoseconds since 1970. Raises ValueError where one does not fit."""
+    stamps = array.astype("M8[ns]")
+    if (
+        np.datetime_data(array.dtype)[0] != "generic"
+        and np.can_cast(array.dtype, stamps.dtype)
+        and ((stamps.astype(array.dtype) != array) & ~np.isnat(array)).any()
+    ):
+        raise ValueError(f"{name}: a time of {array.dtype} is no number of nanoseconds of 64 bits")
+    return np.where(np.isnat(stamps), 0, stamps.view(np.int64))
+
+
+def _convert_arrow_numbers(chunk: Any, name: str) -> np.ndarray:
+    """Return the integers or timestamps of an Arrow array as a new array."""
+    kind = str(chunk.type)
+    is_time = kind.startswith("timestamp[")
+    if not is_time and not kind.startswith(("int", "uint")):
+        raise TypeError(f"{name} in Arrow are integers or timestamps, not {kind}")
+    dtype = "int64" if is_time else kind
+    integers = chunk.cast(dtype)
+    array = read_numbers(integers.buffers()[1], dtype, integers.offset, len(integers)).copy()
+    array[nulls_of(chunk)] = 0
+    return _convert_times(array.view(f"M8[{chunk.type.unit}]"), name) if is_time else array
+
+
+def _convert_strings(given: Any, name: str) -> ByteStrings:
+    """Return byte strings. Errors begin with the name of the argument."""
+    try:
+        return ByteStrings(given)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _convert_header_lists(given: Any) -> Pairs:
+    """Return the pairs of (counts, keys, values), or of an Arrow array of lists or maps."""
+    if isinstance(given, tuple) and len(given) == 3:
+        counts = np.atleast_1d(numbers_of(Bounded(given[0], (0, LONGEST)), "the counts of headers"))
+        keys = _convert_strings(given[1], "the headers' keys")
+        values = _convert_strings(given[2], "the headers' values")
+        return Pairs.of_lists(np.cumsum(counts) - counts, counts, keys, values)
+    if not is_arrow(given):
+        raise TypeError(
+            "headers are a mapping or list of (key, column), (counts, keys, values), "
+            f"or an Arrow array of list<struct<key, value>> or map, not {type(given).__name__}"
+        )
+    return _convert_arrow_headers(given)
+
+
+def _convert_arrow_headers(given: Any) -> Pairs:
+    """Return the pairs of an Arrow array of lists or maps. A null list has no pairs."""
+    import pyarrow as pa
+
+    firsts = [np.empty(0, np.int64)]
+    counts = [np.empty(0, np.int64)]
+    keys = []
+    values = []
+    pairs_before = 0
+    for chunk in chunks_of(given):
+        key, value = _split_pairs(chunk, pa.types)
+        keys.append(key)
+        values.append(value)
+        dtype = np.int64 if pa.types.is_large_list(chunk.type) else np.int32
+        offsets = chunk.offsets
+        ends = read_numbers(offsets.buffers()[1], dtype, offsets.offset, len(chunk) + 1).astype(
+            np.int64
+        )
+        nulls = nulls_of(chunk)
+        counts.append(np.where(nulls, 0, np.diff(ends)))
+        firsts.append(np.where(nulls, 0, ends[:-1] + pairs_before))
+        pairs_before += len(chunk.values)
+    key_strings = _convert_strings(pa.chunked_array(keys) if keys else [], "headers")
+    value_strings = _convert_strings(pa.chunked_array(values) if values else [], "headers")
+    return Pairs.of_lists(
+        np.concatenate(firsts), np.concatenate(counts), key_strings, value_strings
+    )
+
+
+def _split_pairs(chunk: Any, types: Any) -> tuple[Any, Any]:
+    """Return the keys and the values of all pairs in an array of lists; null for a null pair.
+
+    types: the module `pyarrow.types`.
+    """
+    kind = chunk.type
+    if types.is_map(kind):
+        keys, values = chunk.values.flatten()
+        return keys, values
+    if (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type):
+        fields = dict(zip((field.name for field in kind.value_type), chunk.values.flatten()))
+        if fields.keys() == {"key", "value"}:
+            return fields["key"], fields["value"]
+    raise TypeError(f"headers in Arrow are of type list<struct<key, value>> or map, not {kind}")

@@ -1,0 +1,307 @@
+"""Convert frames to Parquet: the files of each task, in one process. Imports pyarrow.
+
+`write_parts` writes the files of a task. `convert` runs it in threads, and `wirescan.spark` in
+Spark's tasks. Both write the same files, with Spark's types, because every reader of Parquet
+supports these.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from wirescan.export import fault_report
+from wirescan.export.hive_layout import Key, Layout
+from wirescan.export.parquet_writer import (
+    COMPRESSION,
+    FAULTS,
+    FILE_BYTES,
+    Output,
+    Sink,
+    WrittenFile,
+    find_small,
+    merge,
+    replace_merged,
+    writer,
+)
+from wirescan.files.source import seekable_size
+from wirescan.frames.errors import check_mode
+from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_bad_frames
+from wirescan.frames.registry import format_of
+from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
+from wirescan.reading.filters import check_filters
+from wirescan.reading.splits import SLICE_BYTES, Slice, tasks
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a conversion did.
+
+    Attributes:
+        files: files read.
+        frames: good outermost frames, such as batches.
+        records: rows written.
+        bytes: bytes read.
+        faults: bad rows found.
+        tail: bytes after the last whole frames.
+        written: bytes of Parquet, without the table of faults.
+        seconds: wall time.
+    """
+
+    files: int = 0
+    frames: int = 0
+    records: int = 0
+    bytes: int = 0
+    faults: int = 0
+    tail: int = 0
+    written: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class CountedBatches(NamedTuple):
+    """The result for one table of frames.
+
+    Attributes:
+        done: what is to be counted.
+        batches: the rows, in record batches of Spark's types, each with the key of its rows in
+            the layout.
+        faults: the bad frames, as `wirescan.export.fault_report` lists them, or None.
+    """
+
+    done: Summary
+    batches: list[tuple[Key, pa.RecordBatch]]
+    faults: pa.RecordBatch | None = None
+
+
+def write_counted(
+    slices: Sequence[Slice],
+    layout: Layout,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    filters: Iterable[tuple[Any, ...]] = (),
+) -> Iterator[CountedBatches]:
+    """Yield the frames of some slices, table by table.
+
+    Args:
+        slices: the slices. A file counts in the slice that has its first byte.
+        layout: the columns and directories.
+        errors: for bad frames: "strict" raises FrameError, "mark" keeps them as rows with their
+            fault, "skip" removes and counts them. Bad frames in lists are included if the lists
+            are among the columns.
+        check: verify checksums.
+        limits: bounds on rows and bytes.
+        filters: the filters that rows have to pass, see `wirescan.reading.filters`. Bad rows that
+            do not pass are not counted either.
+
+    Raises:
+        FrameError: as `errors` says.
+        ValueError, TypeError, EOFError, OSError: as `chunked.iter_tables`.
+    """
+    check_mode(errors, limits)
+    format = format_of(layout.format)
+    # Bad rows are skipped here and not by the readers, so that they are counted.
+    options: dict[str, Any] = {
+        "errors": "strict" if errors == "strict" else "mark",
+        "check": check,
+        "limits": limits,
+    }
+    wanted = check_filters(filters, format)
+    for part in slices:
+        covered = 0
+        tail = part.last or part.stop >= seekable_size(part.path)
+        chunks = read_chunks(part.path, part.start, part.stop)
+        for frames in scan_outermost(
+            chunks, format, source=part.path, offset=part.start, tail=tail, **options
+        ):
+            covered += int(frames["size"].sum(dtype=np.int64))
+            yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
+            for table in open_nested(frames, format, source=part.path, filters=wanted, **options):
+                # Under "strict" the readers have raised for any damage.
+                damaged = [] if errors == "strict" else find_bad_frames(table, layout.columns)
+                bad_count = sum(len(bad) for bad, _ in damaged)
+                faults = None
+                if bad_count:
+                    faults = fault_report.to_batch(table, part.path, layout.columns)
+                if errors == "skip" and bad_count:
+                    table = table.where(~table.bad)
+                batches = list(layout.batches(table, part.path, errors))
+                yield CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
+        yield CountedBatches(
+            Summary(files=int(part.start == 0), bytes=len(part), tail=len(part) - covered), []
+        )
+
+
+def write(
+    slices: Sequence[Slice],
+    out: str,
+    *,
+    format: str,
+    columns: Sequence[str] | None = None,
+    compression: str = COMPRESSION,
+    **options: Any,
+) -> Summary:
+    """Write the frames of some slices to one Parquet file, and return a summary.
+
+    The file is written even if there are no rows.
+
+    Args:
+        slices: the slices.
+        out: the path of the file.
+        format: the name of the format.
+        columns: as in `wirescan.frames.to_arrow.schema`.
+        compression: the name of a Parquet codec.
+        options: those of `write_counted`.
+
+    Raises:
+        FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
+    """
+    layout = Layout.of(format, columns)
+    sink = Sink(lambda number: out, compression, float("inf"))
+    done, parts = _write_to_sink(slices, sink, layout, options, with_faults=False)
+    if not parts:
+        writer(out, layout.schema, compression).close()
+    return replace(done, written=os.path.getsize(out))
+
+
+def write_parts(
+    slices: Sequence[Slice],
+    stem: str,
+    layout: Layout,
+    *,
+    compression: str = COMPRESSION,
+    file_bytes: int = FILE_BYTES,
+    **options: Any,
+) -> tuple[Summary, list[WrittenFile]]:
+    """Write the frames of some slices to Parquet files, and return a summary and the files.
+
+    Bad frames are listed in further files, which belong to the directory FAULTS.
+
+    Args:
+        slices: the slices.
+        stem: the start of the paths, which are `<stem>-<n>.parquet`.
+        layout: the columns and directories.
+        compression: the name of a Parquet codec.
+        file_bytes: the size after which a file is followed by another.
+        options: those of `write_counted`.
+
+    Raises:
+        FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
+    """
+    sink = Sink(lambda number: f"{stem}-{number}.parquet", compression, file_bytes)
+    return _write_to_sink(slices, sink, layout, options, with_faults=True)
+
+
+def _write_to_sink(
+    slices: Sequence[Slice],
+    sink: Sink,
+    layout: Layout,
+    options: dict[str, Any],
+    *,
+    with_faults: bool,
+) -> tuple[Summary, list[WrittenFile]]:
+    begun = time.perf_counter()
+    total = Summary()
+    with sink:
+        for done, batches, faults in write_counted(slices, layout, **options):
+            total += done
+            for key, batch in batches:
+                sink.add(layout.directory(key), batch)
+            if with_faults and faults is not None:
+                sink.add(FAULTS, faults)
+    return replace(total, seconds=time.perf_counter() - begun), sink.parts
+
+
+def convert(
+    sources: Any,
+    out: str | os.PathLike[str],
+    format: str,
+    *,
+    columns: Sequence[str] | None = None,
+    partition_by: str | Sequence[str] = (),
+    compression: str = COMPRESSION,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    size: int = SLICE_BYTES,
+    file_bytes: int = FILE_BYTES,
+    workers: int | None = None,
+    overwrite: bool = False,
+    filters: Iterable[tuple[Any, ...]] = (),
+) -> Summary:
+    """Write the frames of all sources to a directory of Parquet files, in threads of this process.
+
+    The files appear when all of them are written, or not at all. With errors "mark" and "skip",
+    bad frames are listed in a directory beside the output, `<out>.faults`
+    (`wirescan.export.fault_report`). It exists only if there are bad frames.
+
+    Args:
+        sources: paths, globs, directories or URLs.
+        out: the directory.
+        format: the name of the format.
+        columns: as in `wirescan.frames.to_arrow.schema`.
+        partition_by: as in `wirescan.export.hive_layout`.
+        compression: the name of a Parquet codec.
+        errors: "strict", "mark" or "skip".
+        check: verify checksums.
+        limits: bounds on rows and bytes.
+        size: bytes of the sources per task.
+        file_bytes: the size after which a file is followed by another. Files of less than a
+            sixteenth of it are merged.
+        workers: the number of threads. Default: the number of processors.
+        overwrite: replace the files of an earlier conversion.
+        filters: the filters that rows have to pass, see `wirescan.reading.filters`. Parts of
+            files without wanted rows are not read.
+
+    Raises:
+        FrameError: as `errors` says.
+        FileExistsError: the directory has files, unless `overwrite` is true and they are those
+            of an earlier conversion.
+        ValueError, TypeError: an argument is wrong.
+        OSError: a file cannot be read or written.
+    """
+    begun = time.perf_counter()
+    layout = Layout.of(format, columns, partition_by)
+    check_mode(errors, limits)
+    filters = tuple(filters)
+    threads = workers or os.cpu_count()
+    with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
+        work = tasks(sources, format, size, filters=filters, errors=errors)
+        write_task = partial(
+            write_parts,
+            layout=layout,
+            compression=compression,
+            file_bytes=file_bytes,
+            errors=errors,
+            check=check,
+            limits=limits,
+            filters=filters,
+        )
+        done = list(pool.map(write_task, work, map(output.part, range(len(work)))))
+        parts = [part for _, task_parts in done for part in task_parts]
+        runs = find_small(parts, file_bytes)
+        into = pool.map(
+            lambda number, run: merge(run, f"{output.part(number, 'merged')}.parquet", compression),
+            range(len(runs)),
+            runs,
+        )
+        written = output.commit(replace_merged(parts, runs, list(into)), layout.schema)
+    return replace(
+        sum((summary for summary, _ in done), Summary()),
+        files=len({part.path for part in work.slices}),
+        written=written,
+        seconds=time.perf_counter() - begun,
+    )

@@ -1,0 +1,159 @@
+"""Frame boundaries of a file, found by scanning it from its start.
+
+This is used for planning: it finds positions at which a file can be cut. It is not used for
+reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.files.length_prefix import FOUND, MORE, hop
+from wirescan.files.source import descriptor, ranges, size_of
+from wirescan.frames.errors import HARD
+from wirescan.frames.limits import Limits
+
+PIECE = 8 << 20  # bytes that are read at a time
+WINDOW = 16 << 10  # bytes that are first read to find one frame; then twice as many, and so on
+PAGE = 1 << 20  # bytes that are read at a time from an object, to find headers
+
+
+class LengthPrefix(NamedTuple):
+    """How the header of a frame states the frame's length.
+
+    header: number of first bytes that are read, at most 64. length_at: position in them of the
+    length, which has 4 bytes, big-endian. overhead: bytes that the length does not count. smallest:
+    sizes of empty frames in bytes, by the kind in the byte at `kind_at`. kind_at: -1 where all
+    frames are of kind 0.
+    """
+
+    header: int
+    length_at: int
+    overhead: int
+    smallest: tuple[int, ...]
+    kind_at: int = -1
+
+
+def walk(
+    path: str, scan: Callable[..., tuple[np.ndarray, int, int, int]], start: int = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the frames of a file in pieces, as (starts, rows), up to the first damaged frame.
+
+    The reader of that part reports the damage.
+
+    scan: `scan` of an outermost `Format`. start: the byte position of a frame, where the walk
+    begins. starts: int64 array of byte positions in the file. Raises FileNotFoundError, OSError.
+    """
+    total = size_of(path)
+    position = start
+    held = b""
+    limits = Limits()
+    with ranges(path) as read:
+        while position + len(held) < total:
+            first = position + len(held)
+            page = read(first, min(first + max(PIECE, len(held)), total))
+            if not len(page):
+                break  # the file became shorter
+            data = held + bytes(page)
+            rows, _, fault, used = scan(data, check=False, resync=False, limits=limits, more=True)
+            yield rows["start"] + position, rows
+            is_too_large = fault and used == 0 and len(data) > limits.frame
+            if is_too_large or fault >= HARD:
+                break
+            position += used
+            held = data[used:]
+
+
+def is_start(
+    read: Callable[[int, int], memoryview], at: int, stop: int, scan: Callable[..., Any]
+) -> bool:
+    """Return whether an intact frame begins at a byte position of a file. Checksums are verified.
+
+    Some formats have no magic number or checksum, such as the messages of Kafka's protocol. In
+    these other bytes may also pass as a frame.
+
+    read: returns the bytes between two positions. at: the position. stop: the size of the file.
+    scan: `scan` of an outermost `Format`.
+    """
+    limits = Limits(rows=1)
+    size = WINDOW
+    while True:
+        data = read(at, min(at + size, stop))
+        rows, _, fault, _ = scan(
+            data, check=True, resync=False, limits=limits, more=at + len(data) < stop
+        )
+        if len(rows):
+            return bool(rows["start"][0] == 0 and rows["fault"][0] == 0)
+        if fault >= HARD or len(data) < size or size > limits.frame:
+            return False
+        size *= 2
+
+
+def thin_out(starts: np.ndarray, last: int, size: int) -> list[int]:
+    """Return the starts that are at least `size` bytes after the previously chosen start.
+
+    starts: rising byte positions. last: the start chosen before the first of them.
+    """
+    chosen = []
+    while (i := int(np.searchsorted(starts, last + size))) < len(starts):
+        last = int(starts[i])
+        chosen.append(last)
+    return chosen
+
+
+def cuts_at_frames(
+    path: str, size: int, start: int = 0, *, scan: Callable[..., tuple[np.ndarray, int, int, int]]
+) -> list[int]:
+    """Return byte positions of frames in a file, about `size` bytes apart; the first is `start`.
+
+    For formats in which a frame's start follows only from the frames before it. All frames are
+    scanned, up to the first damaged one. scan: `scan` of an outermost `Format`.
+    Raises FileNotFoundError, OSError.
+    """
+    out = [start]
+    if size_of(path) - start > size:
+        for starts, _ in walk(path, scan, start):
+            out += thin_out(starts, out[-1], size)
+    return out
+
+
+def cuts_at_headers(
+    path: str,
+    size: int,
+    start: int,
+    sized: LengthPrefix,
+    is_intact: Callable[[memoryview], bool] = lambda frame: True,
+) -> list[int]:
+    """Return byte positions of frames in a file, about `size` bytes apart; the first is `start`.
+
+    For formats whose frames begin with their length. Only headers are read, up to the first that
+    cannot be one.
+
+    is_intact: returns whether the bytes are a frame. After a damaged length the walk may go on
+    inside a frame, at bytes that look like a header. Raises FileNotFoundError, OSError.
+    """
+    total = size_of(path)
+    largest = Limits().frame
+    out = [start]
+    position = start
+    page = memoryview(b"")
+    first = 0
+    with descriptor(path) as opened, ranges(path) as read:
+        while True:
+            position, stop, state = hop(
+                opened, page, first, position, out[-1] + size, total, largest, sized
+            )
+            if state == FOUND:
+                if is_intact(read(position, stop)):
+                    out.append(position)
+                position = stop
+            elif state == MORE:
+                page = read(position, position + PAGE)
+                if len(page) < sized.header:
+                    return out
+                first = position
+            else:
+                return out

@@ -1,0 +1,40 @@
+"""The names of columns: which ones form a place, and which ones exports add."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+
+RESERVED = "reserved"  # a column that only pads its row to whole words
+
+# Columns of exports: the path, the position in it of the outermost frame, and the fault of the
+# frame or of a frame around it.
+FILE = "_file"
+START = "_start"
+FAULT = "_fault"
+
+# The names of faults in exports. A number that is no fault of this version is named by its digits.
+FAULTS = {number: str(number) for number in range(1, 256)} | {
+    fault.value: fault.name for fault in Fault if fault
+}
+
+
+def column_names(dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """Return the names of the columns of a structured dtype."""
+    return dtype.names or ()
+
+
+@cache
+def places(dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """Return the names that form a pair `<name>_at`, `<name>_size` in a dtype."""
+    names = column_names(dtype)
+    return tuple(n[:-3] for n in names if n.endswith("_at") and n[:-3] + "_size" in names)
+
+
+def is_place(dtype: np.dtype[Any], name: str) -> bool:
+    """Return whether a column of a dtype is the position or the size of a place."""
+    return name.rsplit("_", 1)[0] in places(dtype) and name.endswith(("_at", "_size"))

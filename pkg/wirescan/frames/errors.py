@@ -1,0 +1,223 @@
+"""`FrameError`, the meaning of each fault, and the three error modes.
+
+Every reader applies a mode with `enforce_mode`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.frames.escape import visible
+from wirescan.frames.limits import Limits
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
+
+HARD = Fault.BAD_LENGTH  # from this number on a stop is an error
+MODES = ("strict", "mark", "skip")
+NEAR = 16  # bytes shown of a bad frame
+
+# All protocols share the enumeration, also those of other packages, so some texts are general.
+MEANING: dict[int, str] = {
+    Fault.OK: "a good frame",
+    Fault.TRUNCATED: "a field runs past the end of its frame",
+    Fault.BAD_MAGIC: "unknown magic byte",
+    Fault.BAD_VERSION: "unsupported version",
+    Fault.BAD_CHECKSUM: "the checksum does not match",
+    Fault.BAD_COUNT: "the count does not match what is there",
+    Fault.BAD_VARINT: "a varint is too long",
+    Fault.BAD_CODEC: "unknown compression codec",
+    Fault.BAD_COMPRESSION: "the compressed payload cannot be decompressed",
+    Fault.TOO_LARGE: "the decompressed payload is above a limit",
+    Fault.LEFTOVER: "bytes are left after the last field of the frame",
+    Fault.NESTED: "a compressed frame is inside a compressed frame",
+    Fault.BAD_OFFSET: "the offset of the wrapper is below that of its last message",
+    Fault.BAD_NULL: "a field is null that must not be null",
+    Fault.EMPTY: "a field is empty that must not be empty",
+    Fault.BAD_KIND: "unknown kind of frame",
+    Fault.BAD_FIELD: "a field has an impossible number, type or name",
+    Fault.BAD_HEADER: "a size in the header is wrong",
+    Fault.SHORT: "the buffer ends inside a frame",
+    Fault.ZEROS: "only zeros follow",
+    Fault.FILLER: "an overflow filler follows, as brokers pad an answer",
+    Fault.BAD_LENGTH: "impossible length",
+    Fault.NOT_A_FRAME: "not the beginning of any known frame",
+    Fault.LIMIT: (
+        "more rows than the limits allow: pass wirescan.Limits with a larger row_bytes, "
+        "or rows if it is set (--max-row-bytes on the command line, maxRowBytes in Spark)"
+    ),
+}
+
+
+class FrameError(ValueError):
+    """Bytes that do not match their format. Bad input raises no other exception.
+
+    Attributes:
+        fault: a `Fault`.
+        offset: the position in bytes of the bad frame in the file, stream or buffer. For a frame
+            in a decompressed payload (`inflated`), that of the frame on the wire around it.
+        row: the number of the bad frame among the rows.
+        near: the first bytes of the frame, at most NEAR.
+        source: the path of the file, or None.
+        inflated: the bad frame is in a decompressed payload.
+        partial: the table of the rows before the error, if a limit on rows ended the scan of
+            nested frames; otherwise None.
+    """
+
+    __slots__ = ("partial",)  # a slot, so that no pickle and no copy has it
+
+    def __init__(
+        self,
+        fault: int,
+        offset: int,
+        row: int,
+        near: bytes | memoryview,
+        source: str | None = None,
+        inflated: bool = False,  # noqa: FBT001, FBT002 - copy and pickle pass it by position
+    ):
+        super().__init__(fault, offset, row, bytes(near[:NEAR]), source, inflated)
+        # Rows may come from a user, so the fault may be any number.
+        self.fault = Fault(fault) if fault in MEANING else fault
+        self.offset = offset
+        self.row = row
+        self.near: bytes = self.args[3]
+        self.source = source
+        self.inflated = inflated
+        self.partial: FrameTable | None = None
+
+    def __str__(self) -> str:
+        where = f"at byte {self.offset}"
+        if self.inflated:
+            where = f"in the decompressed payload of the frame {where}"
+        if self.source:
+            where += f" of {visible(self.source)}"
+        near = self.near.hex(" ") or "no bytes"
+        meaning = MEANING.get(self.fault, "unknown fault")
+        return f"{meaning} ({_name_of(self.fault)}) {where}, row {self.row}: {near}"
+
+
+def _name_of(fault: int) -> str:
+    return Fault(fault).name if fault in MEANING else str(int(fault))
+
+
+def check_mode(errors: str, limits: Any = Limits()) -> None:
+    """Raise ValueError unless `errors` is one of MODES, TypeError unless `limits` are Limits."""
+    if errors not in MODES:
+        raise ValueError(f"errors must be one of {', '.join(MODES)}, not {errors!r}")
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits must be a wirescan.Limits, not {limits!r}")
+
+
+def source_of(view: memoryview) -> str | None:
+    """Return the path of the file that a buffer is mapped from, or None."""
+    return getattr(view.obj, "path", None)
+
+
+def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
+    """Apply a mode to a scanned table.
+
+    "strict" raises FrameError for the first fault, in the order of the wire: for bad rows, then
+    for a scan that stopped before the end. "mark" keeps all rows, "skip" the good rows.
+
+    Args:
+        table: the scanned frames.
+        errors: one of MODES.
+        bad: the number of rows with a fault. The loop counts them, so that good rows are not
+            examined again.
+
+    Raises:
+        FrameError: under "strict", if there is a fault.
+    """
+    if errors != "strict":
+        table = replace(table, errors=errors)
+        return table.where(~table.bad) if bad and errors == "skip" else table
+    if bad:
+        raise error_of(table, int(table.bad.argmax()))
+    for stop in table.stops:
+        if stop.fault >= HARD:
+            view = table.buffers[stop.buffer]
+            row = int(np.count_nonzero(table["buffer"] <= stop.buffer))
+            origin = table.origins[stop.buffer] if table.origins else 0
+            raise FrameError(
+                stop.fault,
+                origin + stop.offset,
+                row,
+                view[stop.offset : stop.offset + NEAR],
+                source_of(view),
+            )
+    return table
+
+
+def error_of(table: FrameTable, i: int, ended: int = 0) -> FrameError:
+    """Return the error for the fault of row i, or for the fault after it that ended the scan.
+
+    Args:
+        table: the frames.
+        i: the row.
+        ended: the fault that ended the scan after row i; 0, the default, for that of the row.
+
+    Raises:
+        ValueError: the row points outside its buffer or outside the table around it.
+    """
+    row = table.rows[i]
+    check_place(table, i)
+    view = table.buffers[row["buffer"]]
+    start = int(row["start"])
+    size = int(row["size"])
+    fault = int(row["fault"])
+    number = i
+    if ended:
+        start += size
+        size = NEAR
+        fault = ended
+        number = i + 1
+    near = view[start : start + min(NEAR, size)]
+    if size == 0 and table.outer is not None and 0 <= row["parent"] < len(table.outer):
+        # Frames are missing at the end of the frame around them: the fault is that frame's.
+        near = table.outer.frame(int(row["parent"]))
+        start = int(table.outer["start"][row["parent"]])
+    top, at = _find_outermost(table, i)
+    # Scanned buffers belong to the outermost table. All other buffers are decompressed.
+    buffer = next((n for n, scanned in enumerate(top.buffers) if scanned is view), -1)
+    inflated = buffer < 0
+    if inflated:
+        check_place(top, at)
+        buffer = int(top["buffer"][at])
+        start = int(top["start"][at])
+    origin = top.origins[buffer] if top.origins else 0
+    return FrameError(fault, origin + start, number, near, source_of(top.buffers[buffer]), inflated)
+
+
+def _find_outermost(table: FrameTable, i: int) -> tuple[FrameTable, int]:
+    """Return the outermost table, and its row that contains row i."""
+    top = table
+    while top.outer is not None:
+        i = int(top["parent"][i])
+        top = top.outer
+        if not 0 <= i < len(top):
+            raise ValueError(f"a row of {table.name} points outside the table around it")
+    return top, i
+
+
+def check_place(table: FrameTable, i: int) -> None:
+    """Raise ValueError unless the frame of row i begins in a buffer of its table."""
+    number = int(table["buffer"][i])
+    start = int(table["start"][i])
+    if not 0 <= number < len(table.buffers) or not 0 <= start <= len(table.buffers[number]):
+        raise ValueError(f"row {i} of {table.name}: buffer and start point outside its buffers")
+
+
+def raise_if_row_limit(table: FrameTable, fault: int) -> FrameTable:
+    """Return the table of a nested scan, or raise FrameError if a limit on rows ended the scan.
+
+    The error's `row` is the number of rows so far, and its `partial` is the table.
+    """
+    if fault:
+        error = error_of(table, len(table) - 1, fault)
+        error.partial = table
+        raise error
+    return table

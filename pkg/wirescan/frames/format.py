@@ -1,0 +1,260 @@
+"""`Format`: the declaration of a kind of frame, which all other layers read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.core.loop import HEAD
+from wirescan.frames.columns import RESERVED, column_names, places
+from wirescan.frames.errors import FrameError
+from wirescan.frames.limits import Limits
+from wirescan.frames.logs import LogColumns
+from wirescan.frames.registry import format_of, known_formats
+from wirescan.frames.summary_columns import SummaryColumns
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """One kind of frame.
+
+    Attributes:
+        name: the protocol and the frame, as in "kafka.records".
+        about: a description in one line.
+        dtype: the dtype of the rows.
+        read: a function of a source, or of the table of `within`, that returns a FrameTable. It
+            takes `errors`, `check` and `limits`.
+        within: the name of the format whose frames contain these; None for an outermost format.
+        children: the formats inside a frame: name -> function of a table. It takes `errors`.
+        lists: the children that are short lists of pairs: name -> the column that counts them.
+            They become columns of lists.
+        readable: faults of a frame whose lists can still be read.
+        inherited: columns and places of the enclosing frames that belong to every export.
+        hidden: columns of enclosing frames that a column here hides: {name in exports: name in
+            the enclosing frame}.
+        times: columns in milliseconds since 1970 (-1: none).
+        nanoseconds: columns in nanoseconds since 1970 (0: none).
+        numbers: places that are arrays of numbers: name -> numpy dtype of one number in the
+            frame's bytes.
+        local: columns that have a meaning only within a table. An export has them only if they
+            are named.
+        unset: column -> the number that a row has before it is read, if that is not 0.
+        kinds: the names of the numbers in the column `kind`. Every export then has that column,
+            as text.
+        scan: a function of one buffer that returns (rows, bad, fault, position). It takes `check`,
+            `resync`, `limits`, and `more` if bytes may follow, by keyword. Outermost formats only.
+        spans: a function of buffers, spans of them (dtype HEAD), and the keywords `check`, `resync`
+            and `limits`. It returns (rows, bad, faults, positions), as `scan` for each span.
+            Optional: with it many small streams cost little more than one stream.
+        scan_values: a function of a buffer, spans of it (dtype HEAD), and the keywords `check`
+            and `limits`. It returns (rows, bad). Each span, such as a value of a binary column,
+            is one frame and one row, up to `limits.rows`. Optional: for formats whose frames do
+            not state their size.
+        bytes_needed: `bytes_needed(held, *state) -> (minimum frame size, *state)`, where `held`
+            are the first bytes of a frame. `state` is the rest of the previous result for the
+            same frame. Optional: it lets `Stream` skip scans that cannot succeed.
+        boundaries: a function of a path, a distance in bytes, and a start position (default 0).
+            It returns positions, from the start on, at which the file can be cut, about that
+            distance apart. The start is given for files that grew. Outermost formats only.
+        statistics: a function of the rows of the format `within` that returns {column of this
+            format: (lowest, highest)}, arrays or None. The good frames inside each row have
+            values in that range. Optional.
+        prune: a function of a path and {column of this format: (lowest, highest)}, numbers or
+            None. It returns the range of bytes (start, stop) that contains all frames with such
+            values. Both are boundaries of outermost frames. Optional.
+        files: a regular expression: the files of a directory that are read.
+        ignore: a regular expression: the files that a glob excludes.
+        shown: the columns of text output where none are named; empty: all columns.
+        enums: columns of numbers that have names -> the enum of these names.
+        record_count: the column with the number of records inside a frame, -1 if the frame does
+            not state it; optional.
+        counted_as: what a summary calls these frames, a plural such as "records". None: a summary
+            does not open these frames.
+        summary: the columns that a summary counts.
+        enclosing: the column with the row of the enclosing value, for values that are nested in
+            one table. The values around a bad value have its fault; the bad value itself has no
+            kind. Optional.
+        offsets: columns of log offsets. A first query reports the range of each.
+        grouped_by: the column that a first query on converted frames groups by; optional.
+        repeats: whether another format, read from the same frames, reports every fault of this one.
+        log: how the frames of a log follow each other; None for frames without log offsets.
+        has_time: a function of a table and the name of a column of times that returns a bool
+            array: the rows that have a time in it. Optional.
+        text_marks: the first bytes of files of this format that look like text. None: the format
+            is text. Outermost formats only.
+        requests: the format of the other direction, without which the frames inside these cannot
+            be opened; optional.
+        with_options: a function of a format and {option: text} that returns the format as the
+            options say. Optional. See `format_of`.
+        options: the options of this format, as the query of a URL; empty: none.
+    """
+
+    name: str
+    about: str
+    dtype: np.dtype
+    read: Callable[..., FrameTable]
+    within: str | None = None
+    children: Mapping[str, Callable[..., FrameTable]] = field(default_factory=dict)
+    lists: Mapping[str, str] = field(default_factory=dict)
+    readable: tuple[int, ...] = ()
+    inherited: tuple[str, ...] = ()
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    times: tuple[str, ...] = ()
+    nanoseconds: tuple[str, ...] = ()
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    local: tuple[str, ...] = ()
+    unset: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[int, str] = field(default_factory=dict)
+    scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
+    spans: Callable[..., tuple[np.ndarray, int, np.ndarray, np.ndarray]] | None = None
+    scan_values: Callable[..., tuple[np.ndarray, int]] | None = None
+    bytes_needed: Callable[..., tuple[Any, ...]] | None = None
+    boundaries: Callable[..., list[int]] | None = None
+    statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
+    prune: Callable[[str, Mapping[str, tuple[Any, Any]]], tuple[int, int]] | None = None
+    files: str | None = None
+    ignore: str | None = None
+    with_options: Callable[[Format, Mapping[str, str]], Format] | None = None
+    options: str = ""
+    shown: tuple[str, ...] = ()
+    enums: Mapping[str, type[IntEnum]] = field(default_factory=dict)
+    record_count: str | None = None
+    counted_as: str | None = None
+    summary: SummaryColumns = SummaryColumns()
+    enclosing: str | None = None
+    offsets: tuple[str, ...] = ()
+    grouped_by: str | None = None
+    repeats: bool = False
+    log: LogColumns | None = None
+    has_time: Callable[[FrameTable, str], np.ndarray] | None = None
+    text_marks: tuple[bytes, ...] | None = None
+    requests: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return format_of, (self.spec,)
+
+    @property
+    def spec(self) -> str:
+        """The argument of `format_of` for this format: its name, followed by its options."""
+        return f"{self.name}?{self.options}" if self.options else self.name
+
+    @property
+    def outermost(self) -> Format:
+        """The outermost format around these frames, which has to be scanned first."""
+        return self if self.within is None else format_of(self.within).outermost
+
+    @property
+    def in_values(self) -> Format:
+        """The format to read in the values of a binary column.
+
+        Of this format and those around it, it is the innermost one that has `scan_values`. If
+        there is none, it is the outermost format.
+        """
+        return self if self.scan_values or self.within is None else format_of(self.within).in_values
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of an export that names none: the format's own columns, and `fault`."""
+        pairs = places(self.dtype)
+        hidden = {
+            *column_names(HEAD),
+            RESERVED,
+            *self.local,
+            *self.lists.values(),
+            *(name + "_at" for name in self.lists),
+            *(name + end for name in pairs for end in ("_at", "_size")),
+        }
+        own = [name for name in column_names(self.dtype) if name not in hidden]
+        own += [name for name in pairs if name not in self.children]
+        return [*(["kind"] if self.kinds else []), *own, *self.lists, *self.inherited, "fault"]
+
+    def owner(self, name: str) -> Format | None:
+        """Return the innermost format, of this one and those around it, that has a column or place.
+
+        None means that no format has it.
+        """
+        if name in column_names(self.dtype) or name in places(self.dtype):
+            return self
+        if self.within is None:
+            return None
+        return format_of(self.within).owner(self.hidden.get(name, name))
+
+    def name_there(self, name: str) -> str:
+        """Return the name of a column in its owner."""
+        if self.within is None or self.owner(name) is self:
+            return name
+        return format_of(self.within).name_there(self.hidden.get(name, name))
+
+    def open(self, source: Any, **options: Any) -> FrameTable:
+        """Return the frames of this format in a source, through every format around them."""
+        if self.within is None:
+            return self.read(source, **options)
+        return self._read_inside(format_of(self.within).open, source, options)
+
+    def inside(self, outer: FrameTable, **options: Any) -> FrameTable:
+        """Return the frames of this format in a table of a format that encloses it.
+
+        `outer` may also be a table of any format that has this one among its children.
+        """
+        if outer.format is self:
+            return outer
+        if outer.format is None or self.read not in outer.format.children.values():
+            if self.within is None:
+                return outer
+            return self._read_inside(format_of(self.within).inside, outer, options)
+        return self.read(outer, **_reduce_limits(outer, options))
+
+    def _read_inside(
+        self, enclose: Callable[..., FrameTable], source: Any, options: dict[str, Any]
+    ) -> FrameTable:
+        """Read the frames inside those that `enclose` finds in a source.
+
+        Strict reading raises the first fault in the order of the wire. That fault may be inside a
+        frame that precedes the first bad frame, so those frames are opened first.
+        """
+        try:
+            outer = enclose(source, **options)
+        except FrameError as error:
+            if error.fault != Fault.LIMIT:
+                marked = enclose(source, **{**options, "errors": "mark"})
+                before = marked[: int(marked.bad.argmax())] if marked.bad.any() else marked
+                self.read(before, **_reduce_limits(before, options))
+            raise
+        return self.read(outer, **_reduce_limits(outer, options))
+
+
+def _reduce_limits(outer: FrameTable, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options for the frames inside a table.
+
+    The rows of the tables so far count against `Limits.row_bytes`.
+    """
+    limits = options.get("limits", Limits())
+    used = 0
+    table: FrameTable | None = outer
+    while table is not None:
+        used += table.rows.nbytes
+        table = table.outer
+    left = limits.bytes_for_rows(sum(map(len, outer.buffers))) - used
+    return {**options, "limits": replace(limits, row_bytes=max(left, 1))}
+
+
+def register(*more: Format) -> None:
+    """Add formats of another package, so that they are found by their names.
+
+    Raises:
+        TypeError: an argument is not a Format.
+        ValueError: the name belongs to another format.
+    """
+    for format in more:
+        if not isinstance(format, Format):
+            raise TypeError(f"register takes Formats, not {type(format).__name__}")
+        if known_formats().setdefault(format.name, format) is not format:
+            raise ValueError(f"there is a format {format.name!r} already")

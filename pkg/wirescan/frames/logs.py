@@ -1,0 +1,150 @@
+"""How the frames of a log follow each other, and how the files beside its segments are verified.
+
+A `Format` whose frames have log offsets declares a `LogColumns`. Summaries and `wirescan verify`
+read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
+
+OFFSET_END = 1 << 63  # log offsets are below it
+
+
+class SegmentName(NamedTuple):
+    """The parts of a segment's path: all before the digits, and the offset that they are."""
+
+    prefix: str
+    base: int
+
+
+@dataclass(frozen=True)
+class SegmentNames:
+    """How the files of a log are named: the first offset of the segment, then a suffix.
+
+    digits: of the offset, with leading zeros. suffix: such as ".log".
+    """
+
+    digits: int
+    suffix: str
+
+    def parse(self, path: str) -> SegmentName | None:
+        """Return the parts of a segment's path; None for the path of another file."""
+        stop = len(path) - len(self.suffix)
+        number = path[max(stop - self.digits, 0) : max(stop, 0)]
+        if not path.endswith(self.suffix) or not re.fullmatch(f"[0-9]{{{self.digits}}}", number):
+            return None
+        return SegmentName(path[: stop - self.digits], int(number))
+
+    def path(self, prefix: str, base: int) -> str:
+        """Return the path of the segment that begins with the offset `base`."""
+        return f"{prefix}{base:0{self.digits}}{self.suffix}"
+
+
+class Claim(NamedTuple):
+    """The offsets first..last and the number of records that a damaged frame's header states."""
+
+    first: int
+    last: int
+    records: int
+
+
+class Finding(NamedTuple):
+    """Damage in a file beside a segment. at, size: in bytes, in that file."""
+
+    path: str
+    at: int
+    size: int
+    fault: str
+    meaning: str
+    near: bytes = b""
+
+
+class Reach(NamedTuple):
+    """The last offset that a log had at some time, and the path of the file that states it."""
+
+    offset: int
+    path: str
+
+
+class LogState(Protocol):
+    """What is known of a log while its segments are verified in order.
+
+    prefix: of the paths of its segments; None for a file that is not named as a segment.
+    names: of the files in the directory, and bases: of its segments; None where it cannot be
+    listed.
+    verified: bases of the segments that were verified. compacted: whether there are signs of
+    compaction. damaged: whether damage follows the last good frame.
+    memory: what the check of one segment keeps for the check of the next one. It is the object
+    that `SideFiles.make_memory` returned for this log. Only the functions of the same `SideFiles`
+    use it.
+    """
+
+    prefix: str | None
+    names: list[str] | None
+    bases: list[int] | None
+    verified: list[int]
+    memory: Any
+    compacted: bool
+    damaged: bool
+
+
+class SegmentCheck(Protocol):
+    """Compares the files beside one segment with its frames."""
+
+    def piece(self, table: FrameTable) -> Iterable[Finding]:
+        """Compare the next frames of the segment."""
+
+    def end(self) -> Iterable[Finding]:
+        """Report what is wrong once the segment was read to its end."""
+
+
+def keep_nothing() -> None:
+    """Return None: the memory of checks that do not depend on each other."""
+
+
+@dataclass(frozen=True)
+class SideFiles:
+    """The checks of the files beside the segments of a log. Each of them raises OSError.
+
+    segment: path of a segment, state of its log -> the check of that segment's files.
+    snapshots: state -> findings in files that belong to the log and not to a segment.
+    orphans: state -> base offset and the files that belong to a segment which is not there.
+    reaches: state -> how far the log has reached by these files, in rising order.
+    make_memory: returns a new object for `LogState.memory`. It is called once for each log.
+    """
+
+    segment: Callable[[str, LogState], SegmentCheck]
+    snapshots: Callable[[LogState], Iterable[Finding]]
+    orphans: Callable[[LogState], dict[int, list[str]]]
+    reaches: Callable[[LogState], list[Reach]]
+    make_memory: Callable[[], Any] = keep_nothing
+
+
+@dataclass(frozen=True)
+class LogColumns:
+    """How the frames of a log follow each other.
+
+    The formats of outermost frames declare all of it. The format of the records inside them
+    declares `first` and `last` only, which are the same column.
+
+    first, last: the columns of the first and the last log offset in a frame.
+    claim: the bytes from a damaged frame on -> what its header claims, None if that is not
+        plausible; optional.
+    side_files: the checks of the files beside the segments; optional.
+    segments: how the files of a log are named; None if files do not continue each other.
+    directory_files: names of files by which a server's own directory is recognized.
+    """
+
+    first: str
+    last: str
+    claim: Callable[[memoryview], Claim | None] | None = None
+    side_files: SideFiles | None = None
+    segments: SegmentNames | None = None
+    directory_files: tuple[str, ...] = ()

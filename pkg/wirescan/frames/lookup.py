@@ -1,0 +1,164 @@
+"""Functions that follow the rows of a table to its outer tables, its buffers and its lists.
+
+Tables, exports, filters and the command line use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wirescan.frames.columns import column_names
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
+
+# Columns that a bad row has too. Its `body` is 0 where the frame's end is not known.
+SCAN_COLUMNS = ("start", "size", "body", "parent", "buffer", "fault")
+
+
+def parents_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
+    """Return the rows of `table.outer` that contain the frames of a table.
+
+    Args:
+        table: a table with an `outer` table.
+        rows: some rows of the table. None, the default: all rows.
+
+    Raises:
+        ValueError: a row points outside the table around it.
+    """
+    assert table.outer is not None
+    return _read_numbers(table, "parent", rows, len(table.outer), "outside the table around it")
+
+
+def buffers_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
+    """Return the numbers of the buffers that contain the frames of a table.
+
+    Args:
+        table: the frames.
+        rows: some rows of the table. None, the default: all rows.
+
+    Raises:
+        ValueError: a row names a buffer that does not exist.
+    """
+    return _read_numbers(table, "buffer", rows, len(table.buffers), "to a buffer that is not there")
+
+
+def _read_numbers(
+    table: FrameTable, name: str, rows: np.ndarray | slice | None, count: int, where: str
+) -> np.ndarray:
+    """Return numbers below `count` from a column, or raise ValueError if one is out of range."""
+    numbers: np.ndarray = table[name] if rows is None else table[name][rows]
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+        raise ValueError(f"a row of {table.name} points {where}")
+    return numbers
+
+
+def without_lists(table: FrameTable) -> np.ndarray:
+    """Return a bool array: the rows whose lists cannot be read because of their fault."""
+    readable = () if table.format is None else table.format.readable
+    unreadable: np.ndarray = table.bad & ~np.isin(table["fault"], readable)
+    return unreadable
+
+
+def with_list(table: FrameTable, name: str) -> np.ndarray:
+    """Return a bool array: the rows with pairs in the list `name` that can be read.
+
+    Bad rows are included if their fault does not concern the list.
+    """
+    readable: np.ndarray = (table[table.format.lists[name]] > 0) & ~without_lists(table)
+    return readable
+
+
+def owner_of(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray | None, str]:
+    """Find a column or place in a table, or in the nearest table around it.
+
+    Returns:
+        That table; for each row of `table` its row there, or None if they are the same table;
+        and the name of the column there.
+
+    Raises:
+        ValueError: no table has the column.
+    """
+    owner = table
+    parents: np.ndarray | None = None
+    asked = name
+    while name not in column_names(owner.dtype) and name not in owner.places:
+        if owner.outer is None:
+            raise ValueError(
+                f"column {asked!r} is that of an enclosing frame, "
+                "and this table was opened from none"
+            )
+        if owner.format is not None:
+            name = owner.format.hidden.get(name, name)
+        parents = parents_of(owner, parents)
+        owner = owner.outer
+    return owner, parents, name
+
+
+def open_pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
+    """Return the pairs of the list `name` in all rows where it can be read.
+
+    Returns:
+        The table of the pairs, and an i8 array: the row that each pair belongs to.
+    """
+    rows = np.flatnonzero(with_list(table, name))
+    inner = table.format.children[name](table[rows], errors="mark")
+    return inner, rows[inner["parent"]]
+
+
+def find_bad_frames(
+    table: FrameTable, columns: Collection[str] | None = None
+) -> list[tuple[FrameTable, np.ndarray]]:
+    """Return the bad frames of a table, and those in the lists of its rows.
+
+    Args:
+        table: the frames.
+        columns: the lists to examine are those among these names. None, the default: all lists.
+
+    Returns:
+        Tables that have rows, each with an i8 array: the rows of `table` that the frames are or
+        belong to.
+    """
+    lists = () if table.format is None else table.format.lists
+    levels = [(table, np.arange(len(table)))]
+    levels += [open_pairs(table, name) for name in lists if columns is None or name in columns]
+    return [
+        (frames.where(frames.bad), rows[frames.bad]) for frames, rows in levels if frames.bad.any()
+    ]
+
+
+def innermost_faults(table: FrameTable) -> np.ndarray:
+    """Return the fault of each row, or of the nearest bad frame around a good row: u1."""
+    faults = np.array(table["fault"])
+    level = table
+    parents: np.ndarray | None = None
+    while level.outer is not None:
+        parents = parents_of(level, parents)
+        level = level.outer
+        faults = np.where(faults, faults, level["fault"][parents])
+    return faults
+
+
+def find_unread(table: FrameTable, column: str) -> np.ndarray | None:
+    """Return a bool array: the bad rows whose value in `column` may not have been read.
+
+    Such a row holds 0, or the number of `Format.unset`. A bad row where that number was read
+    looks the same, and counts as unread. None means no row.
+    """
+    values = table[column]
+    if (
+        column in SCAN_COLUMNS
+        or values.dtype.kind not in "iuf"
+        or table.format
+        and column in table.format.local
+    ):
+        return None
+    bad = table.bad
+    if not bad.any():
+        return None
+    unset = table.format.unset.get(column, 0) if table.format else 0
+    unread: np.ndarray = bad & ((values == 0) | (values == unset))
+    return unread

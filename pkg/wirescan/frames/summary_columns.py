@@ -1,0 +1,36 @@
+"""`SummaryColumns`: what `wirescan stat` counts of the frames of one format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class SummaryColumns:
+    """The columns of a format that a summary counts.
+
+    A summary always has the number, bytes, sizes, times, kinds and faults of outermost frames.
+    Their formats declare the first four attributes. The format whose frames are counted inside
+    them (`Format.counted_as`) declares the others.
+
+    Attributes:
+        codec: the column of the codec that compresses the payload of a frame. The number 0 stands
+            for no compression. For each codec the frames and their bytes are counted, and if the
+            frames are opened, also the frames inside and their decompressed bytes.
+        values: columns for each of whose values the frames are counted.
+        flags: columns of 0 and 1, with names that begin with is_. Frames with 1 are counted.
+        unopened: what a frame is called that does not state the number of records inside it. See
+            `Format.record_count`.
+        by_kind: count the frames of each kind, in place of all frames together.
+        sizes: report how large the frames are.
+        places: the places whose sizes and nulls are counted: name -> the text for its nulls.
+    """
+
+    codec: str | None = None
+    values: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    unopened: str = "frame"
+    by_kind: bool = False
+    sizes: bool = False
+    places: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,551 @@
+"""`FrameTable`, which all layers exchange: buffers, and an array of rows that point into them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.core.loop import HEAD
+from wirescan.frames.columns import RESERVED, column_names, is_place, places
+from wirescan.frames.lookup import buffers_of, parents_of, with_list
+
+SHOWN = 10  # rows in a repr
+SHOWN_BYTES = 16  # of a byte string in a repr
+MOST_BUFFERS = 1 << 16  # in one table: `buffer` of a row is u2
+LARGEST_ROW = (1 << 32) - 1  # bytes: `size` of a row is u4
+
+
+class Stop(NamedTuple):
+    """Why the scan of a buffer ended.
+
+    Attributes:
+        fault: a `Fault` number; 0 for a scan that ended after the last byte.
+        offset: the position in the buffer, in bytes.
+        buffer: the number of the buffer.
+    """
+
+    fault: int
+    offset: int
+    buffer: int = 0
+
+
+class Row:
+    """One row of a table. Its values are read when they are asked for.
+
+    `row.size` is a column. `row.key` is a place: a memoryview, None for null, or an array if the
+    place holds numbers. `record.headers` are the frames inside the row, by the name of their
+    format.
+
+    Frames inside are read in the mode of the table. Under "mark" a bad header is a pair of None,
+    under "strict" it raises FrameError.
+
+    A row unpacks to its places: `for key, value in table`.
+    """
+
+    __slots__ = ("_index", "_table")
+
+    def __init__(self, table: FrameTable, index: int):
+        self._table = table
+        self._index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Row, (self._table[self._index : self._index + 1], 0)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        table = self._table
+        if name in column_names(table.dtype):
+            return table.rows[name][self._index].item()
+        if name in _children_of(table):
+            return self._open(name)
+        if name in table.places:
+            return table._read_value(self._index, name)
+        raise AttributeError(f"a row of {table.name} has no {name!r}")
+
+    def _open(self, name: str) -> Iterator[Row]:
+        """Return the frames of the format `name` inside this row. A bad frame has none."""
+        table = self._table
+        alone = table[self._index : self._index + 1]
+        if table.rows["fault"][self._index]:
+            is_readable_list = name in table.format.lists and with_list(alone, name).any()
+            if not is_readable_list:
+                return iter(())
+        try:
+            return iter(alone.open(name))
+        except ValueError as error:
+            error.add_note(f"among the {name} of row {self._index} of {table.name}")
+            raise
+
+    def __iter__(self) -> Iterator[memoryview | None]:
+        return iter([self._table.bytes(self._index, name) for name in self._table.places])
+
+    def __repr__(self) -> str:
+        table = self._table
+        values = {
+            name: getattr(self, name) for name in column_names(table.dtype) if name != RESERVED
+        }
+        values |= {
+            name: table.bytes(self._index, name)
+            for name in table.places
+            if name not in _children_of(table)
+        }
+        cells = (f"{name}={_format_cell(value)}" for name, value in values.items())
+        return f"<{table.name} " + " ".join(cells) + ">"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameTable:
+    """Frames that a scan read from buffers.
+
+    Attributes:
+        buffers: the bytes. They are held and never copied.
+        rows: read-only structured array, one row per frame, in the order of the wire. Its dtype
+            begins with `HEAD`. A place in a frame is `<name>_at` (from the frame's start) and
+            `<name>_size` (-1: null).
+        stops: why the scan of each buffer ended. Empty for a table of nested frames.
+        format: the `Format` of the rows, or None.
+        outer: the table that was opened. The column `parent` holds row numbers of it.
+        origins: the position in its file or stream of the first byte of each buffer. Empty: all 0.
+        checked: the checksums of the frames were verified, or the frames have none.
+        errors: the mode in which the rows were read: "strict", "mark" or "skip". Frames inside
+            them are read in the same mode.
+    """
+
+    buffers: tuple[memoryview, ...]
+    rows: np.ndarray
+    stops: tuple[Stop, ...] = ()
+    format: Any = None
+    outer: FrameTable | None = field(default=None, repr=False)
+    origins: tuple[int, ...] = ()
+    checked: bool = False
+    errors: str = "strict"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: str | int | slice | np.ndarray | list[str]) -> Any:
+        """Return a column, a row, a table of some rows, or a table of some columns.
+
+        Args:
+            key: the name of a column: a numpy array. The name of a place: an object array of the
+                values that `Row` has, memoryviews or None. That is an object per row;
+                `wirescan.frames.to_arrow.to_batch` needs none. An integer: a `Row`. A slice or
+                array: a table of these rows. A list of names of columns and places: a table of
+                these and the columns of `HEAD`. Such a table exports like any other, but its
+                frames cannot be opened.
+
+        Raises:
+            KeyError: an unknown name in a list.
+            ValueError: another unknown name.
+        """
+        if isinstance(key, str):
+            return self._read_values(key) if key in self.places else self.rows[key]
+        if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
+            return self._select(key)
+        if isinstance(key, (int, np.integer)):
+            return Row(self, range(len(self))[key])
+        return replace(self, rows=_freeze(self.rows[key]))
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray:
+        """Raise TypeError.
+
+        pandas would take the array for the columns, and numpy has no type for bytes of any length.
+        """
+        raise TypeError(
+            f"a table of {self.name} is not an array: use pyarrow.table(table).to_pandas() for "
+            "pandas, polars.DataFrame(table) for polars, table['a column'] or table.rows for numpy"
+        )
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row(self, i) for i in range(len(self)))
+
+    def where(self, mask: np.ndarray) -> FrameTable:
+        """Return the table of the rows where `mask` is true.
+
+        Raises TypeError for a mask that is not of booleans.
+        """
+        mask = np.asarray(mask)
+        if mask.dtype != bool:
+            raise TypeError(f"a mask is an array of bool, not of {mask.dtype}")
+        return cast(FrameTable, self[mask])
+
+    def open(self, name: str, **options: Any) -> FrameTable:
+        """Return the frames inside these, such as "records" in kafka.batches.
+
+        Args:
+            name: the name of one of the format's children.
+            options: those of the function of that name. `errors` is that of this table by default.
+
+        Raises:
+            KeyError: the format has no such child. Other errors: as the function of that name.
+        """
+        children = _children_of(self)
+        if name not in children:
+            raise KeyError(
+                f"{self.name} holds no {name!r}, only {', '.join(children) or 'nothing'}"
+            )
+        options.setdefault("errors", self.errors)
+        return cast(FrameTable, children[name](self, **options))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the rows."""
+        return self.rows.dtype
+
+    @property
+    def name(self) -> str:
+        """The name of the format, or "frames" if there is none."""
+        return "frames" if self.format is None else self.format.name
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The names of the byte strings in a row, which `bytes` accepts."""
+        return places(self.dtype)
+
+    @property
+    def bad(self) -> np.ndarray:
+        """Bool array: the rows that have a fault."""
+        bad: np.ndarray = self.rows["fault"] != 0
+        return bad
+
+    @property
+    def outermost(self) -> FrameTable:
+        """The table whose frames enclose all others, or the table itself if it is outermost."""
+        table = self
+        while table.outer is not None:
+            table = table.outer
+        return table
+
+    @property
+    def stop(self) -> Stop:
+        """Why the scan of the last buffer of outermost frames ended."""
+        stops = self.outermost.stops
+        return stops[-1] if stops else Stop(Fault.OK, 0)
+
+    @property
+    def consumed(self) -> int:
+        """The bytes that outermost frames cover, in all scanned buffers."""
+        return sum(stop.offset for stop in self.outermost.stops)
+
+    @property
+    def tail(self) -> memoryview:
+        """The bytes after the last outermost frame of the last scanned buffer."""
+        table = self.outermost
+        if not table.stops:
+            return memoryview(b"")
+        return table.buffers[table.stop.buffer][table.stop.offset :]
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Int64 array: the position in its file or stream of each row's outermost frame.
+
+        Raises ValueError for rows that point outside the tables around them, or that name a
+        buffer that does not exist.
+        """
+        table = self
+        rows: np.ndarray | slice = slice(None)
+        while table.outer is not None:
+            rows = parents_of(table, rows)
+            table = table.outer
+        origins = np.array(table.origins or [0] * len(table.buffers), np.int64)
+        positions: np.ndarray = table["start"][rows] + origins[buffers_of(table, rows)]
+        return positions
+
+    def frame(self, i: int) -> memoryview:
+        """Return the whole frame of row i.
+
+        Raises ValueError if the row points outside its buffer.
+        """
+        row = self.rows[i]
+        start = int(row["start"])
+        size = int(row["size"])
+        number = int(row["buffer"])
+        if (
+            not 0 <= number < len(self.buffers)
+            or not 0 <= start <= len(self.buffers[number]) - size
+        ):
+            raise ValueError(f"row {i} of {self.name}: start and size point outside its buffer")
+        return self.buffers[number][start : start + size]
+
+    def payload(self, i: int) -> memoryview:
+        """Return the bytes after the header in the frame of row i.
+
+        Raises ValueError as `frame`, and for a payload outside its frame.
+        """
+        body = int(self.rows["body"][i])
+        return self._slice_frame(i, "body", body, max(int(self.rows["size"][i]) - body, 0))
+
+    def bytes(self, i: int, name: str) -> memoryview | None:
+        """Return the place `name` in row i; None for null, and in a bad row.
+
+        Raises:
+            KeyError: `name` is not among `places`.
+            ValueError: as `frame`, and for a place outside its frame.
+        """
+        if name not in self.places:
+            raise KeyError(
+                f"{self.name} has no place {name!r}, only {', '.join(self.places) or 'none'}"
+            )
+        row = self.rows[i]
+        size = int(row[name + "_size"])
+        if size < 0 or row["fault"]:
+            return None
+        return self._slice_frame(i, name, int(row[name + "_at"]), size)
+
+    def _read_value(self, i: int, name: str) -> memoryview | np.ndarray | None:
+        """Return the place of row i: a memoryview, an array of numbers, or None for null."""
+        view = self.bytes(i, name)
+        if view is None or self.format is None or name not in self.format.numbers:
+            return view
+        return np.frombuffer(view, self.format.numbers[name])
+
+    def _read_values(self, name: str) -> np.ndarray:
+        """Return the place of all rows, as an object array."""
+        values = np.empty(len(self), object)
+        for i in range(len(self)):
+            values[i] = self._read_value(i, name)
+        return values
+
+    def _select(self, names: list[str]) -> FrameTable:
+        """Return a table of some columns and places, and the columns of HEAD."""
+        existing = column_names(self.dtype)
+        wanted = dict.fromkeys(column_names(HEAD))
+        for name in names:
+            if name in existing:
+                wanted[name] = None
+            elif name in self.places:
+                wanted |= dict.fromkeys([name + "_at", name + "_size"])
+            else:
+                choices = ", ".join([*_list_plain_columns(self.dtype), *self.places])
+                raise KeyError(f"{self.name} has no column {name!r}, only {choices}")
+        rows = np.empty(len(self), [(name, self.dtype[name]) for name in wanted])
+        for name in wanted:
+            rows[name] = self.rows[name]
+        format = self.format and _restrict(self.format, rows.dtype)
+        return replace(self, rows=_freeze(rows), format=format)
+
+    def _slice_frame(self, i: int, name: str, at: int, size: int) -> memoryview:
+        """Return `size` bytes from position `at` of the frame of row i."""
+        frame = self.frame(i)
+        if not 0 <= at <= len(frame) - size:
+            raise ValueError(f"row {i} of {self.name}: {name} points outside its frame")
+        return frame[at : at + size]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapped file is pickled as its path and range (source.MappedFile), and a buffer of
+        # `outer` as its number there.
+        shared: dict[int, int] = {}
+        if self.outer is not None:
+            shared = {id(view): number for number, view in enumerate(self.outer.buffers)}
+        buffers = [
+            shared[id(view)] if id(view) in shared else _to_picklable(view) for view in self.buffers
+        ]
+        return _restore, (
+            buffers,
+            self.rows.copy(),
+            self.stops,
+            self.format,
+            self.outer,
+            self.origins,
+            self.checked,
+            self.errors,
+        )
+
+    def __arrow_c_schema__(self) -> object:
+        from wirescan.frames.to_arrow import schema_of
+
+        return schema_of(self).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return an Arrow stream of record batches. Payloads are views into the buffers.
+
+        Needs pyarrow.
+        """
+        from wirescan.frames.to_arrow import reader
+
+        return reader(self).__arrow_c_stream__(requested_schema)
+
+    def _summary(self) -> str:
+        counts = f"{len(self):,} rows, {int(self.bad.sum()):,} bad, {len(self.buffers)} buffers"
+        text = f"{self.name}: {counts}"
+        if self.stops:
+            text += f", {self.consumed:,} bytes consumed"
+        if self.stop.fault:
+            text += f", stopped at {self.stop.offset:,}: {Fault(self.stop.fault).name}"
+        return text
+
+    def _list_cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the names and the values of the columns that a repr shows."""
+        names = _list_plain_columns(self.dtype)
+        names += [name for name in self.places if name not in _children_of(self)]
+        rows = [[_format_cell(getattr(row, name)) for name in names] for row in self[:SHOWN]]
+        return names, rows
+
+    def __repr__(self) -> str:
+        names, rows = self._list_cells()
+        widths = [max(map(len, column)) for column in zip(names, *rows)]
+        lines = [self._summary()]
+        for row in [names, *rows]:
+            lines.append("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
+        if len(self) > SHOWN:
+            lines.append("...")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        names, rows = self._list_cells()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        return (
+            f"<p>{html.escape(self._summary())}</p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+
+def groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each number of some rows, in ascending order, and the rows that have it.
+
+    Args:
+        numbers: a number for each row of a table.
+        chosen: the row numbers to group.
+    """
+    order = chosen[np.argsort(numbers[chosen], kind="stable")]
+    borders = np.flatnonzero(np.diff(numbers[order])) + 1
+    for rows in np.split(order, borders) if len(order) else ():
+        yield int(numbers[rows[0]]), rows
+
+
+def join(tables: Sequence[FrameTable]) -> FrameTable:
+    """Return one table over all buffers of tables of one format. Only the rows are copied.
+
+    Raises:
+        TypeError: an element is not a FrameTable.
+        ValueError: there is no table, the dtypes differ, or there are more than 65,536 buffers.
+    """
+    tables = list(tables)
+    for table in tables:
+        if not isinstance(table, FrameTable):
+            raise TypeError(
+                f"join takes a list of FrameTables, but the list contains {type(table).__name__}"
+            )
+    if not tables:
+        raise ValueError("join needs at least one table")
+    if len(tables) == 1:
+        return tables[0]
+    if len({table.dtype for table in tables}) != 1:
+        raise ValueError("only tables of one format can be joined")
+    rows = np.concatenate([table.rows for table in tables])
+    buffers: list[memoryview] = []
+    stops: list[Stop] = []
+    outers: list[FrameTable] = []
+    origins: list[int] = []
+    at = 0
+    parents = 0
+    for table in tables:
+        if len(buffers) + len(table.buffers) > MOST_BUFFERS:
+            raise ValueError("a table holds at most 65,536 buffers; join fewer")
+        part = rows[at : at + len(table)]
+        if len(part):
+            part["buffer"] += len(buffers)
+        if table.outer is not None:
+            part["parent"] += parents
+            parents += len(table.outer)
+            outers.append(table.outer)
+        stops += [stop._replace(buffer=stop.buffer + len(buffers)) for stop in table.stops]
+        buffers += table.buffers
+        origins += table.origins or [0] * len(table.buffers)
+        at += len(table)
+    return FrameTable(
+        tuple(buffers),
+        _freeze(rows),
+        tuple(stops),
+        tables[0].format,
+        join(outers) if len(outers) == len(tables) else None,
+        tuple(origins),
+        all(table.checked for table in tables),
+        # In alphabetical order: "mark" if any table was marked, else "skip" if any was skipped.
+        min(table.errors for table in tables),
+    )
+
+
+def require_rows(table: Any, dtype: np.dtype[Any], what: str) -> None:
+    """Raise TypeError unless `table` is a FrameTable whose rows have a dtype.
+
+    Args:
+        table: the object to check.
+        dtype: the expected dtype.
+        what: the start of the message, which says what was expected.
+    """
+    if not isinstance(table, FrameTable) or table.dtype != dtype:
+        raise TypeError(f"{what}, not {getattr(table, 'name', type(table).__name__)}")
+
+
+def empty(format: Any) -> FrameTable:
+    """Return a table of a format without frames."""
+    return FrameTable((), _freeze(np.empty(0, format.dtype)), (), format, checked=True)
+
+
+def _children_of(table: FrameTable) -> Mapping[str, Any]:
+    """Return the formats inside the frames of a table: name -> function of a table."""
+    return {} if table.format is None else table.format.children
+
+
+def _list_plain_columns(dtype: np.dtype[Any]) -> list[str]:
+    """Return the names of the columns that are no part of a place and no padding."""
+    return [name for name in column_names(dtype) if not is_place(dtype, name) and name != RESERVED]
+
+
+def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a format whose rows have only some of the columns.
+
+    Its frames cannot be opened, and it has no lists, because these need the other columns.
+    """
+    local = tuple(name for name in format.local if name in column_names(dtype))
+    return replace(format, dtype=dtype, children={}, lists={}, inherited=(), local=local)
+
+
+def _freeze(rows: np.ndarray) -> np.ndarray:
+    rows.flags.writeable = False
+    return rows
+
+
+def _to_picklable(view: memoryview) -> Any:
+    """Return the mapped file of a view, if the view is all of it, else a copy of the bytes."""
+    source: Any = view.obj
+    return source if hasattr(source, "path") and len(source) == len(view) else bytes(view)
+
+
+def _restore(
+    buffers: list[Any],
+    rows: np.ndarray,
+    stops: tuple[Stop, ...],
+    format: Any,
+    outer: FrameTable | None,
+    origins: tuple[int, ...],
+    checked: bool,  # noqa: FBT001 - pickle passes it by position
+    errors: str,
+) -> FrameTable:
+    if format is not None and not _has_columns(rows, format.dtype.names):
+        format = _restrict(format, rows.dtype)
+    shared = () if outer is None else outer.buffers
+    views = (shared[b] if isinstance(b, int) else memoryview(b).cast("B") for b in buffers)
+    return FrameTable(tuple(views), _freeze(rows), stops, format, outer, origins, checked, errors)
+
+
+def _has_columns(rows: np.ndarray, names: Collection[str]) -> bool:
+    return set(names) <= set(column_names(rows.dtype))
+
+
+def _format_cell(value: Any) -> str:
+    # Payloads may be hostile: the repr of bytes escapes every control character.
+    if isinstance(value, memoryview):
+        return repr(bytes(value[:SHOWN_BYTES])) + ("..." if len(value) > SHOWN_BYTES else "")
+    return "null" if value is None else str(value)

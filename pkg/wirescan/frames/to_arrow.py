@@ -1,0 +1,458 @@
+"""Tables to Arrow. Exports, Spark and the command line use it. Imports pyarrow.
+
+A place becomes a binary column: views into the buffers, or gathered bytes.
+
+column of the table            in Arrow                         for Spark (types="spark")
+i1 i2 i4 i8                    int8 int16 int32 int64           the same
+u1 u2 u4 u8                    uint8 uint16 uint32 uint64       int16 int32 int64 int64 [1]
+is_...                         bool                             bool
+kind, if it has names          string                           string
+fault                          dictionary of strings, 0 is null string, 0 is null
+S<n>, text padded with zeros   string, empty is null            the same
+milliseconds (Format.times)    timestamp[ms, UTC], -1 is null   timestamp[us, UTC], -1 is null
+nanoseconds                    timestamp[ns, UTC], 0 is null    timestamp[us, UTC], rounded down
+<name>_at, <name>_size         <name>: binary_view, or `binary` binary
+a place of numbers             list of numbers                  the same
+a list of pairs (`headers`)    list<struct<key, value>> [2]     the same
+_file                          string: the path of the file
+_start                         int64: the position in the file of the outermost frame
+_fault                         as fault: of the frame or of one around it; null: none is bad
+
+[1] null for larger numbers. [2] null in a bad row.
+
+Data that was not read of a bad frame is null: its bytes and lists, and the numbers that are 0 or
+the default of their column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from wirescan.core.fault import Fault
+from wirescan.core.gather import Places
+from wirescan.core.loop import HEAD
+from wirescan.frames.columns import FAULT, FAULTS, FILE, START, column_names, places
+from wirescan.frames.errors import FrameError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_unread, innermost_faults, owner_of, with_list, without_lists
+from wirescan.frames.registry import format_of
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
+
+BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
+TYPES = ("arrow", "spark")
+EXPORTED = {FILE: pa.string(), START: pa.int64()}
+FAULT_NAMES = [fault.name for fault in Fault if fault]  # the same dictionary in every batch
+FAULT_CODES = np.full(256, -1, np.int32)  # a fault's number -> its index there, -1: none
+FAULT_CODES[0] = 0
+FAULT_CODES[[fault.value for fault in Fault if fault]] = np.arange(len(FAULT_NAMES))
+FAULT_TYPES = {"arrow": pa.dictionary(pa.int32(), pa.string()), "spark": pa.string()}
+WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64(), "u8": pa.int64()}
+LATEST = (2**63 - 1) // 1000  # milliseconds that fit 64 bits as microseconds
+LARGEST = (1 << 31) - 1  # bytes in one binary column of 32-bit offsets
+
+
+class _Context(NamedTuple):
+    """What is the same for all columns of a batch."""
+
+    file: str | None
+    errors: str
+    limits: Limits
+    damaged: set[int]  # the result of `_find_damaged`
+
+
+def columns_of(format: str | Format) -> list[str]:
+    """Return the columns of an export that names none: a format's own columns, and `fault`."""
+    return (format_of(format) if isinstance(format, str) else format).columns
+
+
+def schema(
+    format: str | Format,
+    columns: Sequence[str] | None = None,
+    *,
+    binary: str = "view",
+    types: str = "arrow",
+) -> pa.Schema:
+    """Return the Arrow schema of a format.
+
+    Args:
+        format: a format or its name.
+        columns: the columns, in their order: those of `columns_of`, any other column of the row
+            or of the frames around it, `_file`, `_start` and `_fault`. None, the default: those
+            of `columns_of`.
+        binary: the type of byte strings: "view", "binary" or "large_binary".
+        types: "arrow", or "spark", which has no unsigned integers and no views.
+
+    Raises:
+        ValueError: an unknown name, or an unknown value of `binary` or `types`.
+    """
+    format = format_of(format) if isinstance(format, str) else format
+    if types not in TYPES:
+        raise ValueError(f"types must be one of {', '.join(TYPES)}, not {types!r}")
+    if binary not in BINARY:
+        raise ValueError(f"binary must be one of {', '.join(BINARY)}, not {binary!r}")
+    if types == "spark":
+        binary = "binary"
+    names = format.columns if columns is None else list(columns)
+    return pa.schema(
+        [pa.field(name, _choose_type(format, name, BINARY[binary], types)) for name in names]
+    )
+
+
+def to_batch(
+    table: FrameTable,
+    columns: Sequence[str] | None = None,
+    *,
+    binary: str = "view",
+    types: str = "arrow",
+    file: str | None = None,
+    errors: str | None = None,
+    limits: Limits = Limits(),
+) -> pa.RecordBatch:
+    """Return a table as one record batch.
+
+    With `binary="view"` no payload is copied, and the batch keeps the table's buffers alive.
+    In a bad row, bytes and lists are null. Its numbers are what was read, or null.
+
+    Args:
+        table: the frames.
+        columns: as in `schema`.
+        binary: as in `schema`.
+        types: as in `schema`.
+        file: the value of the column `_file`.
+        errors: how to treat a fault in a list, such as headers: "strict" raises FrameError, "mark"
+            makes the bad pair null, "skip" removes it. None, the default: as in `table.errors`.
+        limits: the limits for the lists.
+
+    Raises:
+        ValueError: an unknown name, text that is not UTF-8, more than 2 GiB in one column of
+            "binary", or rows that point outside the buffers or the tables around them.
+        FrameError: a fault in a list, under "strict".
+    """
+    wanted = schema(format_in(table), columns, binary=binary, types=types)
+    context = _Context(file, errors or table.errors, limits, _find_damaged(table))
+    try:
+        arrays = [_make_column(table, field, context) for field in wanted]
+    except FrameError as error:
+        error.source = error.source or file
+        raise
+    if not arrays:
+        # A batch without columns still has a number of rows.
+        return pa.RecordBatch.from_struct_array(pa.nulls(len(table), pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def schema_of(table: FrameTable) -> pa.Schema:
+    """Return the schema of `reader`: every column of the rows, every place and every list."""
+    return schema(format_in(table), _list_columns(table))
+
+
+def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
+    """Return a table as a stream of record batches: all columns, payloads as views.
+
+    A reader can be read once.
+
+    Args:
+        table: the frames.
+        rows: the number of rows in a batch, at most.
+
+    Raises:
+        ValueError: `rows` is below 1.
+    """
+    if rows < 1:
+        raise ValueError(f"a batch has at least 1 row, not {rows}")
+    columns = _list_columns(table)
+    parts = (to_batch(table[i : i + rows], columns) for i in range(0, len(table), rows))
+    return pa.RecordBatchReader.from_batches(schema_of(table), parts)
+
+
+def format_in(table: FrameTable) -> Format:
+    """Return the format of a table, with the dtype of its rows.
+
+    The rows may have more columns than the format. A table without a format gets a format
+    "frames".
+    """
+    format = table.format or Format("frames", "", table.dtype, read=type(table))
+    return format if format.dtype == table.dtype else replace(format, dtype=table.dtype)
+
+
+def _list_columns(table: FrameTable) -> list[str]:
+    format = format_in(table)
+    return [
+        *(name for name in column_names(HEAD) if name not in format.columns),
+        *format.local,
+        *format.columns,
+    ]
+
+
+def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.DataType:
+    """Return the Arrow type of a column. Byte strings get the type `binary`."""
+    if name in EXPORTED:
+        return EXPORTED[name]
+    if name in format.lists:
+        pairs = format_of(f"{format.name.split('.')[0]}.{name}")
+        return pa.list_(pa.struct([(part, binary) for part in places(pairs.dtype)]))
+    if name in ("fault", FAULT):
+        return FAULT_TYPES[types]
+    owner = format.owner(name)
+    if owner is None:
+        raise ValueError(
+            f"{format.name} has no column {name!r}; it has {', '.join(format.columns)}"
+        )
+    name = format.name_there(name)
+    if name in owner.numbers:
+        return pa.list_(pa.from_numpy_dtype(np.dtype(owner.numbers[name]).newbyteorder("=")))
+    if name in places(owner.dtype):
+        return binary
+    return _choose_scalar_type(owner, name, spark=types == "spark")
+
+
+def _choose_scalar_type(owner: Format, name: str, *, spark: bool) -> pa.DataType:
+    """Return the Arrow type of a column of its own format that is no place."""
+    if name == "kind" and owner.kinds:
+        return pa.string()
+    if name in owner.times:
+        return pa.timestamp("us" if spark else "ms", tz="UTC")
+    if name in owner.nanoseconds:
+        return pa.timestamp("us" if spark else "ns", tz="UTC")
+    if name.startswith("is_"):
+        return pa.bool_()
+    kind = owner.dtype[name].str[1:]
+    if kind.startswith("S"):
+        return pa.string()
+    return WIDER[kind] if spark and kind in WIDER else pa.from_numpy_dtype(owner.dtype[name])
+
+
+def _find_damaged(table: FrameTable) -> set[int]:
+    """Return the ids of the tables with bad rows, of a table and those around it.
+
+    Most tables have none, and then no column is searched for unread numbers.
+    """
+    damaged = set()
+    level: FrameTable | None = table
+    while level is not None:
+        if level.bad.any():
+            damaged.add(id(level))
+        level = level.outer
+    return damaged
+
+
+def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Array:
+    """Return a column, place, list or exported column of a table."""
+    name = field.name
+    kind = field.type
+    if name == FILE:
+        if context.file is None:
+            return pa.nulls(len(table), kind)
+        return _repeat_path(context.file, len(table))
+    if name == START:
+        return _make_numbers(table.positions, kind)
+    if name == FAULT:
+        return _make_faults(innermost_faults(table), kind)
+    if name == "fault":
+        return _make_faults(table[name], kind)
+    if name in format_in(table).lists:
+        return _make_pair_lists(table, name, kind, context)
+    rows, parents, name = owner_of(table, name)
+    if name in rows.places:
+        to_array: Callable[..., pa.Array] = (
+            _make_number_lists if pa.types.is_list(kind) else _make_place
+        )
+        return to_array(rows if parents is None else rows[parents], name, kind)
+    values = rows[name]
+    absent = find_unread(rows, name) if id(rows) in context.damaged else None
+    if parents is not None:
+        values = values[parents]
+        absent = None if absent is None else absent[parents]
+    return _make_scalars(rows.format, name, kind, values, absent)
+
+
+def _make_scalars(
+    format: Format | None,
+    name: str,
+    kind: pa.DataType,
+    values: np.ndarray,
+    absent: np.ndarray | None,
+) -> pa.Array:
+    """Return the values of a column that is no place.
+
+    Args:
+        format: the format of the rows, or None.
+        name: the column.
+        kind: the Arrow type.
+        values: the values.
+        absent: bool array of the values that were not read; None: no value.
+    """
+    if pa.types.is_timestamp(kind):
+        assert format is not None
+        if name in format.nanoseconds:
+            return _make_numbers(values if kind.unit == "ns" else values // 1000, kind, values == 0)
+        return _make_times(values, kind, absent)
+    if pa.types.is_string(kind):
+        if values.dtype.kind == "S":
+            return _make_text(values, name)
+        assert format is not None
+        return _make_names(values, format.kinds, absent)
+    if pa.types.is_boolean(kind):
+        bitmap = None if absent is None else pa.py_buffer(_pack_bits(~absent))
+        bits = pa.py_buffer(_pack_bits(values != 0))
+        return pa.Array.from_buffers(kind, len(values), [bitmap, bits])
+    if values.dtype == np.uint64 and pa.types.is_int64(kind):
+        absent = _unite(values >> 63 == 1, absent)
+    return _make_numbers(values, kind, absent)
+
+
+def _unite(some: np.ndarray, others: np.ndarray | None) -> np.ndarray:
+    return some if others is None else some | others
+
+
+def _repeat_path(text: str, count: int) -> pa.Array:
+    raw = text.encode(errors="backslashreplace")  # a path may be no text
+    offsets = np.array([0, len(raw)], np.int32)
+    path = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+    return pa.repeat(path[0], count)
+
+
+def _make_names(
+    values: np.ndarray, names: Mapping[int, str], absent: np.ndarray | None = None
+) -> pa.Array:
+    """Return the names of 8-bit numbers. Null where there is no name, and where `absent`."""
+    codes = np.full(256, len(names), np.int32)
+    codes[list(names)] = np.arange(len(names))
+    indexes = _make_numbers(codes[values], pa.int32(), absent)
+    return pa.array([*names.values(), None], pa.string()).take(indexes)
+
+
+def _make_faults(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """Return the names of faults. Null for 0.
+
+    It does not call `pa.array`, which imports pandas if that is installed.
+    """
+    codes = FAULT_CODES[values]
+    names = FAULT_NAMES
+    if (codes < 0).any():
+        # Rows may come from a user, with numbers that are no faults.
+        names = list(FAULTS.values())
+        codes = np.maximum(values.astype(np.int32) - 1, 0)
+    letters = "".join(names).encode()
+    ends = np.cumsum([0, *map(len, names)], dtype=np.int32)
+    texts = pa.Array.from_buffers(
+        pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(letters)]
+    )
+    faults = pa.DictionaryArray.from_arrays(_make_numbers(codes, pa.int32(), values == 0), texts)
+    return faults.dictionary_decode() if pa.types.is_string(kind) else faults
+
+
+def _make_text(values: np.ndarray, name: str) -> pa.Array:
+    """Return text that is padded with zeros. Null where it is empty."""
+    texts = np.array(values, f"S{values.dtype.itemsize or 1}")
+    sizes = np.char.str_len(texts)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    if offsets[-1] > LARGEST:
+        raise ValueError(f"{offsets[-1]} bytes in column {name!r}: use smaller batches")
+    letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
+    parts = [
+        _pack_bits(sizes > 0),
+        offsets.astype(np.int32),
+        letters[np.arange(texts.itemsize) < sizes[:, None]],
+    ]
+    binary = pa.Array.from_buffers(pa.binary(), len(texts), list(map(pa.py_buffer, parts)))
+    return binary.cast(pa.string())
+
+
+def _make_numbers(
+    values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None
+) -> pa.Array:
+    """Return a copy of numbers, converted to the width of `kind`.
+
+    Workers must not load pandas: `pa.array` does, and `to_pandas_dtype` before pyarrow 24.
+    """
+    if not pa.types.is_primitive(kind):
+        return pa.array(values)
+    letter = "i"
+    if pa.types.is_unsigned_integer(kind):
+        letter = "u"
+    elif pa.types.is_floating(kind):
+        letter = "f"
+    values = np.array(values, f"{letter}{kind.bit_width // 8}")
+    bitmap = None if absent is None or not absent.any() else pa.py_buffer(_pack_bits(~absent))
+    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])
+
+
+def _pack_bits(flags: np.ndarray) -> np.ndarray:
+    return np.packbits(flags, bitorder="little")
+
+
+def _make_times(values: np.ndarray, kind: pa.TimestampType, unread: np.ndarray | None) -> pa.Array:
+    values = np.ascontiguousarray(values)
+    absent = _unite(values == -1, unread)
+    if kind.unit == "us":
+        # A time that does not fit is after the year 294,000 and comes from damage, so it is null.
+        absent |= (values > LATEST) | (values < -LATEST)
+        values = values * 1000  # overflows only where it is null
+    return _make_numbers(values, kind, absent)
+
+
+def _make_place(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
+    strings = Places(table, name)
+    validity = strings.validity()
+    bitmap = None if validity is None else pa.py_buffer(validity)
+    if kind == pa.binary_view():
+        views, windows = strings.views()
+        parts = [pa.py_buffer(views), *(pa.py_buffer(window) for window in windows)]
+    else:
+        if kind == pa.binary() and strings.total > LARGEST:
+            raise ValueError(
+                f"{strings.total} bytes in column {name!r}: use large_binary, or smaller batches"
+            )
+        arrays = strings.gather(large=kind == pa.large_binary())
+        parts = [pa.py_buffer(array) for array in arrays]
+    return pa.Array.from_buffers(kind, len(table), [bitmap, *parts], null_count=strings.nulls)
+
+
+def _make_number_lists(table: FrameTable, name: str, kind: pa.ListType) -> pa.Array:
+    strings = Places(table, name)
+    dtype = np.dtype(table.format.numbers[name])
+    if strings.total > LARGEST:
+        raise ValueError(f"{strings.total} bytes in column {name!r}: use smaller batches")
+    offsets, data = strings.gather(large=False)
+    validity = strings.validity()
+    bitmap = None if validity is None else pa.py_buffer(validity)
+    values = np.frombuffer(memoryview(data), dtype)
+    return pa.Array.from_buffers(
+        kind,
+        len(table),
+        [bitmap, pa.py_buffer(offsets // np.int32(dtype.itemsize))],
+        null_count=strings.nulls,
+        children=[_make_numbers(values, kind.value_type)],
+    )
+
+
+def _make_pair_lists(
+    table: FrameTable, name: str, kind: pa.ListType, context: _Context
+) -> pa.Array:
+    """Return the pairs of a list. The child table has them in the order of their parents."""
+    offsets = np.zeros(len(table) + 1, np.int32)
+    rows = np.flatnonzero(with_list(table, name))
+    if len(rows):
+        child = table.format.children[name](
+            table[rows], errors=context.errors, limits=context.limits
+        )
+        np.cumsum(np.bincount(rows[child["parent"]], minlength=len(table)), out=offsets[1:])
+        parts = [_make_place(child, field.name, field.type) for field in kind.value_type]
+        pairs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+    else:
+        pairs = pa.nulls(0, kind.value_type)
+    mask = None
+    unread = without_lists(table)
+    if unread.any():
+        bits = pa.py_buffer(_pack_bits(unread))
+        mask = pa.Array.from_buffers(pa.bool_(), len(table), [None, bits])
+    return pa.ListArray.from_arrays(_make_numbers(offsets, pa.int32()), pairs, type=kind, mask=mask)

@@ -1,0 +1,234 @@
+"""The steps before and after fetching: `plan` and `Decoding`.
+
+`plan` turns the arguments of `kafka.fetch` into offset ranges. `Decoding` turns FetchedBatches into
+Parts, which hold tables of records.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.frames.errors import enforce_mode
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
+from wirescan.kafka.client.cluster import Cluster, TopicPartition
+from wirescan.kafka.client.effects import Operation
+from wirescan.kafka.client.fetch_ranges import FetchedBatches, FetchRange
+from wirescan.kafka.client.offsets import list_offsets
+from wirescan.kafka.formats import records, scan
+from wirescan.kafka.log.transactions import committed
+from wirescan.kafka.record_batches.scan import verify_batches
+
+PARTS_AHEAD = 2  # decoded parts that wait for the caller, for each partition that is read
+NO_RECORD = -1  # what ListOffsets returns where no record has that time or a later one
+Bound = int | str | Mapping[int, int | str]
+
+
+class Part(NamedTuple):
+    """Some records of a partition, in the order of their offsets.
+
+    records: a table of kafka.records, which may be empty; None where only batches were asked for.
+    next_offset: the offset at which the next part begins.
+    batches: a table of kafka.batches, those of the records. The first batch may begin before the
+        offsets that were asked for, and the last batch may end after them.
+    """
+
+    topic: str
+    partition: int
+    records: FrameTable | None
+    next_offset: int
+    batches: FrameTable
+
+    @property
+    def pieces(self) -> list[memoryview]:
+        """The bytes of the batches as received, without bad batches.
+
+        Adjacent batches are in one piece.
+        """
+        rows = self.batches.rows[~self.batches.bad]
+        if not len(rows):
+            return []
+        start = rows["start"]
+        stop = rows["start"] + rows["size"]
+        buffer = rows["buffer"]
+        is_gap = (start[1:] != stop[:-1]) | (buffer[1:] != buffer[:-1])
+        first = np.flatnonzero(np.concatenate([[True], is_gap]))
+        last = np.append(first[1:], len(rows)) - 1
+        return [
+            self.batches.buffers[number][begin:end]
+            for number, begin, end in zip(
+                buffer[first].tolist(), start[first].tolist(), stop[last].tolist()
+            )
+        ]
+
+
+class Decoding(NamedTuple):
+    """How FetchedBatches become Parts. The fields are arguments of `kafka.fetch`."""
+
+    isolation: str = "read_uncommitted"
+    records: bool = True
+    errors: str = "strict"
+    check: bool = True
+    limits: Limits = Limits()
+
+    def part(self, answer: FetchedBatches) -> Part:
+        """Return fetched batches as a Part. Raises as `kafka.scan` and `kafka.records`."""
+        topic = answer.range.topic
+        partition = answer.range.partition
+        stop = answer.range.stop
+        batches = self._select_batches(answer)
+        table = self._open_records(batches, answer.range) if self.records else None
+        return Part(topic, partition, table, min(answer.next_offset, stop), batches)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"errors": self.errors, "check": self.check, "limits": self.limits}
+
+    def _select_batches(self, answer: FetchedBatches) -> FrameTable:
+        """Return the batches of an answer that are in its range and are to be read."""
+        start = answer.range.start
+        stop = answer.range.stop
+        batches = answer.batches
+        if self.check and not batches.checked and not (self.records and self.errors == "strict"):
+            # In the excluded case the checksums are verified while the records are read. That does
+            # not search for the next good batch, so only "strict" may use it.
+            batches = scan(answer.fetched.table, **self._options)
+        at_stop = np.flatnonzero(~batches.bad & (batches["last_offset"] >= stop - 1))
+        if len(at_stop):
+            batches = batches[: at_stop[0] + 1]
+        in_range = batches
+        rows = batches.rows
+        # The first offset in a wrapper of magic 0 or 1 is not known, but its last one is.
+        keep = batches.bad | (
+            (rows["last_offset"] >= start) & ~((rows["magic"] == 2) & (rows["base_offset"] >= stop))
+        )
+        if self.records:
+            keep &= batches.bad | (rows["is_control"] == 0)
+        if self.isolation == "read_committed":
+            batches = committed(
+                batches.where(keep | (rows["is_control"] != 0)), answer.fetched.aborted
+            )
+        elif not keep.all():
+            batches = batches.where(keep)
+        if self.check and not in_range.checked and len(batches) < len(in_range):
+            # `records` does not verify the batches that were left out. They may have been left out
+            # only because they are damaged.
+            _verify(in_range.where(~np.isin(in_range["start"], batches["start"])))
+        return batches
+
+    def _open_records(self, batches: FrameTable, wanted: FetchRange) -> FrameTable:
+        """Return the records of batches, without those outside the range."""
+        table = records(batches, **self._options)
+        rows = batches.rows
+        may_exceed = (
+            (rows["base_offset"] < wanted.start)
+            | (rows["last_offset"] >= wanted.stop)
+            | (rows["record_count"] < 0)
+        )
+        if not may_exceed.any():
+            return table
+        offset = table["offset"]
+        inside = table.bad | ((offset >= wanted.start) & (offset < wanted.stop))
+        return table if inside.all() else table.where(inside)
+
+
+def _verify(batches: FrameTable) -> None:
+    """Raise FrameError for the first batch whose checksum is wrong."""
+    rows = batches.rows.copy()
+    rows["fault"] = verify_batches(rows, batches.buffers)
+    enforce_mode(replace(batches, rows=rows), "strict", int(np.count_nonzero(rows["fault"])))
+
+
+def plan(
+    cluster: Cluster,
+    topic: str,
+    partitions: Iterable[int] | None,
+    start: Bound,
+    stop: Bound,
+    start_time: int | None,
+    stop_time: int | None,
+    isolation: str,
+) -> Operation[list[FetchRange]]:
+    """Return the offset ranges that the arguments of `kafka.fetch` name, one for each partition.
+
+    Raises ValueError and TypeError for unfit arguments, and as `list_offsets`.
+    """
+    if start_time is not None and start != "earliest" or stop_time is not None and stop != "latest":
+        raise ValueError("a range begins, and ends, at an offset or at a time, not at both")
+    if isinstance(partitions, (str, bytes)):
+        raise TypeError(f"partitions are numbers, not {type(partitions).__name__}")
+    if partitions is None:
+        numbers = sorted((yield from cluster.topic(topic)).partitions)
+    else:
+        numbers = sorted(set(map(operator.index, partitions)))
+    _check_partitions(topic, numbers, start)
+    _check_partitions(topic, numbers, stop)
+    offsets: dict[tuple[int, int | str], int] = {}
+
+    def look_up(bounds: dict[int, int | str], *, are_times: bool) -> Operation[None]:
+        """Put the offsets of named bounds, or of times, into `offsets`."""
+        wanted: dict[TopicPartition, int | str] = {
+            (topic, number): bound
+            for number, bound in bounds.items()
+            if are_times or isinstance(bound, str)
+        }
+        if not wanted:
+            return
+        listed = yield from list_offsets(cluster, wanted, isolation)
+        for (name, number), offset in listed.items():
+            offsets[number, wanted[name, number]] = offset.offset
+
+    starts = {
+        number: _bound_of(start, number, "earliest") if start_time is None else start_time
+        for number in numbers
+    }
+    stops = {
+        number: _bound_of(stop, number, "latest") if stop_time is None else stop_time
+        for number in numbers
+    }
+    yield from look_up(starts, are_times=start_time is not None)
+    begins = [offsets.pop((number, starts[number]), starts[number]) for number in numbers]
+    yield from look_up(stops, are_times=stop_time is not None)
+    ends = [offsets.pop((number, stops[number]), stops[number]) for number in numbers]
+    if NO_RECORD in begins + ends:
+        # A time after the last record means the end of the partition.
+        yield from look_up(dict.fromkeys(numbers, "latest"), are_times=False)
+    ranges = []
+    for number, begin, end in zip(numbers, begins, ends):
+        latest = offsets.get((number, "latest"), NO_RECORD)
+        ranges.append(
+            FetchRange(
+                topic,
+                number,
+                latest if begin == NO_RECORD else int(begin),
+                latest if end == NO_RECORD else int(end),
+                # The log reaches every offset that a broker has reported.
+                reaches_stop=isinstance(stops[number], str) or stop_time is not None,
+            )
+        )
+    return ranges
+
+
+def _check_partitions(topic: str, numbers: list[int], bounds: Bound) -> None:
+    """Raise ValueError for bounds of partitions that are not among `numbers`."""
+    if isinstance(bounds, Mapping) and (others := bounds.keys() - set(numbers)):
+        raise ValueError(
+            f"bounds of partitions of {topic} that are not read: {', '.join(map(repr, others))}"
+        )
+
+
+def _bound_of(bounds: Bound, partition: int, default: str) -> int | str:
+    """Return the bound of a partition. Raises ValueError for a bound that is none."""
+    bound = bounds.get(partition, default) if isinstance(bounds, Mapping) else bounds
+    if isinstance(bound, str) and bound not in ("earliest", "latest"):
+        raise ValueError(
+            f"a range begins or ends at an offset, or 'earliest' or 'latest', not at {bound!r}"
+        )
+    if not isinstance(bound, str) and (not hasattr(bound, "__index__") or bound < 0):
+        raise ValueError(f"no offset of a log: {bound!r}")
+    return bound

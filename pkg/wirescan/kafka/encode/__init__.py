@@ -1,0 +1,7 @@
+"""Encoders of record batches and message sets.
+
+Start with `records.py`, which encodes Python objects. `record_columns.py` encodes arrays, and
+`writer.pyx` has their loops.
+
+Imports the folders below the protocol packages, and nothing else of `wirescan.kafka`.
+"""

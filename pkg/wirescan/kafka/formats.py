@@ -1,0 +1,335 @@
+"""The formats of Kafka's record batches, and the functions that read them.
+
+The package wirescan.kafka exports these functions. frames/registry.py reads `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.core.loop import lie_inside, spans
+from wirescan.files.source import open
+from wirescan.frames.codecs import Arena, CodecError
+from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.logs import LogColumns
+from wirescan.frames.summary_columns import SummaryColumns
+from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, empty, join, require_rows
+from wirescan.kafka.batch_headers import has_time, read_claim
+from wirescan.kafka.constants import CODECS, Codec
+from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.kafka.log.index_pruning import prune, statistics
+from wirescan.kafka.log.side_files import SIDE_FILES
+from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
+from wirescan.kafka.record_batches.scan import (
+    BATCH,
+    HEADER,
+    RECORD,
+    child_spans,
+    open_headers,
+    open_records,
+    scan_batches,
+    scan_sets,
+    verify_batches,
+)
+
+
+def scan(
+    source: Any,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    into: np.ndarray | None = None,
+) -> FrameTable:
+    """Scan the batches of a source into a table of dtype BATCH (88 bytes a row): kafka.batches.
+
+    source: anything that `wirescan.open` accepts. In a directory, its log segments are read. A
+        table whose rows have a place `records` is a source too: the partitions of Fetch responses
+        or Produce requests. Its record sets are scanned in place.
+    check: verify CRC-32C (magic 2) and CRC-32 (magic 0 and 1).
+    into: a writable array of dtype BATCH to write the rows to, for a source of one buffer.
+
+    Magic 0, 1 and 2 may be mixed. An uncompressed message of magic 0 or 1 is a batch of one record.
+    A compressed message (a wrapper) is a batch with an unknown record_count, -1. Timestamps are
+    milliseconds; -1 means no timestamp.
+
+    Columns, besides `start`, `size` and `body` in bytes, `buffer`, `parent` and `fault`:
+
+        base_offset         i8: offset of the first record
+        last_offset         i8: offset of the last record. For a wrapper, both columns are the
+                            offset of its last message: the wire has no other. Open the records
+                            to get the first offset
+        base_timestamp      i8, ms: of the first record. If bit 6 of the attributes is set, it is
+                            the delete horizon: from this time on, tombstones in the batch may be
+                            removed. The timestamps of the records are right in both cases
+        max_timestamp       i8, ms: the latest; with LogAppendTime, the timestamp of all records
+        producer_id         i8: of an idempotent producer, otherwise -1
+        producer_epoch      i2: the same
+        base_sequence       i4: the same. The sequence of a record is
+                            (base_sequence + offset - base_offset) modulo 2**31
+        leader_epoch        i4: -1 if it is not known
+        record_count        i4: number of records, -1 for a wrapper
+        crc                 u4: the checksum on the wire: CRC-32C for magic 2, otherwise CRC-32
+        attributes          i2: bits 0 to 2 codec, 3 timestamp type (0 CreateTime,
+                            1 LogAppendTime), 4 transactional, 5 control, 6 delete horizon
+        magic               u1: 0, 1 or 2
+        codec               u1: see `Codec`
+        is_transactional    u1: 0 or 1
+        is_control          u1: 0 or 1
+
+    If the source is a table, column `parent` is the row in it. `stops` lists the record sets that
+    do not end with a batch: brokers cut record sets at any byte.
+
+    After damage, the search for the next intact batch recognizes a batch by its header and its
+    checksum. It also finds a batch that is copied in a value of the damaged batch.
+
+    Raises FrameError as `errors` says ("strict", "mark" or "skip"), OSError, and TypeError and
+    ValueError for wrong arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka
+    protocol guide 0.8, "Message sets".
+    """
+    check_mode(errors, limits)
+    if isinstance(source, FrameTable):
+        return _scan_sets(source, errors=errors, check=check, limits=limits, into=into)
+    buffers = open(source, files=FILES, ignore=IGNORE)
+    if into is not None and len(buffers) != 1:
+        raise ValueError(f"into takes the rows of one buffer, but the source has {len(buffers)}")
+    tables = []
+    for buffer in buffers:
+        rows, bad, fault, position = scan_batches(
+            buffer, check=check, resync=errors != "strict", limits=limits, into=into
+        )
+        stops = (Stop(fault, position),)
+        table = FrameTable((buffer,), rows, stops, BATCHES, checked=check)
+        tables.append(enforce_mode(table, errors, bad))
+    return join(tables) if tables else empty(BATCHES)
+
+
+def _scan_sets(
+    outer: FrameTable, *, errors: str, check: bool, limits: Limits, into: np.ndarray | None
+) -> FrameTable:
+    """Scan the record sets in the place `records` of a table."""
+    if "records" not in outer.places:
+        raise TypeError(f"{outer.name} has no place `records` to scan")
+    if into is not None:
+        raise ValueError("into takes the rows of one buffer, not of record sets in a table")
+    sets = spans(outer.rows, outer["records_at"])
+    sets["size"] = np.maximum(outer["records_size"], 0)
+    sets = sets[(sets["size"] > 0) & ~outer.bad]
+    rows, bad, faults, positions = scan_sets(
+        outer.buffers, sets, check=check, resync=errors != "strict", limits=limits
+    )
+    stops = tuple(
+        Stop(int(faults[i]), int(positions[i]), int(sets["buffer"][i]))
+        for i in np.flatnonzero(faults)
+    )
+    table = FrameTable(outer.buffers, rows, stops, BATCHES, outer, checked=check)
+    return enforce_mode(table, errors, bad)
+
+
+def records(
+    batches: FrameTable,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    into: np.ndarray | None = None,
+) -> FrameTable:
+    """Open the records of kafka.batches as a table of dtype RECORD (64 bytes a row): kafka.records.
+
+    check: verify the CRC-32 of the messages in a wrapper. Verify the checksums of the batches too,
+        if `scan` did not. A late verification saves a pass over memory, but it does not detect a
+        damaged length; `scan` would search for the next batch then.
+    limits: bounds the compressed payloads. They are decompressed into new buffers of the table.
+    into: a writable array of dtype RECORD to write the rows to.
+
+    Columns, besides those of every table:
+
+        parent              i4: row of the record in `batches`
+        kind                u1: the magic
+        offset              i8: offset in the log
+        timestamp           i8, ms, -1 for none. With LogAppendTime it is the broker's time
+        key_size            i4: bytes of the place `key`, -1 for null
+        value_size          i4: bytes of the place `value`, -1 for null
+        header_count        i4
+
+    Any negative size on the wire, such as -2, is null, as in Kafka. The records of control batches
+    are included: `batches["is_control"][records["parent"]]` selects them. A bad batch is one bad
+    row here, with the fault of the batch.
+
+    Raises as `scan`, and FrameError(LIMIT) for more rows than `limits` allows.
+    """
+    check_mode(errors, limits)
+    require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
+    payloads = _decompress(batches, limits, verify=check and not batches.checked)
+    rows, bad, fault = open_records(
+        batches.rows,
+        payloads.buffers,
+        payloads.spans,
+        payloads.counts,
+        check,
+        limits,
+        into,
+        payloads.verify,
+    )
+    table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
+    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+
+
+def headers(
+    records: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+) -> FrameTable:
+    """Open the headers of kafka.records as a table of dtype HEADER (40 bytes a row): kafka.headers.
+
+    Column `parent` is the row of the header in `records`. The places are key and value; a value
+    may be null. Duplicate keys are kept, in the order of the wire. `check` is accepted for
+    consistency and ignored: headers have no checksum. Raises as `records`.
+    """
+    check_mode(errors, limits)
+    require_rows(records, RECORD, "headers are opened from a table of kafka.records")
+    selected = (records["header_count"] > 0) | records.bad
+    header_spans = spans(records.rows, records["headers_at"])[selected]
+    counts = records["header_count"][selected]
+    rows, bad, fault = open_headers(records.rows, records.buffers, header_spans, counts, limits)
+    table = FrameTable(records.buffers, rows, (), HEADERS, records)
+    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+
+
+USUAL_RATIO = 5  # a first guess of the ratio of decompressed to compressed bytes
+
+
+class _Payloads(NamedTuple):
+    """The decompressed payloads of batches.
+
+    spans: dtype HEAD, where the records of each batch are. counts: int32 array, see `child_spans`.
+    verify: whether the checksums of the batches must still be verified.
+    """
+
+    buffers: tuple[memoryview, ...]
+    spans: np.ndarray
+    counts: np.ndarray
+    verify: bool
+
+
+def _decompress(batches: FrameTable, limits: Limits, *, verify: bool) -> _Payloads:
+    """Decompress the payloads of batches into new buffers.
+
+    verify: verify the checksums of the batches. If any payload is compressed, this happens here,
+    because the payload of a batch with a bad checksum is not decompressed.
+    """
+    rows = batches.rows
+    opened = spans(rows)
+    if not lie_inside(rows, batches.buffers):
+        raise ValueError("a row points outside its buffer")
+    counts, packed = child_spans(rows)
+    if not len(packed):
+        return _Payloads(batches.buffers, opened, counts, verify)
+    if verify:
+        opened["fault"] = verify_batches(rows, batches.buffers)
+        packed = packed[opened["fault"][packed] == 0]
+    payloads = opened[packed]
+    arena = Arena(limits, USUAL_RATIO * int(payloads["size"].sum(dtype=np.int64)))
+    views = batches.buffers
+    decompressed = []  # (number of the buffer in the arena, start, size)
+    faults = []
+    columns = (
+        payloads["buffer"],
+        payloads["start"],
+        payloads["start"] + payloads["size"],
+        rows["codec"][packed],
+        rows["magic"][packed],
+    )
+    for buffer, start, stop, codec, magic in zip(*(column.tolist() for column in columns)):
+        name = CODECS[magic == 0].get(codec, str(codec))
+        try:
+            decompressed.append(arena.add(name, views[buffer][start:stop]))
+            faults.append(0)
+        except CodecError as error:
+            # The bad row covers the compressed payload: a negative number is a buffer of `batches`.
+            decompressed.append((buffer - len(views), start, stop - start))
+            faults.append(error.fault)
+    if len(views) + len(arena.buffers) > MOST_BUFFERS:
+        raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
+    positions = np.array(decompressed, np.int64).reshape(-1, 3)
+    payloads["buffer"] = positions[:, 0] + len(views)
+    payloads["start"] = positions[:, 1]
+    payloads["size"] = positions[:, 2]
+    payloads["fault"] = faults
+    opened[packed] = payloads
+    return _Payloads(views + tuple(arena.buffers), opened, counts, verify=False)
+
+
+BATCHES = Format(
+    "kafka.batches",
+    "record batches and message sets of log segments, Produce requests and Fetch responses",
+    BATCH,
+    scan,
+    children={"records": records},
+    times=("base_timestamp", "max_timestamp"),
+    scan=scan_batches,
+    spans=scan_sets,
+    boundaries=find_boundaries,
+    files=FILES,
+    ignore=IGNORE,
+    grouped_by="codec",
+    shown=(
+        "_start",
+        "size",
+        "base_offset",
+        "last_offset",
+        "record_count",
+        "codec",
+        "max_timestamp",
+    ),
+    enums={"codec": Codec},
+    record_count="record_count",
+    summary=SummaryColumns(
+        codec="codec",
+        values=("magic",),
+        flags=("is_control", "is_transactional"),
+        unopened="compressed wrapper",
+    ),
+    offsets=("base_offset", "last_offset"),
+    log=LogColumns(
+        "base_offset",
+        "last_offset",
+        read_claim,
+        SIDE_FILES,
+        segments=SEGMENTS,
+        directory_files=("partition.metadata", "leader-epoch-checkpoint"),
+    ),
+    has_time=has_time,
+    text_marks=(),
+)
+RECORDS = Format(
+    "kafka.records",
+    "records of batches; compressed batches are decompressed",
+    RECORD,
+    records,
+    within="kafka.batches",
+    children={"headers": headers},
+    lists={"headers": "header_count"},
+    inherited=("is_control",),
+    times=("timestamp",),
+    statistics=statistics,
+    prune=prune,
+    grouped_by="key",
+    shown=("offset", "timestamp", "key", "value", "headers"),
+    counted_as="records",
+    summary=SummaryColumns(places={"key": "keys", "value": "values (tombstones)"}),
+    offsets=("offset",),
+    log=LogColumns("offset", "offset"),
+)
+HEADERS = Format(
+    "kafka.headers",
+    "headers of records",
+    HEADER,
+    headers,
+    within="kafka.records",
+    grouped_by="key",
+    shown=("_start", "key", "value"),
+)
+FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)

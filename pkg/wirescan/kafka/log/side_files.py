@@ -1,0 +1,360 @@
+"""The files beside the segments of a Kafka partition: they must be whole and agree with the log.
+
+`.index`, `.timeindex` and `.txnindex` belong to a segment, `.snapshot` files to the log. They also
+state how far a log has reached, where the end of its segments is lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.frames.errors import MEANING, FrameError
+from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
+from wirescan.frames.table import FrameTable
+from wirescan.kafka.files import SEGMENTS, SNAPSHOT, topic_of
+from wirescan.kafka.log import index_files
+from wirescan.kafka.log.transactions import ABORT, DATA, STEP, transaction_steps, transactions
+
+MISSING = "MISSING_FILE"
+DISAGREES = "INDEX_MISMATCH"
+# The end of a log with more bytes than these must have an entry. A broker adds one every 4 KiB, but
+# at most one each time it appends, and a follower may append 1 MiB at a time.
+MOST_WITHOUT_ENTRY = 2 << 20
+READERS = {
+    "index": index_files.offset_index,
+    "timeindex": index_files.time_index,
+    "txnindex": index_files.transaction_index,
+}
+# The column of the last log offset that an entry states.
+OFFSETS = {"index": "offset", "timeindex": "offset", "txnindex": "last_offset"}
+# An index is missing if its log has files with one of these endings.
+COMPANIONS = {
+    "index": (".index", ".timeindex", ".snapshot"),
+    "timeindex": (".timeindex", ".snapshot"),
+}
+CHECKPOINTS = ("replication-offset-checkpoint", "recovery-point-offset-checkpoint")
+
+
+def _read(path: str) -> tuple[np.ndarray | None, Finding | None]:
+    """Return the entries of an index, or what is wrong with it. Raises OSError."""
+    try:
+        return READERS[path.rpartition(".")[2]](path), None
+    except FrameError as error:
+        return None, _report_damage(path, error)
+
+
+def _report_damage(path: str, error: FrameError) -> Finding:
+    """Return the finding for a fault in an index or a snapshot."""
+    fault = Fault(error.fault)
+    size = os.stat(path).st_size - error.offset
+    return Finding(path, error.offset, size, fault.name, MEANING[fault], error.near)
+
+
+@dataclass
+class Memory:
+    """What the check of a segment keeps for the next one: the open transactions, dtype STEP."""
+
+    open_transactions: np.ndarray = field(default_factory=lambda: np.empty(0, STEP))
+
+
+class SegmentIndexes:
+    """Compares the indexes of one segment with its batches.
+
+    Call `piece` with the batches in their order, then `end`. Both yield findings.
+
+    path: of the segment. log: the state of its log. Raises OSError.
+    """
+
+    def __init__(self, path: str, log: LogState):
+        self._log = log
+        self._stem = path[: -len("log")]  # of the paths of all files of the segment
+        self._entries: dict[str, np.ndarray] = {}
+        self._broken: list[Finding] = []
+        self._existing = {kind for kind in READERS if os.path.exists(self._stem + kind)}
+        for kind in sorted(self._existing):
+            entries, finding = _read(self._stem + kind)
+            if finding is not None:
+                self._broken.append(finding)
+            if entries is not None:
+                self._entries[kind] = entries
+        self._aborted = np.empty(0, STEP)  # transactions that an abort marker of the segment ends
+        self._markers: set[tuple[int, int]] = set()  # (producer, offset) of these markers
+        self._last = 0  # position of the last batch
+        self._size = 0  # position after the last batch
+        self._is_old = any(base > log.verified[-1] for base in log.bases or ())
+        self._damaged = False
+        self._has_times = False
+
+    def piece(self, table: FrameTable) -> Iterator[Finding]:
+        """Compare the batches of a piece with the entries that point at them."""
+        self._damaged |= bool(table.bad.any())
+        self._has_times |= bool((table["max_timestamp"][~table.bad] >= 0).any())
+        if len(table):
+            self._last = int(table.positions[-1])
+            self._size = self._last + int(table["size"][-1])
+        if "index" in self._entries and len(table):
+            yield from self._check_positions(table)
+        if "timeindex" in self._entries:
+            yield from self._check_times(table)
+        self._follow_transactions(table)
+
+    def _check_positions(self, table: FrameTable) -> Iterator[Finding]:
+        """Report entries of `.index` that do not point at the batch of their offset."""
+        entries = self._entries["index"]
+        starts = table.positions
+        low, high = np.searchsorted(entries["position"], [int(starts[0]), self._size])
+        rows = np.searchsorted(starts, entries["position"][low:high], side="right") - 1
+        here = entries[low:high]
+        is_start = starts[rows] == here["position"]
+        # Several batches may be appended at once; the entry then has the last offset of them all.
+        wrong = ~is_start | (table["last_offset"][rows] > here["offset"])
+        following = rows[1:]
+        known = table["magic"][following] == 2
+        next_base = table["base_offset"][following]
+        wrong[:-1] |= known & is_start[1:] & (here["offset"][:-1] >= next_base)
+        for number in np.flatnonzero(wrong & ~table.bad[rows]).tolist():
+            yield self._report_mismatch(
+                "index",
+                int(low) + number,
+                index_files.OFFSET_ENTRY.itemsize,
+                f"offset {int(here['offset'][number]):,} is not in the batch "
+                f"at byte {int(here['position'][number]):,} of the log",
+            )
+
+    def _check_times(self, table: FrameTable) -> Iterator[Finding]:
+        """Report entries of `.timeindex` whose batch has another time."""
+        entries = self._entries["timeindex"]
+        good = np.flatnonzero(~table.bad & (table["magic"] == 2))
+        last = table["last_offset"][good]
+        if not len(good) or (np.diff(last) <= 0).any():
+            return
+        places = np.searchsorted(last, entries["offset"])
+        in_batch = places < len(good)
+        rows = good[np.where(in_batch, places, 0)]
+        in_batch &= table["base_offset"][rows] <= entries["offset"]
+        wrong = in_batch & (table["max_timestamp"][rows] != entries["timestamp"])
+        for number in np.flatnonzero(wrong).tolist():
+            offset = int(entries["offset"][number])
+            yield self._report_mismatch(
+                "timeindex",
+                number,
+                index_files.TIME_ENTRY.itemsize,
+                f"the batch of offset {offset:,} has another time",
+            )
+
+    def _report_mismatch(self, kind: str, number: int, size: int, meaning: str) -> Finding:
+        """Return the finding for entry `number`, of `size` bytes, of an index."""
+        return Finding(
+            self._stem + kind,
+            number * size,
+            size,
+            DISAGREES,
+            f"the entry does not agree with the log: {meaning}",
+        )
+
+    def _follow_transactions(self, table: FrameTable) -> None:
+        """Collect the transactions that the segment aborts, and those that stay open."""
+        steps = transaction_steps(table.where(table["record_count"] != 0))
+        if not len(steps):
+            return
+        ends = steps[steps["kind"] == ABORT]
+        self._markers |= set(zip(ends["producer_id"].tolist(), ends["offset"].tolist()))
+        memory: Memory = self._log.memory
+        ended = transactions(np.concatenate([memory.open_transactions, steps]))
+        self._aborted = np.concatenate([self._aborted, _to_steps(ended.aborted, "last_offset")])
+        memory.open_transactions = _to_steps(ended.open, "first_offset")
+
+    def end(self) -> Iterator[Finding]:
+        """Report what is wrong with the indexes once the segment was read to its end."""
+        yield from self._broken
+        names = self._log.names or ()
+        for kind in ("index", "timeindex"):
+            # A copy of the segments alone has no such files, and old brokers wrote no .timeindex.
+            if kind not in self._existing and any(
+                name.endswith(COMPANIONS[kind]) for name in names
+            ):
+                yield Finding(
+                    self._stem + kind, 0, 0, MISSING, f"the .{kind} of the segment is missing"
+                )
+        entries = self._entries.get("index")
+        if entries is not None:
+            yield from self._check_end(entries)
+        times = self._entries.get("timeindex")
+        if times is not None and not len(times) and self._is_old and self._has_times:
+            yield Finding(
+                self._stem + "timeindex",
+                0,
+                0,
+                DISAGREES,
+                "there is no entry, and a broker writes one when it closes the segment",
+            )
+        yield from self._check_aborts()
+
+    def _check_end(self, entries: np.ndarray) -> Iterator[Finding]:
+        """Report an `.index` that ends before its log, or after it."""
+        positions = np.concatenate([[0], entries["position"]])
+        used = len(entries) * index_files.OFFSET_ENTRY.itemsize
+        left = os.stat(self._stem + "index").st_size - used
+        without_entry = self._size - int(positions[-1])
+        widest = int(np.diff(positions).max(initial=0))
+        if without_entry > max(MOST_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
+            yield Finding(
+                self._stem + "index",
+                used,
+                left,
+                DISAGREES,
+                f"there is no entry for the last {without_entry:,} bytes of the log",
+            )
+        elif left and self._is_old:
+            yield Finding(
+                self._stem + "index",
+                used,
+                left,
+                DISAGREES,
+                "zeros follow, which a broker cuts off when it begins the next segment",
+            )
+        too_far = np.flatnonzero(entries["position"] >= self._size)
+        if len(too_far) and not self._log.damaged:
+            number = int(too_far[0])
+            yield self._report_mismatch(
+                "index",
+                number,
+                index_files.OFFSET_ENTRY.itemsize,
+                f"the log ends at byte {self._size:,}, before byte "
+                f"{int(entries['position'][number]):,}",
+            )
+
+    def _check_aborts(self) -> Iterator[Finding]:
+        """Report differences between `.txnindex` and the abort markers of the segment."""
+        aborted = set(zip(self._aborted["producer_id"].tolist(), self._aborted["offset"].tolist()))
+        path = self._stem + "txnindex"
+        if "txnindex" not in self._existing:
+            if aborted and {"index", "timeindex"} & self._existing:
+                yield Finding(
+                    path,
+                    0,
+                    0,
+                    MISSING,
+                    "the .txnindex of the segment is missing, which "
+                    f"ends {len(aborted):,} aborted transaction{'s' * (len(aborted) != 1)}",
+                )
+            return
+        if "txnindex" not in self._entries:
+            return
+        entries = self._entries["txnindex"]
+        listed = list(zip(entries["producer_id"].tolist(), entries["last_offset"].tolist()))
+        size = index_files.ABORTED_ENTRY.itemsize
+        for producer, offset in sorted(aborted - set(listed)):
+            yield Finding(
+                path,
+                len(entries) * size,
+                0,
+                DISAGREES,
+                f"the aborted transaction of producer {producer:,} that ends at offset "
+                f"{offset:,} is missing",
+            )
+        if self._damaged or self._log.compacted or self._log.damaged:
+            return  # the marker may be lost
+        for number, (producer, offset) in enumerate(listed):
+            if (producer, offset) not in self._markers:
+                yield self._report_mismatch(
+                    "txnindex",
+                    number,
+                    size,
+                    f"offset {offset:,} is no abort of producer {producer:,}",
+                )
+
+
+def _to_steps(spans: np.ndarray, column: str) -> np.ndarray:
+    """Return an array of dtype STEP: a batch of data at the offset `column` of each span."""
+    out = np.empty(len(spans), STEP)
+    out["producer_id"] = spans["producer_id"]
+    out["offset"] = spans[column]
+    out["kind"] = DATA
+    return out
+
+
+def check_snapshots(log: LogState) -> Iterator[Finding]:
+    """Report damaged and missing producer snapshots of a log. Raises OSError."""
+    offsets = _list_snapshots(log)
+    for path in offsets.values():
+        try:
+            index_files.producer_snapshot(path)
+        except FrameError as error:
+            yield _report_damage(path, error)
+    # Brokers take one where a segment begins. Old brokers keep only the newest ones.
+    for base in log.verified:
+        if base not in offsets and any(offset < base for offset in offsets):
+            yield Finding(
+                f"{log.prefix}{base:020}.snapshot",
+                0,
+                0,
+                MISSING,
+                "the producer snapshot where the segment begins is missing",
+            )
+
+
+def _list_snapshots(log: LogState) -> dict[int, str]:
+    """Return offset -> path of each producer snapshot."""
+    names = filter(None, map(SNAPSHOT.fullmatch, sorted(log.names or ())))
+    return {int(name[1]): f"{log.prefix}{name[0]}" for name in names}
+
+
+def find_orphans(log: LogState) -> dict[int, list[str]]:
+    """Return base offset -> paths of indexes, for segments that do not exist."""
+    out: dict[int, list[str]] = {}
+    for name in sorted(log.names or ()):
+        base, _, kind = name.partition(".")
+        if (
+            kind in READERS
+            and len(base) == SEGMENTS.digits
+            and base.isdecimal()
+            and int(base) < OFFSET_END
+            and int(base) not in (log.bases or ())
+        ):
+            out.setdefault(int(base), []).append(f"{log.prefix}{name}")
+    return out
+
+
+def find_reaches(log: LogState) -> list[Reach]:
+    """Return how far the log has reached by its side files, in rising order. Raises OSError."""
+    if log.names is None:
+        return []
+    absent = find_orphans(log)
+    out = [Reach(offset - 1, path) for offset, path in _list_snapshots(log).items()]
+    out += [Reach(base - 1, paths[0]) for base, paths in absent.items()]
+    # For older segments, the name of the next segment is safer than their indexes.
+    newest = max([*(log.bases or ()), *absent], default=0)
+    for kind, column in OFFSETS.items():
+        path = f"{log.prefix}{newest:020}.{kind}"
+        entries = _read(path)[0] if os.path.isfile(path) else None
+        if entries is not None and kind == "index" and newest not in absent:
+            size = os.stat(SEGMENTS.path(log.prefix or "", newest)).st_size
+            entries = entries[entries["position"] >= size]
+        if entries is not None and len(entries):
+            out.append(Reach(int(entries[column][-1]), path))
+    for name in CHECKPOINTS:
+        out += _read_checkpoint(log, name)
+    return sorted(out)
+
+
+def _read_checkpoint(log: LogState, name: str) -> list[Reach]:
+    """Return how far the log has reached by a checkpoint file of its data directory, if at all."""
+    folder = os.path.abspath(os.path.dirname(log.prefix or "") or ".")
+    path = os.path.join(os.path.dirname(folder), name)
+    partition = topic_of(folder)
+    try:
+        offset = index_files.offset_checkpoint(path).get(partition) if partition else None
+    except (FrameError, FileNotFoundError):
+        return []
+    return [] if offset is None else [Reach(offset - 1, path)]
+
+
+SIDE_FILES = SideFiles(
+    SegmentIndexes, check_snapshots, find_orphans, find_reaches, make_memory=Memory
+)

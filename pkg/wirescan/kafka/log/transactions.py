@@ -1,0 +1,207 @@
+"""Find aborted, open and committed transactions in tables of kafka.batches.
+
+directory.py, the clients and the command line use these functions.
+
+A producer has one transaction at a time. So the transactional batches of a producer are a sequence
+of runs, and the next marker of the producer ends each run. A marker is a control batch whose
+record has the key  version i2 | type i2  (type 0: abort, 1: commit). If a coordinator ended the
+transaction, the epoch of the marker may be higher than that of the batches. Source: Apache Kafka,
+"Control Batch" in the documentation of the record batch, and KIP-98.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.frames.logs import OFFSET_END
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable, groups
+from wirescan.kafka.record_batches.scan import BATCH
+
+# A transaction: its first offset and its last offset.
+SPAN = np.dtype([("producer_id", np.int64), ("first_offset", np.int64), ("last_offset", np.int64)])
+# A transactional batch: `offset` is its base offset, `kind` is ABORT, COMMIT or DATA.
+STEP = np.dtype([("producer_id", np.int64), ("offset", np.int64), ("kind", np.int32)])
+ABORT = 0  # a marker; the number is its type on the wire, read as unsigned
+COMMIT = 1  # a marker
+DATA = -2  # a batch that is no control batch
+MARKER_KEY = 4  # bytes of the version and the type
+LAST = OFFSET_END - 1  # the last offset of an open transaction
+
+
+class Transactions(NamedTuple):
+    """Arrays of dtype SPAN, sorted by producer and first offset.
+
+    An open transaction ends at LAST.
+    """
+
+    aborted: np.ndarray
+    open: np.ndarray
+
+
+def aborted(batches: FrameTable) -> np.ndarray:
+    """Return the aborted transactions in the batches of one partition, found by their markers.
+
+    Array of `producer_id`, `first_offset` and `last_offset`, all i8, sorted by producer, then by
+    offset. `first_offset` is that of the first batch in the table, `last_offset` that of the
+    marker. Bad batches are ignored. Raises TypeError for another table.
+    """
+    return transactions(transaction_steps(batches)).aborted
+
+
+def committed(batches: FrameTable, aborted: Any = None) -> FrameTable:
+    """Return the batches of one partition that hold committed data.
+
+    Control batches, such as markers, and the batches of aborted transactions are excluded.
+
+    aborted: the result of `kafka.aborted`, or a table or structured array with its columns, in any
+        order. Without a column `last_offset`, as in a Fetch response, a transaction ends at the
+        next abort marker of its producer, if there is one. None: the markers in the table decide.
+        Then a transaction without a marker is open, and the result ends before its first batch. So
+        the table must reach beyond the transactions in it.
+    Bad rows before that end are kept. Raises TypeError for another table.
+    """
+    batch_steps = transaction_steps(batches)
+    rows = batches.rows
+    keep = batches.bad | (rows["is_control"] == 0)
+    if aborted is None:
+        listed, is_open = transactions(batch_steps)
+        if len(is_open):
+            first_open = is_open["first_offset"].min()
+            behind = np.flatnonzero(~batches.bad & (rows["base_offset"] >= first_open))
+            keep[behind[0] :] = False
+    else:
+        listed = spans(aborted, batch_steps)
+    data = np.flatnonzero(
+        ~batches.bad & (rows["is_transactional"] != 0) & (rows["is_control"] == 0)
+    )
+    keep[data[_is_inside(rows["producer_id"][data], rows["base_offset"][data], listed)]] = False
+    return batches.where(keep)
+
+
+def transaction_steps(batches: FrameTable) -> np.ndarray:
+    """Return the good transactional batches of a table: array of dtype STEP.
+
+    Control batches that are no marker of a transaction's end are excluded. Raises TypeError for
+    another table.
+    """
+    if not isinstance(batches, FrameTable) or batches.dtype != BATCH:
+        raise TypeError(
+            "transactions are read from a table of kafka.batches, not from "
+            f"{getattr(batches, 'name', type(batches).__name__)}"
+        )
+    transactional = batches.where((batches["is_transactional"] != 0) & ~batches.bad)
+    out = np.empty(len(transactional), STEP)
+    out["producer_id"] = transactional["producer_id"]
+    out["offset"] = transactional["base_offset"]
+    out["kind"] = DATA
+    control = np.flatnonzero(transactional["is_control"] != 0)
+    out["kind"][control] = _read_marker_types(transactional[control])
+    return out[np.isin(out["kind"], (ABORT, COMMIT, DATA))]
+
+
+def transactions(batch_steps: np.ndarray) -> Transactions:
+    """Return the transactions of an array of dtype STEP, whose order does not matter."""
+    batch_steps = batch_steps[np.lexsort((batch_steps["offset"], batch_steps["producer_id"]))]
+    is_end = batch_steps["kind"] != DATA
+    # A run begins after a marker and at another producer. A run of only a marker is no transaction.
+    first = np.ones(len(batch_steps), bool)
+    first[1:] = is_end[:-1] | (batch_steps["producer_id"][1:] != batch_steps["producer_id"][:-1])
+    begins = np.flatnonzero(first)
+    ends = np.append(begins[1:], len(batch_steps))[: len(begins)] - 1
+    has_data = ~is_end[begins]
+    begins = begins[has_data]
+    ends = ends[has_data]
+    out = np.empty(len(begins), SPAN)
+    out["producer_id"] = batch_steps["producer_id"][begins]
+    out["first_offset"] = batch_steps["offset"][begins]
+    kind = batch_steps["kind"][ends]
+    out["last_offset"] = np.where(kind == DATA, LAST, batch_steps["offset"][ends])
+    return Transactions(out[kind == ABORT], out[kind == DATA])
+
+
+def spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
+    """Return a list of aborted transactions as an array of dtype SPAN.
+
+    listed: a table or structured array with the columns producer_id, first_offset and perhaps
+        last_offset.
+    batch_steps: array of dtype STEP. Without a column last_offset, its abort markers end the
+        transactions. A transaction without a marker ends at LAST.
+    Raises TypeError for other columns.
+    """
+    names = getattr(getattr(listed, "dtype", None), "names", None) or ()
+    if not {"producer_id", "first_offset"} <= set(names):
+        raise TypeError(
+            "aborted transactions must have the columns producer_id, first_offset and, optionally, "
+            "last_offset"
+        )
+    if "fault" in names:  # the columns of a bad row are not valid
+        listed = listed[listed["fault"] == 0]
+    out = np.empty(len(listed), SPAN)
+    out["producer_id"] = listed["producer_id"]
+    out["first_offset"] = listed["first_offset"]
+    out["last_offset"] = LAST
+    if "last_offset" in names:
+        out["last_offset"] = listed["last_offset"]
+        return out
+    markers = batch_steps[batch_steps["kind"] == ABORT]
+    # Sort transactions and markers together by producer and offset. Then a running minimum from the
+    # end gives, for each position, the position of the next marker.
+    producers = np.concatenate([out["producer_id"], markers["producer_id"]])
+    offsets = np.concatenate([out["first_offset"], markers["offset"]])
+    order = np.lexsort((np.arange(len(producers)) >= len(out), offsets, producers))
+    marker_position = np.where(order >= len(out), np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(marker_position[::-1])[::-1]
+    has_next = (following < len(order)) & (order < len(out))
+    entry = order[has_next]
+    marker = order[following[has_next]]
+    same = producers[entry] == producers[marker]
+    out["last_offset"][entry[same]] = offsets[marker[same]]
+    return out
+
+
+def _is_inside(producers: np.ndarray, offsets: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """Return a bool array: whether each (producer, offset) is inside a span of `listed`.
+
+    listed: array of dtype SPAN. Spans of one producer do not overlap.
+    """
+    count = len(listed)
+    producer = np.concatenate([listed["producer_id"], producers])
+    offset = np.concatenate([listed["first_offset"], offsets])
+    # Sort spans and rows together. Then a running maximum gives each row the last span before it.
+    order = np.lexsort((np.arange(len(producer)) >= count, offset, producer))
+    latest = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
+    has_span = (order >= count) & (latest >= 0)
+    row = order[has_span] - count
+    span = order[latest[has_span]]
+    out = np.zeros(len(producers), bool)
+    out[row] = (listed["producer_id"][span] == producers[row]) & (
+        offsets[row] <= listed["last_offset"][span]
+    )
+    return out
+
+
+def _read_marker_types(control: FrameTable) -> np.ndarray:
+    """Return an int32 array with the type in the first record of each control batch.
+
+    -1 means that the first record is bad or has no type.
+    """
+    out = np.full(len(control), -1, np.int32)
+    if not len(control):
+        return out
+    # Rows may come without a format, in a table that a user made.
+    table = format_of("kafka.batches").children["records"](control, errors="mark")
+    rows = table.rows
+    parents, first = np.unique(rows["parent"], return_index=True)
+    good = (rows["fault"][first] == 0) & (rows["key_size"][first] >= MARKER_KEY)
+    parents = parents[good]
+    first = first[good]
+    at = rows["start"][first] + rows["key_at"][first] + 2
+    for number, selected in groups(rows["buffer"][first], np.arange(len(first))):
+        raw = np.frombuffer(table.buffers[number], np.uint8)
+        high = raw[at[selected]].astype(np.int32)
+        low = raw[at[selected] + 1].astype(np.int32)
+        out[parents[selected]] = high << 8 | low
+    return out

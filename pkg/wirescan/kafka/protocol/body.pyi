@@ -1,0 +1,33 @@
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.frames.limits import Limits
+
+_Rows = NDArray[np.void]
+
+PROGRAM: Final[np.dtype[np.void]]
+STEP: Final[np.dtype[np.void]]
+
+class Read(IntEnum):
+    NUMBER = 0
+    SIZED = 1
+    FIXED = 2
+    NUMBERS = 3
+    STRUCTS = 4
+    TAGS = 5
+    TAG = 6
+
+def open_structs(
+    programs: _Rows,
+    buffers: Sequence[Buffer],
+    spans: _Rows,
+    counts: NDArray[np.int32],
+    dtype: np.dtype[np.void],
+    limits: Limits,
+) -> tuple[_Rows, int, int]: ...
+def leading_int16(rows: _Rows, buffers: Sequence[memoryview], name: str) -> NDArray[np.int16]: ...

@@ -1,0 +1,467 @@
+"""The formats of Kafka's protocol: streams of requests and responses, their pairs, their bodies.
+
+The package wirescan.kafka exports these functions. kafka/formats.py adds `FORMATS` to its own.
+
+    requests = kafka.requests(captured_from_the_client)
+    responses = kafka.responses(captured_from_the_broker, requests)
+    fetched = kafka.body(responses, "Fetch")                # a row for each Fetch response
+    partitions = fetched.open("responses").open("partitions")
+    kafka.records(kafka.scan(partitions))                   # the fetched records
+
+The formats are kafka.requests, kafka.responses, and one for each array of structs in
+api_definitions.py, such as kafka.fetch_response.partitions. The docstring of schema.py shows the
+row of a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.core.loop import HEAD
+from wirescan.files.boundaries import LengthPrefix, cuts_at_headers
+from wirescan.files.source import open
+from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable, Stop, empty, groups, join, require_rows
+from wirescan.kafka.protocol.body import leading_int16, open_structs
+from wirescan.kafka.protocol.compile import programs_of
+from wirescan.kafka.protocol.error_codes import ErrorCode
+from wirescan.kafka.protocol.message import (
+    REQUEST,
+    RESPONSE,
+    expects_response,
+    match,
+    name_responses,
+    scan_request_streams,
+    scan_requests,
+    scan_response_streams,
+    scan_responses,
+)
+from wirescan.kafka.protocol.schema import (
+    MESSAGE,
+    WIDTHS,
+    ApiKey,
+    Level,
+    MessageSchema,
+    api_key,
+    flat_fields,
+    message_of,
+)
+from wirescan.kafka.record_batches.scan import RECORD
+
+OPAQUE = 255  # the kind of a message whose header is not known
+SIZED = LengthPrefix(header=4, length_at=0, overhead=4, smallest=(4,))
+HEADER = 8  # bytes of a response up to the end of its correlation id
+NO_ROWS = np.empty(0, np.int64)
+CREDENTIALS = {("SaslAuthenticate", "request"): "auth_bytes"}  # places that may hold a password
+VERSION_SIZE = 2  # bytes of the version before the key or value of a record
+PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
+
+
+def requests(
+    source: Any, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+) -> FrameTable:
+    """Scan the requests of a stream into a table of dtype REQUEST (40 bytes a row): kafka.requests.
+
+    source: anything that `wirescan.open` accepts. Each buffer of it is one connection.
+
+    `kind` is the version of the header, 0, 1 or 2. The body begins at `body`. The place is
+    client_id. `kind` is OPAQUE (255) if the API is not known. Such a row may be a raw token of
+    SASL, which follows SaslHandshake of version 0; its numbers are those in its first bytes.
+
+    Raises FrameError as `errors` says, and as `kafka.scan`. After an impossible size the rest of
+    the stream cannot be read.
+
+    Format: Apache Kafka, "Kafka Protocol Guide", "Request Header v0" to "v2".
+    """
+    return _scan(source, REQUESTS, scan_requests, errors=errors, check=check, limits=limits)
+
+
+def responses(
+    source: Any,
+    requests: FrameTable | None = None,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> FrameTable:
+    """Scan the responses of a stream into a table of dtype RESPONSE: kafka.responses.
+
+    A row has 40 bytes.
+
+    requests: the requests of the same connections, with one buffer for each buffer of `source`. A
+        response has no API on the wire: only its request has it. Without its request (`request` is
+        -1), api_key and api_version are -1 too.
+
+    `kind` is the version of the header, 0 or 1, or OPAQUE if the request is opaque. `api_version`
+    is the version of the response. It differs from the request's version in one case: a broker
+    answers an ApiVersions request of an unknown version in version 0.
+
+    Raises as `requests`, and ValueError if the numbers of connections differ.
+    """
+    if requests is None:
+        return _scan(source, RESPONSES, scan_responses, errors=errors, check=check, limits=limits)
+    require_rows(requests, REQUEST, "responses need a table of kafka.requests")
+    table = _scan(source, RESPONSES, scan_responses, errors="mark", check=check, limits=limits)
+    rows, bad = name_responses(
+        table.rows, table.buffers, requests.rows, _match_requests(requests, table)
+    )
+    rows.flags.writeable = False
+    table = FrameTable(table.buffers, rows, table.stops, RESPONSES, checked=check)
+    return enforce_mode(table, errors, bad)
+
+
+def pair(requests: FrameTable, responses: FrameTable) -> np.ndarray:
+    """Match responses to requests: return an array of `request` i4 and `response` i4, row numbers.
+
+    The pairs are in the order of the requests. A request without a response has -1 as `response`.
+    Responses without a request follow, with -1 as `request`. On a connection a broker answers in
+    the order of the requests. It does not answer Produce with acks = 0.
+    Raises TypeError for other tables, ValueError if the numbers of connections differ.
+    """
+    require_rows(requests, REQUEST, "pair takes a table of kafka.requests first")
+    require_rows(responses, RESPONSE, "pair takes a table of kafka.responses second")
+    numbers = _match_requests(requests, responses)
+    unmatched = np.flatnonzero(numbers < 0)
+    matched = np.flatnonzero(numbers >= 0)
+    count = len(requests)
+    out = np.empty(count + len(unmatched), PAIR)
+    out["request"][:count] = np.arange(count)
+    out["request"][count:] = -1
+    out["response"][:count] = -1
+    out["response"][count:] = unmatched
+    out["response"][numbers[matched]] = matched
+    return out
+
+
+def body(
+    messages: FrameTable,
+    name: str,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    credentials: bool = False,
+) -> FrameTable:
+    """Open the bodies of the messages of one API, one row for each body.
+
+    messages: a table of kafka.requests, kafka.responses or kafka.records.
+    name: the name of an API ("Fetch"). For records it is the key or the value of an internal topic
+        ("OffsetCommit key", "GroupMetadata value", ...); records of other kinds are skipped.
+    credentials: include the credentials of clients. Without it, the place auth_bytes of
+        SaslAuthenticate requests is null, because it may hold a password.
+
+    Column `parent` is the row in `messages`. Column `kind` is the version. Arrays of structs are
+    opened by their names: `table.open("topics")`. The column `topics_count` is the number of
+    structs. It is -1 if the array is null, if the version does not have it, or if it is a tagged
+    field that the message does not have. Any other missing field has its default of
+    api_definitions.py.
+
+    A body that cannot be read to its end is a bad row. An array with a fault has the structs before
+    the fault, and one bad row from there on. An array after the fault has one bad row for the whole
+    body. With errors="strict", the default, one such body raises FrameError; a note on the error
+    names the row in `messages`. "mark" keeps it as a bad row.
+
+    Raises FrameError as `errors` says, ValueError for an unknown name, TypeError for another table.
+    """
+    dtype = getattr(messages, "dtype", None)
+    side = None if dtype is None else SIDES.get(dtype)
+    if side is None and dtype == RECORD:
+        name, _, side = name.partition(" ")
+        if (name, side) not in MESSAGE or side not in ("key", "value"):
+            known = ", ".join(" ".join(key) for key in MESSAGE if key[1] in ("key", "value"))
+            given = f"{name} {side}".strip()
+            raise ValueError(
+                f"unknown key or value of a record: {given!r}; expected one of {known}"
+            )
+    if not isinstance(messages, FrameTable) or side is None:
+        raise TypeError("body takes a table of kafka.requests, kafka.responses or kafka.records")
+    return BODIES[message_of(name, side)].read(
+        messages, errors=errors, check=check, limits=limits, credentials=credentials
+    )
+
+
+def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
+    """Return positions in a file at which a message begins, about `size` bytes apart.
+
+    The first position is `start`. The function walks from size to size. The walk ends at the first
+    size that is not valid: a scan of that slice reports the fault. Raises OSError.
+    """
+    return cuts_at_headers(path, size, start, SIZED)
+
+
+def _scan(
+    source: Any,
+    format: Format,
+    scan: Callable[..., tuple[np.ndarray, int, int, int]],
+    *,
+    errors: str,
+    check: bool,
+    limits: Limits,
+) -> FrameTable:
+    """Scan a source into a table of a format. scan: the function of the kernel."""
+    check_mode(errors, limits)
+    tables = []
+    for buffer in open(source):
+        rows, bad, fault, position = scan(
+            buffer, check=check, resync=errors != "strict", limits=limits
+        )
+        table = FrameTable((buffer,), rows, (Stop(fault, position),), format, checked=True)
+        tables.append(enforce_mode(table, errors, bad))
+    return join(tables) if tables else empty(format)
+
+
+def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
+    """Return an int64 array: the row of the request of each response, or -1."""
+    if len(requests.buffers) != len(responses.buffers):
+        raise ValueError(
+            f"the requests have {len(requests.buffers)} connections, "
+            f"but the responses have {len(responses.buffers)}"
+        )
+    numbers = np.full(len(responses), -1, np.int64)
+    awaits_response = expects_response(requests.rows, requests.buffers) & ~requests.bad
+    requests_of = dict(groups(requests["buffer"], np.flatnonzero(awaits_response)))
+    readable = np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)
+    for connection, answers in groups(responses["buffer"], readable):
+        asked = requests_of.get(connection, NO_ROWS)
+        number = match(
+            requests["correlation_id"][asked],
+            requests["kind"][asked] == OPAQUE,
+            responses["correlation_id"][answers],
+            responses["size"][answers] >= HEADER,
+        )
+        numbers[answers[number >= 0]] = asked[number[number >= 0]]
+    return numbers
+
+
+def _open_bodies(
+    messages: FrameTable, message: MessageSchema, *, errors: str, limits: Limits, credentials: bool
+) -> FrameTable:
+    """Open the bodies of a message. The arguments are those of `body`."""
+    check_mode(errors, limits)
+    within = WITHIN[message.side]
+    require_rows(
+        messages,
+        {"kafka.requests": REQUEST, "kafka.responses": RESPONSE}.get(within, RECORD),
+        f"the {message.side}s of {message.name} are opened from a table of {within}",
+    )
+    chosen, version = _select(messages, message)
+    programs = programs_of(message, message.level)
+    is_unknown = (version < 0) | (version > message.versions[-1])
+    contexts = programs[np.where(is_unknown, len(programs) - 1, version)]
+    contexts["is_whole"] = 1
+    rows = messages.rows
+    spans = np.zeros(len(chosen), HEAD)
+    spans["parent"] = chosen
+    spans["buffer"] = rows["buffer"][chosen]
+    spans["fault"] = rows["fault"][chosen]
+    if message.side in ("key", "value"):
+        contexts["skip"] = VERSION_SIZE
+        spans["start"] = rows["start"][chosen] + rows[message.side + "_at"][chosen]
+        spans["size"] = rows[message.side + "_size"][chosen]
+        # An empty one has no version. Its span would have no struct at all.
+        spans["fault"][(spans["size"] == 0) & (spans["fault"] == 0)] = Fault.BAD_VERSION
+    else:
+        contexts["skip"] = rows["body"]
+        spans["start"] = rows["start"][chosen]
+        spans["size"] = rows["size"][chosen]
+    counts = np.ones(len(chosen), np.int32)
+    hidden = None if credentials else CREDENTIALS.get((message.name, message.side))
+    try:
+        return _open(messages, contexts, spans, counts, BODIES[message], errors, limits, hidden)
+    except FrameError as error:
+        if error.row < len(chosen):
+            error.add_note(
+                f"in row {chosen[error.row]} of {messages.name}; "
+                'errors="mark" reads the other bodies'
+            )
+        raise
+
+
+def _select(messages: FrameTable, message: MessageSchema) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that hold a message, and for every row the version of the message."""
+    rows = messages.rows
+    if message.side not in ("key", "value"):
+        chosen = np.flatnonzero(rows["api_key"] == api_key(message.name))
+        return chosen, rows["api_version"]
+    keys = leading_int16(rows, messages.buffers, "key")
+    has_key = np.isin(keys, MESSAGE[message.name, "key"].versions)
+    chosen = np.flatnonzero(has_key & (rows[message.side + "_size"] >= 0))
+    if message.side == "key":
+        return chosen, keys
+    return chosen, leading_int16(rows, messages.buffers, "value")
+
+
+def _open_structs(
+    outer: FrameTable, message: MessageSchema, level: Level, *, errors: str, limits: Limits
+) -> FrameTable:
+    """Open the structs of an array. outer: the table of the enclosing structs."""
+    check_mode(errors, limits)
+    rows = outer.rows
+    array = level.name
+    format = LEVELS[level.path]
+    if outer.name != format.within:
+        raise TypeError(
+            f"{format.name} is opened from a table of {format.within}, not of {outer.name}"
+        )
+    programs = programs_of(message, level)
+    contexts = programs[np.minimum(rows["kind"], len(programs) - 1)]
+    is_lost = outer.bad & (rows[array + "_at"] == 0)  # the fault is before the array
+    chosen = np.flatnonzero((rows[array + "_count"] > 0) | is_lost)
+    is_lost = is_lost[chosen]
+    spans = np.zeros(len(chosen), HEAD)
+    spans["parent"] = chosen
+    spans["buffer"] = rows["buffer"][chosen]
+    spans["fault"] = np.where(is_lost, rows["fault"][chosen], 0)
+    spans["start"] = rows["start"][chosen] + np.where(is_lost, 0, rows[array + "_at"][chosen])
+    spans["size"] = np.where(is_lost, rows["size"][chosen], rows[array + "_size"][chosen])
+    counts = rows[array + "_count"][chosen]
+    return _open(outer, contexts, spans, counts, format, errors, limits)
+
+
+def _open(
+    outer: FrameTable,
+    contexts: np.ndarray,
+    spans: np.ndarray,
+    counts: np.ndarray,
+    format: Format,
+    errors: str,
+    limits: Limits,
+    hidden: str | None = None,
+) -> FrameTable:
+    """Open structs into a table of a format. hidden: a place that becomes null in all rows."""
+    rows, bad, fault = open_structs(contexts, outer.buffers, spans, counts, format.dtype, limits)
+    without_version = (rows["fault"] == Fault.BAD_VERSION) & (rows["size"] == 0)
+    if hidden is not None or without_version.any():
+        rows = rows.copy()
+        for name, default in format.unset.items():
+            rows[name][without_version] = default
+        if hidden is not None:
+            rows[hidden + "_at"] = 0
+            rows[hidden + "_size"] = -1
+        rows.flags.writeable = False
+    table = raise_if_row_limit(FrameTable(outer.buffers, rows, (), format, outer), fault)
+    return enforce_mode(table, errors, bad)
+
+
+SIDES = {REQUEST: "request", RESPONSE: "response"}
+WITHIN = {
+    "request": "kafka.requests",
+    "response": "kafka.responses",
+    "key": "kafka.records",
+    "value": "kafka.records",
+}
+LEVELS: dict[str, Format] = {}
+BODIES: dict[MessageSchema, Format] = {}
+ENUMS: dict[str, type[IntEnum]] = {"api_key": ApiKey, "error_code": ErrorCode}
+
+
+def _make_formats(
+    message: MessageSchema, level: Level, within: str, names: tuple[str, ...] = ()
+) -> None:
+    """Make the formats of a level and of the levels in it, and add them to LEVELS and BODIES.
+
+    names: the columns that identify the structs of the enclosing levels. Every export has them.
+    """
+    is_body = level is message.level
+    types = {name: field.type for name, field in flat_fields(level.fields)}
+    inherited = tuple(name for name in names if name not in types)
+    inner_names: tuple[str, ...] = ()
+    if not is_body:
+        own_names = (name for name, kind in types.items() if kind in ("string", "uuid"))
+        inner_names = (*inherited, *own_names)
+    children = {}
+    for inner in level.arrays:
+        _make_formats(message, inner, f"kafka.{level.path}", inner_names)
+        children[inner.name] = LEVELS[inner.path].read
+    read: Callable[..., FrameTable] = _Reader(message, None if is_body else level)
+    about = f"{message.name} {message.side}s"
+    LEVELS[level.path] = Format(
+        f"kafka.{level.path}",
+        about if is_body else f"{level.name} of {about}",
+        level.dtype,
+        read,
+        within,
+        children,
+        inherited=inherited,
+        unset={name: default for name, _, default in level.columns if default},
+        numbers={
+            name: f">i{WIDTHS[kind[2:]]}"
+            for name, kind in types.items()
+            if kind[:2] == "[]" and kind[2:]
+        },
+        enums=ENUMS,
+        offsets=tuple(name for name in level.dtype.names or () if name.endswith("offset")),
+    )
+    if is_body:
+        BODIES[message] = LEVELS[level.path]
+
+
+class _Reader:
+    """Reads a level from the table of the enclosing level. level: None for the bodies."""
+
+    def __init__(self, message: MessageSchema, level: Level | None):
+        self._message, self._level = message, level
+
+    def __call__(
+        self,
+        outer: FrameTable,
+        *,
+        errors: str = "strict",
+        check: bool = True,
+        limits: Limits = Limits(),
+        credentials: bool = False,
+    ) -> FrameTable:
+        if self._level is None:
+            return _open_bodies(
+                outer, self._message, errors=errors, limits=limits, credentials=credentials
+            )
+        return _open_structs(outer, self._message, self._level, errors=errors, limits=limits)
+
+
+for _message in reversed(MESSAGE.values()):
+    _make_formats(_message, _message.level, WITHIN[_message.side])
+
+
+def _bodies_of(side: str) -> dict[str, Callable[..., FrameTable]]:
+    return {
+        message.level.name: BODIES[message].read
+        for message in MESSAGE.values()
+        if message.side == side
+    }
+
+
+REQUESTS = Format(
+    "kafka.requests",
+    "requests of the protocol, sent by a client",
+    REQUEST,
+    requests,
+    children=_bodies_of("request"),
+    scan=scan_requests,
+    spans=scan_request_streams,
+    boundaries=find_boundaries,
+    shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id"),
+    enums=ENUMS,
+    text_marks=(),
+)
+RESPONSES = Format(
+    "kafka.responses",
+    "responses of the protocol, sent by a broker",
+    RESPONSE,
+    responses,
+    children=_bodies_of("response"),
+    scan=scan_responses,
+    spans=scan_response_streams,
+    boundaries=find_boundaries,
+    shown=("_start", "size", "correlation_id"),
+    enums=ENUMS,
+    text_marks=(),
+    requests="kafka.requests",
+)
+FORMATS = (REQUESTS, RESPONSES, *reversed(LEVELS.values()))

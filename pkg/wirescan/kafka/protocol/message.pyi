@@ -1,0 +1,50 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from wirescan.frames.limits import Limits
+
+_Rows = NDArray[np.void]
+
+REQUEST: Final[np.dtype[np.void]]
+RESPONSE: Final[np.dtype[np.void]]
+UNKNOWN_REQUEST: Final[tuple[str, ...]]
+UNKNOWN_RESPONSE: Final[tuple[str, ...]]
+
+def scan_requests(
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
+) -> tuple[_Rows, int, int, int]: ...
+def scan_request_streams(
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
+def scan_responses(
+    buffer: Buffer,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    into: _Rows | None = None,
+    more: bool = False,
+) -> tuple[_Rows, int, int, int]: ...
+def scan_response_streams(
+    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
+def expects_response(requests: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.bool_]: ...
+def match(
+    asked: NDArray[np.int32],
+    opaque: NDArray[np.bool_],
+    answers: NDArray[np.int32],
+    whole: NDArray[np.bool_],
+) -> NDArray[np.int64]: ...
+def name_responses(
+    responses: _Rows, buffers: Sequence[memoryview], requests: _Rows, numbers: NDArray[np.int64]
+) -> tuple[_Rows, int]: ...

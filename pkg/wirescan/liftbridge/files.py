@@ -1,0 +1,69 @@
+"""File names of commit-log segments, and the boundaries at which a segment can be cut.
+
+    <base offset, 20 digits>.log        records without gaps; the last one may be torn
+
+`log/index_files.py` describes the files beside a segment.
+Source: github.com/liftbridge-io/liftbridge, server/commitlog.
+"""
+
+from __future__ import annotations
+
+import re
+
+from wirescan.files.boundaries import LengthPrefix, cuts_at_headers
+from wirescan.files.source import name_of, ranges, size_of
+from wirescan.frames.limits import Limits
+from wirescan.frames.logs import SegmentNames
+from wirescan.liftbridge.log import index_files
+from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_confirmed
+from wirescan.liftbridge.scan import scan_entries
+
+# A server writes a new segment beside the old one before it replaces it. Both hold the same
+# records.
+IGNORE = r"\.(cleaned|truncated|index)$|(^|/)(replication-offset|leader-epoch)-checkpoint$"
+FILES = r"(?s)(\A|/)\d{20}\.log\Z"
+SEGMENT = re.compile(r"[0-9]{20}\.log")
+SEGMENTS = SegmentNames(digits=20, suffix=".log")
+SIZED = LengthPrefix(
+    header=HEADER.size, length_at=HEADER.size - 4, overhead=HEADER.size, smallest=(SMALLEST,)
+)
+
+
+def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
+    """Return byte positions in a file at which a record starts, about `size` bytes apart.
+
+    The first position is `start`.
+
+    The positions come from the `.index` beside a segment, if the header of each record confirms the
+    index entry that is used. Otherwise the file is walked from header to header. The walk ends at
+    the first header that is wrong. The reader of that slice reports the damage.
+    """
+    total = size_of(path)
+    if total - start <= size:
+        return [start]
+    cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
+    if cuts:
+        return [start, *(position for position in cuts if position >= start + size)]
+    return cuts_at_headers(path, size, start, SIZED, _is_intact)
+
+
+def _cut_at_entries(path: str, size: int, total: int) -> list[int] | None:
+    index_path = index_of(path)
+    last, _ = index_files.find_around(index_path, "position", total)
+    if last is None or total - last.position - last.size > size:
+        return None  # the index lacks records at the end of the segment
+    cuts = [0]
+    with ranges(path) as read:
+        while (
+            entry := index_files.find_around(index_path, "position", cuts[-1] + size)[1]
+        ) and entry.position < total:
+            if not is_confirmed(entry, read(entry.position, entry.position + HEADER.size)):
+                return None
+            cuts.append(entry.position)
+    return cuts
+
+
+def _is_intact(record: memoryview) -> bool:
+    """Return whether these bytes are one record with the right checksum."""
+    rows, bad, _, used = scan_entries(record, check=True, resync=False, limits=Limits())
+    return len(rows) == 1 and not bad and bool(used == len(record))

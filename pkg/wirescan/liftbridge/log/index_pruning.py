@@ -1,0 +1,57 @@
+"""Pruning of a segment by its index: the byte range that holds the wanted offsets and times.
+
+`liftbridge.entries` uses it as the `prune` of its format. `index_files.py` describes the index.
+
+Offsets increase in a segment. Timestamps may decrease, so only the start of a time range can be
+found. An index entry is used only if the header of its record confirms it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wirescan.files.source import name_of, read_range, size_of
+from wirescan.liftbridge.files import SEGMENT
+from wirescan.liftbridge.log import index_files
+from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_confirmed
+
+Range = tuple[int | None, int | None]
+
+
+def prune(path: str, wanted: Mapping[str, Range]) -> tuple[int, int]:
+    """Return the byte range (start, stop) of a segment that holds all wanted records.
+
+    wanted: {"offset" or "timestamp": (lowest, highest)}; None is no bound. Timestamps are in
+    nanoseconds since 1970. start and stop are starts of records, or the ends of the file. A file
+    that is not named like a segment is not pruned.
+
+    Raises OSError.
+    """
+    total = size_of(path)
+    if not SEGMENT.fullmatch(name_of(path)):
+        return 0, total
+    start = 0
+    stop = total
+    index_path = index_of(path)
+    low, high = wanted.get("offset", (None, None))
+    earliest, _ = wanted.get("timestamp", (None, None))
+    if low is not None:
+        before = index_files.find_around(index_path, "offset", low)[0]
+        if before and _is_confirmed_in(path, before):
+            start = before.position + before.size
+    if high is not None:
+        behind = index_files.find_around(index_path, "offset", high + 1)[1]
+        if behind and _is_confirmed_in(path, behind):
+            stop = behind.position
+    if earliest is not None:
+        before = index_files.find_before_time(index_path, earliest, total // SMALLEST)
+        if before and _is_confirmed_in(path, before):
+            start = max(start, before.position)
+    start = min(start, total)
+    return start, max(start, min(stop, total))
+
+
+def _is_confirmed_in(path: str, entry: index_files.Entry) -> bool:
+    if entry.position < 0:
+        return False
+    return is_confirmed(entry, read_range(path, entry.position, entry.position + HEADER.size))

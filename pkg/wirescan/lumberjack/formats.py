@@ -1,0 +1,283 @@
+"""Formats of Lumberjack, and the functions that read them: scan, plain, events, pairs, unroll.
+
+The registry, the command line, exports and Spark find the formats here.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.loop import lie_inside, spans
+from wirescan.files.source import open
+from wirescan.frames.codecs import Arena, CodecError
+from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.summary_columns import SummaryColumns
+from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, empty, join, require_rows
+from wirescan.lumberjack.constants import KINDS
+from wirescan.lumberjack.files import FILES, find_boundaries
+from wirescan.lumberjack.scan import (
+    EVENT,
+    FRAME,
+    PAIR,
+    bytes_needed,
+    child_spans,
+    find_compressed,
+    open_pairs,
+    scan_stream,
+    scan_streams,
+    unpack,
+    unroll_sequences,
+)
+
+DEEPEST = 0xFFFF  # largest value of the column `depth`
+USUAL_RATIO = 5  # first guess of decompressed bytes for each compressed byte
+
+
+def scan(
+    source: Any,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    into: np.ndarray | None = None,
+) -> FrameTable:
+    """Return the frames in a source: a table of lumberjack.frames, dtype FRAME (40 bytes a row).
+
+    source: anything that `wirescan.open` accepts. It holds the bytes of one direction of each
+        connection, or of both directions if they are cut between frames.
+    errors: "strict", "mark" or "skip". check: accepted for consistency; frames have no checksum.
+    limits: bounds of the scan.
+    into: writable array of dtype FRAME for the rows, for a source of one buffer.
+
+    Versions and types may be mixed. Column `kind` is the type. `sequence` is the number of D, J and
+    A. `count` is the number of events of W and of pairs of D. `length` is the number of bytes after
+    the length field of J and C. A D without pairs and a W of no events are good. A J without a
+    document has the fault EMPTY.
+
+    After damage there is no way to find the next frame. With errors="mark", the rest of the buffer
+    is one bad row.
+
+    Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
+    Format: docs/lumberjack.md, "Frames".
+    """
+    check_mode(errors, limits)
+    buffers = open(source, files=FILES)
+    if into is not None and len(buffers) != 1:
+        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
+    tables = []
+    for buffer in buffers:
+        rows, bad, fault, position = scan_stream(
+            buffer, check=check, resync=errors != "strict", limits=limits, into=into
+        )
+        table = FrameTable((buffer,), rows, (Stop(fault, position),), FRAMES, checked=check)
+        tables.append(enforce_mode(table, errors, bad))
+    return join(tables) if tables else empty(FRAMES)
+
+
+def plain(
+    frames: FrameTable,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    depth: int = 1,
+) -> FrameTable:
+    """Return frames with each compressed frame replaced by the frames inside it: dtype FRAME.
+
+    frames: table of lumberjack.frames. errors: "strict", "mark" or "skip". check: verify Adler-32.
+    limits: bounds of the decompressed payloads and of the rows.
+    depth: how many compressed frames may be nested, 1 to 65,535. A deeper one is a bad row, NESTED.
+
+    Column `parent` is the row in `frames`. Column `depth` is the number of compressed frames around
+    a frame. Decompressed payloads are new buffers of the table.
+
+    A compressed frame that cannot be decompressed is one bad row over its payload. Some ends of a
+    zlib stream are accepted by some readers only. Then the frames are kept, and a bad row of no
+    bytes follows them. Its fault is TRUNCATED if the zlib stream has no end or no Adler-32, and
+    LEFTOVER if bytes follow the stream. So "strict" reports the fault, and "skip" accepts what any
+    reader accepts.
+
+    Raises as `scan`, and FrameError(LIMIT) if there are more rows than the limits allow.
+    Format: docs/lumberjack.md, "Compressed frames".
+    """
+    return _unpack_frames(
+        frames, errors=errors, check=check, limits=limits, depth=depth, to_events=False
+    )
+
+
+def events(
+    frames: FrameTable,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    depth: int = 1,
+) -> FrameTable:
+    """Return the data and JSON frames: a table of lumberjack.events, dtype EVENT (48 bytes a row).
+
+    frames: table of lumberjack.frames, or a result of `plain`.
+
+    The table includes the events in compressed frames, in the order of the stream. Bad frames are
+    rows too. Column `parent` is the row of lumberjack.frames. `window` is the number of the event's
+    window, from 0 in each table, and -1 before the first window. `count` is the number of pairs of
+    a data frame. Place: json, null for a data frame.
+
+    The other arguments and errors are those of `plain`.
+    Format: docs/lumberjack.md, "Events".
+    """
+    return _unpack_frames(
+        frames, errors=errors, check=check, limits=limits, depth=depth, to_events=True
+    )
+
+
+def pairs(
+    events: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+) -> FrameTable:
+    """Return the pairs of data frames: a table of lumberjack.pairs, dtype PAIR (40 bytes a row).
+
+    events: table of lumberjack.events. check: accepted for consistency; pairs have no checksum.
+
+    Column `parent` is the pair's row in `events`. Places: key and value, bytes that need not be
+    UTF-8. Duplicate keys are kept, in the order of the wire; readers use the last one.
+    Raises as `events`.
+    """
+    check_mode(errors, limits)
+    require_rows(events, EVENT, "pairs are those of a table of lumberjack.events")
+    rows, bad, fault = open_pairs(events.rows, events.buffers, *child_spans(events.rows), limits)
+    table = FrameTable(events.buffers, rows, (), PAIRS, events)
+    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+
+
+def unroll(events: FrameTable) -> np.ndarray:
+    """Return an int64 array: the events' sequence numbers, plus 2**32 for each roll-over before.
+
+    events: table of lumberjack.events. If tables are joined, call this for each table before that,
+        because the windows of each table are numbered from 0.
+
+    A number has rolled over if it is below the number of the good event before it. At the start of
+    a window this counts only if the number falls by 2**31 or more, because most writers begin each
+    window at 1. Raises TypeError for another table.
+    """
+    require_rows(events, EVENT, "sequence numbers are those of a table of lumberjack.events")
+    return unroll_sequences(events.rows)
+
+
+def _unpack_frames(
+    frames: FrameTable, *, errors: str, check: bool, limits: Limits, depth: int, to_events: bool
+) -> FrameTable:
+    check_mode(errors, limits)
+    require_rows(frames, FRAME, "events are those of a table of lumberjack.frames")
+    depth = operator.index(depth)
+    if not 1 <= depth <= DEEPEST:
+        raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth!r}")
+    was_unpacked = frames.outer is not None
+    outer = frames if frames.outer is None else frames.outer
+    rows = frames.rows
+    buffers = frames.buffers
+    arena = None
+    done = False
+    while not done:  # each turn opens one more level of compressed frames
+        numbers = find_compressed(rows)
+        depth -= 1
+        last = depth == 0 or not len(numbers)
+        if arena is None:
+            arena = Arena(limits, USUAL_RATIO * int(rows["length"][numbers].sum(dtype=np.int64)))
+        payloads = _decompress(rows[numbers], buffers, arena, len(frames.buffers), check=check)
+        buffers = (*frames.buffers, *arena.buffers) if len(numbers) else buffers
+        if len(buffers) > MOST_BUFFERS:
+            raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
+        rows, bad, fault = unpack(
+            rows,
+            buffers,
+            numbers,
+            payloads,
+            again=was_unpacked,
+            last=last,
+            events=to_events and last,
+            limits=limits,
+        )
+        done = last or fault != 0
+        was_unpacked = True
+    table = FrameTable(buffers, rows, (), EVENTS if to_events else FRAMES, outer, checked=check)
+    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+
+
+def _decompress(
+    rows: np.ndarray,
+    buffers: tuple[memoryview, ...],
+    arena: Arena,
+    first_buffer: int,
+    *,
+    check: bool,
+) -> np.ndarray:
+    """Return an array of dtype HEAD: the places of the decompressed payloads of compressed frames.
+
+    first_buffer: number of the arena's first buffer in the table.
+    `fault` says why a payload was not decompressed; then the place is that of the payload itself.
+    `kind` is the fault at the end of the zlib stream, or 0.
+    """
+    if not lie_inside(rows, buffers):
+        raise ValueError("a row points outside its buffer")
+    places = spans(rows)
+    columns: list[tuple[int, int, int, int, int]] = []
+    stops = places["start"] + places["size"]
+    for buffer, start, stop in zip(
+        places["buffer"].tolist(), places["start"].tolist(), stops.tolist()
+    ):
+        try:
+            (number, first, size), end_fault = arena.add_zlib(
+                buffers[buffer][start:stop], check=check
+            )
+            columns.append((first_buffer + number, first, size, 0, end_fault))
+        except CodecError as error:
+            columns.append((buffer, start, stop - start, error.fault, 0))
+    by_column = np.array(columns, np.int64).reshape(-1, 5).T
+    for name, column in zip(("buffer", "start", "size", "fault", "kind"), by_column):
+        places[name] = column
+    return places
+
+
+FRAMES = Format(
+    "lumberjack.frames",
+    "frames of Beats and Logstash: windows, data, JSON, compressed frames, acks",
+    FRAME,
+    scan,
+    children={"events": events},
+    kinds=KINDS,
+    scan=scan_stream,
+    spans=scan_streams,
+    bytes_needed=bytes_needed,
+    boundaries=find_boundaries,
+    files=FILES,
+    shown=("_start", "size", "kind", "version", "sequence", "count"),
+    text_marks=(b"1", b"2"),  # the versions
+)
+EVENTS = Format(
+    "lumberjack.events",
+    "the data and JSON frames, including those in compressed frames",
+    EVENT,
+    events,
+    within="lumberjack.frames",
+    children={"pairs": pairs},
+    lists={"pairs": "count"},
+    local=("window",),
+    kinds=KINDS,
+    shown=("_start", "kind", "sequence", "json", "pairs"),
+    counted_as="events",
+    summary=SummaryColumns(sizes=True),
+)
+PAIRS = Format(
+    "lumberjack.pairs",
+    "the keys and values of the data frames",
+    PAIR,
+    pairs,
+    within="lumberjack.events",
+    grouped_by="key",
+    shown=("_start", "key", "value"),
+)
+FORMATS = (FRAMES, EVENTS, PAIRS)

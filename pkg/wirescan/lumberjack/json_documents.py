@@ -1,0 +1,526 @@
+"""Events as an Arrow table, with their JSON documents parsed into typed columns.
+
+`lumberjack.documents` is the function `documents` of this module. The parser is the JSON reader of
+pyarrow. Version 26.0 of it has these limits, which this module works around:
+
+- It skips an empty line, and reads two objects in one line as two rows. It recurses without bound
+  and does not check UTF-8. So json_lines.pyx checks each line before.
+- When it infers types, it loses nulls at the start of a list. If types differ between its blocks,
+  it ends the process or loses values. A row of many names next to many rows takes memory for the
+  product of both. So types are inferred from few lines in one block, and only the types are kept.
+  Values are then read with these types.
+- It loses some values of a list of type null, even with given types. So such lists are read as
+  lists of string.
+- Before pyarrow 23, it does not refuse a timestamp in nanoseconds outside the years 1677 to 2262.
+  The value wraps instead. `_check_years` finds such values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wirescan.core.gather import Places
+from wirescan.frames.errors import check_mode
+from wirescan.frames.escape import visible
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
+from wirescan.lumberjack.constants import Kind
+from wirescan.lumberjack.json_lines import REASONS, make_lines
+from wirescan.lumberjack.json_misfits import Types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIMESTAMP = "@timestamp"
+DEEPEST = 50  # nesting of objects and arrays; Arrow's own files allow 64
+# Objects and members in one document, and in the documents whose types are inferred together.
+HEAVIEST = 1 << 13
+FIELDS = 1000  # inferred fields, nested ones included: Elasticsearch's default limit
+BLOCK = 1 << 20  # bytes that a thread parses at a time
+LARGEST_COLUMN = (1 << 31) - 1  # bytes in an Arrow column of type binary
+NEAR = 60  # bytes of a refused document that an error message shows
+LONGEST_MESSAGE = 200  # characters of a message of the parser
+EMPTY_DOCUMENT = b"{}\n"
+FIRST_YEAR = 1970  # year of the time 0
+
+
+def documents(
+    events: FrameTable,
+    *,
+    schema: pa.Schema | None = None,
+    others: bool = False,
+    errors: str | None = None,
+    limits: Limits = Limits(),
+) -> pa.Table:
+    """Return events as an Arrow table, row for row, with their JSON documents parsed.
+
+    events: table of lumberjack.events.
+    schema: the wanted fields and their types. The types are those that pyarrow.json.read_json
+        accepts. Other fields are discarded unless `others` is set. A field of type string accepts
+        any value: a value that is not a string becomes its JSON text.
+    others: also keep the fields that `schema` does not have.
+    errors: what happens to a refused document. "strict" raises. "mark" keeps the row. "skip"
+        discards the row, and also rows of bad events. None: as in `events.errors`.
+    limits: bounds for the pairs.
+
+    Columns of the result:
+
+    - sequence uint32, version uint16, window int32, fault (its name, or null): as in the events.
+    - pairs: map<binary, binary>, the pairs of a data frame in the order of the wire, duplicates
+      included; null for other events.
+    - document: struct, the fields of the JSON document; null if the event has none or it is
+      refused.
+    - refused: string, the reason why the document is refused, or null.
+
+    `pyarrow.Table.from_struct_array(table["document"])` has the fields as columns, with the same
+    rows. Memory is proportional to the number of rows times the number of fields.
+
+    Without a schema, or with `others`, types are inferred from all documents. The inferred types
+    are null, bool, int64, double, string, struct and list. Numbers are double if one of them is not
+    an int64. A list is of string if no such list has a value. `@metadata` is a struct like any
+    other. Strings are not parsed as dates, with one exception: "@timestamp", unless the schema has
+    it, is timestamp[ns, UTC]. It accepts ISO 8601 with any offset; without an offset the time is
+    UTC.
+
+    A document is refused for these reasons:
+
+    - It is not one object in UTF-8.
+    - An object has the name of a kept field twice.
+    - A string has half a surrogate pair.
+    - A number is too large for a double, or has more than 300 digits.
+    - More than 50 objects and arrays are nested, or there are more than 8,192 objects and members.
+    - It has 1 GiB or more.
+    - A value does not have the type of its field. The type is given, or was inferred from earlier
+      events. So fields that change their type need a schema.
+
+    Raises ImportError without pyarrow. Raises TypeError for other tables. Raises ValueError for a
+    schema that the parser does not accept, and for more than 1,000 inferred fields. Raises
+    ValueError for 2 GiB of keys or values of pairs. With "strict", raises ValueError for a refused
+    document; the message has its row, the reason and its first bytes. Raises FrameError for pairs,
+    as `errors` says.
+    """
+    if not isinstance(events, FrameTable) or "json" not in events.places:
+        raise TypeError(
+            "documents are those of a table of lumberjack.events, not of "
+            f"{getattr(events, 'name', type(events).__name__)}"
+        )
+    errors = events.errors if errors is None else errors
+    check_mode(errors, limits)
+    import pyarrow as pa
+
+    given = _list_given_types(schema, others=others)
+    refused: dict[int, str] = {}
+
+    def refuse(row: int, reason: str) -> None:
+        if errors == "strict":
+            document = events.bytes(row, "json")
+            assert document is not None  # an event without a document is never refused
+            near = bytes(document[:NEAR])
+            raise ValueError(
+                f"the document of event {row} is refused: {reason}; it begins with {near!r}; "
+                'give a schema, or errors="mark"'
+            )
+        refused[row] = reason
+
+    places = Places(events, "json")
+    text, bounds, weights, refusals = make_lines(places, DEEPEST, HEAVIEST)
+    for row in np.flatnonzero(refusals).tolist():
+        refuse(row, REASONS[refusals[row]])
+    parsed = _parse(text, bounds, weights, given, refuse, infers=schema is None or others)
+    absent = places.lengths() < 0
+    absent[list(refused)] = True
+    names = ["sequence", "version", "window", "fault"]
+    head = pa.table(events[names])
+    table = pa.table(
+        {
+            **{name: head[name] for name in names},
+            "pairs": _make_maps(events, errors, limits),
+            "document": _make_structs(parsed, absent),
+            "refused": _make_reasons(refused, len(events)),
+        }
+    )
+    keep = ~events.bad
+    keep[list(refused)] = False
+    return table if errors != "skip" or keep.all() else table.filter(_make_flags(keep))
+
+
+def _list_given_types(schema: pa.Schema | None, *, others: bool) -> pa.Schema:
+    """Return the fields whose types are given: those of the schema, and "@timestamp".
+
+    Raises TypeError and ValueError for a schema that cannot be used.
+    """
+    import pyarrow as pa
+
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise TypeError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+    given = [pa.field(field.name, field.type) for field in schema or ()]  # any field may be absent
+    if len({field.name for field in given}) < len(given) or schema is not None and not given:
+        raise ValueError("schema must have at least one field, and no name twice")
+    if (schema is None or others) and TIMESTAMP not in (field.name for field in given):
+        given.append(pa.field(TIMESTAMP, pa.timestamp("ns", "UTC")))
+    types = _replace_null_lists(pa.schema(given))
+    try:
+        _read(EMPTY_DOCUMENT, types, "ignore")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"schema: {error}") from None
+    return types
+
+
+def _parse(
+    text: memoryview,
+    bounds: np.ndarray,
+    weights: np.ndarray,
+    given: pa.Schema,
+    refuse: Callable[[int, str], None],
+    *,
+    infers: bool,
+) -> pa.Table:
+    """Parse lines into a table.
+
+    The fast path parses all lines at once. If that fails, the lines that cause it are found and
+    refused, and are parsed as {}.
+    """
+    import pyarrow as pa
+
+    if not len(weights):
+        return _read(EMPTY_DOCUMENT, given, "ignore").slice(0, 0)
+    total_weights = np.cumsum(weights, dtype=np.int64)
+    inner_bounds = np.flatnonzero(np.diff(total_weights // HEAVIEST)) + 1
+    segment_bounds = [0, *inner_bounds.tolist(), len(weights)]
+    longest = int(np.diff(bounds).max())
+    types = given
+    try:
+        if infers:
+            # The first lines of a stream mostly have the types of all lines.
+            first_lines = text[: bounds[segment_bounds[1]]]
+            types = _replace_null_lists(_infer_types(first_lines, given))
+        return _read(text, types, "error" if infers else "ignore", longest)
+    except pa.ArrowInvalid:
+        lines = [bytes(text[start:stop]) for start, stop in pairwise(bounds.tolist())]
+        types = given
+    if any(_has_strings(field.type) for field in given):
+        lines = [_make_strings(line, pa.struct(given)) for line in lines]
+
+    # Segments to parse, the first one last: (first line, line after the last, is a whole segment).
+    todo = [(start, stop, True) for start, stop in pairwise(segment_bounds)][::-1]
+    while todo:
+        start, stop, is_whole = todo.pop()
+        if is_whole:
+            _refuse_misfits(lines, start, stop, Types(types, given, infers=infers), refuse)
+        segment = b"".join(lines[start:stop])
+        try:
+            if infers:
+                inferred = _infer_types(segment, given)
+                types = _check_field_count(
+                    pa.unify_schemas([types, inferred], promote_options="permissive")
+                )
+            else:
+                _read(segment, given, "ignore", len(segment))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            if stop - start > 1:
+                middle = (start + stop) // 2
+                todo += [(middle, stop, False), (start, middle, False)]
+            else:
+                message = str(error)[:LONGEST_MESSAGE]
+                message = re.sub(r"^JSON parse error: | in row \d+$", "", message)
+                refuse(start, visible(message))  # the parser's messages quote names of fields
+                lines[start] = EMPTY_DOCUMENT
+    types = _replace_null_lists(types)
+    return _read(b"".join(lines), types, "ignore", max(map(len, lines)))
+
+
+def _refuse_misfits(
+    lines: list[bytes], start: int, stop: int, types: Types, refuse: Callable[[int, str], None]
+) -> None:
+    """Refuse the lines of a segment that do not fit the types, and replace them by {}."""
+    for row in range(start, stop):
+        reason = types.find_misfit(lines[row])
+        if reason is not None:
+            refuse(row, reason)
+            lines[row] = EMPTY_DOCUMENT
+
+
+def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa.Table:
+    """Parse lines of at most `longest` bytes. Types are inferred in one block, so in one thread.
+
+    unexpected: what pyarrow does with fields outside the schema: "ignore", "error" or "infer".
+    """
+    import pyarrow as pa
+    import pyarrow.json
+
+    block = len(text) if unexpected == "infer" else min(len(text), max(longest, BLOCK))
+    options = pyarrow.json.ReadOptions(use_threads=block < len(text), block_size=block)
+    table = pyarrow.json.read_json(
+        pa.BufferReader(text),
+        options,
+        pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+    )
+    if not _wraps_timestamps():
+        return table
+    stamped = [field for field in schema if _has_nanoseconds(field.type)]
+    if stamped:
+        as_text = pa.schema([(field.name, _replace_nanoseconds(field.type)) for field in stamped])
+        texts = pyarrow.json.read_json(
+            pa.BufferReader(text),
+            options,
+            pyarrow.json.ParseOptions(explicit_schema=as_text, unexpected_field_behavior="ignore"),
+        )
+        for field in stamped:
+            _check_years(table[field.name], texts[field.name])
+    return table
+
+
+@cache
+def _wraps_timestamps() -> bool:
+    """Return whether the parser wraps nanoseconds that int64 cannot hold, instead of refusing."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    try:
+        pyarrow.json.read_json(
+            pa.BufferReader(b'{"t":"3000-01-01"}'),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema([("t", pa.timestamp("ns"))])
+            ),
+        )
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == "ns")
+    return any(_has_nanoseconds(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _replace_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    """Return the type, with string in place of each timestamp in nanoseconds."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _replace_nanoseconds(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_replace_nanoseconds(kind.value_type))
+    return pa.string() if _has_nanoseconds(kind) else kind
+
+
+def _check_years(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> None:
+    """Raise ArrowInvalid if a timestamp in nanoseconds, at any depth, differs from its text."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind = values.type
+    if not _has_nanoseconds(kind):
+        return
+    if pa.types.is_struct(kind):
+        for value, text in zip(values.flatten(), texts.flatten()):
+            _check_years(value, text)
+    elif pa.types.is_list(kind):
+        _check_years(compute.list_flatten(values), compute.list_flatten(texts))
+    else:
+        texts = texts.drop_null()
+        stamps = values.drop_null().cast(pa.int64()).to_numpy().view("M8[ns]")
+        years = stamps.astype("M8[Y]").astype(np.int64) + FIRST_YEAR
+        years_in_text = compute.utf8_slice_codeunits(texts, 0, 4).cast(pa.int64()).to_numpy()
+        # A wrapped value is wrong by 2**64 nanoseconds, which are 584 years. An offset from UTC
+        # changes the year by at most one.
+        wrong = np.flatnonzero(np.abs(years - years_in_text) > 1)
+        if len(wrong):
+            raise pa.ArrowInvalid(f"{texts[wrong[0]]} is outside the range of {kind}")
+
+
+def _infer_types(text: Any, given: pa.Schema) -> pa.Schema:
+    """Infer the types of lines. The given fields come first, then the others as they occur."""
+    import pyarrow as pa
+
+    inferred = pa.struct(_read(text, given, "infer").schema)
+    return _check_field_count(pa.schema(_undo_guessed_times(inferred, pa.struct(given))))
+
+
+def _replace_null_lists(schema: pa.Schema) -> pa.Schema:
+    """Return the schema, with lists of string in place of lists in which only nulls were found."""
+    import pyarrow as pa
+
+    return pa.schema(_without_null_lists(pa.struct(schema)))
+
+
+def _without_null_lists(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_null_lists(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        is_null = pa.types.is_null(kind.value_type)
+        return pa.list_(pa.string() if is_null else _without_null_lists(kind.value_type))
+    return kind
+
+
+def _check_field_count(schema: pa.Schema) -> pa.Schema:
+    """Return the schema. Raises ValueError if it has too many fields."""
+    import pyarrow as pa
+
+    count = _count_fields(pa.struct(schema))
+    if count > FIELDS:
+        raise ValueError(
+            f"the documents have more than {FIELDS} different fields, {count} so far: give a schema"
+        )
+    return schema
+
+
+def _count_fields(kind: pa.DataType) -> int:
+    return sum(1 + _count_fields(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _undo_guessed_times(kind: pa.DataType, given: pa.DataType | None = None) -> pa.DataType:
+    """Return the type, with string in place of each timestamp that was guessed, not given."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [
+                (field.name, _undo_guessed_times(field.type, _find_field_type(given, field.name)))
+                for field in kind
+            ]
+        )
+    if pa.types.is_list(kind):
+        given_value = None if given is None else given.value_type
+        return pa.list_(_undo_guessed_times(kind.value_type, given_value))
+    return pa.string() if given is None and pa.types.is_timestamp(kind) else kind
+
+
+def _find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
+    """Return the type of a field of a struct, or None if it has no such field."""
+    if kind is None:
+        return None
+    index = kind.get_field_index(name)
+    return None if index < 0 else kind.field(index).type
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _has_strings(kind: pa.DataType) -> bool:
+    return _is_string(kind) or any(_has_strings(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _make_strings(line: bytes, kind: pa.DataType) -> bytes:
+    """Return a line in which values of string fields that are no strings are their JSON text."""
+    try:
+        value = json.loads(line, object_pairs_hook=_make_object)
+        converted = _convert_to_strings(value, kind)
+        if converted == value:
+            return line
+        return json.dumps(converted, allow_nan=False).encode() + b"\n"
+    except ValueError:
+        return line  # the parser will refuse it
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return members
+
+
+def _convert_to_strings(value: Any, kind: pa.DataType | None) -> Any:
+    if value is None or kind is None:
+        return value
+    if _is_string(kind):
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if isinstance(value, dict) and kind.num_fields and not hasattr(kind, "value_type"):
+        return {
+            name: _convert_to_strings(member, _find_field_type(kind, name))
+            for name, member in value.items()
+        }
+    if isinstance(value, list) and hasattr(kind, "value_type"):
+        return [_convert_to_strings(item, kind.value_type) for item in value]
+    return value
+
+
+# ---------------------------------------------------------------------------- to arrays
+
+
+def _make_flags(values: np.ndarray) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _pack_bits(values)])
+
+
+def _pack_bits(values: np.ndarray) -> pa.Buffer:
+    import pyarrow as pa
+
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def _make_reasons(refused: dict[int, str], count: int) -> pa.Array:
+    import pyarrow as pa
+
+    if not refused:
+        return pa.nulls(count, pa.string())
+    return pa.array([refused.get(row) for row in range(count)], pa.string())
+
+
+def _make_structs(table: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
+    """Return the rows of a table as structs; `absent` rows are null."""
+    import pyarrow as pa
+
+    chunks = []
+    start = 0
+    for batch in table.to_batches():
+        mask = _make_flags(absent[start : start + len(batch)])
+        chunks.append(
+            pa.StructArray.from_arrays(batch.columns, fields=list(table.schema), mask=mask)
+        )
+        start += len(batch)
+    return pa.chunked_array(chunks, pa.struct(table.schema))
+
+
+def _make_maps(events: FrameTable, errors: str, limits: Limits) -> pa.Array:
+    """Return the pairs of data frames as maps; other events are null."""
+    import pyarrow as pa
+
+    kind = pa.map_(pa.binary(), pa.binary())
+    is_data = (events["kind"] == Kind.DATA) & ~events.bad
+    if not is_data.any():
+        return pa.nulls(len(events), kind)
+    pairs = events.where(is_data).open("pairs", errors=errors, limits=limits)
+    pairs = pairs.where(~pairs.bad)  # the keys of a map cannot be null
+    parents = np.flatnonzero(is_data)[pairs["parent"]]
+    offsets = np.zeros(len(events) + 1, np.int32)
+    np.cumsum(np.bincount(parents, minlength=len(events)), out=offsets[1:])
+    entries = pa.StructArray.from_arrays(
+        [_convert_binary(pairs, name) for name in ("key", "value")],
+        fields=[kind.key_field, kind.item_field],
+    )
+    return pa.Array.from_buffers(
+        kind, len(events), [_pack_bits(is_data), pa.py_buffer(offsets)], children=[entries]
+    )
+
+
+def _convert_binary(pairs: FrameTable, name: str) -> pa.Array:
+    """Return a place of the pairs as an array of binary. Raises ValueError for 2 GiB or more."""
+    import pyarrow as pa
+
+    places = Places(pairs, name)
+    if places.total > LARGEST_COLUMN:
+        raise ValueError(
+            f"the {name}s of the pairs have {places.total} bytes, and an Arrow column has at most "
+            f"{LARGEST_COLUMN}: pass fewer events at a time"
+        )
+    offsets, data = places.gather(large=False)
+    return pa.Array.from_buffers(
+        pa.binary(), len(pairs), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )

@@ -1,0 +1,224 @@
+"""Search for the documents that Arrow's JSON parser refuses. `json_documents.py` uses it.
+
+The parser reports one bad document in each call, and a call costs as much as a thousand good
+documents. So after a refusal, `Types.find_misfit` checks each document before the next call. Most
+documents of a stream have one of few shapes, so one document of each shape is decoded. The parser
+still finds the documents that this check misses.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import math
+import re
+from typing import Any
+
+from wirescan.frames.escape import visible
+from wirescan.lumberjack.json_lines import shape_of
+
+ANY = "any"  # kind of a value that only the parser checks
+KINDS = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
+# The times that the parser accepts. It also refuses days that the month does not have, and times
+# that 64 bits cannot hold.
+TIME = re.compile(
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r"(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
+)
+FIRST_YEAR = 1677  # 64 bits of nanoseconds begin within this year
+LAST_YEAR = 2262  # ... and end within this one
+DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # of the months, in a leap year
+
+
+class ObjectMembers(list[tuple[str, Any]]):
+    """The members of an object, duplicates included."""
+
+
+KINDS[ObjectMembers] = "object"
+DECODER = json.JSONDecoder(
+    object_pairs_hook=ObjectMembers
+)  # `json.loads` makes a new one in each call
+
+
+class _Node:
+    """The kind and the type of the values at one path. The type is None unless it is given.
+
+    fields: the nodes of an object's members. item: the node of an array's items.
+    open: members without a node are read too.
+    """
+
+    __slots__ = ("fields", "item", "kind", "open", "type")
+
+    def __init__(self, kind: str | None = None, type: Any = None, *, open: bool = True):
+        self.kind = kind
+        self.type = type
+        self.open = open
+        self.fields: dict[str, _Node] = {}
+        self.item: _Node | None = None
+
+
+class Types:
+    """The types that the fields have so far.
+
+    types: pyarrow.Schema of all fields so far. given: pyarrow.Schema of the given fields among
+    them. infers: other fields are read too.
+    """
+
+    def __init__(self, types: Any, given: Any, *, infers: bool):
+        import pyarrow as pa
+
+        self._open = infers
+        self._top = self._make_node(pa.struct(types), pa.struct(given))
+        self._new: list[_Node] = []
+        self._reasons: dict[bytes, str | None] = {}  # shape -> what `find_misfit` returns for it
+        self._shape_decides = True
+
+    def find_misfit(self, line: bytes) -> str | None:
+        """Return why a document is refused, or None.
+
+        An accepted document sets the types of its new fields.
+        """
+        shape = shape_of(line)
+        try:
+            return self._reasons[shape]
+        except KeyError:
+            pass
+        self._shape_decides = True
+        reason = self._check_document(line)
+        if self._shape_decides:  # and the type of a field does not change once it is known
+            self._reasons[shape] = reason
+        return reason
+
+    def _check_document(self, line: bytes) -> str | None:
+        self._new = []
+        try:
+            value = DECODER.decode(line.decode())
+            if b"\\u" in line:
+                json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return "half a surrogate pair"
+        except ValueError as error:
+            return visible(f"JSON parse error: {error}")
+        reason = self._check(self._top, value, "")
+        if reason is None:
+            return None
+        for node in self._new:
+            node.kind = None
+        return visible(reason)  # it quotes names of fields
+
+    def _check(self, node: _Node, value: Any, path: str) -> str | None:
+        """Return why a value does not fit its node, or None."""
+        if value is None or node.kind == ANY:
+            return None
+        kind = KINDS[type(value)]
+        if node.kind is None:
+            node.kind = kind
+            self._new.append(node)
+        elif node.kind != kind:
+            return f"Field {path} changed from {node.kind} to {kind}"
+        if kind == "object":
+            return self._check_members(node, value, path)
+        if kind == "array":
+            return self._check_items(node, value, path)
+        return self._check_scalar(node.type, value, path)
+
+    def _check_items(self, node: _Node, items: list[Any], path: str) -> str | None:
+        node.item = node.item or _Node()
+        for item in items:
+            reason = self._check(node.item, item, path + "/[]")
+            if reason is not None:
+                return reason
+        return None
+
+    def _check_members(self, node: _Node, pairs: ObjectMembers, path: str) -> str | None:
+        seen = set()
+        for name, value in pairs:
+            child = node.fields.get(name)
+            if child is None:
+                if not node.open:
+                    continue
+                child = node.fields[name] = _Node()
+            if name in seen:
+                return f"Field {path}/{name} occurs twice".replace(" /", " ")
+            seen.add(name)
+            reason = self._check(child, value, f"{path}/{name}" if path else name)
+            if reason is not None:
+                return reason
+        return None
+
+    def _check_scalar(self, given: Any, value: Any, path: str) -> str | None:
+        if type(value) is float and math.isinf(value):
+            return f"Field {path}: a number is too large for a double"
+        if given is None:
+            return None
+        name = str(given)
+        fits = True
+        if name.startswith(("int", "uint")):
+            low, high = _find_integer_range(name)
+            if name != "int64":
+                self._shape_decides = False  # a short number may be outside the range
+            fits = type(value) is int and low <= value <= high
+        elif name.startswith("timestamp"):
+            fits = _is_time(value, given)
+        return None if fits else f"Field {path}: failed to convert {value!r:.80} to {name}"
+
+    def _make_node(self, kind: Any, given: Any) -> _Node:
+        """Return the node of a type. `given` is the given type at the same path, or None."""
+        import pyarrow as pa
+
+        is_given = given is not None
+        if pa.types.is_struct(kind):
+            node = _Node("object", open=self._open)
+            for field in kind:
+                given_field = None
+                if is_given and pa.types.is_struct(given):
+                    index = given.get_field_index(field.name)
+                    given_field = None if index < 0 else given.field(index).type
+                node.fields[field.name] = self._make_node(field.type, given_field)
+            return node
+        if pa.types.is_list(kind):
+            node = _Node("array")
+            node.item = self._make_node(kind.value_type, given.value_type if is_given else None)
+            return node
+        if pa.types.is_null(kind):
+            return _Node(ANY if is_given else None)
+        if pa.types.is_boolean(kind):
+            return _Node("boolean")
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return _Node("number", kind if is_given else None)
+        if pa.types.is_string(kind) or pa.types.is_timestamp(kind):
+            return _Node("string", kind if is_given else None)
+        return _Node(ANY)
+
+
+def _find_integer_range(name: str) -> tuple[int, int]:
+    """Return the smallest and the largest value of an integer type, such as "uint8"."""
+    bits = int(name.lstrip("uint"))
+    if name[0] == "u":
+        return 0, (1 << bits) - 1
+    return -1 << bits - 1, (1 << bits - 1) - 1
+
+
+def _is_time(text: str, kind: Any) -> bool:
+    """Return whether the parser accepts a string as a timestamp of this type."""
+    import pyarrow as pa
+
+    match = TIME.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day = map(int, match.groups())
+    if day > DAYS[month - 1] or (month, day) == (2, 29) and not calendar.isleap(year):
+        return False
+    if kind.unit != "ns" or FIRST_YEAR < year < LAST_YEAR:
+        return True
+    if not FIRST_YEAR <= year <= LAST_YEAR:
+        return False
+    # The parser accepts a time with or without its zone, whatever the type has.
+    for zone in (None, "UTC"):
+        try:
+            pa.scalar(text, pa.string()).cast(pa.timestamp(kind.unit, zone))
+            return True
+        except pa.ArrowInvalid:
+            pass
+    return False

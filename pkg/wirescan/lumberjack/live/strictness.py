@@ -1,0 +1,133 @@
+"""Frames that some readers of Lumberjack accept and others refuse.
+
+`receiver.py` uses it: a strict Receiver refuses these frames, and a lenient Receiver accepts them.
+
+The readers are logstash-input-beats 7.0.9 (L), go-lumber 0.2.0 (G), ruby-lumberjack 0.0.26 (R) and
+Vector of 2026 (V). Both Receivers refuse what all of these readers refuse. That is bytes that are
+not a frame, a JSON frame of no bytes, and zlib data that is damaged or in another format. It is
+also a frame that the end of its compressed frame cuts. Both refuse frames deeper than `depth` or
+above a limit. One row of the table is an exception: a lenient Receiver accepts documents that are
+not JSON.
+
+    frame                                accepted  strict            lenient
+    fewer events than the window said    R         SHORT_WINDOW      the next W completes the window
+    more events than the window said     R         SURPLUS_EVENT     the surplus events of one chunk
+                                                                     are a window
+    events before any window             R         NO_WINDOW         the same
+    W(n), n > largest_window             L R       LARGE_WINDOW      nothing is allocated for it
+    W(0)                                 all       an empty window, acked with 0
+    a window over several C, or mixed    L R       SPLIT_WINDOW      one window
+    W inside a C, several in one         L R       WINDOW_INSIDE     windows like others
+    J of version 1, D of version 2       R V       WRONG_VERSION     events like others
+    versions mixed otherwise             L R       MIXED_VERSIONS    acked in the version of its W
+    a sequence number of 2**31 or more   G R       LARGE_SEQUENCE    acked like others
+    D without pairs                      G         NO_PAIRS          an event without fields
+    J that is not an object              G R       NOT_AN_OBJECT     an event
+    J that is not JSON                   none      NOT_AN_OBJECT     an event: documents are not
+                                                                     parsed
+    zlib data without an end             L G       CUT_PAYLOAD       the bytes that it decompresses
+                                                                     to
+    zlib data without its Adler-32       L         CUT_PAYLOAD       the same
+    C of no bytes                        L         CUT_PAYLOAD       no events
+    bytes after the zlib data            L G R     LONG_PAYLOAD      discarded
+    a second zlib stream after it        L R       LONG_PAYLOAD      discarded
+    C without frames                     L R       EMPTY_PAYLOAD     no events
+    A from a writer                      V         ACK_FROM_WRITER   discarded
+    C inside a C                         L G R     refused, NESTED, with depth=1; accepted up to a
+                                                   larger `depth`
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.frames.table import FrameTable
+from wirescan.lumberjack.constants import Kind
+from wirescan.lumberjack.live.conversation_errors import Reason
+
+LARGEST_SEQUENCE = 0x7FFFFFFF  # logstash-input-beats reads a larger number as negative
+
+
+def mark_tolerable_ends(flat: FrameTable) -> np.ndarray:
+    """Return an array of bool: which bad rows only report the end of a compressed frame.
+
+    flat: a result of `plain`. Some readers accept the compressed frames of these rows.
+    """
+    fault = flat["fault"]
+    mask: np.ndarray = (fault == Fault.LEFTOVER) | (fault == Fault.TRUNCATED) & (flat["size"] == 0)
+    return mask
+
+
+def find_offence(
+    frames: FrameTable, flat: FrameTable, events: FrameTable, version: int, largest_window: int
+) -> tuple[Reason, FrameTable, int] | None:
+    """Return (reason, table, row) of the first frame that a strict reader refuses, or None.
+
+    The frames before it are not taken into account.
+
+    frames: table of lumberjack.frames. flat: the result of `plain` for `frames`. events: the events
+    in it, without bad rows. version: of the first frame. largest_window: events in a window.
+    """
+    kind = flat["kind"]
+    fault = flat["fault"]
+    is_json = kind == Kind.JSON
+    is_data = kind == Kind.DATA
+    is_window = kind == Kind.WINDOW
+    other_version = flat["version"] != version
+    wrong_version = is_json & (flat["version"] == 1) | is_data & (flat["version"] == 2)
+    large_sequence = (is_json | is_data) & (flat["sequence"] > LARGEST_SEQUENCE)
+    # If one frame has several offences, the first of the list is reported.
+    checks = [
+        (Reason.ACK_FROM_WRITER, flat, kind == Kind.ACK),
+        (Reason.WRONG_VERSION, flat, wrong_version),
+        (Reason.MIXED_VERSIONS, frames, frames["version"] != version),
+        (Reason.MIXED_VERSIONS, flat, (fault == 0) & other_version),
+        (Reason.LARGE_WINDOW, flat, is_window & (flat["count"] > largest_window)),
+        (Reason.WINDOW_INSIDE, flat, is_window & (flat["depth"] > 0)),
+        (Reason.LARGE_SEQUENCE, flat, large_sequence),
+        (Reason.NO_PAIRS, flat, is_data & (flat["count"] == 0)),
+        (Reason.CUT_PAYLOAD, flat, fault == Fault.TRUNCATED),
+        (Reason.LONG_PAYLOAD, flat, fault == Fault.LEFTOVER),
+        (Reason.NOT_AN_OBJECT, events, _mark_first_non_object(events)),
+    ]
+    if flat is not frames:
+        is_empty = frames["kind"] == Kind.COMPRESSED
+        is_empty[flat["parent"]] = False
+        checks.append((Reason.EMPTY_PAYLOAD, frames, is_empty))
+    offences = [(reason, table, int(mask.argmax())) for reason, table, mask in checks if mask.any()]
+    return min(offences, key=lambda offence: _find_wire_row(offence[1], offence[2]), default=None)
+
+
+def _find_wire_row(table: FrameTable, row: int) -> int:
+    """Return the row of the frame on the wire that holds a row."""
+    return row if table.outer is None else int(table["parent"][row])
+
+
+def _mark_first_non_object(events: FrameTable) -> np.ndarray:
+    """Return an array of bool: the first JSON frame whose document is not a JSON object."""
+    mask = np.zeros(len(events), bool)
+    for row in np.flatnonzero(events["json_size"] > 0).tolist():
+        document = events.bytes(row, "json")
+        assert document is not None  # its size is above 0
+        if not _is_object(bytes(document)):
+            mask[row] = True
+            break
+    return mask
+
+
+def _is_object(document: bytes) -> bool:
+    # Readers differ on bytes that are not UTF-8 and on large numbers, so both are accepted here.
+    try:
+        value = json.loads(
+            document.decode(errors="replace"), parse_int=float, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")

@@ -1,0 +1,266 @@
+"""Files and streams in chunks: tables of whole frames, in memory that does not grow with the input.
+
+The exports, growing files, the command line and Spark's tasks read files with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.files.source import ranges, seekable_size
+from wirescan.frames.errors import FrameError
+from wirescan.frames.escape import visible
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.reading.filters import Filter, apply_filters, check_filters, prune_file, prune_frames
+from wirescan.reading.stream import Stream
+
+PIECE = 8 << 20  # bytes read at a time
+ROWS_MORE = 4  # the factor by which the row limit grows if too many rows are bad
+INFLATED = 128 << 20  # bytes that frames opened together may decompress to; one frame may exceed it
+ROW_BYTES = 64 << 20  # bytes of rows of frames opened together; one frame may exceed it
+
+
+def iter_tables(
+    path: str,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    format: str,
+    piece: int = PIECE,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    tail: bool = False,
+    filters: Iterable[tuple[Any, ...]] = (),
+) -> Iterator[FrameTable]:
+    """Yield the frames of a range of a file, in tables of about `piece` bytes of it.
+
+    Some tables may be empty. The file is read and not mapped, so it may shrink meanwhile.
+
+    Args:
+        path: the path or URL of a file.
+        start: a boundary of frames (`splits.plan`).
+        stop: a boundary of frames. None, the default: the end of the file.
+        format: the name of the format.
+        piece: bytes read at a time.
+        errors: "strict", "mark" or "skip".
+        check: verify checksums.
+        limits: bounds on rows and bytes.
+        tail: a frame that `stop` cuts is a tail, because the file ended there when its size was
+            read. Otherwise such a frame before the end of the file is damage.
+        filters: the filters that rows have to pass, see `wirescan.reading.filters`. Frames
+            without wanted rows are not opened. If the range is the whole file (start 0, no
+            `stop`), parts of the file without wanted rows are not read, and damage there is not
+            reported.
+
+    Raises:
+        FrameError: with the path and the position in the file.
+        EOFError: the file ends before `stop`.
+        OSError: the file cannot be read.
+        ValueError: the range ends before it starts, `piece` is below 1, or as
+            `filters.check_filters`.
+        TypeError: as `filters.check_filters`.
+    """
+    inner = format_of(format)
+    wanted = check_filters(filters, inner)
+    end = seekable_size(path)
+    if wanted and (start, stop) == (0, None):
+        start, stop = prune_file(path, inner, wanted, errors)
+    stop = end if stop is None else stop
+    if piece < 1 or not 0 <= start <= stop:
+        raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
+    for table in scan_outermost(
+        read_chunks(path, start, stop, piece),
+        inner,
+        errors=errors,
+        check=check,
+        limits=limits,
+        source=path,
+        offset=start,
+        tail=tail or stop >= end,
+    ):
+        yield from open_nested(
+            table, inner, errors=errors, check=check, limits=limits, source=path, filters=wanted
+        )
+
+
+def read_chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
+    """Yield the bytes of a range of a file, `piece` at a time.
+
+    Raises EOFError if the file ends before `stop`.
+    """
+    with ranges(path) as read:
+        yield from in_pieces(read, path, start, stop, piece)
+
+
+def in_pieces(
+    read: Callable[[int, int], memoryview], path: str, start: int, stop: int, piece: int
+) -> Iterator[memoryview]:
+    """Yield the bytes of a range of an open file, `piece` at a time.
+
+    Args:
+        read: a function of two positions that returns the bytes between them. It returns fewer
+            where the file ends.
+        path: the path that an error names.
+        start: the first position.
+        stop: the last position.
+        piece: bytes read at a time.
+
+    Raises:
+        EOFError: the file ends before `stop`.
+    """
+    for at in range(start, stop, piece):
+        piece_stop = min(at + piece, stop)
+        data = read(at, piece_stop)
+        if len(data) < piece_stop - at:
+            raise EOFError(
+                f"{visible(path)} ends at {at + len(data)}, before {stop}: "
+                "it was cut while it was read"
+            )
+        yield data
+
+
+def scan_outermost(
+    chunks: Iterable[Any],
+    format: Format,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    source: str | None = None,
+    offset: int = 0,
+    tail: bool = True,
+) -> Iterator[FrameTable]:
+    """Yield the outermost frames around a format, from the chunks of a stream.
+
+    The last table states why the scan stopped, and it may be empty. The arguments are those of
+    `Stream` and of `Stream.close`.
+    """
+    stream = Stream(
+        format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset
+    )
+    for chunk in chunks:
+        table = stream.feed(chunk)
+        if len(table):
+            yield table
+    yield stream.close(tail=tail)
+
+
+def open_nested(
+    table: FrameTable,
+    format: Format,
+    *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    source: str | None = None,
+    filters: Sequence[Filter] = (),
+    most: int | None = None,
+) -> Iterator[FrameTable]:
+    """Yield the frames of a format inside outermost frames, a group of outermost frames at a time.
+
+    The size of a group bounds the decompressed bytes and the rows that are held.
+
+    Args:
+        table: the outermost frames.
+        format: the format of the frames inside.
+        errors: "strict", "mark" or "skip".
+        check: verify checksums.
+        limits: bounds on rows and bytes.
+        source: the path of the file of the table. Errors name it.
+        filters: the result of `filters.check_filters`. Only rows that pass are returned.
+        most: the number of good rows that are wanted. The iteration ends after them or a few
+            more, and opens few frames after them.
+
+    Raises:
+        FrameError: as `errors` says.
+    """
+    if filters:
+        table = prune_frames(table, format, filters, errors, source)
+    row_bytes = limits.bytes_for_rows(sum(map(len, table.buffers)))
+    together = replace(
+        limits,
+        inflated_total=min(INFLATED, limits.inflated_total),
+        row_bytes=min(ROW_BYTES, row_bytes),
+    )
+    first = 0
+    count = max(len(table), 1)
+    growing = False
+    if most is not None:
+        count = max(min(most, count), 1)
+        growing = True
+    while first < len(table) and (most is None or most > 0):
+        part = table[first : first + count]
+        alone = len(part) == 1
+        try:
+            # Bad rows are skipped at the end, so that a frame above a limit is noticed here.
+            inner = _open_inside(
+                part,
+                format,
+                most,
+                errors="mark" if errors == "skip" else errors,
+                check=check,
+                limits=limits if alone else together,
+            )
+            too_large = bool((inner["fault"] == Fault.TOO_LARGE).any())
+        except FrameError as error:
+            too_large = error.fault == Fault.TOO_LARGE or _lacks_memory(error, limits)
+            if alone or not too_large:
+                error.source = error.source or source
+                raise
+        if too_large and not alone:
+            # The frames exceed a limit together, but a smaller group may not.
+            count = len(part) // 2
+            growing = False
+            continue
+        if most is not None:
+            most -= len(inner) - int(np.count_nonzero(inner.bad))
+        if errors == "skip":
+            inner = replace(inner.where(~inner.bad), errors=errors)
+        yield apply_filters(inner, filters, source)
+        first += len(part)
+        # Only one frame was too large, and it is done: try larger groups again.
+        growing |= too_large
+        if growing:
+            count *= 2
+
+
+def _lacks_memory(error: FrameError, limits: Limits) -> bool:
+    """Return whether the rows ended at `limits.row_bytes`, and not at `limits.rows`."""
+    return (
+        error.fault == Fault.LIMIT
+        and error.partial is not None
+        and len(error.partial) < limits.rows
+    )
+
+
+def _open_inside(
+    part: FrameTable, format: Format, most: int | None, *, limits: Limits, **options: Any
+) -> FrameTable:
+    """Return the frames inside some outermost frames.
+
+    If `most` is given, the table may end after that many good rows.
+    """
+    if most is None or format.within is None:
+        return format.inside(part, limits=limits, **options)
+    outer = format_of(format.within).inside(part, limits=limits, **options)
+    rows = most
+    while rows < limits.rows:
+        try:
+            return format.inside(outer, limits=replace(limits, rows=rows), **options)
+        except FrameError as error:
+            table = error.partial
+            if error.fault != Fault.LIMIT or table is None or len(table) < rows:
+                raise
+        if np.count_nonzero(~table.bad) >= most:
+            return table
+        rows *= ROWS_MORE
+    return format.inside(outer, limits=limits, **options)

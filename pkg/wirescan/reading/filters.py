@@ -1,0 +1,428 @@
+"""Filters on columns: which rows are wanted, and which frames need not be opened or read.
+
+Readers (`chunked.py`), planning (`splits.py`), exports and Spark use them. A filter is a tuple:
+
+    ("offset", ">=", 1000)                  ==  !=  <  <=  >  >=
+    ("kind", "in", ["CALL", "ONEWAY"])      in, not in
+    ("key", "starts_with", b"order-")       starts_with, ends_with, contains: bytes and text
+    ("value", "is_null")                    is_null, is_not_null
+
+A row has to pass all filters. Null passes no comparison, as in SQL.
+
+A column is one of `Format.columns`, or any other column of a row or of the frames around it.
+Values are those of an export: a kind is its name, a time is a time. A fault is its name, and null
+for a good frame. In a bad row, null is what was not read. A filter may also give a fault as its
+number, and 0 for a good frame.
+
+Pruning trusts headers and indexes. Frames that they exclude are not read, so damage in those
+frames is not reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.frames.columns import FAULT, FAULTS, FILE, START, places
+from wirescan.frames.format import Format
+from wirescan.frames.lookup import find_unread, innermost_faults, owner_of
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.reading.byte_compare import COMPARISONS, compare_bytes
+
+SUBSTRING_OPS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "starts_with": lambda text, part: text.startswith(part),
+    "ends_with": lambda text, part: text.endswith(part),
+    "contains": lambda text, part: part in text,
+}
+SET_OPS = ("in", "not in")
+NULL_OPS = ("is_null", "is_not_null")
+OPS = (*COMPARISONS, *SET_OPS, *SUBSTRING_OPS, *NULL_OPS)
+RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
+TABLE_COLUMNS = ("start", "parent", "buffer")  # they have a meaning only within their table
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MILLISECONDS_PER_SECOND = 1000
+NANOSECONDS_PER_SECOND = 10**9
+# What the values of a column of each kind are called in messages.
+KIND_NAMES = {
+    "bytes": "bytes",
+    "text": "text",
+    "number": "whole numbers",
+    "float": "numbers",
+    "fault": "faults",
+}
+
+
+class Filter(NamedTuple):
+    """A condition on a column.
+
+    Attributes:
+        column: the name of the column.
+        op: one of OPS.
+        value: an int, bytes, str, bool or datetime (UTC if it has no time zone). "in" and
+            "not in" take several, "is_null" and "is_not_null" none. Text for a column of bytes
+            means its UTF-8.
+    """
+
+    column: str
+    op: str
+    value: Any = None
+
+
+def check_filters(filters: Iterable[tuple[Any, ...]], format: str | Format) -> tuple[Filter, ...]:
+    """Check filters and convert their values to those of a format's rows.
+
+    Times become integers. Fractions become conditions on integers.
+
+    Raises:
+        ValueError: an unknown column, a column that is no single value, an unknown operator,
+            or an operator that the column does not have.
+        TypeError: a value of another type.
+    """
+    format = format_of(format) if isinstance(format, str) else format
+    out = []
+    for given in filters:
+        values = tuple(given) if _is_several(given) else ()
+        if not 2 <= len(values) <= 3:
+            raise TypeError(
+                "filters are a list of tuples (column, operator, value), "
+                f"but the list contains {values or given!r}"
+            )
+        out.append(_check_filter(Filter(*values), format))
+    return tuple(out)
+
+
+def apply_filters(
+    table: FrameTable, filters: Iterable[Filter], file: str | None = None
+) -> FrameTable:
+    """Return the rows of a table that pass all filters.
+
+    Args:
+        table: the rows.
+        filters: the result of `check_filters`.
+        file: the value of the column `_file`.
+    """
+    # Numbers come first, because they are compared faster than byte strings.
+    for condition_on in sorted(filters, key=lambda each: each.column in table.places):
+        passes = _test_rows(table, condition_on, file)
+        table = table if passes.all() else table.where(passes)
+    return table
+
+
+def prune_frames(
+    outer: FrameTable,
+    format: Format,
+    filters: Iterable[Filter],
+    errors: str,
+    file: str | None = None,
+) -> FrameTable:
+    """Return the outermost frames that may contain wanted rows.
+
+    A frame is excluded by its own columns, or by what its columns state about the frames inside.
+    A bad row may have any number, so under "mark" only its own columns exclude a frame.
+    """
+    top = format.outermost
+    filters = tuple(filters)
+    own = (
+        each._replace(column=format.name_there(each.column))
+        for each in filters
+        if each.column in (FILE, START) or format.owner(each.column) is top
+    )
+    outer = apply_filters(outer, own, file)
+    inner = format
+    while inner is not top and inner.within != top.name:
+        inner = format_of(inner.within or "")
+    if inner.statistics is None or errors == "mark" or inner is top:
+        return outer
+    wanted = ranges(format, inner, filters)
+    passes = np.ones(len(outer), bool)
+    for column, (lowest, highest) in inner.statistics(outer.rows).items():
+        low, high = wanted.get(column, (None, None))
+        if highest is not None and low is not None:
+            passes &= highest >= low
+        if lowest is not None and high is not None:
+            passes &= lowest <= high
+    return outer if passes.all() else outer.where(passes)
+
+
+def wants_file(filters: Iterable[Filter], file: str) -> bool:
+    """Return whether a file passes the filters on the column `_file`."""
+    text = _replace_surrogates(file)
+    return all(condition(each)(text) for each in filters if each.column == FILE)
+
+
+def prune_file(
+    path: str, format: str | Format, filters: Iterable[Filter], errors: str = "strict"
+) -> tuple[int, int | None]:
+    """Return the range of bytes of a file that contains all wanted rows.
+
+    The range follows from the file's name and from the indexes beside the file. It starts and
+    stops at boundaries of frames. A stop of None is the end of the file; (0, 0) means no rows.
+
+    A bad row may have any number, so under "mark" only the name counts. Raises OSError.
+    """
+    format = format_of(format) if isinstance(format, str) else format
+    filters = tuple(filters)
+    if not wants_file(filters, path):
+        return 0, 0
+    start: int = 0
+    stop: int | None = None
+    owner: Format | None = format if errors != "mark" else None
+    while owner is not None:
+        if owner.prune is not None and (wanted := ranges(format, owner, filters)):
+            first, last = owner.prune(path, wanted)
+            start = max(start, first)
+            stop = last if stop is None else min(stop, last)
+        owner = None if owner.within is None else format_of(owner.within)
+    return (0, 0) if stop is not None and start >= stop else (start, stop)
+
+
+def ranges(
+    format: Format, owner: Format, filters: Iterable[Filter]
+) -> dict[str, tuple[int | None, int | None]]:
+    """Return the lowest and highest integer that pass, for each column that the filters bound.
+
+    Only columns of `owner` are included. None means no bound.
+    """
+    out: dict[str, tuple[int | None, int | None]] = {}
+    for column, op, value in filters:
+        if op != "in" and op not in RANGE_OPS:
+            continue
+        numbers = value if op == "in" else (value,)
+        if not all(isinstance(number, int) for number in numbers):
+            continue
+        if format.owner(column) is not owner:
+            continue
+        # An empty "in" bounds the column to the empty range 1 .. 0.
+        low = None if op[0] == "<" else min(numbers, default=1) + (op == ">")
+        high = None if op[0] == ">" else max(numbers, default=0) - (op == "<")
+        other_low, other_high = out.get(column, (None, None))
+        lows = [bound for bound in (low, other_low) if bound is not None]
+        highs = [bound for bound in (high, other_high) if bound is not None]
+        out[column] = (max(lows, default=None), min(highs, default=None))
+    return out
+
+
+def condition(wanted: Filter) -> Callable[[Any], bool]:
+    """Return a function that tests one value, or None for null, against a filter."""
+    _, op, operand = wanted
+    if op in NULL_OPS:
+        return lambda value: (value is None) == (op == "is_null")
+    if op in SET_OPS:
+        return lambda value: value is not None and (value in operand) == (op == "in")
+    compare = COMPARISONS[op] if op in COMPARISONS else SUBSTRING_OPS[op]
+    return lambda value: value is not None and bool(compare(value, operand))
+
+
+# ------------------------------------------------------------------------------ checking
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+
+
+def _check_filter(given: Filter, format: Format) -> Filter:
+    column, op, value = given
+    if op not in OPS:
+        raise ValueError(f"no operator {op!r}; there are {', '.join(OPS)}")
+    kind, unit = _find_kind(format, column)
+    if kind == "fault" and (on_numbers := _filter_fault_numbers(column, op, value)):
+        return on_numbers
+    if op in NULL_OPS:
+        return Filter(column, op)
+    if kind == "list" or op in SUBSTRING_OPS and kind not in ("text", "bytes"):
+        raise ValueError(
+            f"column {column!r} of {format.name} is a {kind}, which has no operator {op!r}"
+        )
+    if op not in SET_OPS:
+        return _replace_fraction(column, op, _convert_value(column, kind, unit, value))
+    if not _is_several(value):
+        raise TypeError(f"column {column!r} {op} takes several values, not {value!r}")
+    values = (_convert_value(column, kind, unit, each) for each in value)
+    return Filter(column, op, tuple(each for each in values if not isinstance(each, Fraction)))
+
+
+def _filter_fault_numbers(column: str, op: str, value: Any) -> Filter | None:
+    """Convert a filter on names of faults to one on their numbers.
+
+    Returns None if the filter asks for numbers. Raises ValueError for a name that no fault has,
+    unless the operator compares or searches names.
+    """
+    if op in NULL_OPS:
+        return Filter(column, "==" if op == "is_null" else "!=", 0)
+    several = op in SET_OPS and _is_several(value)
+    names = tuple(value) if several else (value,)
+    if not all(isinstance(name, str) for name in names) or several != (op in SET_OPS):
+        return None
+    for name in names:
+        if op in ("==", "!=", *SET_OPS) and name not in FAULTS.values():
+            known = ", ".join(fault.name for fault in Fault if fault)
+            raise ValueError(
+                f"no fault {name!r}; there are {known}, and null where the frame is good"
+            )
+    passes = condition(Filter(column, op, names if several else value))
+    return Filter(column, "in", tuple(number for number, name in FAULTS.items() if passes(name)))
+
+
+def _find_kind(format: Format, column: str) -> tuple[str, int | None]:
+    """Return the kind of a column's values, and for a time its units per second.
+
+    The kind is "text", "bytes", "number", "fault", "float" or "list".
+    """
+    if column in (FILE, FAULT):
+        return "text", None
+    if column == START:
+        return "number", None
+    owner = None if column in format.lists else format.owner(column)
+    if owner is None or not isinstance(column, str):
+        problem = "is a list, and no single value" if column in format.lists else "is not there"
+        raise ValueError(
+            f"column {column!r} of {format.name} {problem}; it has {', '.join(format.columns)}"
+        )
+    column = format.name_there(column)
+    if column in TABLE_COLUMNS or column in owner.local:
+        raise ValueError(
+            f"column {column!r} of {format.name} counts within a table, and cannot be filtered by"
+        )
+    if column in owner.numbers:
+        return "list", None
+    if column in places(owner.dtype):
+        return "bytes", None
+    if column == "kind" and owner.kinds or owner.dtype[column].kind == "S":
+        return "text", None
+    if column == "fault":
+        return "fault", None
+    kind = "float" if owner.dtype[column].kind == "f" else "number"
+    if column in owner.times:
+        return kind, MILLISECONDS_PER_SECOND
+    return kind, NANOSECONDS_PER_SECOND if column in owner.nanoseconds else None
+
+
+def _convert_value(column: str, kind: str, unit: int | None, value: Any) -> Any:
+    """Convert a value to the type of a column's rows. Raises TypeError if it has another type."""
+    if kind == "bytes":
+        value = value.encode() if isinstance(value, str) else value
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
+    elif kind == "text":
+        if isinstance(value, str):
+            return value
+    elif unit and isinstance(value, datetime):
+        return _convert_time(value, unit)
+    elif isinstance(value, (Real, Decimal, np.bool_)):
+        with suppress(OverflowError):
+            if kind == "float":
+                return float(value)
+            if isinstance(value, Rational) or math.isfinite(value):
+                exact = value if isinstance(value, (Rational, Decimal)) else float(value)
+                return _simplify(Fraction(exact))
+    expected = "numbers or times" if unit else KIND_NAMES[kind]
+    hint = " (null is asked for by is_null)" if value is None else ""
+    raise TypeError(f"column {column!r} holds {expected}, and cannot be {value!r}{hint}")
+
+
+def _convert_time(time: datetime, unit: int) -> int | Fraction:
+    """Return the units since 1970 of a time."""
+    if not time.tzinfo:
+        time = time.replace(tzinfo=timezone.utc)
+    microseconds = (time - EPOCH) // timedelta(microseconds=1)
+    return _simplify(Fraction(microseconds * unit, 10**6))
+
+
+def _simplify(number: Fraction) -> int | Fraction:
+    return int(number) if number.denominator == 1 else number
+
+
+def _replace_fraction(column: str, op: str, value: Any) -> Filter:
+    """Return the filter on integers that is equal to a filter by a fraction."""
+    if not isinstance(value, Fraction):
+        return Filter(column, op, value)
+    if op == "==":
+        return Filter(column, "in", ())
+    if op == "!=":
+        return Filter(column, "is_not_null")
+    return Filter(column, "<=" if op in ("<", "<=") else ">", math.floor(value))
+
+
+# ------------------------------------------------------------------------------ rows
+
+
+def _test_rows(table: FrameTable, wanted: Filter, file: str | None) -> np.ndarray:
+    """Return a bool array: the rows that pass a filter."""
+    if wanted.column == FILE:
+        text = None if file is None else _replace_surrogates(file)
+        return np.full(len(table), condition(wanted)(text))
+    if wanted.column == START:
+        return _test_numbers(table.positions, None, wanted)
+    if wanted.column == FAULT:
+        return _test_names(innermost_faults(table), FAULTS, wanted)
+    rows, parents, name = owner_of(table, wanted.column)
+    passes = _test_column(rows, wanted._replace(column=name))
+    return passes if parents is None else passes[parents]
+
+
+def _test_column(table: FrameTable, wanted: Filter) -> np.ndarray:
+    """Return a bool array: the rows that pass a filter on a column of the table itself."""
+    column = wanted.column
+    format = table.format
+    if column in table.places:
+        return compare_bytes(table, *wanted)
+    values = table[column]
+    unread = find_unread(table, column)
+    if column == "kind" and format.kinds:
+        return _test_names(values, format.kinds, wanted, unread)
+    if values.dtype.kind == "S":
+        passes = condition(wanted)
+        texts, rows = np.unique(values, return_inverse=True)
+        return np.array([passes(text.decode() or None) for text in texts.tolist()], bool)[rows]
+    absent = None
+    if column in format.times:
+        absent = values == -1
+    elif column in format.nanoseconds:
+        absent = values == 0
+    if unread is not None:
+        absent = unread if absent is None else absent | unread
+    return _test_numbers(values, absent, wanted)
+
+
+def _test_numbers(values: np.ndarray, absent: np.ndarray | None, wanted: Filter) -> np.ndarray:
+    """Return a bool array: which numbers pass. Those in `absent` are null."""
+    _, op, value = wanted
+    if op in NULL_OPS:
+        nulls = np.zeros(len(values), bool) if absent is None else absent
+        return nulls ^ (op == "is_not_null")
+    passes: np.ndarray
+    if op in COMPARISONS:
+        passes = COMPARISONS[op](values, value)
+    else:
+        if values.dtype.kind in "iu":
+            limits = np.iinfo(values.dtype)
+            value = [number for number in value if limits.min <= number <= limits.max]
+        passes = np.isin(values, np.array(value, values.dtype), invert=op == "not in")
+    return passes if absent is None else passes & ~absent
+
+
+def _test_names(
+    codes: np.ndarray, names: Mapping[int, str], wanted: Filter, absent: np.ndarray | None = None
+) -> np.ndarray:
+    """Return a bool array: which 8-bit numbers have a name that passes.
+
+    A number without a name is null, and so are the rows in `absent`.
+    """
+    passes_one = condition(wanted)
+    passes = np.array([passes_one(names.get(code)) for code in range(256)])[codes]
+    return passes if absent is None else np.where(absent, passes_one(None), passes)
+
+
+def _replace_surrogates(file: str) -> str:
+    """Return a path as the column `_file` has it. The name of a file may be no text."""
+    return file.encode(errors="backslashreplace").decode()

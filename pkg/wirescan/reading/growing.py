@@ -1,0 +1,392 @@
+"""Files that grow: what was read of each file, and what can be read since then.
+
+Spark's streaming source uses `Tail`. This module does not import Spark.
+
+An offset states how many bytes of each file were read, all of them whole frames, and how the file
+is recognized later: see `wirescan.files.file_identity`. It consists of JSON values.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirescan.files.file_identity import (
+    SECOND,
+    FileProgress,
+    Files,
+    Offset,
+    Read,
+    State,
+    compute_checksums,
+    lost_file_error,
+    make_offset,
+    parse_offset,
+)
+from wirescan.files.source import ranges
+from wirescan.frames.errors import FrameError, check_mode
+from wirescan.frames.escape import visible
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.reading.chunked import PIECE, in_pieces, open_nested, scan_outermost
+from wirescan.reading.splits import SLICE_BYTES
+from wirescan.reading.stream import Stream
+
+FILES_PER_TASK = 1000  # at most
+INDEX_FROM = 64 << 20  # bytes; from this size on an index is asked where the last frames start
+# Nanoseconds since the last change of a file. From then on, an incomplete frame is damage.
+OLD = 60 * SECOND
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TailSlice:
+    """The bytes from `start` to `stop` of a file. They are whole frames."""
+
+    file: FileProgress
+    start: int
+    stop: int
+
+
+class Tail:
+    """The files of some paths, as they grow. For one thread.
+
+    Args:
+        paths: files, globs, directories and URLs.
+        format: the name of a format.
+        errors: "strict", "mark" or "skip".
+        check: verify checksums.
+        limits: bounds on rows and bytes.
+        size: bytes of files per task.
+        lossless: raise FileNotFoundError or EOFError if a file was deleted or cut before all of
+            it was read. With False, the loss is logged.
+
+    Raises:
+        ValueError: an unknown format or mode.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        format: str,
+        *,
+        errors: str = "strict",
+        check: bool = True,
+        limits: Limits = Limits(),
+        size: int = SLICE_BYTES,
+        lossless: bool = True,
+    ):
+        check_mode(errors, limits)
+        self._format = format_of(format)
+        self._size = size
+        self._lossless = lossless
+        self._options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
+        self._files = Files(paths, self._format.outermost)
+        self._waiting: dict[str, State] = {}  # files that are not begun yet because of the limits
+        self._turn = ("", 0)  # the file that is read next, and up to which position
+        self._cap: dict[tuple[int, int] | str, int] | None = None
+
+    def stop_growing(self) -> None:
+        """Ignore the bytes that are added to the files from now on."""
+        self._cap = {
+            _identify(path, state): state.size
+            for path, state in self._files.list_present({}).items()
+        }
+
+    def latest(
+        self, start: Offset, most_bytes: float = math.inf, most_files: float = math.inf
+    ) -> Offset:
+        """Return the offset after the whole frames that can be read after `start`.
+
+        It is `start` itself if there are none. Files take turns in the order of their names. Each
+        file is read to the end that it had when its turn began.
+
+        Under "strict" the offset stops before damage. If damage is next, FrameError is raised.
+        In other modes damage is read when a frame follows it, or when the file has not changed
+        for a minute.
+
+        Args:
+            start: an earlier offset.
+            most_bytes: the bytes of these frames, at most; one frame is always read.
+            most_files: the number of files that contain these frames, at most.
+
+        Raises:
+            FrameError: damage is next, under "strict".
+            OSError: a file cannot be read. See also `lossless`.
+        """
+        known = parse_offset(start)
+        states = self._files.list_present(known)
+        self._check_waiting(states)
+        out = self._follow(known, states)
+        self._waiting = {}
+        turn = ("", 0)
+        for path in self._list_in_turn(states, out):
+            state = states[path]
+            file = out.get(path)
+            begin = file.end if file else 0
+            size = state.size
+            if self._cap is not None:
+                # A file that is followed under another name was not listed at that time.
+                size = min(size, self._cap.setdefault(_identify(path, state), size if file else 0))
+            if size <= begin or self._files.is_verified(path, state, begin):
+                continue
+            if file and file.cut and file != known.get(path):
+                continue  # the next offset continues after that position
+            if most_bytes <= 0 or most_files <= 0:
+                turn = turn if turn[0] else (path, size)
+                if file:
+                    out[path] = file._replace(left=True)
+                else:
+                    self._waiting[path] = state
+                continue
+            # The next listing notices a file that was deleted since this one.
+            with suppress(FileNotFoundError), ranges(path) as read:
+                if file and compute_checksums(read, begin) != (file.head, file.tail):
+                    continue
+                is_old = size == state.size and time.time_ns() - state.time > OLD
+                end, searched = self._find_end(
+                    path, read, begin, size, begin + most_bytes, is_old=is_old
+                )
+                if end > begin:
+                    out[path] = FileProgress(
+                        path, end, *compute_checksums(read, end), state.node, searched < size
+                    )
+                    most_bytes -= end - begin
+                    most_files -= 1
+                elif file:
+                    out[path] = file._replace(left=False)
+                if end == begin and searched == state.size:
+                    self._files.note_verified(path, state, begin)
+                if searched < size:
+                    turn = (path, self._turn[1] if path == self._turn[0] else size)
+                    most_bytes = 0
+        self._turn = turn
+        # Deleted files alone make no new offset: if they come back, they are recognized.
+        return (
+            start
+            if all(known.get(path) == file for path, file in out.items())
+            else make_offset(out)
+        )
+
+    def parts(self, start: Offset, end: Offset) -> list[list[TailSlice]]:
+        """Return what each task reads of the frames between two offsets. Small files share a task.
+
+        Raises OSError. See also `lossless`.
+        """
+        grown, earlier = self._match(parse_offset(start), parse_offset(end))
+        present_paths = self._files.find_paths(grown.values())
+        read_paths: dict[str, str] = {}
+        for path, file in grown.items():
+            if file in present_paths:
+                read_paths[path] = present_paths[file]
+            else:
+                self._report_loss(lost_file_error("gone before a part of it was read", path))
+        begins, _ = self._files.match_files(
+            earlier,
+            {path: State(grown[path].end, grown[path].node) for path in read_paths},
+            read_paths,
+        )
+        out: list[list[TailSlice]] = []
+        free_bytes = 0  # that the last task may still get
+        for path, read_path in read_paths.items():
+            begin = begins[path].end if path in begins else 0
+            stop = grown[path].end
+            cuts = [
+                at
+                for at in self._find_cuts(read_path, begin, stop, self._size)
+                if begin < at < stop
+            ]
+            for first, last in zip([begin, *cuts], [*cuts, stop]):
+                if not out or last - first > free_bytes:
+                    out.append([])
+                    free_bytes = self._size
+                out[-1].append(TailSlice(grown[path], first, last))
+                free_bytes -= max(last - first, self._size // FILES_PER_TASK)
+        return out
+
+    @staticmethod
+    def _match(
+        before: Mapping[str, FileProgress], after: Mapping[str, FileProgress]
+    ) -> tuple[dict[str, FileProgress], list[FileProgress]]:
+        """Return the files with new bytes by their paths, and earlier progress without a match.
+
+        A file that was only renamed between two offsets is in neither.
+        """
+        grown = {
+            path: file
+            for path, file in after.items()
+            if not file.cut and not file.has_same_content(before.get(path))
+        }
+        unmatched: dict[tuple[Any, ...], list[FileProgress]] = {}
+        for path, file in before.items():
+            if not file.has_same_content(after.get(path)):
+                unmatched.setdefault(file.content, []).append(file)
+        for path, file in list(grown.items()):
+            if unmatched.get(file.content):
+                unmatched[file.content].pop()
+                del grown[path]
+        return grown, [file for same_content in unmatched.values() for file in same_content]
+
+    def tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
+        """Yield the frames of a part in tables, each with the current path of the file.
+
+        Args:
+            part: an element of the result of `parts`.
+            piece: bytes of the file per table.
+
+        Raises:
+            FrameError: with the path and the position in the file.
+            OSError: the file cannot be read. See also `lossless`.
+        """
+        try:
+            with self._files.open(part.file) as (path, read):
+                chunks = in_pieces(read, path, part.start, part.stop, piece)
+                for table in scan_outermost(
+                    chunks,
+                    self._format,
+                    source=path,
+                    offset=part.start,
+                    tail=False,
+                    **self._options,
+                ):
+                    for inner in open_nested(table, self._format, source=path, **self._options):
+                        yield path, inner
+        except (FileNotFoundError, EOFError) as error:
+            self._report_loss(error)
+
+    def _follow(
+        self, known: Mapping[str, FileProgress], states: Mapping[str, State]
+    ) -> dict[str, FileProgress]:
+        """Return the known files by their current paths."""
+        out, unmatched = self._files.match_files(list(known.values()), states)
+        for file in unmatched:
+            path = file.path
+            state = states.get(path)
+            if state and path not in out and self._files.has_same_head(file, state):
+                self._report_loss(
+                    EOFError(
+                        f"{visible(path)} has {state.size} bytes now, "
+                        f"and is not what it was when {file.end} of them were read"
+                    )
+                )
+                with ranges(path) as read:
+                    end, _ = self._find_end(path, read, 0, state.size, math.inf)
+                    if end:
+                        out[path] = FileProgress(
+                            path, end, *compute_checksums(read, end), state.node, cut=True
+                        )
+            elif file.left:
+                self._report_loss(
+                    lost_file_error(f"gone, and only {file.end} bytes of it were read", path)
+                )
+        return out
+
+    def _check_waiting(self, states: Mapping[str, State]) -> None:
+        keys = {_identify(path, state) for path, state in states.items()}
+        for path, state in self._waiting.items():
+            if path not in states and _identify(path, state) not in keys:
+                self._report_loss(lost_file_error("gone before any of it was read", path))
+
+    def _list_in_turn(
+        self, states: Mapping[str, State], known: Mapping[str, FileProgress]
+    ) -> list[str]:
+        """Return the paths in the order of their turns."""
+        path, goal = self._turn
+        names = sorted(states)
+        first = bisect_left(names, path)
+        if path in states and path in known and known[path].end >= goal:
+            first += 1
+        return names[first:] + names[:first]
+
+    def _report_loss(self, error: OSError | EOFError) -> None:
+        if self._lossless:
+            raise error
+        logger.warning("%s", visible(error))
+
+    def _find_end(
+        self,
+        path: str,
+        read: Read,
+        start: int,
+        stop: int,
+        enough: float,
+        *,
+        is_old: bool = False,
+    ) -> tuple[int, int]:
+        """Return the end of the last good frame in a range, and how far the search went.
+
+        The search does not go much farther than `enough`, unless no frame ends before it.
+
+        A fault of a frame may show only in the bytes that follow it, so no part ends with damage
+        elsewhere.
+
+        Args:
+            path: the path that an error names.
+            read: the function that reads a range of the file.
+            start: the first byte of the range.
+            stop: the end of the range.
+            enough: the position after which the search may end.
+            is_old: the file ended at `stop` long ago, so damage at its end counts as read.
+        """
+        strict = self._options["errors"] == "strict"
+        at = end = start if enough < stop else self._find_cuts(path, start, stop, INDEX_FROM)[-1]
+        # The checksums decide what a scan accepts as a frame after damage.
+        stream = Stream(
+            self._format.outermost,
+            errors="strict" if strict else "mark",
+            check=self._options["check"] and not strict,
+            limits=self._options["limits"],
+            source=path,
+            offset=end,
+        )
+        try:
+            while at < stop and (at < enough or end == start):
+                goal = enough if at < enough else stop
+                data = read(at, int(min(at + PIECE, goal, stop)))
+                if not len(data):
+                    break
+                at += len(data)
+                table = stream.feed(data)
+                good = np.flatnonzero(~table.bad)
+                if len(good):
+                    end = _end_of_frame(table, good[0 if at > enough else -1])
+                    if at > enough:
+                        return end, end
+            if is_old and at == stop and not strict:
+                table = stream.close()
+                return _end_of_frame(table, -1) if len(table) else stream.offset, at
+        except FrameError as error:
+            if error.offset <= start:
+                raise
+            return error.offset, stop
+        return end, at
+
+    def _find_cuts(self, path: str, start: int, stop: int, size: int) -> list[int]:
+        """Return positions from `start` to before `stop` at which frames start.
+
+        They are about `size` bytes apart.
+        """
+        top = self._format.outermost
+        if top.boundaries is None or stop - start <= size:
+            return [start]
+        return [at for at in top.boundaries(path, size, start) if at < stop]
+
+
+def _identify(path: str, state: State) -> tuple[int, int] | str:
+    """Return the identity of a file while it exists: device and inode, or the URL."""
+    return (state.device, state.node) if state.node else path
+
+
+def _end_of_frame(table: FrameTable, row: int) -> int:
+    """Return where the frame of a row ends in its file."""
+    return int(table.positions[row]) + int(table["size"][row])

@@ -1,0 +1,130 @@
+"""Parsing of the data source's options. `datasource.py` describes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from pyspark.sql.types import StructType
+
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import spec_of
+from wirescan.reading.splits import SLICE_BYTES
+from wirescan.spark import kafka_topics
+from wirescan.spark.kafka_topics import TopicReading
+from wirescan.spark.run import DEFAULT_FORMAT, LOCAL, TASK_BYTES, Reading
+
+OPTIONS = (
+    "path",
+    "paths",
+    "format",
+    "columns",
+    "errors",
+    "check",
+    "bytesPerPartition",
+    "maxFrame",
+    "maxInflated",
+    "maxRowBytes",
+    "nonStrict",
+    "idl",
+    "pushdown",
+)
+STREAM_OPTIONS = ("maxBytesPerTrigger", "maxFilesPerTrigger", "failOnDataLoss")
+SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
+UNITS = {"": 0, "k": 10, "m": 20, "g": 30}  # binary exponents
+AnyReading = TypeVar("AnyReading", bound=Reading | TopicReading)
+
+
+def reading_of(options: Mapping[str, str]) -> Reading | TopicReading:
+    """Return the options of the data source as a reading of files or of topics.
+
+    Raises ValueError for an unknown name, and for a value that is not allowed.
+    """
+    if kafka_topics.is_topic(options):
+        return kafka_topics.reading_of(options)
+    all_options = (*OPTIONS, *STREAM_OPTIONS)
+    lowercase = {name.lower() for name in all_options}
+    for name in options:
+        if name.lower() not in lowercase:
+            raise ValueError(
+                f"the data source wirescan has no option {name!r}, only {', '.join(all_options)}"
+            )
+    columns = options.get("columns")
+    row_bytes = options.get("maxRowBytes")
+    limits = Limits(
+        frame=size_of(options.get("maxFrame"), Limits().frame, "maxFrame"),
+        inflated=size_of(options.get("maxInflated"), Limits().inflated, "maxInflated"),
+        row_bytes=None if row_bytes is None else size_of(row_bytes, name="maxRowBytes"),
+    )
+    non_strict = "true" if kafka_topics.parse_flag(options, "nonStrict", default=False) else None
+    format = options.get("format", DEFAULT_FORMAT)
+    return Reading(
+        spec_of(format, non_strict=non_strict, idl=options.get("idl")),
+        None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        options.get("errors", "strict"),
+        kafka_topics.parse_flag(options, "check", default=True),
+        limits,
+    )
+
+
+def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:
+    """Return a reading of the columns in `schema` only.
+
+    Raises ValueError unless each column exists and has the type that the schema says.
+    """
+    reading = replace(reading, columns=tuple(schema.names))
+    for wanted, actual in zip(schema.fields, reading.struct.fields):
+        if wanted.dataType.simpleString() != actual.dataType.simpleString():
+            raise ValueError(
+                f"column {wanted.name} of {reading.format} is {actual.dataType.simpleString()}, "
+                f"not {wanted.dataType.simpleString()}"
+            )
+    return reading
+
+
+def plan_of(options: Mapping[str, str]) -> tuple[list[str], int]:
+    """Return the paths and the size in the options: the arguments of `Reading.plan`."""
+    default = TASK_BYTES if LOCAL in os.environ else SLICE_BYTES
+    return paths_of(options), size_of(options.get("bytesPerPartition"), default)
+
+
+def paths_of(options: Mapping[str, str]) -> list[str]:
+    """Return the paths that were given to `load`.
+
+    Raises ValueError if there is no path, or if `paths` is not a JSON list of strings.
+    """
+    paths: object = []
+    if "paths" in options:
+        try:
+            paths = json.loads(options["paths"])
+        except ValueError:
+            paths = None
+    elif "path" in options:
+        paths = [options["path"]]
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ValueError(
+            "option paths must be a JSON list of strings, as load([...]) makes it, not "
+            f"{options['paths']!r:.80}"
+        )
+    if not paths:
+        raise ValueError("the data source wirescan needs a path: load(path)")
+    return paths
+
+
+def size_of(text: str | None, default: int = SLICE_BYTES, name: str = "bytesPerPartition") -> int:
+    """Return the bytes of an option such as 67108864 or 64m, or the default if it is not given.
+
+    name: the option's name, for errors.
+
+    Raises ValueError for another text and for zero.
+    """
+    if text is None:
+        return default
+    match = SIZE.fullmatch(text.strip())
+    if not match or not int(match[1]):
+        raise ValueError(f"option {name} must be a size such as 64m, not {text!r}")
+    return int(match[1]) << UNITS[match[2].lower()]

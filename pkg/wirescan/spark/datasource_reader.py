@@ -1,0 +1,62 @@
+"""The batch reader of the data source: slices of files or ranges of topics, some in each task.
+
+`datasource.py` creates it. `datasource_pushdown.py` extends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from wirescan.kafka.client.topic_ranges import OffsetRange
+from wirescan.reading.splits import Slice
+from wirescan.spark import kafka_topics
+from wirescan.spark.datasource_options import choose_columns, plan_of, reading_of
+from wirescan.spark.kafka_topics import TopicPlan, TopicReading
+from wirescan.spark.run import arrow_of, freeze_gc_once, hide_traceback
+
+
+class WirescanReader(DataSourceReader):
+    """Cuts files into slices, or topics into ranges, on the driver, and reads these in the tasks.
+
+    options: the options of the data source. schema: the columns to read.
+
+    Raises ValueError for an option or a column that is not allowed.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType):
+        self._reading = choose_columns(reading_of(options), schema)
+        self._schema = arrow_of(schema)
+        self._topic_plan: TopicPlan | None = None
+        self._file_plan: tuple[list[str], int] | None = None
+        if kafka_topics.is_topic(options):
+            self._topic_plan = kafka_topics.plan_of(options)
+        else:
+            self._file_plan = plan_of(options)
+
+    @hide_traceback()
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each task, with its slices or ranges."""
+        freeze_gc_once()  # this worker plans the next query too
+        return [InputPartition(parts) for parts in self._tasks()]
+
+    def _tasks(self) -> Sequence[list[Slice]] | Sequence[list[OffsetRange]]:
+        """Return what each task reads."""
+        if isinstance(self._reading, TopicReading):
+            assert self._topic_plan is not None  # a reading of topics has it
+            return self._reading.plan(*self._topic_plan)
+        assert self._file_plan is not None
+        return self._reading.plan(*self._file_plan)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of one task."""
+        # For an empty plan Spark makes a partition without a value; Spark 4.0 passes None.
+        if getattr(partition, "value", None) is None:
+            return
+        for batch in self._reading.batches(partition.value):
+            freeze_gc_once()
+            # The schemas differ if the user's schema has NOT NULL columns.
+            yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)

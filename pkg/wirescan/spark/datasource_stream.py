@@ -1,0 +1,187 @@
+"""Growing files as a stream: `spark.readStream.format("wirescan").load(path)`.
+
+It has the options of `datasource`, and these:
+
+    maxBytesPerTrigger  bytes of whole frames in one batch, approximately, as a number, or with k, m
+                        or g; default: no limit. It needs Spark 4.2.
+    maxFilesPerTrigger  files in one batch; default: no limit. It needs Spark 4.2.
+    failOnDataLoss      whether the query fails if files are removed or truncated before they were
+                        read; default true
+
+A frame is read when all its bytes are in the file. Files that were renamed or rotated continue at
+the position that was reached, see `wirescan.reading.growing`. With Trigger.AvailableNow the query
+reads the bytes that files had when it started, and ends.
+
+Each batch writes an offset to the checkpoint, with about 150 bytes for each existing file. Segments
+that a broker compacts become other files, and are read again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from wirescan.export.batches import split_by_bytes
+from wirescan.frames import to_arrow
+from wirescan.frames.table import FrameTable
+from wirescan.reading.growing import Tail
+from wirescan.spark import kafka_topics
+from wirescan.spark.datasource_options import (
+    SIZE,
+    UNITS,
+    choose_columns,
+    paths_of,
+    reading_of,
+    size_of,
+)
+from wirescan.spark.run import (
+    BATCH_BYTES,
+    Reading,
+    arrow_of,
+    freeze_gc_once,
+    hide_traceback,
+    path_list,
+)
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+except ImportError:  # before Spark 4.2
+    HAS_LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]  # in older versions only
+        """Replaces the class of Spark 4.2."""
+
+
+LIMITS = ("maxBytesPerTrigger", "maxFilesPerTrigger")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Finds on the driver how far files can be read, and reads parts of them in the tasks.
+
+    options: the options of the data source. schema: the columns to read.
+
+    Raises ValueError for an option or a column that is not allowed.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType):
+        if kafka_topics.is_topic(options):
+            raise ValueError(
+                "the data source wirescan streams files; for a stream of topics use Spark's own "
+                "data source kafka"
+            )
+        reading = reading_of(options)
+        assert isinstance(reading, Reading)  # options without a topic
+        self._reading = choose_columns(reading, schema)
+        self._schema = arrow_of(schema)
+        lossless = kafka_topics.parse_flag(options, "failOnDataLoss", default=True)
+        self._most_bytes = _parse_number(options, "maxBytesPerTrigger")
+        self._most_files = _parse_number(options, "maxFilesPerTrigger")
+        if not HAS_LIMITS and (self._most_bytes < math.inf or self._most_files < math.inf):
+            raise ValueError(f"options {' and '.join(LIMITS)} need Spark 4.2")
+        self._tail = Tail(
+            path_list(paths_of(options)),
+            reading.format,
+            errors=reading.errors,
+            check=reading.check,
+            limits=reading.limits,
+            size=size_of(options.get("bytesPerPartition")),
+            lossless=lossless,
+        )
+        # Spark before 4.2 does not pass the last offset, so it is kept here.
+        self._last: Mapping[str, Any] = self.initialOffset()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the offset before the first byte of all files."""
+        return {"files": {}}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how much one batch may read, as the options say."""
+        if self._most_bytes < math.inf:
+            return ReadMaxBytes(int(self._most_bytes))
+        if self._most_files < math.inf:
+            return ReadMaxFiles(int(self._most_files))
+        return ReadAllAvailable()
+
+    @hide_traceback()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Ignore all bytes that are appended to files from now on."""
+        self._tail.stop_growing()
+
+    @hide_traceback()
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return the offset up to which the files can be read.
+
+        start: the previous offset; Spark before 4.2 does not pass it.
+        limit: all available bytes, or the limits of the options.
+
+        Raises FrameError for damage under "strict", and OSError.
+        """
+        freeze_gc_once()
+        most_bytes = self._most_bytes
+        most_files = self._most_files
+        if HAS_LIMITS and isinstance(limit, ReadAllAvailable):
+            most_bytes = math.inf
+            most_files = math.inf
+        previous = self._last if start is None else start
+        self._last = self._tail.latest(previous, most_bytes, most_files)
+        return dict(self._last)
+
+    @hide_traceback()
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """Return one partition for each task, with its parts of files. Raises OSError."""
+        if not self._last["files"]:
+            # The query was restarted during a batch, and Spark repeats this batch.
+            self._last = end
+        return [InputPartition(parts) for parts in self._tail.parts(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of one task. Raises FrameError as `errors` says, and OSError."""
+        with hide_traceback():
+            for part in getattr(partition, "value", None) or ():
+                for path, table in self._tail.tables(part, BATCH_BYTES):
+                    yield from self._iter_batches(path, table)
+
+    def _iter_batches(self, path: str, table: FrameTable) -> Iterator[pa.RecordBatch]:
+        """Yield the frames of a table as batches of the schema. path: the file's name now."""
+        reading = self._reading
+        for rows in split_by_bytes(table, BATCH_BYTES, reading.columns):
+            batch = to_arrow.to_batch(
+                rows,
+                reading.columns,
+                types="spark",
+                file=path,
+                errors=reading.errors,
+                limits=reading.limits,
+            )
+            freeze_gc_once()
+            # The schemas differ if the user's schema has NOT NULL columns.
+            yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+
+
+def _parse_number(options: Mapping[str, str], name: str) -> float:
+    """Return the bytes or files of an option, or infinity if it is not given.
+
+    Raises ValueError for anything but a number of at least 1. The number may end with k, m or g.
+    """
+    text = options.get(name)
+    if text is None:
+        return math.inf
+    match = SIZE.fullmatch(text.strip())
+    if not match or not int(match[1]):
+        raise ValueError(f"option {name} must be a number such as 1000 or 64m, not {text!r}")
+    return int(match[1]) << UNITS[match[2].lower()]

@@ -1,0 +1,369 @@
+"""Topics of a live Kafka cluster: `wirescan.spark.read_topic`, and the data source's topic options.
+
+The driver determines once which offsets are read. Each task fetches its own offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from wirescan.frames.errors import check_mode
+from wirescan.frames.limits import Limits
+from wirescan.kafka.client import topic_batches, topic_ranges
+from wirescan.kafka.client.topic_batches import FORMAT
+from wirescan.kafka.client.topic_ranges import (
+    EARLIEST,
+    LATEST,
+    ClusterAddress,
+    OffsetRange,
+    Where,
+    to_milliseconds,
+)
+from wirescan.reading.splits import group_slices
+from wirescan.spark.run import BATCH_BYTES, hide_traceback, run_tasks, struct_of
+
+RECORDS = 1_000_000  # offsets in one task
+LONGEST_NUMBER = 19  # digits; longer numbers do not fit 64 bits
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+OPTIONS = (
+    "bootstrap.servers",
+    "topic",
+    "format",
+    "partitions",
+    "start",
+    "stop",
+    "startTime",
+    "stopTime",
+    "isolation",
+    "columns",
+    "errors",
+    "check",
+    "pushdown",
+    "recordsPerPartition",
+    "security.protocol",
+    "ssl.ca.location",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+)
+
+
+class TopicPlan(NamedTuple):
+    """The arguments of `TopicReading.plan`."""
+
+    size: int
+    partitions: Collection[int] | None = None
+    start: Where = EARLIEST
+    stop: Where = LATEST
+    start_time: int | None = None
+    stop_time: int | None = None
+
+
+@dataclass(frozen=True)
+class TopicReading:
+    """Which topics to read, and how. Spark sends it to the tasks.
+
+    The fields are the arguments of `read_topic`. Raises ValueError for an unknown mode or column.
+    """
+
+    cluster: ClusterAddress
+    topics: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+    errors: str = "strict"
+    check: bool = True
+    limits: Limits = field(default_factory=Limits)
+    isolation: str = "read_uncommitted"
+
+    def __post_init__(self) -> None:
+        check_mode(self.errors, self.limits)
+        topic_batches.make_schema(self.columns)  # raises for an unknown column
+
+    @property
+    def format(self) -> str:
+        """Return the format of the records."""
+        return FORMAT
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the batches."""
+        return topic_batches.make_schema(self.columns)
+
+    @property
+    def struct(self) -> StructType:
+        """Return the schema of the batches as a Spark schema."""
+        return struct_of(self.schema)
+
+    def plan(
+        self,
+        size: int,
+        partitions: Collection[int] | None = None,
+        start: Where = EARLIEST,
+        stop: Where = LATEST,
+        start_time: int | None = None,
+        stop_time: int | None = None,
+    ) -> list[list[OffsetRange]]:
+        """Return the ranges of each task: of one partition, or of several small ones.
+
+        size: offsets in one task, approximately.
+        partitions, start, stop, start_time, stop_time: as in `read_topic`. Times are milliseconds
+            since 1970.
+
+        Raises ValueError if offsets are not in the log any more, BrokerError and OSError.
+        """
+        with self.cluster.client(self.limits) as client:
+            asked = topic_ranges.plan_ranges(
+                client,
+                self.topics,
+                partitions,
+                start=start,
+                stop=stop,
+                start_time=start_time,
+                stop_time=stop_time,
+                isolation=self.isolation,
+            )
+            clipped = topic_ranges.clip_ranges(client, asked, self.isolation)
+        for offsets in clipped:
+            if offsets.gone:
+                first = offsets.start - offsets.gone
+                raise ValueError(f"{offsets.name}: offsets {first} to {offsets.start - 1} are gone")
+        return group_ranges(topic_ranges.split_ranges(clipped, size), size)
+
+    def batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of ranges in record batches of some megabytes.
+
+        Raises FrameError as `errors` says, BrokerError and OSError.
+        """
+        with hide_traceback(), self.cluster.client(self.limits) as client:
+            for offsets in ranges:
+                for part in client.fetch(
+                    offsets.topic,
+                    partitions=[offsets.partition],
+                    start=offsets.start,
+                    stop=offsets.stop,
+                    isolation=self.isolation,
+                    errors=self.errors,
+                    check=self.check,
+                ):
+                    yield from topic_batches.to_batches(
+                        part,
+                        self.columns,
+                        batch_bytes=BATCH_BYTES,
+                        errors=self.errors,
+                        limits=self.limits,
+                    )
+
+
+def group_ranges(ranges: list[OffsetRange], size: int) -> list[list[OffsetRange]]:
+    """Return ranges in groups of about `size` offsets, in their order."""
+    # `groups` is declared for slices of files. It uses nothing of them but their length.
+    return group_slices(ranges, size)  # type: ignore[arg-type, return-value]
+
+
+def read_topic(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    *,
+    partitions: Collection[int] | None = None,
+    start: Where = EARLIEST,
+    stop: Where = LATEST,
+    start_time: int | datetime | None = None,
+    stop_time: int | datetime | None = None,
+    isolation: str = "read_uncommitted",
+    errors: str = "strict",
+    check: bool = True,
+    records_per_partition: int = RECORDS,
+    limits: Limits = Limits(),
+    tls: bool | str = False,
+    sasl: tuple[str, str, str] | None = None,
+) -> DataFrame:
+    """Return the records of topics in a live cluster as a DataFrame, one row for each record.
+
+    It has the records that are in the topics at the time of this call.
+
+    spark: the session.
+    bootstrap: host:port, or several separated by commas. The driver and every executor must be able
+        to connect to them.
+    topic: one name or several.
+    columns: names in the order of the result: topic, partition and columns of kafka.records. None
+        is all of them.
+    partitions: partition numbers, in all topics. None is all partitions.
+    start, stop: an offset, "earliest" or "latest". `stop` is exclusive.
+    start_time, stop_time: used instead of `start` and `stop`: milliseconds since 1970, or a
+        datetime. The offset is that of the first record of this time or later.
+    isolation: "read_uncommitted" or "read_committed". The latter discards aborted transactions and
+        ends before the first open transaction.
+    errors, check, limits: the arguments of `wirescan.spark.read`.
+    records_per_partition: offsets in one task. After compaction a task has fewer records.
+    tls: False, True, or the path of a PEM file with the trusted authorities.
+    sasl: mechanism, user and password.
+
+    Raises ValueError for arguments that are not allowed and for offsets that are not in the log any
+    more, `kafka.BrokerError` and OSError.
+    """
+    reading = TopicReading(
+        ClusterAddress(bootstrap, tls, sasl),
+        (topic,) if isinstance(topic, str) else tuple(topic),
+        None if columns is None else tuple(columns),
+        errors,
+        check,
+        limits,
+        isolation,
+    )
+    tasks = reading.plan(
+        records_per_partition,
+        partitions,
+        start,
+        stop,
+        to_milliseconds(start_time),
+        to_milliseconds(stop_time),
+    )
+    return run_tasks(spark, tasks, reading.batches, reading.struct)
+
+
+def is_topic(options: Mapping[str, str]) -> bool:
+    """Return whether options of the data source are those of topics, not of files."""
+    return "bootstrap.servers" in normalize_names(options)
+
+
+def normalize_names(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options with lowercase names, without the prefix `kafka.`.
+
+    Some options of Spark's own Kafka data source have that prefix.
+    """
+    return {name.lower().removeprefix("kafka."): value for name, value in options.items()}
+
+
+def reading_of(options: Mapping[str, str]) -> TopicReading:
+    """Return the options of the data source as a `TopicReading`.
+
+    Raises ValueError for an unknown name, and for a value that is not allowed.
+    """
+    given = normalize_names(options)
+    for name in given:
+        if name not in map(str.lower, OPTIONS):
+            raise ValueError(
+                f"the data source wirescan has no option {name!r} for topics, only "
+                f"{', '.join(OPTIONS)}"
+            )
+    if given.get("format", FORMAT) != FORMAT:
+        raise ValueError(f"topics are read as {FORMAT}, not as {given['format']}")
+    topics = split_names(given.get("topic", ""))
+    if not topics:
+        raise ValueError("option topic must be one name or several, separated by commas")
+    columns = given.get("columns")
+    return TopicReading(
+        cluster_of(given),
+        topics,
+        None if columns is None else split_names(columns),
+        given.get("errors", "strict"),
+        parse_flag(given, "check", default=True),
+        isolation=given.get("isolation", "read_uncommitted"),
+    )
+
+
+def plan_of(options: Mapping[str, str]) -> TopicPlan:
+    """Return the arguments of `TopicReading.plan` in the options.
+
+    Raises ValueError for a value that is not allowed.
+    """
+    given = normalize_names(options)
+    size = given.get("recordsperpartition", str(RECORDS))
+    if not is_number(size) or int(size) < 1:
+        raise ValueError(f"option recordsPerPartition must be a number, not {size!r}")
+    return TopicPlan(
+        int(size),
+        _parse_partitions(given.get("partitions")),
+        _parse_offset(given, "start", EARLIEST),
+        _parse_offset(given, "stop", LATEST),
+        _parse_time(given, "startTime"),
+        _parse_time(given, "stopTime"),
+    )
+
+
+def _parse_partitions(text: str | None) -> list[int] | None:
+    """Return the numbers in the option `partitions`, or None if it is not given."""
+    if text is None:
+        return None
+    numbers = split_names(text)
+    if not numbers or not all(map(is_number, numbers)):
+        raise ValueError(f"option partitions must be numbers separated by commas, not {text!r}")
+    return [int(number) for number in numbers]
+
+
+def _parse_offset(given: Mapping[str, str], name: str, default: str) -> Where:
+    """Return the offset in an option, or EARLIEST or LATEST."""
+    text = given.get(name, default)
+    if is_number(text):
+        return int(text)
+    if text not in (EARLIEST, LATEST):
+        raise ValueError(f"option {name} must be an offset, {EARLIEST} or {LATEST}, not {text!r}")
+    return text
+
+
+def _parse_time(given: Mapping[str, str], name: str) -> int | None:
+    """Return the time in an option as milliseconds since 1970, or None if it is not given."""
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    try:
+        return int(text) if text.isdecimal() else to_milliseconds(text)
+    except ValueError:
+        raise ValueError(
+            f"option {name} must be milliseconds since 1970 or ISO 8601, not {text!r}"
+        ) from None
+
+
+def cluster_of(given: Mapping[str, str]) -> ClusterAddress:
+    """Return the cluster that options name.
+
+    given: options as `normalize_names` returns them.
+
+    Raises ValueError if `security.protocol` is unknown or does not fit the other options.
+    """
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    authorities = given.get("ssl.ca.location")
+    login = (
+        given.get("sasl.mechanism", ""),
+        given.get("sasl.username", ""),
+        given.get("sasl.password", ""),
+    )
+    if protocol not in PROTOCOLS:
+        raise ValueError(
+            f"option security.protocol is one of {', '.join(PROTOCOLS)}, not {protocol!r}"
+        )
+    uses_sasl = "SASL" in protocol
+    uses_tls = "SSL" in protocol
+    if uses_sasl != any(login) or (authorities and not uses_tls):
+        raise ValueError(f"options sasl... and ssl... do not fit security.protocol {protocol}")
+    return ClusterAddress(
+        given["bootstrap.servers"],
+        uses_tls and (authorities or True),
+        login if uses_sasl else None,
+    )
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text that separates them by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a decimal number short enough to fit 64 bits."""
+    return text.isdecimal() and len(text) <= LONGEST_NUMBER
+
+
+def parse_flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Return an option that is true or false. Raises ValueError for any other value."""
+    text = given.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"option {name} must be true or false, not {text!r}")
+    return text == "true"

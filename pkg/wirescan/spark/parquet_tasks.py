@@ -1,0 +1,267 @@
+"""Frames to Parquet: `wirescan.spark.to_parquet`.
+
+The tasks write the files with pyarrow, so rows do not pass through the JVM. Spark's own writer can
+be used instead.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql import SparkSession
+
+from wirescan.export.hive_layout import Layout
+from wirescan.export.parquet import Summary, write_counted, write_parts
+from wirescan.export.parquet_writer import (
+    COMPRESSION,
+    FILE_BYTES,
+    Output,
+    WrittenFile,
+    faults_path,
+    find_small,
+    merge,
+    replace_merged,
+)
+from wirescan.files.source import URL
+from wirescan.frames.limits import Limits
+from wirescan.reading.splits import Plan, Slice
+from wirescan.spark.fault_rows import find_faults
+from wirescan.spark.plan import make_plan
+from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, hide_traceback, run_tasks, struct_of
+
+WRITERS = ("task", "spark")
+COUNTS = ("files", "frames", "records", "bytes", "faults", "tail", "written")
+PART = pa.struct(
+    [
+        ("directory", pa.string()),
+        ("path", pa.string()),
+        ("records", pa.int64()),
+        ("written", pa.int64()),
+    ]
+)
+RESULT = pa.schema(
+    [*((name, pa.int64()) for name in COUNTS), ("seconds", pa.float64()), ("parts", pa.list_(PART))]
+)
+
+
+def to_parquet(
+    spark: SparkSession,
+    paths: Paths,
+    out: str | os.PathLike[str],
+    format: str = DEFAULT_FORMAT,
+    columns: Sequence[str] | None = None,
+    compression: str = COMPRESSION,
+    errors: str = "strict",
+    *,
+    check: bool = True,
+    writer: str = "task",
+    bytes_per_partition: int | None = None,
+    limits: Limits = Limits(),
+    overwrite: bool = False,
+    partition_by: str | Sequence[str] = (),
+    file_bytes: int = FILE_BYTES,
+    filters: Sequence[tuple[Any, ...]] = (),
+) -> Summary:
+    """Write the frames in files to a directory of Parquet files, and return a summary.
+
+    The files appear in the directory when all of them are written. Every row is written once, also
+    if a task runs several times.
+
+    spark: the session.
+    out: a directory on a file system that the driver and every executor can write to.
+    writer: "task": pyarrow in the tasks, which writes files as `wirescan.export.parquet.convert`.
+        "spark": Spark's own writer, which can write to its tables and to object stores.
+    overwrite: replace the files of an existing directory.
+    partition_by: columns whose values name the directories, such as "kind" or "timestamp:day". See
+        `wirescan.export.hive_layout`.
+    file_bytes: bytes of one file; after these, another file is begun. A second job merges files
+        that are smaller than a sixteenth of it. Only the writer "task" uses it.
+
+    The other arguments are those of `wirescan.spark.read`. Under "skip" bad frames are discarded
+    and counted. Under "mark" and "skip", the bad frames are also written as a table to the
+    directory `<out>.faults`, if there are any. Its schema is that of `wirescan.spark.faults`.
+
+    Raises FileExistsError for a directory with files unless `overwrite` is true, ValueError,
+    TypeError, OSError, and Spark's PythonException for the exceptions of a task.
+    """
+    if writer not in WRITERS:
+        raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
+    begun = time.perf_counter()
+    reading = Reading(format, columns, errors, check, limits, filters)
+    layout = Layout.of(format, columns, partition_by)
+    plan = make_plan(spark, reading, paths, bytes_per_partition)
+    directory = os.fspath(out)
+    if writer == "task":
+        summary = _write_in_tasks(
+            spark,
+            reading,
+            layout,
+            plan,
+            directory,
+            compression=compression,
+            file_bytes=file_bytes,
+            overwrite=overwrite,
+        )
+    else:
+        summary = _write_with_spark(
+            spark, reading, layout, plan, directory, compression=compression, overwrite=overwrite
+        )
+    files = len({part.path for part in plan.slices})
+    return replace(summary, files=files, seconds=time.perf_counter() - begun)
+
+
+def _write_in_tasks(
+    spark: SparkSession,
+    reading: Reading,
+    layout: Layout,
+    plan: Plan,
+    out: str,
+    *,
+    compression: str,
+    file_bytes: int,
+    overwrite: bool,
+) -> Summary:
+    """Write Parquet files in the tasks, see `to_parquet`."""
+    if URL.match(out):
+        raise ValueError(f"tasks write to a file system, not to {out}: use writer='spark'")
+    with Output(os.path.abspath(out), overwrite=overwrite) as output:
+
+        def write_slices(slices: list[Slice]) -> Iterator[pa.RecordBatch]:
+            with hide_traceback():
+                summary, parts = write_parts(
+                    slices,
+                    _make_attempt_path(output),
+                    layout,
+                    compression=compression,
+                    file_bytes=file_bytes,
+                    **_list_options(reading),
+                )
+            row = asdict(summary) | {"parts": [part._asdict() for part in parts]}
+            yield pa.RecordBatch.from_pylist([row], schema=RESULT)
+
+        def merge_run(run: list[WrittenFile]) -> Iterator[pa.RecordBatch]:
+            with hide_traceback():
+                part = merge(run, f"{_make_attempt_path(output)}.parquet", compression)
+            yield pa.RecordBatch.from_pylist([part._asdict()], schema=pa.schema(PART))
+
+        results = run_tasks(spark, plan, write_slices, struct_of(RESULT)).collect()
+        rows = [row.asDict(recursive=True) for row in results]
+        parts = [WrittenFile(**part) for row in rows for part in row.pop("parts")]
+        runs = find_small(parts, file_bytes)
+        merged_rows = []
+        if runs:
+            merged_rows = run_tasks(spark, runs, merge_run, struct_of(pa.schema(PART))).collect()
+        into = [WrittenFile(*row) for row in merged_rows]
+        size = output.commit(replace_merged(parts, runs, into), layout.schema)
+    return replace(sum((Summary(**row) for row in rows), Summary()), written=size)
+
+
+def _make_attempt_path(output: Output) -> str:
+    """Return the path for the files of this attempt of a task. No other attempt has this path."""
+    task = TaskContext.get()
+    return output.part(task.partitionId(), f"{task.taskAttemptId()}")
+
+
+def _write_with_spark(
+    spark: SparkSession,
+    reading: Reading,
+    layout: Layout,
+    plan: Plan,
+    out: str,
+    *,
+    compression: str,
+    overwrite: bool,
+) -> Summary:
+    """Write Parquet files with Spark's own writer, see `to_parquet`."""
+    is_local = not URL.match(out)
+    if is_local:
+        out = os.path.abspath(out)
+        Output(out, overwrite=overwrite)  # raises for files that may not be replaced
+    if not hasattr(spark, "sparkContext"):
+        raise ValueError(
+            "writer='spark' counts rows with accumulators, which Spark Connect does not have: "
+            "use writer='task', or write the result of wirescan.spark.read"
+        )
+    path, file_system = _open_hadoop_path(spark, faults_path(out))
+    if not is_local and not overwrite and file_system.exists(path):
+        raise FileExistsError(
+            f"{faults_path(out)} has files in it; choose another directory, or overwrite it"
+        )
+    counted = spark.sparkContext.accumulator(Summary(), _SummaryAccumulator())
+    schema = layout.schema
+    keys = [key.name for key in layout.by]
+    for name in keys:
+        schema = schema.append(pa.field(name, pa.string()))
+    frame = run_tasks(
+        spark,
+        plan,
+        lambda slices: _count_and_read(reading, layout, schema, slices, counted.add),
+        struct_of(schema),
+    )
+    writer = frame.write.mode("overwrite" if overwrite or is_local else "errorifexists")
+    writer.option("compression", compression).partitionBy(*keys).parquet(out)
+    size = sum(part.stat().st_size for part in Path(out).rglob("*.parquet")) if is_local else 0
+    summary = counted.value + Summary(written=size)
+    # The faults of an earlier output. Java's method takes no keywords: True means recursive.
+    file_system.delete(path, True)  # noqa: FBT003
+    if summary.faults:
+        bad = find_faults(spark, plan, reading)
+        bad.write.option("compression", compression).parquet(faults_path(out))
+    return summary
+
+
+def _open_hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """Return a path as Hadoop's Path object, and the file system of the path."""
+    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    return hadoop_path, hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration())
+
+
+def _count_and_read(
+    reading: Reading,
+    layout: Layout,
+    schema: pa.Schema,
+    slices: Sequence[Slice],
+    count: Callable[[Summary], None],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of slices, with the keys of the layout as further columns.
+
+    schema: the schema with these columns. count: is called with the summary of each table.
+    """
+    with hide_traceback():
+        for piece in write_counted(slices, layout, **_list_options(reading)):
+            count(piece.done)
+            for key, batch in piece.batches:
+                keys = [pa.repeat(pa.scalar(text, pa.string()), batch.num_rows) for text in key]
+                if keys:
+                    batch = pa.RecordBatch.from_arrays([*batch.columns, *keys], schema=schema)
+                yield batch
+
+
+def _list_options(reading: Reading) -> dict[str, Any]:
+    """Return the arguments of `write_counted` that a reading has."""
+    return {
+        "errors": reading.errors,
+        "check": reading.check,
+        "limits": reading.limits,
+        "filters": reading.filters,
+    }
+
+
+class _SummaryAccumulator(AccumulatorParam):
+    """Adds summaries. Spark counts each task of the last stage once, also if it ran twice."""
+
+    def zero(self, value: Summary) -> Summary:
+        """Return the summary of nothing."""
+        return Summary()
+
+    def addInPlace(self, summary: Summary, other: Summary) -> Summary:  # noqa: N802 - Spark's name
+        """Return the sum of two summaries."""
+        return summary + other

@@ -1,0 +1,132 @@
+"""Plans of jobs. Where much must be scanned to find frame boundaries, Spark's tasks scan it.
+
+`read`, `ranges`, `faults` and `to_parquet` plan with `make_plan`. `wirescan.spark.index`, which
+writes boundary indexes in tasks, is defined here too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from wirescan.files import boundary_index
+from wirescan.files.source import URL, File, sibling_path
+from wirescan.reading.splits import (
+    SLICE_BYTES,
+    Cut,
+    Plan,
+    find_starts,
+    list_source_files,
+    starts_by_threads,
+)
+from wirescan.spark.run import (
+    DEFAULT_FORMAT,
+    TASK_BYTES,
+    Paths,
+    Reading,
+    path_list,
+    run_tasks,
+    struct_of,
+)
+
+# The driver scans at most so many bytes and files itself. A job scans more than that.
+WALKED_BYTES = 1 << 30
+WALKED_FILES = 1000
+PASSES = 256  # tasks of the job that scans files, at most
+STARTS = pa.schema([("file", pa.int64()), ("starts", pa.list_(pa.int64()))])
+
+
+def make_plan(spark: SparkSession, reading: Reading, paths: Paths, size: int | None) -> Plan:
+    """Return the slices of each task of a job, as `wirescan.reading.splits.tasks` with `cutter`.
+
+    The number of tasks is a multiple of the tasks that run at the same time, if Spark reports that
+    number.
+
+    size: bytes of files in one task, approximately. None is TASK_BYTES at most if Spark reports how
+        many tasks run at the same time, else SLICE_BYTES.
+
+    Raises ValueError for a size below 1, OSError, and Spark's PythonException for the exceptions of
+    a task.
+    """
+    # A session of Spark Connect has no SparkContext.
+    slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else None
+    if size is None:
+        size = TASK_BYTES if slots else SLICE_BYTES
+    return reading.plan(paths, size, cutter(spark, reading.format), slots or 1)
+
+
+def index(spark: SparkSession, paths: Paths, format: str = DEFAULT_FORMAT) -> int:
+    """Write a boundary index beside each file, in Spark's tasks. Return how many were written.
+
+    `wirescan.files.boundary_index` describes these files, which are called sidecars too.
+
+    spark: the session.
+    paths: files, globs and directories.
+    format: a name of `wirescan.formats()`.
+
+    Raises ValueError for an unknown format, OSError, and Spark's PythonException for the exceptions
+    of a task.
+    """
+    files = list_source_files(path_list(paths), format)
+    return len(_find_starts_in_tasks(spark, files, partial(boundary_index.write, format=format)))
+
+
+def cutter(spark: SparkSession, format: str) -> Cut:
+    """Return the function that finds frame boundaries for `wirescan.reading.splits.tasks`.
+
+    It scans files that have no index and no sidecar. If these are more than WALKED_FILES, or have
+    more than WALKED_BYTES together, a job scans them, each file in one task.
+    """
+
+    def cut(files: Sequence[File], size: int) -> list[list[int]]:
+        scanned = [number for number, file in enumerate(files) if not _has_index(file.path)]
+        scanned_bytes = sum(files[number].size for number in scanned)
+        if len(scanned) <= WALKED_FILES and scanned_bytes <= WALKED_BYTES:
+            return starts_by_threads(files, size, format)
+        starts_in_file = partial(find_starts, size=size, format=format)
+        by_tasks = _find_starts_in_tasks(
+            spark, [files[number] for number in scanned], starts_in_file
+        )
+        starts = dict(zip(scanned, by_tasks))
+        indexed = [number for number in range(len(files)) if number not in starts]
+        starts |= zip(
+            indexed, starts_by_threads([files[number] for number in indexed], size, format)
+        )
+        return [starts[number] for number in range(len(files))]
+
+    return cut
+
+
+def _has_index(path: str) -> bool:
+    """Return whether a file has an index or a sidecar beside it.
+
+    It is False for a URL: the tasks ask the object store, not the driver.
+    """
+    if URL.match(path):
+        return False
+    return any(map(os.path.exists, (sibling_path(path, ".index"), boundary_index.path_of(path))))
+
+
+def _find_starts_in_tasks(
+    spark: SparkSession, files: Sequence[File], starts: Callable[[str], list[int]]
+) -> list[list[int]]:
+    """Return the result of `starts` for each file. A job of Spark calls it."""
+
+    def find_starts(share: list[tuple[int, str]]) -> Iterator[pa.RecordBatch]:
+        for number, path in share:
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([number]), pa.array([starts(path)], STARTS.field("starts").type)],
+                schema=STARTS,
+            )
+
+    # The tasks get the files in turns, the largest files first, so that they end together.
+    order = sorted(range(len(files)), key=lambda number: -files[number].size)
+    passes = min(len(order), PASSES)
+    shares = [[(number, files[number].path) for number in order[i::passes]] for i in range(passes)]
+    rows = run_tasks(spark, shares, find_starts, struct_of(STARTS)).collect()
+    by_number = {row.file: row.starts for row in rows}
+    return [by_number[number] for number in range(len(files))]

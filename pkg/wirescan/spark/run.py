@@ -1,0 +1,230 @@
+"""The base of all ways into Spark: what to read, how to cut it into tasks, and what a task returns.
+
+`read`, `ranges`, `to_parquet`, the data source and the mappings use this module.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from inspect import signature
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from wirescan.export.batches import iter_batches
+from wirescan.files.source import URL
+from wirescan.frames import to_arrow
+from wirescan.frames.errors import check_mode
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.filters import check_filters
+from wirescan.reading.splits import Cut, Plan, Slice, tasks
+
+# The time zone of timestamps in `to_arrow_schema`. Spark before 4.2 has no such argument.
+UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+DEFAULT_FORMAT = "kafka.records"  # of every function and option that takes the name of a format
+TASK_BYTES = 512 << 20  # bytes of files in one task at most; a task costs Spark about 50 ms
+LOCAL = "WIRESCAN_LOCAL"  # environment variable in a local session: tasks run on this machine only
+BATCH_BYTES = 4 << 20  # bytes of files in one record batch: the JVM handles this size best
+
+Task = TypeVar("Task")
+# Tables, each with the path of its file; None for tables that are not from a file.
+TablesOfFiles = Iterator[tuple[str | None, FrameTable]]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which frames to read, and how. Spark sends it to the tasks.
+
+    format: a name of `wirescan.formats()`. Options may follow the name (`registry.format_of`).
+    columns: their names, in order. None is the default of `wirescan.frames.to_arrow.schema`.
+    errors, check, limits: the arguments of `wirescan.scan`.
+    filters: the filters of `wirescan.reading.filters`. A row must pass all of them.
+
+    Raises ValueError for an unknown format, column, mode or operator, and TypeError for a filter's
+    value of the wrong type.
+    """
+
+    format: str
+    columns: Sequence[str] | None = None
+    errors: str = "strict"
+    check: bool = True
+    limits: Limits = field(default_factory=Limits)
+    filters: Sequence[tuple[Any, ...]] = ()
+
+    def __post_init__(self) -> None:
+        # The normalized name has absolute paths, because workers may run in another directory.
+        object.__setattr__(self, "format", format_of(self.format).spec)
+        object.__setattr__(self, "filters", check_filters(self.filters, format_of(self.format)))
+        check_mode(self.errors, self.limits)
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(self.columns))
+        to_arrow.schema(self.format, self.columns, types="spark")  # raises for an unknown column
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the batches, in Spark's types."""
+        return to_arrow.schema(self.format, self.columns, types="spark")
+
+    @property
+    def struct(self) -> StructType:
+        """Return the schema of the batches as a Spark schema."""
+        return struct_of(self.schema)
+
+    def batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+        """Yield the frames of slices in record batches of about BATCH_BYTES.
+
+        Raises FrameError as `errors` says, and OSError.
+        """
+        with hide_traceback():
+            for part in slices:
+                yield from iter_batches(
+                    part.path,
+                    part.start,
+                    part.stop,
+                    format=self.format,
+                    columns=self.columns,
+                    batch_bytes=BATCH_BYTES,
+                    errors=self.errors,
+                    check=self.check,
+                    limits=self.limits,
+                    types="spark",
+                    tail=part.last,
+                    filters=self.filters,
+                )
+
+    def tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
+        """Yield the frames of slices as tables, each with the path of its file.
+
+        Raises FrameError as `errors` says, and OSError.
+        """
+        for part in slices:
+            for table in iter_tables(
+                part.path,
+                part.start,
+                part.stop,
+                format=self.format,
+                errors=self.errors,
+                check=self.check,
+                limits=self.limits,
+                tail=part.last,
+                filters=self.filters,
+            ):
+                yield part.path, table
+
+    def plan(
+        self,
+        paths: Paths,
+        size: int,
+        cut: Cut | None = None,
+        slots: int = len(os.sched_getaffinity(0)),
+    ) -> Plan:
+        """Return the slices of each task: about `size` bytes for one task.
+
+        cut, slots: the arguments of `splits.tasks`.
+
+        Raises ValueError for a size below 1, and OSError.
+        """
+        return tasks(
+            path_list(paths),
+            self.format,
+            size,
+            filters=self.filters,
+            errors=self.errors,
+            cut=cut,
+            slots=slots,
+        )
+
+
+@contextmanager
+def hide_traceback() -> Iterator[None]:
+    """Report an error in the input or in an option in one line, without a Python traceback.
+
+    It works in a Python worker of Spark. When the worker reports the error, Spark reads an
+    environment variable, which is set here. The worker ends with the error.
+    """
+    try:
+        yield
+    except (OSError, EOFError, ValueError):  # FrameError is a ValueError
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[Task],
+    call: Callable[[Task], Iterator[pa.RecordBatch]],
+    struct: StructType,
+) -> DataFrame:
+    """Return the batches that `call` makes of each task as a DataFrame, one partition for a task.
+
+    spark: the session.
+    tasks: the argument of `call` for each task, such as a list of slices.
+    call: runs in the tasks.
+    struct: the schema of its batches.
+    """
+    # Every worker gets all tasks, and there may be many files. So each task is compressed, and a
+    # worker decompresses only its own tasks.
+    packed = [zlib.compress(pickle.dumps(task)) for task in tasks]
+
+    def run_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                task = pickle.loads(zlib.decompress(packed[number]))
+                yield from freeze_gc_for_batches(call(task))
+
+    return spark.range(0, len(packed), 1, max(len(packed), 1)).mapInArrow(run_numbers, struct)
+
+
+def freeze_gc_for_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a task in a worker of Spark, and call `freeze_gc_once`."""
+    for batch in batches:
+        freeze_gc_once()
+        yield batch
+
+
+@cache
+def freeze_gc_once() -> None:
+    """Exclude all present objects from garbage collection, once in each worker.
+
+    It is called with the worker's first batch. Spark has every worker collect garbage after every
+    task, which takes 20 ms in a worker that has imported pyarrow. Cyclic garbage that the first
+    task holds at this moment is never collected.
+    """
+    gc.freeze()
+
+
+def struct_of(schema: pa.Schema) -> StructType:
+    """Return an Arrow schema as a Spark schema. Timestamps are instants, as in the protocols."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def arrow_of(struct: StructType) -> pa.Schema:
+    """Return a Spark schema as the Arrow schema that Spark requires of record batches."""
+    return to_arrow_schema(struct, **UTC)
+
+
+def path_list(paths: Paths) -> list[str]:
+    """Return one path or several as a list of URLs and absolute paths.
+
+    The paths are absolute because workers may run in another directory.
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    result = []
+    for path in several:
+        name = os.fspath(path)
+        result.append(name if URL.match(name) else os.path.abspath(name))
+    return result

@@ -1,0 +1,295 @@
+# cython: boundscheck=False, wraparound=False
+"""Open the structs of Thrift messages without their schema.
+
+Each field, element, key and value is one row. walk.pxd draws the wire. Source: Apache Thrift,
+doc/specs/thrift-binary-protocol.md and thrift-compact-protocol.md; for version 2 of the compact
+protocol fbthrift, CompactProtocol.h.
+"""
+import numpy as np
+
+from libc.string cimport memcpy, memset
+from wirescan.core cimport (
+    Fault, LEFTOVER, LIMIT, OK, Readable, Reader, Rows, TRUNCATED, be16, be32, be64, int16_t,
+    int32_t, int64_t, le64, take, uint8_t, uint32_t, uint64_t, zigzag32, zigzag64)
+from wirescan.core.loop cimport allocate_rows, rows_to_array, place
+from wirescan.core.loop import addresses, flat
+from wirescan.core.rows cimport RowBlock, reserve_row
+from wirescan.thrift.rows cimport COMPACT, Field, Message, frame_of, has
+from wirescan.thrift.scan import MESSAGE as _MESSAGE
+from wirescan.thrift.walk cimport (
+    BOOL, BYTE, DOUBLE, FIXED_SIZE, FLOAT, I16, I32, I64, LIST, Level, MAP, STOP, STRING, STRUCT,
+    U64, Walk, begin_walk, open_value, read_field, read_size, skip)
+
+cdef enum:
+    ELEMENT = 1                 # roles: see `Role` in constants.py
+    KEY = 2
+    VALUE = 3
+    BYTES_PER_ROW = 16          # of a message; the first guess for the number of rows
+
+cdef Field _field
+FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
+
+
+cdef inline double double_of(uint64_t bits) noexcept nogil:
+    cdef double value
+    memcpy(&value, &bits, 8)
+    return value
+
+
+cdef inline double float_of(uint32_t bits) noexcept nogil:
+    cdef float value
+    memcpy(&value, &bits, 4)
+    return value
+
+
+cdef inline void read_fixed(Walk* walk, const uint8_t* p, uint8_t type,
+                            Field* row) noexcept nogil:
+    # Reads a value of fixed size. All its bytes exist.
+    if type == BOOL:
+        row.integer = p[0] == 1 if walk.compact else p[0] != 0
+    elif type == BYTE:
+        row.integer = <signed char>p[0]
+    elif type == I16:
+        row.integer = <int16_t>be16(p)
+    elif type == I32:
+        row.integer = <int32_t>be32(p)
+    elif type == I64 or type == U64:
+        row.integer = <int64_t>be64(p)
+    elif type == DOUBLE:
+        row.real = double_of(le64(p) if walk.compact and walk.version == 1 else be64(p))
+    elif type == FLOAT:
+        row.real = float_of(be32(p))
+
+
+cdef inline Fault read_scalar(Walk* walk, Reader* r, uint8_t type, Field* row) noexcept nogil:
+    # Reads a value that is neither struct nor container. Leaves r after it.
+    cdef uint32_t size = FIXED_SIZE[walk.compact][type]
+    cdef const uint8_t* p
+    cdef int32_t number = 0
+    cdef Fault fault
+    if size:
+        p = take(r, size)
+        if p is NULL:
+            return TRUNCATED
+        row.value_size = <int32_t>size
+        read_fixed(walk, p, type, row)
+        return OK
+    if type == STRING:
+        fault = read_size(walk, r, &size)
+        if fault:
+            return fault
+        row.value_size = <int32_t>size
+        return OK if size <= 0x7fffffff and take(r, size) is not NULL else TRUNCATED
+    p = r.at
+    if type == I64:
+        fault = zigzag64(r, &row.integer)
+    else:
+        fault = zigzag32(r, &number)
+        row.integer = number
+    row.value_size = <int32_t>(r.at - p)
+    return fault
+
+
+cdef inline Fault read_value(Walk* walk, Reader* r, int64_t truth, int64_t number,
+                             Field* row) noexcept nogil:
+    # Reads the value of row `number`, or the header of a struct or container.
+    # truth: the value of a boolean field of the compact protocol; else -1.
+    cdef Level* level
+    cdef Fault fault
+    if truth >= 0:
+        row.integer = truth
+        return OK
+    if not STRUCT <= row.head.kind <= LIST:
+        return read_scalar(walk, r, row.head.kind, row)
+    fault = open_value(walk, r, row.head.kind)
+    if fault:
+        return fault
+    level = &walk.level[walk.depth - 1]
+    level.row = number
+    row.count = level.count
+    row.key_type = level.key_type
+    row.element_type = level.element_type
+    return OK
+
+
+cdef inline void close_row(Field* row, int64_t end) noexcept nogil:
+    # Sets the size of a struct's or container's row. `end` is a position in its buffer.
+    row.head.size = <uint32_t>(end - row.head.start)
+    row.value_size = <int32_t>(row.head.size - row.value_at)
+
+
+cdef inline Field* next_row(Rows* rows) noexcept nogil:
+    cdef Field* row
+    if not reserve_row(rows):
+        return NULL
+    row = <Field*>rows.at + rows.count
+    memset(row, 0, sizeof(Field))
+    return row
+
+
+cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* base) noexcept nogil:
+    # The rows are full. Walks on to set the sizes of the structs and containers that are open.
+    cdef Level* level = &walk.level[walk.depth - 1]
+    cdef uint64_t key
+    cdef uint64_t value
+    cdef uint64_t rest
+    cdef int32_t depth
+    cdef Fault fault = OK
+    cdef Field* row
+    if level.type != STRUCT:
+        # `skip` steps over all elements of fixed size from the first. Some are already read.
+        key = FIXED_SIZE[walk.compact][level.key_type] if level.type == MAP else 0
+        value = FIXED_SIZE[walk.compact][level.element_type]
+        if value and (key or level.type != MAP):
+            if level.type == MAP:
+                rest = key * (level.remaining >> 1) + value * ((level.remaining + 1) >> 1)
+            else:
+                rest = value * level.remaining
+            take(r, rest)
+            level.remaining = 0
+    for depth in range(walk.depth, 0, -1):
+        level = &walk.level[depth - 1]
+        if not fault:
+            fault = skip(walk, r, depth - 1)
+        if fault:
+            r.at = r.end
+        if level.row >= 0:
+            row = <Field*>rows.at + level.row
+            row.head.fault = <uint8_t>fault
+            rows.bad += fault != OK
+            close_row(row, r.at - base)
+
+
+cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* message,
+                            int32_t parent, int32_t deepest) noexcept nogil:
+    # Adds a row for each field, element, key and value of a message.
+    # Returns False where the rows are full.
+    cdef const uint8_t* base = start - message.head.start
+    cdef const uint8_t* mark = start
+    cdef const uint8_t* arguments = start + message.arguments_at
+    cdef Reader r = Reader(arguments, arguments + max(message.arguments_size, 0))
+    cdef Walk walk
+    cdef Level* level
+    cdef Field* row
+    cdef uint8_t type = STOP
+    cdef int32_t depth = 0
+    cdef int32_t id = 0
+    cdef int64_t truth = -1
+    cdef Fault fault = <Fault>message.head.fault
+    begin_walk(&walk, message.protocol == COMPACT, message.version)
+    if fault:
+        r = Reader(start, start + message.head.size)
+    while walk.depth and not fault:
+        depth = walk.depth
+        mark = r.at
+        level = &walk.level[depth - 1]
+        if level.type == STRUCT:
+            fault = read_field(&walk, &r, &type, &id, &truth)
+        elif level.remaining:
+            if level.type == MAP and not level.remaining & 1:
+                type = level.key_type
+            else:
+                type = level.element_type
+        else:
+            type = STOP
+        if type == STOP and not fault:
+            walk.depth -= 1
+            if level.row >= 0:
+                close_row(<Field*>rows.at + level.row, r.at - base)
+            continue
+        row = next_row(rows)
+        if row is NULL:
+            if not fault:
+                r.at = mark
+                close_rest(rows, &walk, &r, base)
+            return False
+        row.depth = <uint8_t>depth
+        row.enclosing = <int32_t>level.row
+        if not fault:
+            row.head.kind = type
+            if level.type == STRUCT:
+                row.id = id
+            elif level.type == MAP:
+                row.id = <int32_t>(level.count - ((level.remaining + 1) >> 1))
+                row.role = VALUE if level.remaining & 1 else KEY
+                level.remaining -= 1
+            else:
+                row.id = <int32_t>(level.count - level.remaining)
+                row.role = ELEMENT
+                level.remaining -= 1
+            if level.type != STRUCT:
+                truth = -1
+            fault = read_value(&walk, &r, truth, <int64_t>rows.count, row)
+        if not fault:
+            row.value_at = <uint32_t>(r.at - mark) - row.value_size
+            row.head.body = row.value_at
+            if walk.depth > deepest:
+                fault = skip(&walk, &r, deepest)
+                row.value_size = <int32_t>(r.at - mark - row.value_at)
+        if not fault:
+            place(&row.head, base, mark, r.at, parent, message.head.buffer, OK)
+            rows.count += 1
+    if not fault:
+        mark = r.at
+        fault = LEFTOVER
+        depth = 0
+        if r.at == r.end:
+            return True
+    row = next_row(rows)
+    if row is NULL:
+        return False
+    row.depth = <uint8_t>depth
+    row.enclosing = <int32_t>walk.level[depth - 1].row if depth else -1
+    place(&row.head, base, mark, r.end, parent, message.head.buffer, <uint8_t>fault)
+    rows.count += 1
+    rows.bad += 1
+    while walk.depth > 0:                   # the open structs and containers are bad too
+        walk.depth -= 1
+        level = &walk.level[walk.depth]
+        if level.row >= 0 and level.row < <int64_t>rows.count - 1:
+            row = <Field*>rows.at + level.row
+            row.head.fault = <uint8_t>fault
+            close_row(row, r.end - base)
+            rows.bad += 1
+    return True
+
+
+def open_fields(messages, buffers, depth, limits):
+    """Return (rows of dtype FIELD, bad, fault): the content of rows of dtype MESSAGE.
+
+    Rows are in the order of the wire, down to `depth`. The fault is LIMIT where there are more rows
+    than the limits allow.
+
+    Raises ValueError where a row points outside its buffer, MemoryError.
+    """
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(messages)
+    cdef const uint8_t[::1] view
+    cdef const uint64_t[:, ::1] readable
+    cdef const Message* message
+    cdef const uint8_t* start
+    cdef size_t buffer_count = len(buffers)
+    cdef int32_t deepest = depth
+    cdef bint fits = True
+    cdef bint good = True
+    if messages.dtype != _MESSAGE:
+        raise TypeError("open_fields takes rows of thrift.messages")
+    expected = n + int(messages["size"].sum(dtype=np.int64)) // BYTES_PER_ROW
+    cdef RowBlock block = allocate_rows(FIELD, expected, limits, None, buffers)
+    cdef Rows* rows = &block.rows
+    if n:
+        view = np.ascontiguousarray(messages).view(np.uint8)
+        readable = addresses(buffers)
+        with nogil:
+            for i in range(n):
+                message = <const Message*>&view[i * sizeof(Message)]
+                start = frame_of(&message.head, <const Readable*>&readable[0, 0], buffer_count)
+                good = start is not NULL and has(
+                    &message.head, message.arguments_at, message.arguments_size)
+                fits = good and add_fields(rows, start, message, <int32_t>i, deepest)
+                if not fits:
+                    break
+    if not good:
+        raise ValueError(f"row {i} points outside its buffer")
+    fault = OK if fits else LIMIT
+    return rows_to_array(block, FIELD, None, fault), rows.bad, int(fault)

@@ -1,0 +1,291 @@
+"""Kernels refuse unfit arguments.
+
+Such arguments are rows of another kind, rows outside their buffer, and sizes that do not fit.
+"""
+
+import mmap
+import os
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import wirescan
+from wirescan import kafka
+from wirescan.core import loop
+from wirescan.core.inflate import inflate_spans
+from wirescan.core.rows import Block
+from wirescan.core.strings import ByteStrings
+from wirescan.files.length_prefix import END, FOUND, MORE, hop
+from wirescan.frames.limits import Limits
+from wirescan.kafka.client.partitioner import murmur2, partition_of
+from wirescan.kafka.encode.writer import Columns, Headers, write_batches, write_message_sets
+from wirescan.kafka.protocol.body import leading_int16
+from wirescan.lumberjack.writer import Documents, Fields, write_windows
+
+# Packages have functions of the same names as these modules.
+kafka_message = import_module("wirescan.kafka.protocol.message")
+kafka_scan = import_module("wirescan.kafka.record_batches.scan")
+liftbridge_scan = import_module("wirescan.liftbridge.scan")
+payload_spans = import_module("wirescan.liftbridge.payload_spans")
+lumberjack_scan = import_module("wirescan.lumberjack.scan")
+thrift_payloads = import_module("wirescan.thrift.payloads")
+thrift_scan = import_module("wirescan.thrift.scan")
+thrift_structs = import_module("wirescan.thrift.struct_fields")
+
+LIMITS = Limits()
+OTHER_ROWS = np.zeros(1, loop.HEAD)
+OUTSIDE = np.zeros(1, loop.HEAD)
+OUTSIDE["size"] = 9
+BUFFERS = (bytes(8),)
+NO_COUNTS = np.zeros(1, np.int32)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: kafka_scan.open_records(
+                OTHER_ROWS, BUFFERS, OTHER_ROWS, NO_COUNTS, check=True, limits=LIMITS
+            ),
+            "records are opened from a table of kafka.batches",
+        ),
+        (
+            lambda: kafka_scan.open_headers(OTHER_ROWS, BUFFERS, OTHER_ROWS, NO_COUNTS, LIMITS),
+            "headers are opened from a table of kafka.records",
+        ),
+        (
+            lambda: thrift_scan.open_infos(OTHER_ROWS, BUFFERS, LIMITS),
+            "open_infos takes rows of thrift.frames",
+        ),
+        (
+            lambda: thrift_structs.open_fields(OTHER_ROWS, BUFFERS, 1, LIMITS),
+            "open_fields takes rows of thrift.messages",
+        ),
+        (
+            lambda: thrift_scan.open_messages(OTHER_ROWS, BUFFERS, LIMITS),
+            "open_messages takes rows of thrift.frames",
+        ),
+        (
+            lambda: thrift_scan.open_plain(OTHER_ROWS, OTHER_ROWS, BUFFERS, LIMITS),
+            "open_plain takes rows of thrift.frames and rows of thrift.plain",
+        ),
+        (
+            lambda: thrift_payloads.payloads(OTHER_ROWS, BUFFERS),
+            "payloads takes rows of thrift.frames",
+        ),
+        (
+            lambda: payload_spans.in_messages(OTHER_ROWS),
+            "payloads are read from rows of nats.messages",
+        ),
+        (
+            lambda: lumberjack_scan.open_pairs(OTHER_ROWS, BUFFERS, OTHER_ROWS, NO_COUNTS, LIMITS),
+            "pairs are opened from a table of lumberjack.events",
+        ),
+        (lambda: loop.spans(np.zeros(1, np.int64)), "rows must begin with the columns start, size"),
+        (
+            lambda: loop.lie_inside(np.zeros(1, np.dtype([("start", "i8")])), BUFFERS),
+            "rows must begin with the columns",
+        ),
+        (
+            lambda: loop.flat(np.dtype([("a", "u1"), ("b", "u8")], align=True)),
+            "the struct has padding: 16 bytes for 9",
+        ),
+    ],
+)
+def test_rows_of_another_kind(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def kafka_rows(dtype):
+    rows = np.zeros(1, dtype)
+    rows["size"] = 9
+    return rows
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kafka_scan.verify_batches(kafka_rows(kafka_scan.BATCH), BUFFERS),
+        lambda: kafka_message.expects_response(kafka_rows(kafka_message.REQUEST), BUFFERS),
+        lambda: leading_int16(OUTSIDE, BUFFERS, "key"),
+        lambda: inflate_spans(
+            BUFFERS, OUTSIDE, OUTSIDE.copy(), 0, Block(8), 0, 0, (1, 8, 8), 8, check=True
+        ),
+        lambda: lumberjack_scan.unpack(
+            OTHER_ROWS,
+            BUFFERS,
+            NO_COUNTS,
+            OTHER_ROWS,
+            again=False,
+            last=False,
+            events=False,
+            limits=LIMITS,
+        ),
+        lambda: liftbridge_scan.scan_values(BUFFERS, OUTSIDE, check=True, bare=-1, limits=LIMITS),
+        lambda: kafka_scan.scan_sets(BUFFERS, OUTSIDE, check=True, resync=False, limits=LIMITS),
+    ],
+)
+def test_rows_outside_their_buffer(call):
+    with pytest.raises(ValueError, match="outside its buffer"):
+        call()
+
+
+def test_counts_of_another_length():
+    rows = np.zeros(1, kafka_scan.BATCH)
+    counts = np.zeros(2, np.int32)
+    with pytest.raises(ValueError, match="spans and counts must be arrays of equal length"):
+        kafka_scan.open_records(rows, BUFFERS, OTHER_ROWS, counts, check=True, limits=LIMITS)
+
+
+def test_rows_are_not_written_over_what_is_read():
+    memory = np.zeros(4, kafka_scan.BATCH)
+    with pytest.raises(ValueError, match="into shares the memory that is read"):
+        kafka_scan.scan_batches(
+            memory.view(np.uint8), check=True, resync=False, limits=LIMITS, into=memory
+        )
+    rows = np.zeros(1, kafka_scan.BATCH)
+    records = np.zeros(4, kafka_scan.RECORD)
+    with pytest.raises(ValueError, match="into shares the memory that is read"):
+        kafka_scan.open_records(
+            rows,
+            (records.view(np.uint8),),
+            OTHER_ROWS,
+            NO_COUNTS,
+            check=True,
+            limits=LIMITS,
+            into=records,
+        )
+
+
+def test_sizes_that_do_not_fit():
+    with pytest.raises(ValueError, match="at least 0 bytes, not -1"):
+        Block(-1)
+    with pytest.raises(ValueError, match="how must be 'murmur2' or 'crc32', not 'md5'"):
+        partition_of([b"a"], 3, "md5")
+    with pytest.raises(ValueError, match="partitions must be from 1 to 2147483647, not 0"):
+        partition_of([b"a"], 0)
+    for first, count in (([0], [2]), ([1], [1]), ([0, 0], [1]), ([0], [-1])):
+        with pytest.raises(ValueError, match="the counts of headers do not fit"):
+            Headers(first, count, ByteStrings([b"k"]), ByteStrings([b"v"]))
+
+
+def test_values_and_null_bitmaps_of_unequal_length():
+    nulls = np.zeros(2, bool)
+    with pytest.raises(ValueError, match="n values have n \\+ 1 offsets"):
+        payload_spans.between(np.zeros(2, np.int64), 8, 8, nulls)
+    with pytest.raises(ValueError, match="views are an array of shape"):
+        payload_spans.viewed(np.zeros((1, 4), np.int32), 0, nulls, np.array([8]), 8)
+
+
+def test_columns_of_unequal_length():
+    with pytest.raises(ValueError, match="columns of unequal length"):
+        Fields([b"a"], [], 2)
+    with pytest.raises(ValueError, match="columns of unequal length"):
+        Columns(ByteStrings([b"k"]), ByteStrings([b"v", b"w"]), np.zeros(1, np.int64), None, None)
+
+
+def test_a_compressed_window_is_too_large():
+    with mmap.mmap(-1, (1 << 31) + 4096) as sparse:
+        payload = memoryview(sparse)
+        documents = Documents(ByteStrings([b"{}"]), 2)
+        with pytest.raises(ValueError, match="the window of event 0 is too large"):
+            write_windows(documents, 1, 1, restart=False, compress=lambda raw: payload)
+        columns = Columns(
+            ByteStrings([None]), ByteStrings([b"v"]), np.zeros(1, np.int64), None, None
+        )
+        with pytest.raises(ValueError, match="row 0 is too large"):
+            write_batches(columns, 1000, (0, -1, -1, -1, 1, -1), lambda raw: payload)
+        with pytest.raises(ValueError, match="row 0 is too large"):
+            write_message_sets(columns, 1000, 1, 0, 0, 1, lambda raw: payload)
+        payload.release()
+
+
+def test_leading_numbers_are_read_from_places():
+    data = b"\x01\x02\x03\x00\x04\x05"
+    head = [(name, loop.HEAD[name]) for name in loop.HEAD.names]
+    rows = np.zeros(4, np.dtype([*head, ("key_at", "u4"), ("key_size", "i4")]))
+    rows["size"] = len(data)
+    rows["key_at"] = 0, 2, 4, 0
+    rows["key_size"] = 2, 1, 2, -1
+    assert leading_int16(rows, (data,), "key").tolist() == [0x0102, -1, 0x0405, -1]
+
+
+def frame_header(**changes):
+    values = {"header": 8, "length_at": 0, "overhead": 4, "kind_at": -1, "smallest": (4,)}
+    return SimpleNamespace(**values | changes)
+
+
+# Three frames. Each has a length, a kind and zeros. The length does not count its own 4 bytes.
+FRAMES = b"".join(
+    size.to_bytes(4, "big") + kind.to_bytes(1, "big") + bytes(size - 1)
+    for size, kind in [(4, 0), (6, 1), (8, 0)]
+)
+
+
+def run_hop(page, until, first=0, at=0, descriptor=-1, **changes):
+    return hop(descriptor, page, first, at, until, len(FRAMES), 100, frame_header(**changes))
+
+
+def test_hops_from_header_to_header():
+    assert run_hop(FRAMES, 1) == (8, 18, FOUND)
+    assert run_hop(FRAMES, 9) == (18, 30, FOUND)
+    assert run_hop(FRAMES, 19)[2] == END
+    assert run_hop(FRAMES[:12], 9) == (8, 8, MORE)
+    assert run_hop(FRAMES[8:], 9, first=8) == (0, 0, MORE)
+    assert run_hop(FRAMES, 9, kind_at=4, smallest=(4, 4)) == (18, 30, FOUND)
+    assert run_hop(FRAMES, 9, kind_at=4, smallest=(4,)) == (8, 8, END)
+    assert run_hop(FRAMES, 9, kind_at=4, smallest=(4, 11)) == (8, 8, END)
+
+
+def test_a_hop_in_a_file_that_became_shorter(tmp_path):
+    path = tmp_path / "frames"
+    path.write_bytes(FRAMES[:12])
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert run_hop(b"", 9, descriptor=descriptor) == (8, 8, END)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"header": 3}, {"header": 65}, {"kind_at": 8}, {"smallest": ()}, {"length_at": -1}]
+)
+def test_invalid_frame_headers_are_refused(changes):
+    with pytest.raises(ValueError, match="no header of a frame"):
+        run_hop(FRAMES, 1, **changes)
+
+
+def test_a_batch_that_differs_from_its_row():
+    raw = kafka.encode_batch([b"a"])
+    rows = kafka.scan(raw).rows.copy()
+    assert kafka_scan.verify_batches(rows, (raw,)).tolist() == [0]
+    rows["magic"] = 1
+    assert kafka_scan.verify_batches(rows, (raw,)).tolist() == [wirescan.Fault.BAD_CHECKSUM]
+
+
+@pytest.mark.parametrize("path", kafka_scan.PATHS)
+def test_many_records_are_written_past_the_caches(path):
+    """Rows of 32 MiB and more are written past the caches."""
+    count = (32 << 20) // kafka_scan.RECORD.itemsize + 1
+    raw = kafka.encode_batches((np.zeros(count + 1, np.int64), b""), batch_bytes=1 << 30)
+    batches = kafka.scan(raw).rows
+    assert len(batches) == 1
+    counts = np.array([count], np.int32)
+    records, bad, _ = kafka_scan.open_records(
+        batches, (raw,), loop.spans(batches), counts, check=True, limits=LIMITS, path=path
+    )
+    assert len(records) == count
+    assert bad == 0
+    assert np.array_equal(records["offset"], np.arange(count))
+    assert np.array_equal(records["start"][1:], records["start"][:-1] + records["size"][:-1])
+    assert np.all(records["key_size"] == -1)
+    assert np.all(records["value_size"] == 0)
+
+
+def test_counts_and_hashes():
+    assert len(Documents(ByteStrings([b"{}", b"{}"]), 2)) == 2
+    # The value is from the tests of Kafka's own Utils.murmur2.
+    assert murmur2(b"21") == -973932308

@@ -1,0 +1,1 @@
+"""Long runs over random hostile bytes."""

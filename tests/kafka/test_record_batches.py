@@ -1,0 +1,261 @@
+"""Kafka records: all code paths return equal rows, and no kernel reads outside its buffers."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wirescan
+from tests.laws import laws
+from tests.laws.cases import steady
+from tests.laws.packages import PACKAGES
+from tests.strategies import kafka as strategies
+from tests.support import kafka_bytes as golden
+from tests.support.kafka_bytes import TIME, make_batch, make_record, make_varint
+from wirescan import Limits, kafka
+from wirescan.core.loop import HEAD, spans
+from wirescan.kafka.encode.records import Record, encode_batch
+from wirescan.kafka.record_batches.scan import PATHS, open_records
+
+
+def read_by_every_path(raw, check=True):
+    """Return the rows of the uncompressed batches, after a check that all paths agree on them."""
+    batches = kafka.scan(raw, errors="mark", check=check)
+    batches = batches[batches["codec"] == 0]
+    counts = batches["record_count"].astype(np.int32)
+    results = [
+        open_records(
+            batches.rows, batches.buffers, spans(batches.rows), counts, check, Limits(), path=path
+        )
+        for path in PATHS
+    ]
+    first_rows = results[0][0]
+    for (rows, bad, fault), path in zip(results, PATHS):
+        assert rows.tobytes() == first_rows.tobytes(), path
+        assert (bad, fault) == (np.count_nonzero(rows["fault"]), 0), path
+    return first_rows
+
+
+def test_the_fast_paths_exist():
+    assert PATHS[:2] == ("plain", "portable")
+    no_batches = np.empty(0, kafka.BATCH)
+    no_spans = np.empty(0, HEAD)
+    no_counts = np.empty(0, np.int32)
+    check = True
+    with pytest.raises(ValueError, match="portable"):
+        open_records(no_batches, (), no_spans, no_counts, check, Limits(), path="fast")
+
+
+@steady
+@given(st.data(), st.booleans())
+def test_paths_agree_on_any_bytes(data, check):
+    read_by_every_path(data.draw(PACKAGES["kafka"].damaged | strategies.logs()), check)
+
+
+def test_paths_agree_on_every_length_of_varints():
+    """Lengths, timestamps and offsets take from one byte to the most that a varint can have.
+
+    They come in any order, and also near the batch's end.
+    """
+    chance = random.Random(1)
+    sizes = [-1, 0, 1, 62, 63, 64, 65, 8190, 8191, 8192, 8193, 1 << 20]
+    deltas = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, 1 << 27, 2**31 - 1, -(2**31)]
+    times = [*deltas, 2**34, 2**41, 2**48, 2**55, 2**62, -(2**63) + 1]
+    for options in ({}, {"timestamp_type": "append", "max_timestamp": 7}):
+        for _ in range(150):
+            rows = []
+            for _ in range(chance.choice((1, 1, 2, 3, 10, 40))):
+                key, value = (
+                    None if size < 0 else bytes(size) for size in chance.choices(sizes[:-1], k=2)
+                )
+                if not chance.randrange(40):
+                    value = bytes(1 << 20)
+                headers = [(b"h", None)] * (not chance.randrange(5)) * chance.randrange(1, 3)
+                time = TIME + chance.choice(times) % 2**62
+                rows.append(Record(2**32 + chance.choice(deltas), time, key, value, headers))
+            raw = encode_batch(
+                rows, base_offset=2**32, last_offset=2**32, base_timestamp=TIME, **options
+            )
+            table = read_by_every_path(raw)
+            assert not table["fault"].any()
+            assert table["offset"].tolist() == [row.offset for row in rows]
+            assert table["timestamp"].tolist() == [7 if options else row.timestamp for row in rows]
+            assert table["header_count"].tolist() == [len(row.headers) for row in rows]
+
+
+def test_paths_agree_on_tiny_batches():
+    for count in range(4):
+        raw = encode_batch([Record(i, 0, None, None) for i in range(count)])
+        twice = raw * 2 + encode_batch([])
+        assert len(read_by_every_path(raw)) == count
+        assert len(read_by_every_path(twice)) // 2 == count
+    smallest = b"\x0c\0\0\0\1\1\0"  # seven bytes: key and value are null, no headers
+    for cut in range(len(smallest) + 1):
+        for count in (0, 1, 2, 3, 1000):
+            read_by_every_path(make_batch(smallest[:cut], count))
+            read_by_every_path(make_batch(smallest * 2 + smallest[:cut], count) + encode_batch([]))
+
+
+NO_HEADERS = dict(
+    header_count=0,
+    header_key_length=b"",
+    header_key=b"",
+    header_value_length=b"",
+    header_value=b"",
+    second_key_length=b"",
+    second_value_length=b"",
+)
+
+
+def test_paths_agree_on_odd_varints():
+    """Varints that are longer than necessary, or out of range, in each field of a record."""
+    forms = [make_varint(n, size) for n in (0, 1, -1, 3, 5) for size in range(1, 12)]
+    forms += [make_varint(n) for n in (2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**62)]
+    forms += [b"\xff" * size for size in (1, 4, 5, 10)]
+    for name in [*golden.NUMBERS[:5], "length"]:
+        for form in forms:
+            changed = {name.replace(" ", "_"): form}
+            odd = make_record(**changed)
+            plain = make_record(**NO_HEADERS | changed)
+            for payload, count in (
+                (odd, 1),
+                (plain, 1),
+                (plain * 3, 3),
+                (odd + plain * 2, 3),
+                (plain + odd, 2),
+            ):
+                read_by_every_path(make_batch(payload, count))
+                read_by_every_path(make_batch(payload, count) + make_batch(make_record() * 4, 4))
+
+
+def test_rows_are_written_into_an_array_of_the_caller():
+    raw = encode_batch(golden.RECORDS) * 3
+    batches = kafka.scan(raw)
+    out = np.empty(9, kafka.RECORD)
+    table = kafka.records(batches, into=out)
+    assert table.rows.base is out or np.shares_memory(table.rows, out)
+    assert table.rows.tobytes() == kafka.records(batches).rows.tobytes()
+    with pytest.raises(ValueError, match="into has 8 rows"):
+        kafka.records(batches, into=np.empty(8, kafka.RECORD))
+    for unfit in (
+        np.empty(9, kafka.BATCH),
+        np.empty(18, kafka.RECORD)[::2],
+        np.empty((3, 3), kafka.RECORD),
+        bytearray(576),
+    ):
+        with pytest.raises(TypeError, match="into"):
+            kafka.records(batches, into=unfit)
+
+
+@pytest.mark.parametrize(
+    "column, value",
+    [
+        ("start", -1),
+        ("start", 1 << 40),
+        ("size", 2**32 - 1),
+        ("buffer", 9),
+        ("body", 2**32 - 1),
+        ("start", 2**63 - 1),
+    ],
+)
+def test_forged_batch_rows_are_refused(column, value):
+    """Rows may come from a user: no row may make a kernel read outside its buffers."""
+    for codec in ("none", "gzip"):
+        batches = kafka.scan(encode_batch(golden.RECORDS, codec=codec))
+        rows = batches.rows.copy()
+        rows[column] = value
+        forged = wirescan.FrameTable(batches.buffers, rows, batches.stops, batches.format)
+        for check in (True, False):
+            try:
+                table = kafka.records(forged, errors="mark", check=check)
+            except ValueError:
+                continue
+            assert column == "body"
+            assert table.bad.all()
+
+
+@pytest.mark.parametrize(
+    "column, value",
+    [
+        ("headers_at", 2**32 - 1),
+        ("start", -1),
+        ("start", -(2**40)),
+        ("buffer", 3),
+        ("parent", -5),
+        ("header_count", 2**31 - 1),
+    ],
+)
+def test_forged_record_rows_are_refused(column, value):
+    records = kafka.records(kafka.scan(encode_batch(golden.RECORDS)))
+    rows = records.rows.copy()
+    rows[column] = value
+    forged = wirescan.FrameTable(records.buffers, rows, (), records.format, records.outer)
+    try:
+        table = kafka.headers(forged, errors="mark")
+    except ValueError:
+        return
+    laws.places_are_in_their_frames(table)
+
+
+def test_varints_that_fill_a_word_or_more():
+    """All paths agree on long deltas beside long keys, which do not fit into one word."""
+    for timestamp in (2**6, 2**13, 2**20, 2**27, 2**34, 2**41, 2**48, 2**62):
+        for offset in (1, 2**6, 2**13, 2**20, 2**27):
+            for size in (1, 2**6, 2**13):
+                key = bytes(range(1, 256)) * (size // 255 + 1)
+                rows = [
+                    Record(0, 0, b"", b""),
+                    Record(offset, timestamp, key, b"v"),
+                    Record(offset + 1, 0, b"k", bytes(100)),
+                ]
+                table = kafka.scan(encode_batch(rows) + encode_batch(rows))
+                fields = [
+                    (row.offset, row.timestamp, bytes(row.key), bytes(row.value))
+                    for row in kafka.records(table)
+                ]
+                assert fields == [row[:4] for row in rows] * 2
+
+
+def test_columns_hold_what_the_docstrings_of_scan_and_records_say():
+    wrapper = kafka.scan(
+        kafka.encode_message_set([b"a", b"b", b"c"], magic=1, codec="gzip", base_offset=10)
+    )
+    assert wrapper["base_offset"][0] == 12
+    assert wrapper["last_offset"][0] == 12
+    assert wrapper["record_count"][0] == -1
+    assert kafka.records(wrapper)["offset"].tolist() == [10, 11, 12]
+
+    rows = [
+        {"key": b"k", "timestamp": TIME + 5},
+        {"key": b"k", "value": b"v", "timestamp": TIME + 9},
+    ]
+    for options, times, base_timestamp in (
+        ({}, [TIME + 5, TIME + 9], TIME + 5),
+        ({"delete_horizon": TIME + 100}, [TIME + 5, TIME + 9], TIME + 100),
+        ({"timestamp_type": "append", "max_timestamp": TIME + 50}, [TIME + 50] * 2, TIME + 5),
+    ):
+        batches = kafka.scan(encode_batch(rows, **options))
+        assert kafka.records(batches)["timestamp"].tolist() == times
+        assert batches["base_timestamp"].tolist() == [base_timestamp]
+        assert bool(batches["attributes"][0] & 64) == ("delete_horizon" in options)
+        assert bool(batches["attributes"][0] & 8) == ("timestamp_type" in options)
+
+    batches = kafka.scan(
+        encode_batch(
+            [b"a", b"b"], base_offset=7, producer_id=1, producer_epoch=0, base_sequence=2**31 - 1
+        )
+    )
+    deltas = kafka.records(batches)["offset"] - batches["base_offset"]
+    sequences = batches["base_sequence"].astype(np.int64) + deltas
+    assert (sequences % 2**31).tolist() == [2**31 - 1, 0]
+
+
+@pytest.mark.parametrize("length", [-1, -2, -(2**31)])
+def test_any_negative_length_is_null(length):
+    body = b"\0" * 3 + make_varint(length) * 2 + b"\0"
+    records = kafka.records(kafka.scan(make_batch(make_varint(len(body)) + body)))
+    assert (records["key_size"][0], records["value_size"][0]) == (-1, -1)
+    assert records[0].key is None
+    assert records[0].value is None

@@ -1,0 +1,840 @@
+"""The protocol packages that the laws apply to. Each has one `ProtocolPackage`."""
+
+from functools import partial
+
+import numpy as np
+
+from tests.laws.laws import ProtocolPackage
+from tests.reference import kafka as kafka_reference
+from tests.reference import kafka_protocol, kafka_resync
+from tests.reference import liftbridge as liftbridge_reference
+from tests.reference import lumberjack as lumberjack_reference
+from tests.reference import nats as nats_reference
+from tests.reference import thrift as thrift_reference
+from tests.reference import thrift_plain as thrift_plain_reference
+from tests.strategies import kafka as kafka_strategies
+from tests.strategies import kafka_protocol as message_strategies
+from tests.strategies import liftbridge as liftbridge_strategies
+from tests.strategies import lumberjack as lumberjack_strategies
+from tests.strategies import nats as nats_strategies
+from tests.strategies import shared as st
+from tests.strategies import thrift as thrift_strategies
+from wirescan.kafka.encode.records import encode_batch, encode_message_set
+from wirescan.kafka.protocol.encode import encode_request, encode_response
+from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
+from wirescan.liftbridge.encode import encode_ack, encode_entry, encode_internal, encode_message
+from wirescan.lumberjack.encode import encode_batch as encode_window_of
+from wirescan.nats.encode import encode_msg, encode_pub
+from wirescan.thrift.encode import encode_frame, encode_framed
+from wirescan.thrift.encode import encode_message as encode_call
+
+
+def expect_batches(raw, check, resync):
+    """Return the tables that the reference reads from Kafka bytes."""
+    batches, fault, at = (kafka_resync if resync else kafka_reference).read_batches(raw, check)
+    records, headers = [], []
+    for i, batch in enumerate(batches):
+        for row in kafka_reference.list_records(raw, batch, check, parent=i):
+            data = kafka_reference.decompress_payload(raw, batch) if row["buffer"] else raw
+            headers += [
+                (header, data)
+                for header in kafka_reference.list_headers(data, row, parent=len(records))
+            ]
+            records.append((row, data))
+    return (
+        {
+            "kafka.batches": [(row, raw) for row in batches],
+            "kafka.records": records,
+            "kafka.headers": headers,
+        },
+        fault,
+        at,
+    )
+
+
+def list_records(headers):
+    """Return [(offset, timestamp, key, value, headers)] from a table of kafka.headers."""
+    pairs = {}
+    for parent, key, value in zip(
+        headers["parent"].tolist(),
+        *(
+            [
+                None if (view := headers.bytes(i, name)) is None else bytes(view)
+                for i in range(len(headers))
+            ]
+            for name in ("key", "value")
+        ),
+    ):
+        pairs.setdefault(parent, []).append((key, value))
+    out = []
+    for i, record in enumerate(headers.outer):
+        key, value = (None if view is None else bytes(view) for view in record)
+        out.append((record.offset, record.timestamp, key, value, tuple(pairs.get(i, ()))))
+    return out
+
+
+@st.composite
+def encoded_records(draw):
+    """Encoded bytes, and the records that they hold."""
+    raw, rows = b"", []
+    for _ in range(draw(st.integers(0, 3))):
+        if draw(st.booleans()):
+            given, call = draw(kafka_strategies.batch_calls())
+            raw += encode_batch(given, **call)
+        else:
+            given, call = draw(kafka_strategies.message_set_calls())
+            if (
+                call.pop("wrapper_offset", None) is not None
+            ):  # of such a set the true offsets are lost
+                call["codec"] = "none"
+            raw += encode_message_set(given, **call)
+        times = [-1 if row.timestamp is None else row.timestamp for row in given]
+        if call.get("timestamp_type") == "append":
+            if "producer_id" in call or "base_offset" in call:
+                times = [call.get("max_timestamp", max(times, default=-1))] * len(times)
+            elif call["codec"] != "none":
+                times = [max(times)] * len(times)
+        rows += [
+            (row.offset, time, row.key, row.value, tuple(row.headers))
+            for row, time in zip(given, times)
+        ]
+    return raw, rows
+
+
+KAFKA = ProtocolPackage(
+    formats=("kafka.batches", "kafka.records", "kafka.headers"),
+    good=kafka_strategies.logs(),
+    tails=kafka_strategies.tails(),
+    damaged=kafka_strategies.damaged_logs()
+    | st.lists(kafka_strategies.damaged_inside(), min_size=1, max_size=2).map(b"".join),
+    written=encoded_records(),
+    values=list_records,
+    expected=expect_batches,
+    children={
+        "kafka.records": lambda row: (
+            (row["body"], row["size"], row["fault"])
+            if (row["record_count"] or row["fault"] or row["size"] > row["body"])
+            else None
+        ),
+        "kafka.headers": lambda row: (
+            (row["headers_at"], row["size"], row["fault"])
+            if (row["header_count"] or row["fault"])
+            else None
+        ),
+    },
+)
+
+
+# ---- Kafka's protocol
+
+
+def nest_values(values, fields, prefix=""):
+    """Convert the flat values of the strategies to the nested values of the encoders."""
+    found = {}
+    for one in fields:
+        value = values.get(prefix + one.name)
+        if one.type == "struct":
+            value = nest_values(values, one.fields, f"{prefix}{one.name}_") or None
+        elif one.is_array and value is not None:
+            value = [nest_values(each, one.fields) for each in value]
+        elif one.type[:2] == "[]" and value is not None:
+            value = np.frombuffer(value, f">i{WIDTHS[one.type[2:]]}").tolist()
+        if value is not None:
+            found[one.name] = value
+    return found
+
+
+def fill_defaults(read, values):
+    """Return the expected values of a row. Fields without a value have their default."""
+    found = {}
+    for name, default in read.columns.items():
+        field, _, end = name.rpartition("_")
+        if end == "size" and field not in read.arrays:
+            found[field] = values.get(field)
+        elif end not in ("at", "size", "count"):
+            found[name] = values.get(name, default)
+    # A uuid of zeros is none: as a tagged field it is left out.
+    return {name: None if value == bytes(16) else value for name, value in found.items()}
+
+
+HIDDEN = {"auth_bytes_at": 0, "auth_bytes_size": -1}  # what logs a client in is not shown
+
+
+def make_request_package(message, chain):
+    """Return the package of one API's requests. chain: levels, the outermost first."""
+    api, formats = message.name, tuple(f"kafka.{level.path}" for level in chain)
+    read = kafka_protocol.list_formats(api, "request")
+
+    def expected(raw, check, resync):
+        rows, fault, at = kafka_protocol.read_requests(raw)
+        if resync and fault >= kafka_protocol.BAD_LENGTH:
+            rest = dict(start=at, size=len(raw) - at, parent=-1, fault=fault)
+            rows.append(
+                dict.fromkeys(kafka_protocol.REQUEST, 0) | dict(api_key=-1, api_version=-1) | rest
+            )
+            fault, at = 0, len(raw)
+        levels = {"kafka.requests": rows} | {name: [] for name in read}
+        for number, row in enumerate(rows):
+            if row["api_key"] == kafka_protocol.API[api]:
+                kafka_protocol.read_body(raw, row, api, "request", number, levels)
+        for row in levels.get("kafka.sasl_authenticate_request", ()):
+            row |= HIDDEN
+        return {name: [(row, raw) for row in levels[name]] for name in levels}, fault, at
+
+    @st.composite
+    def written(draw):
+        raw, structs = b"", []
+        for asked in draw(st.lists(message_strategies.requests(api), max_size=2)):
+            raw += encode_request(
+                api,
+                asked.api_version,
+                nest_values(asked.values, message.fields),
+                correlation_id=asked.correlation_id,
+                client_id=asked.client_id,
+            )
+            inside = [asked.values]
+            for level in chain[1:]:
+                inside = [one for values in inside for one in values.get(level.name) or ()]
+            structs += [values | {"auth_bytes": None} for values in inside]
+        return raw, [fill_defaults(read[formats[-1]], values) for values in structs]
+
+    def values(table):
+        found = fill_defaults(read[formats[-1]], {})
+        return [
+            fill_defaults(
+                read[formats[-1]],
+                {
+                    name: getattr(row, name)
+                    if name not in table.places
+                    else to_bytes(table.bytes(i, name))
+                    for name in found
+                },
+            )
+            for i, row in enumerate(table)
+        ]
+
+    children = {
+        formats[0]: lambda row: (
+            (0, row["size"], row["fault"]) if row["api_key"] == kafka_protocol.API[api] else None
+        )
+    }
+    children |= {
+        name: make_array_locator(level.name) for name, level in zip(formats[1:], chain[1:])
+    }
+    return ProtocolPackage(
+        ("kafka.requests", *formats),
+        message_strategies.request_streams(api),
+        message_strategies.cut_messages(message_strategies.requests(api)),
+        message_strategies.broken_streams(message_strategies.request_streams(api))
+        | message_strategies.broken_request_streams(api),
+        written(),
+        values,
+        expected,
+        children,
+    )
+
+
+def to_bytes(view):
+    return None if view is None else bytes(view)
+
+
+def make_array_locator(array):
+    """Return a function that finds the structs of an array in a row."""
+
+    def span(row):
+        at = row[array + "_at"]
+        if row["fault"] and not at:
+            return 0, row["size"], row["fault"]  # the fault comes before the array
+        return (at, at + row[array + "_size"], 0) if row[array + "_count"] > 0 else None
+
+    return span
+
+
+def list_chains(level):
+    """Yield every chain of levels from `level` to an innermost level."""
+    for inner in level.arrays:
+        for rest in list_chains(inner):
+            yield level, *rest
+    if not level.arrays:
+        yield (level,)
+
+
+def expect_responses(raw, check, resync):
+    """Return the responses that the reference reads without their requests."""
+    rows, fault, at = kafka_protocol.read_responses(raw)
+    if resync and fault >= kafka_protocol.BAD_LENGTH:
+        rows.append(kafka_protocol.RESPONSE | dict(start=at, size=len(raw) - at, fault=fault))
+        fault, at = 0, len(raw)
+    return {"kafka.responses": [(row, raw) for row in rows]}, fault, at
+
+
+@st.composite
+def encoded_responses(draw):
+    raw, numbers = b"", []
+    for api in draw(st.lists(st.sampled_from(list(kafka_protocol.API)), max_size=3)):
+        one = draw(message_strategies.responses(api))
+        raw += encode_response(
+            api,
+            one.api_version,
+            nest_values(one.values, MESSAGE[api, "response"].fields),
+            correlation_id=one.correlation_id,
+        )
+        numbers.append(one.correlation_id)
+    return raw, numbers
+
+
+RESPONSES = ProtocolPackage(
+    ("kafka.responses",),
+    message_strategies.response_streams(),
+    message_strategies.cut_messages(message_strategies.responses("Fetch")),
+    message_strategies.broken_streams(message_strategies.response_streams()),
+    encoded_responses(),
+    lambda table: table["correlation_id"].tolist(),
+    expect_responses,
+    {},
+)
+
+
+# ---- Lumberjack
+
+
+def expect_events(raw, check, resync):
+    """Return the tables that the reference reads from Lumberjack bytes."""
+    rows, fault, at = lumberjack_reference.read_frames(raw, resync)
+    events = lumberjack_reference.list_events(
+        lumberjack_reference.list_plain_frames(raw, check, resync=resync)
+    )
+    pairs = [
+        (pair, data)
+        for i, (event, data) in enumerate(events)
+        for pair in lumberjack_reference.list_pairs(event, data, parent=i)
+    ]
+    return (
+        {
+            "lumberjack.frames": [(row, raw) for row in rows],
+            "lumberjack.events": events,
+            "lumberjack.pairs": pairs,
+        },
+        fault,
+        at,
+    )
+
+
+@st.composite
+def encoded_events(draw):
+    raw, read = b"", []
+    for events, call, values in draw(st.lists(lumberjack_strategies.calls(), max_size=3)):
+        raw += encode_window_of(events, **call)
+        read += values
+    return raw, read
+
+
+def list_events(pairs):
+    """Return [(sequence, version, document or None, pairs)] from a table of lumberjack.pairs."""
+    found = [(event.sequence, event.version, to_bytes(event.json), []) for event in pairs.outer]
+    for parent, pair in zip(pairs["parent"].tolist(), pairs):
+        found[parent][3].append(tuple(to_bytes(string) for string in pair))
+    return [(*event, tuple(inside)) for *event, inside in found]
+
+
+def locate_events(frame):
+    """Return where the events of a frame are."""
+    if frame["fault"] or chr(frame["kind"]) in "DJ":
+        return 0, frame["size"], frame["fault"]
+    return (frame["body"], frame["size"], 0) if chr(frame["kind"]) == "C" else None
+
+
+LUMBERJACK = ProtocolPackage(
+    ("lumberjack.frames", "lumberjack.events", "lumberjack.pairs"),
+    lumberjack_strategies.streams(),
+    lumberjack_strategies.tails(),
+    lumberjack_strategies.damaged_streams(),
+    encoded_events(),
+    list_events,
+    expect_events,
+    {
+        "lumberjack.events": locate_events,
+        "lumberjack.pairs": lambda event: (
+            (event["body"], event["size"], event["fault"])
+            if (event["count"] or event["fault"])
+            else None
+        ),
+    },
+    sparse=("lumberjack.events",),
+)
+
+
+# ---- NATS
+
+
+def expect_messages(raw, check, resync):
+    """Return the tables that the reference reads from NATS bytes."""
+    rows, fault, at = nats_reference.read_messages(raw, resync)
+    headers = [
+        (header, raw)
+        for i, row in enumerate(rows)
+        for header in nats_reference.read_headers(row, raw, parent=i)
+    ]
+    return {"nats.messages": [(row, raw) for row in rows], "nats.headers": headers}, fault, at
+
+
+@st.composite
+def encoded_messages(draw):
+    """Messages as (subject, sid, reply, payload, headers); header values are stripped."""
+    raw, rows = b"", []
+    for _ in range(draw(st.integers(0, 3))):
+        subject, sid, reply = (
+            draw(nats_strategies.PLAIN_WORDS),
+            draw(st.none() | nats_strategies.PLAIN_WORDS),
+            draw(nats_strategies.PLAIN_OPTIONAL),
+        )
+        payload = draw(nats_strategies.PAYLOADS)
+        pairs = draw(
+            st.lists(
+                st.tuples(
+                    nats_strategies.NAMES, st.sampled_from((b"", b"1", b"a b", b":", b"\xff"))
+                ),
+                max_size=3,
+            )
+        )
+        raw += (
+            encode_pub(subject, payload, reply=reply, headers=pairs)
+            if sid is None
+            else encode_msg(subject, sid, payload, reply=reply, headers=pairs)
+        )
+        rows.append((subject, sid, reply, payload, tuple(pairs)))
+    return raw, rows
+
+
+def list_messages(headers):
+    """Return [(subject, sid, reply, payload, headers)] from a table of nats.headers."""
+    pairs = list_pairs(headers)
+    return [
+        tuple(to_bytes(getattr(row, name)) for name in ("subject", "sid", "reply", "payload"))
+        + (pairs[i],)
+        for i, row in enumerate(headers.outer)
+    ]
+
+
+def list_pairs(headers):
+    """Return the headers of each enclosing row, as tuples of pairs."""
+    found = [[] for _ in headers.outer]
+    for parent, pair in zip(headers["parent"].tolist(), headers):
+        found[parent].append(tuple(map(to_bytes, pair)))
+    return [tuple(pairs) for pairs in found]
+
+
+def locate_pairs(row):
+    """Return (None, None, fault) for a row with headers. Their position is not in the row."""
+    if row["fault"]:
+        return 0, row["size"], row["fault"]
+    return (None, None, 0) if row["header_count"] else None
+
+
+NATS = ProtocolPackage(
+    ("nats.messages", "nats.headers"),
+    nats_strategies.streams(),
+    nats_strategies.tails(),
+    nats_strategies.damaged_streams(),
+    encoded_messages(),
+    list_messages,
+    expect_messages,
+    {"nats.headers": locate_pairs},
+)
+
+
+# ---- Liftbridge
+
+
+def expect_payloads(raw, check, resync):
+    """Return the tables that the reference reads from NATS bytes with Liftbridge payloads."""
+    rows, fault, at = nats_reference.read_messages(raw, resync)
+    envelopes = liftbridge_reference.read_envelopes(raw, rows, check)
+    messages = liftbridge_reference.read_messages(raw, envelopes)
+    levels = {
+        "nats.messages": rows,
+        "liftbridge.envelopes": envelopes,
+        "liftbridge.messages": messages,
+        "liftbridge.acks": liftbridge_reference.read_acks(raw, envelopes),
+        "liftbridge.internal": liftbridge_reference.read_internal(raw, envelopes),
+        "liftbridge.headers": [
+            one
+            for i, row in enumerate(messages)
+            for one in liftbridge_reference.read_headers(raw, row, parent=i)
+        ],
+    }
+    return {name: [(row, raw) for row in rows] for name, rows in levels.items()}, fault, at
+
+
+def expect_entries(raw, check, resync):
+    rows, fault, at = liftbridge_reference.read_entries(raw, check, resync)
+    return {"liftbridge.entries": [(row, raw) for row in rows]}, fault, at
+
+
+@st.composite
+def encoded_payloads(draw, encode, drawn):
+    """Encoded payloads in NATS messages, and their fields."""
+    raw, rows = b"", []
+    for fields in draw(st.lists(drawn, max_size=3)):
+        raw += encode_pub(b"s", encode(crc=draw(st.booleans()), **fields))
+        rows.append(fields)
+    return raw, rows
+
+
+def make_field_reader(columns):
+    """Return a function that lists the encoded fields of each row of a table."""
+
+    def fields(table):
+        inner = table if table.name != "liftbridge.headers" else table.outer
+        found = [
+            {
+                name: to_bytes(getattr(row, name))
+                if name in inner.places
+                else int(getattr(row, name))
+                for name in columns
+            }
+            for row in inner
+        ]
+        if inner is not table:
+            for row, pairs in zip(found, list_pairs(table)):
+                row["headers"] = list(pairs)
+        return found
+
+    return fields
+
+
+def locate_payload(message):
+    """Return where the payload of a published or delivered message is."""
+    if message["fault"]:
+        return 0, message["size"], message["fault"]
+    begin = message["payload_at"]
+    return (begin, begin + message["payload_size"], 0) if message["kind"] in (3, 4, 7, 8) else None
+
+
+def make_body_locator(*kinds):
+    return lambda row: (row["body"], row["size"], row["fault"]) if row["kind"] in kinds else None
+
+
+def make_payload_package(payloads, written, columns, *inside):
+    """Return the package of NATS messages with some kinds of payloads."""
+    captures = liftbridge_strategies.captures(payloads)
+    return ProtocolPackage(
+        ("nats.messages", "liftbridge.envelopes", *inside),
+        captures,
+        liftbridge_strategies.tails(captures),
+        liftbridge_strategies.damaged_captures(),
+        written,
+        make_field_reader(columns),
+        expect_payloads,
+        {
+            "liftbridge.envelopes": locate_payload,
+            "liftbridge.messages": make_body_locator(0, 254, 255),
+            "liftbridge.acks": make_body_locator(1),
+            "liftbridge.internal": make_body_locator(*range(2, 15)),
+            "liftbridge.headers": locate_pairs,
+        },
+        sparse=("liftbridge.headers",),
+    )
+
+
+@st.composite
+def encoded_entries(draw):
+    raw, rows = b"", []
+    for row in draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 2**63 - 1),
+                liftbridge_strategies.BITS_64,
+                st.integers(0, 2**64 - 1),
+                liftbridge_strategies.OPTIONAL,
+                liftbridge_strategies.VALUES,
+                st.lists(
+                    st.tuples(liftbridge_strategies.STRINGS, liftbridge_strategies.OPTIONAL),
+                    max_size=3,
+                ).map(tuple),
+            ),
+            max_size=3,
+        )
+    ):
+        raw += encode_entry(*row)
+        rows.append(row)
+    return raw, rows
+
+
+def list_entries(entries):
+    return [
+        (
+            row.offset,
+            row.timestamp,
+            row.leader_epoch,
+            to_bytes(row.key),
+            to_bytes(row.value),
+            tuple(tuple(map(to_bytes, pair)) for pair in row.headers),
+        )
+        for row in entries
+    ]
+
+
+TEXT, NUMBER = liftbridge_strategies.OPTIONAL, liftbridge_strategies.BITS_64
+WRITTEN = {
+    "message": dict(
+        value=TEXT,
+        key=TEXT,
+        offset=NUMBER,
+        timestamp=NUMBER,
+        stream=TEXT,
+        partition=liftbridge_strategies.BITS_32,
+        subject=TEXT,
+        reply_subject=TEXT,
+        ack_inbox=TEXT,
+        correlation_id=TEXT,
+        ack_policy=st.integers(0, 2),
+    ),
+    "ack": dict(
+        stream=TEXT,
+        partition_subject=TEXT,
+        msg_subject=TEXT,
+        offset=NUMBER,
+        ack_inbox=TEXT,
+        correlation_id=TEXT,
+        ack_policy=st.integers(0, 2),
+        reception_timestamp=NUMBER,
+        commit_timestamp=NUMBER,
+        ack_error=st.integers(0, 4),
+    ),
+    "internal": dict(stream=TEXT, partition=liftbridge_strategies.BITS_32),
+}
+HEADERS = st.lists(
+    st.tuples(liftbridge_strategies.STRINGS.filter(len), liftbridge_strategies.OPTIONAL), max_size=3
+)
+LIFTBRIDGE = make_payload_package(
+    liftbridge_strategies.payloads(),
+    encoded_payloads(
+        encode_message, st.fixed_dictionaries(WRITTEN["message"] | {"headers": HEADERS})
+    ),
+    list(WRITTEN["message"]),
+    "liftbridge.messages",
+    "liftbridge.headers",
+)
+ACKS = make_payload_package(
+    liftbridge_strategies.payloads(),
+    encoded_payloads(encode_ack, st.fixed_dictionaries(WRITTEN["ack"])),
+    list(WRITTEN["ack"]),
+    "liftbridge.acks",
+)
+INTERNAL = make_payload_package(
+    liftbridge_strategies.internals(),
+    encoded_payloads(partial(encode_internal, 12), st.fixed_dictionaries(WRITTEN["internal"])),
+    list(WRITTEN["internal"]),
+    "liftbridge.internal",
+)
+ENTRIES = ProtocolPackage(
+    ("liftbridge.entries",),
+    liftbridge_strategies.logs(),
+    liftbridge_strategies.log_tails(),
+    liftbridge_strategies.damaged_logs(),
+    encoded_entries(),
+    list_entries,
+    expect_entries,
+    {},
+)
+
+
+# ---- Thrift
+
+
+def expect_calls(raw, check, resync):
+    """Return the tables that the reference reads from Thrift bytes."""
+    rows, fault, at = thrift_reference.read_frames(raw, resync)
+    messages = thrift_plain_reference.read_messages(raw, rows, check)
+    plain = [
+        found
+        for i, row in enumerate(rows)
+        if (found := thrift_plain_reference.read_plain(raw, row, check, parent=i))
+    ]
+    return (
+        {
+            "thrift.frames": [(row, raw) for row in rows],
+            "thrift.plain": plain,
+            "thrift.messages": messages,
+            "thrift.fields": thrift_plain_reference.read_all_fields(messages),
+            "thrift.infos": [
+                (info, raw)
+                for i, row in enumerate(rows)
+                for info in thrift_reference.read_infos(raw, row, i)
+            ],
+        },
+        fault,
+        at,
+    )
+
+
+@st.composite
+def encoded_calls(draw):
+    """Encoded frames, and their calls in the form of `list_calls`."""
+    raw, said = b"", []
+    for _ in range(draw(st.integers(0, 3))):
+        version, kind = draw(thrift_strategies.VERSIONS), draw(st.integers(1, 4))
+        method, service = (
+            draw(thrift_strategies.METHODS.filter(lambda name: b":" not in name)),
+            draw(st.none() | st.just(b"S")),
+        )
+        service = service if kind in (1, 4) else None
+        fields, seqid = (
+            draw(thrift_strategies.structs(version)),
+            draw(thrift_strategies.SCALARS[thrift_strategies.I32]),
+        )
+        one = encode_call(
+            method,
+            kind,
+            seqid,
+            thrift_strategies.make_struct(fields, version),
+            service=service,
+            **dict(protocol="compact", version=version) if version else {},
+        )
+        call = dict(
+            protocol_id=thrift_strategies.COMPACT if version else thrift_strategies.BINARY,
+            flags=draw(thrift_strategies.U16),
+            seq=draw(thrift_strategies.U32),
+            transforms=draw(thrift_strategies.TRANSFORMS),
+            infos=draw(thrift_strategies.PAIRS),
+            persistent=draw(thrift_strategies.PAIRS),
+            padding=draw(st.sampled_from(("0-3", "1-4"))),
+            infos_order=draw(st.sampled_from(("normal", "persistent"))),
+            big=draw(st.booleans()),
+        )
+        raw += draw(st.sampled_from((encode_frame(one, **call), encode_framed(one), one)))
+        said.append(
+            (method, service, kind, seqid, tuple(thrift_strategies.list_field_rows(fields)))
+        )
+    return raw, said
+
+
+def list_calls(table):
+    """Return [(method, service, type, seqid, fields)] from a table of thrift.fields."""
+    inside = [[] for _ in table.outer]
+    for row in table:
+        value = (
+            row.real
+            if row.kind in (thrift_strategies.DOUBLE, thrift_strategies.FLOAT)
+            else row.integer
+        )
+        strings = (
+            to_bytes(row.value)
+            if row.kind in (thrift_strategies.STRING, thrift_strategies.UUID)
+            else None
+        )
+        inside[row.parent].append(
+            (row.depth, row.role, row.id, row.kind, row.count, value, strings)
+        )
+    return [
+        (to_bytes(row.method), to_bytes(row.service), row.kind, row.seqid, tuple(inside[i]))
+        for i, row in enumerate(table.outer)
+    ]
+
+
+@st.composite
+def encoded_infos(draw):
+    raw, rows = b"", []
+    for normal, persistent, order in draw(
+        st.lists(
+            st.tuples(
+                thrift_strategies.PAIRS,
+                thrift_strategies.PAIRS,
+                st.sampled_from(("normal", "persistent")),
+            ),
+            max_size=3,
+        )
+    ):
+        raw += encode_frame(
+            thrift_strategies.make_message(), infos=normal, persistent=persistent, infos_order=order
+        )
+        blocks = [(1, pair) for pair in normal], [(2, pair) for pair in persistent]
+        rows += sum(blocks if order == "normal" else reversed(blocks), [])
+    return raw, rows
+
+
+def list_infos(table):
+    return [(row.kind, tuple(map(to_bytes, row))) for row in table]
+
+
+@st.composite
+def encoded_frame_payloads(draw):
+    raw, rows = b"", []
+    for payload, ids in draw(
+        st.lists(st.tuples(st.binary(max_size=60), thrift_strategies.TRANSFORMS), max_size=3)
+    ):
+        raw += encode_frame(payload, transforms=ids, big=draw(st.booleans()))
+        rows.append(payload)
+    return raw, rows
+
+
+def locate_sent_payload(row):
+    """Return where the payload of an untransformed frame is."""
+    if row["fault"] and row["fault"] != thrift_reference.BAD_CODEC:
+        return 0, row["size"], row["fault"]
+    if row["payload_size"] < 0:
+        return None
+    return row["payload_at"], row["payload_at"] + row["payload_size"], row["fault"]
+
+
+def locate_messages(row):
+    return locate_sent_payload(row) if row["payload_size"] or row["fault"] else None
+
+
+def locate_infos(row):
+    if row["fault"] and row["fault"] != thrift_reference.BAD_CODEC:
+        return 0, row["size"], row["fault"]
+    return (None, None, 0) if row["info_count"] else None
+
+
+def locate_fields(row):
+    return (0, row["size"], row["fault"]) if row["fault"] else (None, None, 0)
+
+
+def make_thrift_package(written, values, *inside):
+    return ProtocolPackage(
+        ("thrift.frames", *inside),
+        thrift_strategies.streams(),
+        thrift_strategies.tails(),
+        thrift_strategies.damaged_streams(),
+        written,
+        values,
+        expect_calls,
+        {
+            "thrift.plain": locate_sent_payload,
+            "thrift.messages": locate_messages,
+            "thrift.infos": locate_infos,
+            "thrift.fields": locate_fields,
+        },
+        # A payload may be empty once its transforms are undone.
+        sparse=("thrift.infos", "thrift.messages", "thrift.fields"),
+    )
+
+
+THRIFT = make_thrift_package(encoded_calls(), list_calls, "thrift.messages", "thrift.fields")
+INFOS = make_thrift_package(encoded_infos(), list_infos, "thrift.infos")
+PLAIN = make_thrift_package(
+    encoded_frame_payloads(),
+    lambda table: [to_bytes(row.payload) for row in table],
+    "thrift.plain",
+)
+
+PACKAGES = {
+    "kafka": KAFKA,
+    "kafka.responses": RESPONSES,
+    "lumberjack": LUMBERJACK,
+    "nats": NATS,
+    "liftbridge": LIFTBRIDGE,
+    "liftbridge.acks": ACKS,
+    "liftbridge.internal": INTERNAL,
+    "liftbridge.entries": ENTRIES,
+    "thrift": THRIFT,
+    "thrift.infos": INFOS,
+    "thrift.plain": PLAIN,
+} | {
+    f"kafka.{chain[-1].path}": make_request_package(message, chain)
+    for message in MESSAGE.values()
+    if message.side == "request"
+    for chain in list_chains(message.level)
+}

@@ -1,0 +1,592 @@
+"""What a few hostile bytes may cost, in memory and in time, under the default limits."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from crc32c import crc32c
+
+import wirescan
+from wirescan import FrameError, Limits, kafka, liftbridge, lumberjack, nats, thrift
+from wirescan.cli.main import main
+from wirescan.core.fault import Fault
+from wirescan.frames.codecs import compress
+from wirescan.lumberjack import json_documents as columns
+from wirescan.reading.chunked import iter_tables
+from wirescan.thrift import MessageType, Protocol, Transform
+
+
+def zstd_batches(count: int, records: int) -> bytes:
+    """Kafka batches of equal records of seven bytes: they compress as well as anything can."""
+    batch = bytearray(kafka.encode_batch([b""], codec="zstd"))[:61] + compress(
+        "zstd", b"\x0c\0\0\0\1\1\0" * records
+    )
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">i", batch, 57, records)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return bytes(batch) * count
+
+
+def thrift_elements(count: int) -> bytes:
+    """A compressed Thrift frame: a list of `count` booleans in the compact protocol."""
+    size, varint = count, bytearray()
+    while size > 127:
+        varint.append(size & 127 | 128)
+        size >>= 7
+    arguments = b"\x19\xf1" + bytes(varint) + bytes((size,)) + b"\1" * count + b"\0"
+    message = thrift.encode_message("m", MessageType.CALL, 1, arguments, protocol=Protocol.COMPACT)
+    return thrift.encode_frame(message, protocol_id=Protocol.COMPACT, transforms=[Transform.ZSTD])
+
+
+ROW_MAKERS = {
+    "kafka.records": lambda: zstd_batches(2, 5000),
+    "thrift.fields": lambda: thrift_elements(10_000),
+}
+
+
+class TestRows:
+    @pytest.mark.parametrize("name", ROW_MAKERS)
+    def test_row_bytes_bounds_all_levels_together(self, name):
+        data = ROW_MAKERS[name]()
+        table = wirescan.scan(data, name)
+        used, level = 0, table
+        while level is not None:
+            used, level = used + level.rows.nbytes, level.outer
+        assert len(wirescan.scan(data, name, limits=Limits(row_bytes=used))) == len(table)
+        with pytest.raises(FrameError, match=r"wirescan\.Limits with a larger row_bytes") as caught:
+            wirescan.scan(data, name, limits=Limits(row_bytes=used - 1))
+        assert caught.value.fault == Fault.LIMIT and caught.value.row == len(table) - 1
+
+    @pytest.mark.parametrize("name", ROW_MAKERS)
+    def test_a_default_bounds_rows(self, name, monkeypatch):
+        monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 100_000)
+        data = ROW_MAKERS[name]()
+        with pytest.raises(FrameError, match="LIMIT"):
+            wirescan.scan(data, name)
+        with pytest.raises(FrameError, match="LIMIT"):
+            wirescan.stream(name).feed(data)
+
+    def test_rows_of_a_large_source_may_take_as_much_as_it_has(self, monkeypatch):
+        monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 1)
+        data = bytes(kafka.encode_batch([b"x" * 60] * 1000))
+        assert len(wirescan.scan(data, "kafka.records")) == 1000
+
+    def test_pieces_are_smaller_where_rows_take_too_much_together(self, monkeypatch, tmp_path):
+        path = tmp_path / f"{0:020}.log"
+        path.write_bytes(zstd_batches(8, 1000))
+        monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 200_000)
+        tables = list(iter_tables(str(path), format="kafka.records"))
+        assert len(tables) > 1 and sum(map(len, tables)) == 8000
+
+    def test_rows_that_are_held_together_are_bounded_where_a_call_may_make_more(
+        self, monkeypatch, tmp_path
+    ):
+        path = tmp_path / f"{0:020}.log"
+        path.write_bytes(zstd_batches(8, 1000) + zstd_batches(1, 5000))  # the last one is too large
+        monkeypatch.setattr("wirescan.reading.chunked.ROW_BYTES", 200_000)
+        tables = list(iter_tables(str(path), format="kafka.records"))
+        assert sum(map(len, tables)) == 13_000
+        assert all(table.rows.nbytes <= 200_000 or len(table.outer) == 1 for table in tables)
+
+    def test_into_is_bounded_by_its_own_size(self):
+        batches = kafka.scan(kafka.encode_batch([b""] * 1000))
+        into = np.empty(1000, kafka.RECORD)
+        assert len(kafka.records(batches, limits=Limits(row_bytes=1), into=into)) == 1000
+
+
+def layers(count: int, size: int = 1_000_000) -> bytes:
+    """A Thrift frame with `count` transforms: one of zstd, and snappy that holds only literals."""
+    payload = thrift.encode_message("m", MessageType.CALL, 1, bytes(size))
+    inner = snappy_literals(payload)
+    for _ in range(count - 2):
+        inner = snappy_literals(inner)
+    header = thrift.encode_frame(compress("zstd", inner), transforms=[])
+    return with_transforms(header, [Transform.SNAPPY] * (count - 1) + [Transform.ZSTD])
+
+
+def snappy_literals(data: bytes) -> bytes:
+    """One raw block of snappy: its size, and one literal."""
+    size, prefix = len(data), bytearray()
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    return bytes(prefix) + bytes((size, 63 << 2)) + (len(data) - 1).to_bytes(4, "little") + data
+
+
+def with_transforms(frame: bytes, transforms: list[int]) -> bytes:
+    """A header frame without transforms, whose header says that it has some."""
+    words = int.from_bytes(frame[12:14], "big")
+    payload = frame[14 + 4 * words :]
+    header = bytes((frame[14], len(transforms), *transforms))
+    header += bytes(-len(header) % 4)
+    body = frame[4:12] + (len(header) // 4).to_bytes(2, "big") + header + payload
+    return len(body).to_bytes(4, "big") + body
+
+
+class TestTransforms:
+    def test_the_layers_are_what_they_seem(self):
+        plain = thrift.plain(thrift.scan(layers(8)))
+        assert plain.bytes(0, "payload").nbytes > 1_000_000
+
+    def test_more_than_eight_transforms_are_not_undone(self):
+        plain = thrift.plain(thrift.scan(layers(9, 1000)), errors="mark")
+        assert plain["fault"].tolist() == [Fault.TOO_LARGE]
+
+    def test_transforms_that_cost_nothing_do_not_count(self):
+        frame = with_transforms(thrift.encode_frame(b"x"), [Transform.NONE] * 20)
+        assert bytes(thrift.plain(thrift.scan(frame)).bytes(0, "payload")) == b"x"
+
+    def test_every_layer_counts_against_one_budget(self):
+        frames = thrift.scan(layers(5) * 2)
+        least = Limits(inflated_total=10_001_000)
+        assert len(thrift.plain(frames, limits=least)) == 2
+        plain = thrift.plain(frames, errors="mark", limits=Limits(inflated_total=9_000_000))
+        assert plain["fault"].tolist() == [0, Fault.TOO_LARGE]
+
+    def test_a_channel_undoes_few(self):
+        frame = layers(8)
+        server = thrift.ServerChannel()
+        with pytest.raises(thrift.ConversationError, match="TOO_LARGE") as caught:
+            server.receive(frame * (65_536 // len(frame)))
+        assert len(caught.value.events) == (64 << 20) // 8_000_100
+
+
+def persistent_headers(frames: int) -> bytes:
+    """Frames that each bring one more persistent header: all before them stay in force."""
+    return b"".join(
+        bytes(thrift.encode_frame(b"", persistent={b"%x" % i: b""})) for i in range(frames)
+    )
+
+
+class TestResolve:
+    def test_row_bytes_bounds_the_rows(self):
+        frames = thrift.scan(persistent_headers(20))
+        assert len(thrift.resolve(frames)) == 210
+        assert len(thrift.resolve(frames, limits=Limits(row_bytes=210 * 160))) == 210
+        with pytest.raises(FrameError, match="LIMIT"):
+            thrift.resolve(frames, limits=Limits(row_bytes=210 * 160 - 1))
+
+    def test_a_default_bounds_the_rows(self, monkeypatch):
+        frames = thrift.scan(persistent_headers(100))
+        monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 1)
+        with pytest.raises(FrameError, match="LIMIT"):
+            thrift.resolve(frames)
+
+    def test_few_persistent_headers_hold_for_many_frames(self, monkeypatch):
+        frames = thrift.scan(persistent_headers(10) + bytes(thrift.encode_frame(b"")) * 100)
+        monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 1)
+        assert len(thrift.resolve(frames)) == 1055
+
+
+MISFITS = {
+    "a string for a number": (b'{"a":1}', b'{"a":"x"}', {}),
+    "deeper": (b'{"a":{"b":[1]}}', b'{"a":{"b":[true]}}', {}),
+    "no JSON": (b'{"a":1}', b"{]", {}),
+    "a name twice": (b'{"a":1}', b'{"a":1,"a":1}', {}),
+    "half a surrogate pair": (b'{"a":"x"}', b'{"a":"\\ud800"}', {}),
+    "no double": (b'{"a":1}', b'{"a":1e400}', {}),
+    "no time": (b'{"@timestamp":"2026-02-03T04:05:06Z"}', b'{"@timestamp":"x"}', {}),
+    "no day": (b'{"@timestamp":"2024-02-29"}', b'{"@timestamp":"2023-02-29"}', {}),
+    "a time of 600 years ago": (b'{"@timestamp":"1678-02-03"}', b'{"@timestamp":"1426-02-03"}', {}),
+    "too large for its type": (
+        b'{"a":-128,"b":"x"}',
+        b'{"a":128}',
+        {"schema": pa.schema([("a", pa.int8())])},
+    ),
+    "no integer": (
+        b'{"a":1}',
+        b'{"a":1.0}',
+        {"schema": pa.schema([("a", pa.uint64())]), "others": True},
+    ),
+}
+
+
+TIMES = (
+    "2020-01-01",
+    "2020-01-01T",
+    "2020-01-01T00",
+    "2020-01-01T00Z",
+    "2020-01-01 00:00",
+    "2020-01-01T00:00:00z",
+    "2020-01-01T00:00:00+01",
+    "2020-01-01T00:00:00+0100",
+    "2020-01-01T00:00:00-23:59",
+    "2020-01-01T00:00:00-25:00",
+    "2020-01-01T00:00:00.1",
+    "2020-01-01T00:00:00.123456789Z",
+    "2020-01-01T00:00:00.1234567890Z",
+    "2020-13-01",
+    "",
+    "2020-02-30",
+    "1600-01-01T00:00:00Z",
+    "2300-01-01",
+    "1969-01-01",
+    " 2020-01-01",
+    "2020-01-01T24:00:00Z",
+    "2020-01-01T23:59:60Z",
+    "20200101",
+    "2020-01-01T00:00:00.Z",
+    "2262-04-11T23:47:16.854775807Z",
+    "1577836800",
+    "2262-04-11T23:47:16.854775808Z",
+    "1677-09-21T00:12:43.145224192Z",
+    "1677-09-21",
+    "2020-01-01T00:00:00+1",
+    "2020-01-01T00:00+00:60",
+    "2020-01-01T00+01:0",
+    "2020-1-1",
+    "1900-02-29",
+    "2000-02-29",
+    "0000-02-29",
+    "9999-12-31",
+    "2020-04-31",
+    "2262-12-31",
+    "1677-01-01",
+    "2261-12-31",
+    "1678-01-01",
+    "2020-01-01t00:00",
+    "2020-01-01T00:00:00+24:00",
+)
+
+
+class TestDocuments:
+    @pytest.mark.parametrize("name", MISFITS)
+    def test_many_refused_documents_take_few_calls_of_the_reader(self, name, monkeypatch):
+        good, bad, options = MISFITS[name]
+        calls, read = [], columns._read
+        monkeypatch.setattr(
+            columns, "_read", lambda *arguments: calls.append(1) or read(*arguments)
+        )
+        frames = lumberjack.scan(
+            b"".join(lumberjack.encode_json(i, one) for i, one in enumerate([good, bad] * 200))
+        )
+        table = lumberjack.documents(lumberjack.events(frames), errors="mark", **options)
+        assert [why is None for why in table["refused"].to_pylist()] == [True, False] * 200
+        assert len(calls) < 10
+
+    def test_a_refused_document_sets_no_type(self):
+        texts = [b'{"b":1}', b'{"a":1,"b":"x"}', b'{"a":"x"}', b'{"a":2}']
+        frames = lumberjack.scan(b"".join(map(lumberjack.encode_json, range(4), texts)))
+        table = lumberjack.documents(lumberjack.events(frames), errors="mark")
+        assert [why is None for why in table["refused"].to_pylist()] == [True, False, True, False]
+
+    def test_fields_that_are_not_kept_are_not_looked_at(self):
+        texts = [b'{"a":1,"c":1,"c":2}', b'{"a":"x"}', b'{"a":2,"c":"x"}']
+        frames = lumberjack.scan(b"".join(map(lumberjack.encode_json, range(3), texts)))
+        table = lumberjack.documents(
+            lumberjack.events(frames), errors="mark", schema=pa.schema([("a", pa.int64())])
+        )
+        assert [why is None for why in table["refused"].to_pylist()] == [True, False, True]
+
+    @pytest.mark.parametrize("unit", ["ns", "s"])
+    @pytest.mark.parametrize("text", TIMES)
+    def test_times_are_those_that_the_reader_takes(self, text, unit):
+        """Beside a misfit, so that they are looked at."""
+        texts = [b'{"@timestamp":"%s"}' % text.encode()]
+        schema = pa.schema([("@timestamp", pa.timestamp(unit, "UTC"))])
+        refused = []
+        for others in ([], [b'{"@timestamp":1}']):
+            frames = lumberjack.scan(
+                b"".join(map(lumberjack.encode_json, range(2), texts + others))
+            )
+            table = lumberjack.documents(lumberjack.events(frames), errors="mark", schema=schema)
+            refused.append(table["refused"][0].is_valid)
+        assert refused[0] == refused[1]
+
+
+class TestLimitOfTheCommand:
+    @pytest.mark.parametrize("name", ROW_MAKERS)
+    def test_it_stops_the_opening(self, name, tmp_path, monkeypatch):
+        """With fewer bytes for rows than those of one frame take."""
+        monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 50_000)
+        path = tmp_path / "data"
+        path.write_bytes(ROW_MAKERS[name]())
+        everything = CliRunner().invoke(main, ["scan", str(path), "--format", name, "--json"])
+        assert everything.exit_code == 1 and "LIMIT" in everything.stderr
+        some = CliRunner().invoke(
+            main, ["scan", str(path), "--format", name, "--json", "--limit", "5"]
+        )
+        assert some.exit_code == 0 and len(some.stdout.splitlines()) == 5
+
+    @pytest.mark.parametrize("errors", ["mark", "skip"])
+    @pytest.mark.parametrize("limit", [1, 2, 3, 5, 40, 41, 1000])
+    def test_the_rows_are_the_first_of_all(self, limit, errors, tmp_path):
+        bad = bytearray(kafka.encode_batch([b"x"] * 9))
+        bad[-1] ^= 1
+        path = tmp_path / f"{0:020}.log"
+        path.write_bytes((bytes(kafka.encode_batch([b"1", b"2", b"3"])) + bad * 9) * 15)
+        options = ["scan", str(path), "--json", "--errors", errors]
+        lines = CliRunner().invoke(main, options).stdout.splitlines()
+        assert (
+            CliRunner().invoke(main, [*options, "--limit", str(limit)]).stdout.splitlines()
+            == lines[:limit]
+        )
+
+    @pytest.mark.parametrize(
+        "name, data",
+        [
+            (
+                "thrift.fields",
+                b"".join(
+                    bytes(
+                        thrift.encode_framed(
+                            thrift.encode_message("m", MessageType.CALL, 1, arguments)
+                        )
+                    )
+                    for arguments in (
+                        b"\x0f\0\1\x0c\0\0\0\3" + b"\x08\0\1\0\0\0\7\0" * 3 + b"\x08\0\2\0\0\0\7\0",
+                        b"\x0d\0\1\x08\x08\0\0\0\2" + bytes(16) + b"\0",
+                        b"\x0d\0\1\x0b\x0f\0\0\0\1" + b"\0\0\0\1k\3\0\0\0\2ab" + b"\0",
+                        b"\x0f\0\1\x0c\0\0\0\2" + b"\x08\0\1\0\0\0\7\0" + b"\x08\0\1\0\0",
+                    )
+                ),
+            ),
+            (
+                "lumberjack.pairs",
+                bytes(lumberjack.encode_data(1, [(b"a", b"1"), (b"b", b"2")])) * 3,
+            ),
+        ],
+    )
+    def test_rows_before_a_limit_are_those_of_all(self, name, data):
+        everything = wirescan.scan(data, name, errors="mark")
+        outer = everything.outer
+        for count in range(1, len(everything)):
+            with pytest.raises(FrameError, match="LIMIT") as caught:
+                everything.format.read(outer, errors="mark", limits=Limits(rows=count))
+            partial = caught.value.partial
+            assert partial.rows.tolist() == everything.rows[:count].tolist()
+            assert pickle.loads(pickle.dumps(caught.value)).partial is None
+
+    def test_a_cell_is_cut(self, tmp_path):
+        path = tmp_path / f"{0:020}.log"
+        path.write_bytes(bytes(kafka.encode_batch([{"key": b"k", "value": b"\0" * 100_000}])))
+        text = CliRunner().invoke(main, ["scan", str(path), "--columns", "value,offset"]).stdout
+        line = text.splitlines()[1]
+        assert len(line) < 1100 and "…" in line and line.endswith("0")
+
+
+# ---- one table for all formats
+
+
+def scanning(name: str):
+    def work(data: bytes) -> int:
+        return bytes_held(wirescan.scan(data, name, errors="mark"), data)
+
+    return work
+
+
+def bytes_held(table, data: bytes) -> int:
+    """What a table keeps in memory beside the data."""
+    size, level = sum(map(len, table.buffers)), table
+    while level is not None:
+        size, level = size + level.rows.nbytes, level.outer
+    return size - len(data)
+
+
+def resolving(data: bytes) -> int:
+    return bytes_held(thrift.resolve(thrift.scan(data)), data)
+
+
+def receiving(data: bytes) -> int:
+    with pytest.raises(thrift.ConversationError) as caught:
+        thrift.ServerChannel().receive(data)
+    return sum(len(call.arguments) for call in caught.value.events)
+
+
+def parsing(data: bytes) -> int:
+    return lumberjack.documents(lumberjack.events(lumberjack.scan(data)), errors="mark").nbytes
+
+
+def refusing_fields(data: bytes) -> int:
+    with pytest.raises(ValueError, match="1000 different fields"):
+        lumberjack.documents(lumberjack.events(lumberjack.scan(data)), errors="mark")
+    return 0
+
+
+def filled(size: int, one: bytes) -> bytes:
+    return one * max(size // len(one), 1)
+
+
+def documents_of(size: int, *texts: bytes) -> bytes:
+    count = size // (sum(map(len, texts)) + 10 * len(texts)) or 1
+    return b"".join(bytes(lumberjack.encode_json(i, text)) for i, text in enumerate(texts * count))
+
+
+def headers_of_records(count: int) -> bytes:
+    return bytes(
+        kafka.encode_batch([{"value": b"", "headers": [(b"", b"")] * count}], codec="zstd")
+    )
+
+
+def pairs_of_nothing(count: int) -> bytes:
+    frame = b"2D" + (1).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(8 * count)
+    packed = zlib.compress(frame, 9)
+    return b"2C" + len(packed).to_bytes(4, "big") + packed
+
+
+def acks_in_layers(count: int) -> bytes:
+    packed = zlib.compress(b"2A\0\0\0\1" * count, 9)
+    return b"2C" + len(packed).to_bytes(4, "big") + packed
+
+
+def structs(depth: int) -> bytes:
+    return bytes(
+        thrift.encode_framed(
+            thrift.encode_message("m", MessageType.CALL, 1, b"\x0c\0\1" * depth + bytes(depth + 1))
+        )
+    )
+
+
+def nats_headers(count: int) -> bytes:
+    block = b"NATS/1.0\r\n" + b"".join(b"%x:\r\n" % i for i in range(count)) + b"\r\n"
+    return b"HPUB a %d %d\r\n%s\r\n" % (len(block), len(block), block)
+
+
+def liftbridge_message(envelope: bytes) -> bytes:
+    return bytes(nats.encode_pub("a", bytes(liftbridge.encode_envelope(envelope, 0))))
+
+
+# Hostile input: (function of a size that returns bytes, the call, bytes of memory for each byte
+# of input, if measured).
+# Small inputs have the largest factors, because each call and each payload has a free allowance.
+HOSTILE = {
+    "kafka.records, rows": (
+        lambda n: filled(n, zstd_batches(1, 5000)),
+        scanning("kafka.records"),
+        8000,
+    ),
+    "kafka.headers, rows": (
+        lambda n: filled(n, headers_of_records(5000)),
+        scanning("kafka.headers"),
+        4000,
+    ),
+    "lumberjack.pairs, rows": (
+        lambda n: filled(n, pairs_of_nothing(20_000)),
+        scanning("lumberjack.pairs"),
+        8000,
+    ),
+    "lumberjack.frames, rows": (
+        lambda n: filled(n, b"2A\0\0\0\1"),
+        scanning("lumberjack.frames"),
+        10,
+    ),
+    "lumberjack.events, layers": (
+        lambda n: filled(n, acks_in_layers(20_000)),
+        scanning("lumberjack.events"),
+        8000,
+    ),
+    "nats.messages, rows": (lambda n: filled(n, b"+OK\r\n"), scanning("nats.messages"), 20),
+    "nats.headers, many names": (lambda n: nats_headers(n // 6), scanning("nats.headers"), 20),
+    "liftbridge.messages, rows": (
+        lambda n: filled(n, liftbridge_message(b"")),
+        scanning("liftbridge.messages"),
+        20,
+    ),
+    "liftbridge.headers, rows": (
+        lambda n: liftbridge_message(b"\x4a\x00" * (n // 2)),  # empty headers of two bytes each
+        scanning("liftbridge.headers"),
+        40,
+    ),
+    "liftbridge.entries, rows": (
+        lambda n: filled(n, bytes(liftbridge.encode_entry(1, 1, 1, b"", b""))),
+        scanning("liftbridge.entries"),
+        10,
+    ),
+    "kafka.batches, search": (
+        lambda n: filled(n, bytes(7) + b"\1\0\0\0\x32\0\0\0\0\2"),  # headers without batches
+        scanning("kafka.batches"),
+        10,
+    ),
+    "kafka.requests, rows": (
+        lambda n: filled(n, b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff"),  # ApiVersions of 14 bytes
+        scanning("kafka.requests"),
+        10,
+    ),
+    "thrift.infos, rows": (lambda n: persistent_headers(n // 26), scanning("thrift.infos"), 10),
+    "thrift.fields, rows": (
+        lambda n: filled(n, thrift_elements(5000)),
+        scanning("thrift.fields"),
+        10_000,
+    ),
+    "thrift.fields, deep": (lambda n: filled(n, structs(64)), scanning("thrift.fields"), 30),
+    "thrift.fields, too deep": (lambda n: filled(n, structs(5000)), scanning("thrift.fields"), 30),
+    "thrift.plain, layers": (lambda n: filled(n, layers(8)), scanning("thrift.plain"), 10_000),
+    "thrift.plain, too many layers": (lambda n: filled(n, layers(60)), scanning("thrift.plain"), 2),
+    "thrift.ServerChannel, layers": (lambda n: filled(max(n, 2000), layers(8)), receiving, 10_000),
+    "thrift.resolve, persistent headers": (lambda n: persistent_headers(n // 26), resolving, 400),
+    "documents, refused": (lambda n: documents_of(n, b'{"a":1}', b'{"a":"x"}'), parsing, 10),
+    "documents, no JSON": (lambda n: documents_of(n, b"{]"), parsing, 15),
+    "documents, deep": (lambda n: documents_of(n, b'{"a":' * 49 + b"1" + b"}" * 49), parsing, 10),
+    "documents, many names": (
+        lambda n: b"".join(
+            bytes(lumberjack.encode_json(i, b'{"k%d":1}' % i)) for i in range(max(n // 20, 1100))
+        ),
+        refusing_fields,
+        1,
+    ),
+}
+SMALL = 2000
+MILLION = 1_000_000
+MOST_SECONDS, MOST_BYTES = (
+    2,
+    1 << 30,
+)  # of the processor and of memory, for a million bytes of anything
+SLOWER = 2  # so many times, where others use the machine too
+
+
+def test_every_protocol_has_hostile_input():
+    """`documents` and `ServerChannel` are calls of lumberjack and thrift."""
+    protocols = {name.partition(".")[0] for name in wirescan.formats()}
+    assert protocols <= {name.partition(".")[0] for name in HOSTILE}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_few_bytes_cost_little(name):
+    make, work, factor = HOSTILE[name]
+    data = make(SMALL)
+    begun = time.process_time()
+    held = work(data)
+    assert time.process_time() - begun < 1
+    assert held <= factor * len(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_million_bytes_stay_within_the_limits(name):
+    """Under the default limits, in a new process, whose peak of memory is that of the work."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.laws.test_cost", name],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    seconds, size = done.stdout.split()
+    assert float(seconds) < SLOWER * MOST_SECONDS and int(size) < MOST_BYTES
+
+
+def peak_memory() -> int:
+    """The peak of this program's memory. `ru_maxrss` includes the process before it."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) << 10
+
+
+if __name__ == "__main__":
+    make, work, _ = HOSTILE[sys.argv[1]]
+    data = make(MILLION)
+    begun = time.process_time()
+    try:
+        work(data)
+    except FrameError as error:
+        assert error.fault == Fault.LIMIT, error
+    print(time.process_time() - begun, peak_memory())

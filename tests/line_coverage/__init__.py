@@ -1,0 +1,1 @@
+"""The report of lines that no test reaches."""

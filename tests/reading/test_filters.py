@@ -1,0 +1,649 @@
+"""Filters: the rows that pass are those of a slow test of every value. Pruning loses none."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import random
+import re
+import shutil
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import wirescan
+from tests.support.paths import CORPUS
+from wirescan import Fault, FrameError, kafka, lumberjack
+from wirescan.export.batches import iter_batches
+from wirescan.frames.columns import places
+from wirescan.frames.registry import format_of
+from wirescan.reading import byte_compare as comparing
+from wirescan.reading import chunked as pieces
+from wirescan.reading import filters
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.filters import Filter, check_filters, prune_file
+
+ORDERS = CORPUS / "kafka" / "orders-0"
+COMPARED = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda value, many: value in many,
+    "not in": lambda value, many: value not in many,
+    "starts_with": lambda value, part: value.startswith(part),
+    "ends_with": lambda value, part: value.endswith(part),
+    "contains": lambda value, part: part in value,
+}
+
+
+def passes(value, op: str, wanted) -> bool:
+    """SQL's rule for one value: null passes nothing but is_null."""
+    if op.startswith("is_"):
+        return (value is None) == (op == "is_null")
+    return value is not None and COMPARED[op](value, wanted)
+
+
+# ---- the law
+
+
+def files_of(format: str, tmp_path: Path) -> list[Path]:
+    """Files of the corpus with frames of a format, also damaged ones; streams are joined to one."""
+    protocol, top = format.split(".")[0], format_of(format).outermost.name
+    found = [
+        path
+        for path in sorted(CORPUS.glob(f"{protocol}*/**/*"))
+        if path.suffix in (".bin", ".log", ".theader")
+    ]
+    if top in ("kafka.requests", "kafka.responses"):
+        path = tmp_path / "all.bin"
+        path.write_bytes(
+            b"".join(one.read_bytes() for one in found if one.name.endswith(f"{top[6:]}.bin"))
+        )
+        return [path]
+    if protocol == "liftbridge":
+        suffix = ".log" if top == "liftbridge.entries" else ".bin"
+        return [path for path in found if path.suffix == suffix and "raft" not in path.name]
+    return [path for path in found if "kafka-streams" not in path.parts]
+
+
+def candidates(format: str) -> list[str]:
+    """Every column that can be filtered by: of the rows, and of those around them."""
+    one, names = format_of(format), ["_file", "_start", "_fault"]
+    inner = one
+    while True:
+        names += [name for name in inner.dtype.names if inner.dtype[name].kind != "V"] + list(
+            places(inner.dtype)
+        )
+        refused = {"start", "parent", "buffer", *inner.local, *inner.numbers, *one.lists}
+        names = [name for name in dict.fromkeys(names) if name not in refused]
+        if inner.within is None:
+            return names
+        inner = format_of(inner.within)
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.Table | None:
+    """The rows of all batches in one chunk, None if there are no batches."""
+    return pa.Table.from_batches(batches).combine_chunks() if batches else None
+
+
+def values_of(rows: pa.Table, name: str) -> list:
+    """A column as Python values, times as numbers."""
+    column = rows[name]
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+
+
+def drawn(draw: random.Random, values: list, name: str) -> filters.Filter:
+    """A filter on a column, by values that are there or near them."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return filters.Filter(name, draw.choice(["is_null", "is_not_null"]))
+    value = draw.choice(there)
+    text = isinstance(value, (str, bytes))
+    op = draw.choice(
+        [*COMPARED, "is_null", "is_not_null"]
+        if text
+        else [*list(COMPARED)[:8], "is_null", "is_not_null"]
+    )
+    if op.startswith("is_"):
+        return filters.Filter(name, op)
+    if op in ("starts_with", "ends_with", "contains"):
+        first = draw.randrange(len(value) + 1)
+        return filters.Filter(
+            name,
+            op,
+            value[:first]
+            if op[0] == "s"
+            else value[first:]
+            if op[0] == "e"
+            else value[first : first + draw.randrange(6)],
+        )
+    if op in ("in", "not in"):
+        return filters.Filter(name, op, [draw.choice(there) for _ in range(draw.randrange(5))])
+    if isinstance(value, bytes) and draw.random() < 0.4:
+        value = draw.choice([value[:-1], value + b"\0", value[:-1] + b"\xff", b""])
+    elif isinstance(value, int) and not isinstance(value, bool) and draw.random() < 0.4:
+        value += draw.choice([-1, 1, 0.5, -(1 << 70), 1 << 70])
+    return filters.Filter(name, op, value)
+
+
+ALIKE = re.compile(
+    r"kafka\.\w+_(request|response|key|value)(\.|$)"
+)  # messages by the same schema reader
+
+
+@pytest.mark.parametrize(
+    "format, most_files",
+    [
+        *(
+            (name, 1)
+            for number, name in enumerate(wirescan.formats())
+            if number % 4 == 0 or not ALIKE.match(name)
+        ),
+        *(pytest.param(name, 6, marks=pytest.mark.slow) for name in wirescan.formats()),
+    ],
+)
+def test_what_is_kept_is_what_passes_one_by_one(format, most_files, tmp_path):
+    draw, names, met, most = random.Random(format), candidates(format), 0, 0
+    shown = [*dict.fromkeys([*names, *format_of(format).columns])]
+    paths = files_of(format, tmp_path)
+    assert paths
+    for path in draw.sample(paths, min(len(paths), most_files)):
+        small_batches = max(1000, path.stat().st_size // 20)  # of a large file not thousands
+        for errors in ("strict", "mark", "skip"):
+
+            def read(**options):
+                batches = iter_batches(
+                    str(path),
+                    format=format,
+                    columns=shown,
+                    errors=errors,
+                    batch_bytes=draw.choice([small_batches, 20_000, 8 << 20]),
+                    **options,
+                )
+                return joined(list(batches))
+
+            try:
+                rows = read()
+            except FrameError:
+                assert errors == "strict"
+                continue
+            if rows is None:
+                continue
+            most = max(most, len(rows))
+            values: dict[str, list] = {}  # only of the columns that filters ask for
+            for _ in range(4):
+                asked = []
+                for name in draw.sample(names, draw.choice([1, 1, 2, 3])):
+                    values[name] = values.get(name) or values_of(rows, name)
+                    asked.append(drawn(draw, values[name], name))
+                passing = [
+                    all(passes(values[one.column][row], one.op, one.value) for one in asked)
+                    for row in range(len(rows))
+                ]
+                want = rows.filter(pa.array(passing, pa.bool_()))
+                kept_rows = read(filters=asked)
+                count = 0 if kept_rows is None else len(kept_rows)
+                assert count == len(want), (path, errors, asked)
+                assert kept_rows is None or kept_rows.equals(want), (path, errors, asked)
+                met += 0 < len(want) < len(rows)
+    assert met or most < 20
+
+
+# ---- what is passed over
+
+
+def batch(first: int, *, value: bytes = b"value", **options) -> bytes:
+    records = [
+        kafka.Record(first + i, 1_700_000_000_000 + first + i, b"key %d" % i, value)
+        for i in range(10)
+    ]
+    return kafka.encode_batch(records, **options)
+
+
+def test_batches_that_cannot_match_are_not_opened():
+    draw, fewer = random.Random(2), 0
+    for path in [
+        *sorted(ORDERS.glob("*.log")),
+        *sorted((CORPUS / "kafka" / "fetched").glob("*.bin")),
+    ]:
+        batches = kafka.scan(path)
+        records = kafka.records(batches)
+        for _ in range(20):
+            column = draw.choice(["offset", "timestamp"])
+            low = int(draw.choice(records[column]))
+            asked = check_filters(
+                [(column, ">=", low), (column, "<", low + draw.choice([1, 100, 5000]))],
+                "kafka.records",
+            )
+            found = filters.prune_frames(batches, format_of("kafka.records"), asked, "strict")
+            want = filters.apply_filters(records, asked)
+            assert set(batches["start"][want["parent"]].tolist()) <= set(found["start"].tolist())
+            fewer += len(found) < len(batches)
+            marked = filters.prune_frames(batches, format_of("kafka.records"), asked, "mark")
+            assert len(marked) == len(batches), "a bad row may have any number"
+    assert fewer > 50
+
+
+def test_damage_that_no_wanted_row_is_in_is_not_met(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(batch(0) + batch(10, codec="zstd", value=b"x" * 3000) + batch(20))
+    limits = wirescan.Limits(inflated=1000)  # the second batch cannot be opened
+
+    def read(*asked, **options):
+        tables = pieces.iter_tables(
+            str(path), format="kafka.records", filters=asked, limits=limits, **options
+        )
+        return [offset for table in tables for offset in table["offset"].tolist()]
+
+    for asked in (
+        [("offset", ">=", 20)],
+        [("offset", "<", 10)],
+        [("timestamp", ">", 1_700_000_000_019)],
+    ):
+        assert len(read(*asked)) == 10
+    assert read(("offset", ">=", 29)) == [29] and read(("offset", "<=", 0)) == [0]
+    with pytest.raises(FrameError, match="TOO_LARGE"):
+        read(("offset", "in", [3, 15]))
+    assert read(("codec", "==", 0)) == [*range(10), *range(20, 30)], (
+        "a column of the batch tells before it is opened"
+    )
+    assert len(read(("_fault", "==", "TOO_LARGE"), errors="mark")) == 1
+    assert len(read(("fault", "==", "TOO_LARGE"), ("magic", "==", 2), errors="mark")) == 1
+    assert read(("_fault", "is_not_null"), errors="skip") == []
+
+
+def test_frames_that_are_too_large_together_are_opened_apart_before_they_are_filtered(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pieces, "INFLATED", 100_000)
+    path = tmp_path / "a.log"
+    path.write_bytes(b"".join(batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8)))
+    for errors in ("strict", "mark", "skip"):
+        tables = pieces.iter_tables(
+            str(path), format="kafka.records", errors=errors, filters=[("fault", "==", 0)]
+        )
+        assert sum(map(len, tables)) == 80
+
+
+def told(path: Path, format: str, asked: list, start: int = 0, stop: int | None = None) -> list:
+    tables = pieces.iter_tables(str(path), start, stop, format=format, filters=asked)
+    return [
+        row for table in tables for row in zip(table.positions.tolist(), table["offset"].tolist())
+    ]
+
+
+def asked_of(draw: random.Random, table) -> list:
+    """A range of offsets, of times, or of both, of rows that are there or beyond them."""
+    asked = []
+    for column, step in draw.sample([("offset", 300), ("timestamp", 10**10)], draw.choice([1, 2])):
+        low = int(draw.choice(table[column])) + draw.choice([0, 0, -step, step])
+        asked.append((column, draw.choice([">=", ">", "=="]), low))
+        if draw.random() < 0.7:
+            asked.append((column, draw.choice(["<", "<="]), low + draw.randrange(step)))
+    return asked
+
+
+@pytest.mark.parametrize(
+    "format, directory", [("kafka.records", "kafka"), ("liftbridge.entries", "liftbridge")]
+)
+def test_parts_of_segments_without_wanted_rows_are_not_read(format, directory, tmp_path):
+    draw, less, none = random.Random(format), 0, 0
+    for path in sorted((CORPUS / directory).glob("**/*.log")):
+        table = wirescan.scan(path, format)
+        outer = table if table.outer is None else table.outer
+        borders = {
+            0,
+            path.stat().st_size,
+            *outer["start"].tolist(),
+            *(outer["start"] + outer["size"]).tolist(),
+        }
+        for _ in range(25 if len(table) else 0):
+            asked = asked_of(draw, table)
+            start, stop = prune_file(str(path), format, check_filters(asked, format))
+            stop = path.stat().st_size if stop is None else stop
+            assert start in borders and stop in borders and start <= stop
+            rows = told(path, format, asked, 0, path.stat().st_size)
+            assert (
+                told(path, format, asked) == rows == [row for row in rows if start <= row[0] < stop]
+            )
+            less += stop - start < path.stat().st_size
+            none += start == stop
+    assert less > 100 and none > 10
+
+
+@pytest.mark.parametrize(
+    "format, path",
+    [
+        ("kafka.records", ORDERS / "00000000000000004160.log"),
+        ("kafka.records", CORPUS / "kafka/compacted-0/00000000000000004900.log"),
+        ("liftbridge.entries", CORPUS / "liftbridge/single/logs/rolled-0/00000000000000000011.log"),
+    ],
+)
+def test_a_damaged_index_hides_nothing(format, path, tmp_path):
+    draw, table, copy = random.Random(path.name), wirescan.scan(path, format), tmp_path / path.name
+    shutil.copy(path, copy)
+    for number in range(150):
+        for suffix in (".index", ".timeindex"):
+            if not path.with_suffix(suffix).exists():
+                continue
+            raw = bytearray(path.with_suffix(suffix).read_bytes())
+            for _ in range(draw.randrange(3) if number else 0):
+                raw[draw.randrange(len(raw))] ^= 1 << draw.randrange(8)
+            if draw.random() < 0.1:
+                raw = (
+                    raw[: draw.randrange(len(raw))]
+                    if draw.random() < 0.5
+                    else draw.randbytes(len(raw))
+                )
+            copy.with_suffix(suffix).write_bytes(raw)
+        asked = asked_of(draw, table)
+        assert told(copy, format, asked) == told(copy, format, asked, 0, path.stat().st_size), asked
+
+
+def test_a_file_by_its_name(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(b"no batch at all " * 10)
+    for asked in (
+        [("_file", "!=", str(path))],
+        [("_file", "ends_with", "b.log")],
+        [("_file", "is_null")],
+    ):
+        assert (
+            sum(map(len, pieces.iter_tables(str(path), format="kafka.records", filters=asked))) == 0
+        )
+        assert prune_file(
+            str(path), "kafka.records", check_filters(asked, "kafka.records"), "mark"
+        ) == (0, 0)
+    with pytest.raises(FrameError, match="NOT_A_FRAME.*a.log"):
+        list(
+            pieces.iter_tables(
+                str(path), format="kafka.records", filters=[("_file", "in", [str(path)])]
+            )
+        )
+
+
+# ---- values
+
+
+def kept(table, *asked) -> list[int]:
+    """The numbers of the rows that pass."""
+    found = filters.apply_filters(table, check_filters(asked, table.format))
+    return np.flatnonzero(np.isin(table["offset"], found["offset"])).tolist()
+
+
+def records(*values, **options):
+    rows = [
+        value if isinstance(value, kafka.Record) else kafka.Record(i, value=value)
+        for i, value in enumerate(values)
+    ]
+    return wirescan.scan(kafka.encode_batch(rows, **options), "kafka.records")
+
+
+def test_byte_strings_compare_like_bytes():
+    values = [
+        b"",
+        b"a",
+        b"a\0",
+        b"a\0\0",
+        b"ab",
+        b"b",
+        b"\xff",
+        None,
+        b"aa",
+        b"xab",
+        b"ba",
+        b"a" * 300,
+    ]
+    table = records(*values)
+    for wanted in [*values, b"\0", b"x", b"xa", b"a" * 299, b"a" * 301, "ab"]:
+        if wanted is None:
+            continue
+        raw = wanted.encode() if isinstance(wanted, str) else wanted
+        for op in COMPARED:
+            if op in ("in", "not in"):
+                many = [raw, b"b", bytearray(b"aa")]
+                want = [i for i, value in enumerate(values) if passes(value, op, many)]
+                assert kept(table, ("value", op, many)) == want
+            else:
+                want = [i for i, value in enumerate(values) if passes(value, op, raw)]
+                assert kept(table, ("value", op, wanted)) == want, (op, wanted)
+    for op in ("in", "not in"):
+        assert kept(table, ("value", op, [])) == [i for i in range(12) if i != 7 and op == "not in"]
+    assert (
+        kept(table, ("value", "is_null")) == [7]
+        and len(kept(table, ("value", "is_not_null"))) == 11
+    )
+    assert kept(table, ("key", "is_null"), ("value", "==", b"b")) == [5]
+
+
+def test_long_values_are_compared_in_blocks(monkeypatch):
+    monkeypatch.setattr(comparing, "BLOCK", 50)
+    draw = random.Random(1)
+    values = [bytes(draw.choices(b"ab", k=draw.randrange(40))) for _ in range(60)]
+    table = records(*values)
+    for _ in range(60):
+        wanted, op = (
+            draw.choice(values)[draw.randrange(3) :][: draw.choice([2, 4, 99])],
+            draw.choice(list(COMPARED)[:6]),
+        )
+        op = draw.choice([op, "contains", "starts_with", "ends_with"])
+        assert kept(table, ("value", op, wanted)) == [
+            i for i, one in enumerate(values) if passes(one, op, wanted)
+        ]
+
+
+def test_times_are_datetimes_or_the_numbers_on_the_wire():
+    at = datetime(2024, 5, 1, 12, 0, 0, 7000, timezone.utc)
+    table = records(
+        *[kafka.Record(i, 1_714_564_800_000 + 7 * i, value=b"") for i in range(4)],
+        kafka.Record(4, -1, value=b""),
+    )
+    assert table["timestamp"][4] == -1
+    berlin = at.astimezone(timezone(timedelta(hours=2)))
+    for when in (
+        at,
+        berlin,
+        at.replace(tzinfo=None),
+        1_714_564_800_007,
+        np.int64(1_714_564_800_007),
+    ):
+        assert kept(table, ("timestamp", "==", when)) == [1]
+        assert kept(table, ("timestamp", "!=", when)) == [0, 2, 3]
+        assert kept(table, ("timestamp", "<=", when)) == [0, 1]
+        assert kept(table, ("timestamp", "in", [when, 0])) == [1]
+        assert kept(table, ("timestamp", "not in", [when])) == [0, 2, 3]
+    between = at + timedelta(microseconds=1)  # no millisecond
+    for op, want in {
+        "==": [],
+        "!=": [0, 1, 2, 3],
+        "<": [0, 1],
+        "<=": [0, 1],
+        ">": [2, 3],
+        ">=": [2, 3],
+    }.items():
+        assert kept(table, ("timestamp", op, between)) == want
+    assert kept(table, ("timestamp", "in", [between, at])) == [1]
+    assert kept(table, ("timestamp", "not in", [between])) == [0, 1, 2, 3]
+    assert (
+        kept(table, ("timestamp", "is_null"))
+        == kept(table, ("timestamp", "is_null"), ("offset", ">", 3))
+        == [4]
+    )
+
+
+def test_numbers_of_any_size_and_flags():
+    table = records(*[kafka.Record((1 << 63) - 4 + i, value=b"") for i in range(3)])
+    offsets = table["offset"].tolist()
+    for value in (offsets[1], offsets[1] - 0.5, 1 << 63, 1 << 80, -1 << 80, 0, 2.5, True):
+        for op in list(COMPARED)[:6]:
+            want = [i for i, offset in enumerate(offsets) if COMPARED[op](offset, value)]
+            assert kept(table, ("offset", op, value)) == want, (op, value)
+        for op in ("in", "not in"):
+            want = [
+                i for i, offset in enumerate(offsets) if COMPARED[op](offset, [value, offsets[0]])
+            ]
+            assert kept(table, ("offset", op, [value, offsets[0]])) == want
+    assert len(kept(table, ("is_control", "==", False))) == 3 and not kept(
+        table, ("is_control", "!=", False)
+    )
+
+
+def test_names_of_kinds_and_faults():
+    frames = lumberjack.scan(CORPUS / "lumberjack" / "recorded" / "filebeat.sent.bin")
+    for asked in (
+        [("kind", "==", "C")],
+        [("kind", "in", ["C", "W"]), ("kind", "!=", "W")],
+        [("kind", "<", "D")],
+    ):
+        found = filters.apply_filters(frames, check_filters(asked, "lumberjack.frames"))
+        assert len(found) and set(found["kind"].tolist()) == {ord("C")}
+    bad = bytearray(batch(0) + batch(10))
+    bad[-1] ^= 1
+    table = wirescan.scan(bytes(bad), "kafka.records", errors="mark")
+    assert table["fault"].tolist() == [0] * 10 + [Fault.BAD_CHECKSUM]
+    for one in (
+        ("fault", "==", "BAD_CHECKSUM"),
+        ("fault", ">", 0),
+        ("_fault", "==", "BAD_CHECKSUM"),
+        ("_fault", "is_not_null"),
+        ("fault", "is_not_null"),
+        ("fault", "!=", "SHORT"),
+        ("fault", "starts_with", "BAD_"),
+        ("fault", "<", "C"),
+        ("fault", "in", ["BAD_CHECKSUM", "SHORT"]),
+        ("fault", "in", [4, 5]),
+        ("fault", "not in", ["SHORT"]),
+        ("value", "is_null"),
+        ("offset", "is_null"),
+        ("timestamp", "is_null"),
+        ("is_control", "is_null"),
+    ):
+        assert filters.apply_filters(table, check_filters([one], "kafka.records"))[
+            "fault"
+        ].tolist() == [Fault.BAD_CHECKSUM]
+    for one in ("fault", "is_null"), ("fault", "==", 0), ("is_control", "==", False):
+        assert (
+            filters.apply_filters(table, check_filters([one], "kafka.records"))["fault"].tolist()
+            == [0] * 10
+        )
+    for one in (
+        ("fault", "!=", "BAD_CHECKSUM"),
+        ("fault", ">", "C"),
+        ("fault", "in", []),
+        ("_fault", "!=", "BAD_CHECKSUM"),
+    ):
+        assert (
+            len(filters.apply_filters(table, check_filters([one], "kafka.records"))) == 0
+        )  # null passes no comparison
+
+
+def test_empty_text_in_rows_is_null():
+    """Empty text is null, as it is in exports."""
+    table, texts = records(b"", b"", b"", b""), [b"", b"n", b"na", "ä".encode()]
+    rows = np.zeros(4, [*table.dtype.descr, ("text", "S4")])
+    for name in table.dtype.names:
+        rows[name] = table[name]
+    rows["text"] = texts
+    table = dataclasses.replace(table, rows=rows)
+    values = [text.decode() or None for text in texts]
+    asked = [
+        *((op, "n") for op in COMPARED if "in" not in op.split()),
+        ("in", ["n", "ä"]),
+        ("not in", ["n", "ä"]),
+        ("not in", []),
+        ("==", ""),
+        ("!=", ""),
+        ("is_null", None),
+        ("is_not_null", None),
+    ]
+    for op, wanted in asked:
+        found = filters.apply_filters(table, [Filter("text", op, wanted)])
+        want = [i for i, value in enumerate(values) if passes(value, op, wanted)]
+        assert found["offset"].tolist() == want, (op, wanted)
+
+
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        (("offset", ">", 3), TypeError, "list of tuples"),
+        ([("offset",)], TypeError, "list of tuples"),
+        ([("offset", ">", 3, 4)], TypeError, "list of tuples"),
+        ([7], TypeError, "list of tuples"),
+        ([("offset", "like", 3)], ValueError, "no operator 'like'"),
+        ([("ofset", ">", 3)], ValueError, "'ofset' of kafka.records is not there; it has offset"),
+        ([(None, ">", 3)], ValueError, "is not there"),
+        ([("headers", "is_null")], ValueError, "is a list"),
+        ([("parent", "==", 3)], ValueError, "counts within a table"),
+        ([("offset", ">", "3")], TypeError, "whole numbers, and cannot be '3'"),
+        ([("offset", ">", datetime(2024, 1, 1))], TypeError, "whole numbers"),
+        ([("offset", "==", float("nan"))], TypeError, "cannot be nan"),
+        ([("timestamp", ">", "2024-01-01")], TypeError, "numbers or times"),
+        ([("offset", "==", None)], TypeError, "is_null"),
+        ([("offset", "in", 3)], TypeError, "several values"),
+        ([("key", "in", b"ab")], TypeError, "several values"),
+        ([("key", "in", [b"a", None])], TypeError, "is_null"),
+        ([("key", "==", 3)], TypeError, "bytes, and cannot be 3"),
+        ([("offset", "contains", 3)], ValueError, "no operator 'contains'"),
+        ([("fault", "contains", 3)], ValueError, "no operator 'contains'"),
+        ([("_file", "==", b"a")], TypeError, "text"),
+        ([("fault", "==", "WRONG")], ValueError, "no fault 'WRONG'; there are TRUNCATED"),
+        ([("fault", "==", "OK")], ValueError, "null where the frame is good"),
+    ],
+)
+def test_unfit_filters_are_refused(wrong, error, message):
+    with pytest.raises(error, match=message):
+        check_filters(wrong, "kafka.records")
+    with pytest.raises(error, match=message):
+        list(
+            iter_batches(
+                str(ORDERS / "00000000000000000000.log"), format="kafka.records", filters=wrong
+            )
+        )
+
+
+def test_numbers_of_every_kind():
+    huge, log = 10**400, str(ORDERS / "00000000000000000000.log")
+    for value in huge, Fraction(huge) + Fraction(1, 2):
+        assert check_filters([("offset", "<", value)], "kafka.records")[0].value >= huge
+        for wanted, is_all in ([("offset", "<", value)], True), ([("offset", ">", value)], False):
+            counts = [
+                sum(len(table) for table in iter_tables(log, format="kafka.records", filters=one))
+                for one in (wanted, [])
+            ]
+            assert (counts[0] == counts[1]) is is_all and (counts[0] > 0) is is_all
+    assert check_filters([("offset", "<=", np.float32(5.5))], "kafka.records") == (
+        Filter("offset", "<=", 5),
+    )
+    assert check_filters([("offset", "==", np.True_)], "kafka.records") == (
+        Filter("offset", "==", 1),
+    )
+    with pytest.raises(TypeError, match="holds numbers"):
+        check_filters([("real", "<", huge)], "thrift.fields")
+
+
+def test_filters_are_checked_once_or_again():
+    asked = [
+        ("timestamp", ">", datetime(2024, 1, 1)),
+        ("offset", "in", (1, 2.5)),
+        ["key", "==", "a"],
+        ("key", "is_null"),
+    ]
+    once = check_filters(iter(asked), format_of("kafka.records"))
+    assert check_filters(once, "kafka.records") == once and hash(once)
+    assert once[0].value == 1_704_067_200_000 and once[1].value == (1,) and once[2].value == b"a"
+    assert check_filters([("seq", "==", 1)], "thrift.messages") and check_filters(
+        [("real", "<", 0.5)], "thrift.fields"
+    )
+    for format, column in ("thrift.fields", "enclosing"), ("lumberjack.events", "window"):
+        with pytest.raises(ValueError, match="counts within a table"):
+            check_filters([(column, "==", 1)], format)
+    with pytest.raises(ValueError, match="is a list"):
+        check_filters([("replica_nodes", "==", 1)], "kafka.metadata_response.partitions")
+    assert check_filters([("replica_nodes", "is_null")], "kafka.metadata_response.partitions")

@@ -1,0 +1,162 @@
+"""Runs the commands of docs/spark.md.
+
+They run on one machine and on a standalone cluster with a packed environment. Those for YARN and
+Kubernetes run until they connect to the cluster.
+"""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import wirescan
+from tests.spark.guides import (
+    BLOCKS,
+    JAVA_OPTIONS,
+    ROOT,
+    find_block,
+    find_free_port,
+    make_environment,
+    run_block,
+    run_servers,
+)
+from tests.spark.records import ORDERS
+
+pytestmark = pytest.mark.spark
+
+RECORDS = 27_708
+
+
+def test_every_named_block_is_run():
+    run_here = {"local", "pack", "job", "cluster", "submit", "yarn", "kubernetes"}
+    run_by_test_connect = {"server", "client"}
+    assert set(BLOCKS) == run_here | run_by_test_connect
+
+
+def test_the_guide_for_one_machine_runs(tmp_path):
+    code = find_block("local", **{"/data/orders-0": ORDERS, "4g": "1g"})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=make_environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    table = wirescan.scan(ORDERS, "kafka.records")
+    assert done.stdout.splitlines()[0] == str((table["value_size"] > 1000).sum())
+    assert str(table["offset"].max()) in done.stdout
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """The packed environment of the guide.
+
+    The installed wirescan is copied instead of built again. The archive has the fastest
+    compression.
+    """
+    folder = tmp_path_factory.mktemp("packed")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages = [*project["dependencies"], *project["optional-dependencies"]["arrow"]]
+    names = " ".join(f"'{package}'" for package in packages)
+    commands = find_block("pack", **{"'.[arrow]'": names, " -o ": " --compress-level 1 -o "})
+    make, install, pack = commands.splitlines()
+    run_block(f"{make}\n{install}", folder)
+    (site,) = folder.glob("packed/lib/python*/site-packages")
+    shutil.copytree(
+        Path(wirescan.__file__).parent,
+        site / "wirescan",
+        ignore=shutil.ignore_patterns("*.pyx", "*.c", "__pycache__"),
+    )
+    run_block(pack, folder)
+    return folder / "environment.tar.gz"
+
+
+def test_the_guide_for_a_standalone_cluster_runs(packed, tmp_path):
+    port = find_free_port()
+    web_port = find_free_port()
+    start = find_block("cluster", **{"7077": port})
+    (tmp_path / "job.py").write_text(find_block("job"))
+    (tmp_path / "environment.tar.gz").symlink_to(packed)
+    memory = f"--driver-memory 1g --driver-java-options '{JAVA_OPTIONS}' --executor-memory"
+    submit = find_block(
+        "submit",
+        **{
+            "7077": port,
+            "/data/orders-0": ORDERS,
+            "/data/orders.parquet": tmp_path / "out",
+            "--executor-memory": memory,
+        },
+    )
+    variables = {
+        "SPARK_MASTER_WEBUI_PORT": str(web_port),
+        "SPARK_WORKER_WEBUI_PORT": "0",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    with run_servers(start, tmp_path, port, **variables):
+        output = run_block(start.splitlines()[0] + "\n" + submit, tmp_path)
+    assert output.splitlines() == [f"{RECORDS} records, 0 faults", str(RECORDS)]
+    assert list((tmp_path / "work").glob("app-*/*/environment/lib/python*/site-packages/wirescan"))
+    assert list((tmp_path / "out").glob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    "name, application, properties",
+    [
+        (
+            "yarn",
+            "yarn.YarnClusterApplication",
+            [
+                "(spark.yarn.dist.archives,file:",
+                "environment.tar.gz#environment)",
+                "(spark.pyspark.python,./environment/bin/python)",
+            ],
+        ),
+        (
+            "kubernetes",
+            "k8s.submit.KubernetesClientApplication",
+            ["(spark.kubernetes.container.image,registry.example/"],
+        ),
+    ],
+)
+def test_a_submission_connects_to_the_cluster(tmp_path, name, application, properties):
+    """Spark accepts every option and makes an application. It fails without a cluster."""
+    (tmp_path / "job.py").write_text(find_block("job"))
+    (tmp_path / "environment.tar.gz").write_bytes(b"")
+    port = find_free_port()
+    for file, settings in (
+        (
+            "yarn-site.xml",
+            {
+                "yarn.resourcemanager.address": f"127.0.0.1:{port}",
+                "yarn.resourcemanager.connect.max-wait.ms": 1,
+                "yarn.resourcemanager.connect.retry-interval.ms": 1,
+            },
+        ),
+        ("core-site.xml", {"ipc.client.connect.max.retries": 0}),
+    ):
+        values = "".join(
+            f"<property><name>{key}</name><value>{value}</value></property>"
+            for key, value in settings.items()
+        )
+        (tmp_path / file).write_text(f"<configuration>{values}</configuration>")
+    set_home = find_block("cluster").splitlines()[0]
+    text = BLOCKS[name].replace("kubernetes.example:6443", f"127.0.0.1:{port}")
+    text = set_home + "\n" + text.replace("spark-submit ", "spark-submit --verbose ", 1)
+    done = subprocess.run(
+        ["bash", "-c", text],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=make_environment(
+            tmp_path, HADOOP_CONF_DIR=str(tmp_path), SPARK_SUBMIT_OPTS=JAVA_OPTIONS
+        ),
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode, output[-4000:]
+    assert application in output, output[-4000:]
+    assert "Connection refused" in output, output[-4000:]
+    assert all(text in output for text in properties), output

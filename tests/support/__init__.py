@@ -1,0 +1,1 @@
+"""Helpers that several tests share. No module here is a test."""

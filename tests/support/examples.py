@@ -1,0 +1,11 @@
+"""The number of examples of the generated tests."""
+
+import os
+
+
+def read_example_count(default: int) -> int:
+    """Return the environment variable WIRESCAN_EXAMPLES, or `default`.
+
+    The defaults are small, so that the default run is short. The group `slow` sets the variable.
+    """
+    return int(os.environ.get("WIRESCAN_EXAMPLES", default))
