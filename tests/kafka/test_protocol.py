@@ -512,3 +512,14 @@ def test_an_empty_value_has_no_version():
     values = kafka.body(records, "OffsetCommit value", errors="mark")
     assert values["fault"].tolist() == [Fault.BAD_VERSION] * 2
     assert values["expire_timestamp"].tolist() == [-1, -1]
+
+
+def test_the_lost_members_of_an_empty_value_are_rows_of_zeros():
+    pairs = [{"key": b"\0\2\0\0", "value": value} for value in (b"", b"\0\x63")]
+    records = kafka.records(kafka.scan(kafka.encode_batch(pairs)))
+    groups = kafka.body(records, "GroupMetadata value", errors="mark")
+    assert groups["members_size"].tolist() == [-1, -1]
+    members = groups.format.children["members"](groups, errors="mark")
+    assert members["fault"].tolist() == [Fault.BAD_VERSION] * 2
+    assert members["member_id_size"].tolist() == [0, 0]
+    assert members["rebalance_timeout"].tolist() == [0, 0]

@@ -274,7 +274,10 @@ def _open_bodies(
     counts = np.ones(len(chosen), np.int32)
     hidden = None if credentials else CREDENTIALS.get((message.name, message.side))
     try:
-        return _open(messages, contexts, spans, counts, BODIES[message], errors, limits, hidden)
+        format = BODIES[message]
+        return _open(
+            messages, contexts, spans, counts, format, errors, limits, is_body=True, hidden=hidden
+        )
     except FrameError as error:
         if error.row < len(chosen):
             error.add_note(
@@ -333,11 +336,17 @@ def _open(
     format: Format,
     errors: str,
     limits: Limits,
+    *,
+    is_body: bool = False,
     hidden: str | None = None,
 ) -> FrameTable:
-    """Open structs into a table of a format. hidden: a place that becomes null in all rows."""
+    """Open structs into a table of a format.
+
+    is_body: the structs are bodies, not elements of an array in a body.
+    hidden: a place that becomes null in all rows.
+    """
     rows, bad, fault = open_structs(contexts, outer.buffers, spans, counts, format.dtype, limits)
-    without_version = (rows["fault"] == Fault.BAD_VERSION) & (rows["size"] == 0)
+    without_version = is_body & (rows["fault"] == Fault.BAD_VERSION) & (rows["size"] == 0)
     if hidden is not None or without_version.any():
         rows = rows.copy()
         for name, default in format.unset.items():
