@@ -9,7 +9,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 from wirescan.core.fault cimport (
-    BAD_COUNT, BAD_LENGTH, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
+    BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport Reader, prefetch
 from wirescan.core.rows cimport RowBlock, Rows, grow_rows, reserve_row
 
@@ -88,11 +88,22 @@ cdef extern from *:
     const size_t LIKELY
 
 
-cdef inline size_t resolve_likely(size_t away, bint more) noexcept nogil:
-    # LIKELY becomes UNDECIDED where `more` bytes may follow, else 0.
-    if away != LIKELY:
+cdef inline const uint8_t* find_probe_end(const uint8_t* at, const uint8_t* end,
+                                          size_t longest) noexcept nogil:
+    # Return the end of the bytes that decide whether an intact frame begins at `at`: the longest
+    # frame, and the bytes after it that a probe may read.
+    return at + longest + LOOK if <size_t>(end - at) > longest + LOOK else end
+
+
+cdef inline size_t resolve_undecided(size_t away, const uint8_t* at, const uint8_t* end,
+                                     size_t longest, bint more) noexcept nogil:
+    # Return the result of a deep probe at `at` as a distance. It remains UNDECIDED only where
+    # bytes after `end` decide. Otherwise UNDECIDED means no frame, and LIKELY means a frame.
+    if away != UNDECIDED and away != LIKELY:
         return away
-    return UNDECIDED if more else 0
+    if more and <size_t>(end - at) < longest + LOOK:
+        return UNDECIDED
+    return 0 if away == LIKELY else 1
 
 
 cdef inline bint charge_budget(int64_t* budget, uint64_t size) noexcept nogil:
@@ -113,6 +124,7 @@ cdef struct ScanState:
     bint resync             # after a fault, go on at the next intact frame
     bint more               # bytes may follow: leave open what they could decide
     size_t longest          # maximum bytes in a frame
+    Fault gap               # of the gap that the first bytes continue, or OK
 
 # Frames to open. spans: their number. span, count: arrays with one entry for each: a Head (with
 # place, parent and fault), and the number of children that it claims.
@@ -133,13 +145,15 @@ ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept n
 # These are defined in loop.pyx.
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers)
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
-cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*)
+cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*,
+                        Fault gap=*)
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=*)
 
-cdef const uint8_t* find_intact_frame(ResyncProbe probe, const uint8_t* at, const uint8_t* end,
-                                      bint more, int64_t* budget) noexcept nogil
+cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
+                            const uint8_t* end, size_t longest, bint more,
+                            int64_t* budget) noexcept nogil
 cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil
 
 
@@ -175,88 +189,117 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # Where a frame is bad, its length may be the damaged field. A frame that seems to be cut is bad
     # where intact frames follow. With `resync` the next frame must look like a frame. Otherwise the
     # scan searches for the nearest intact frame, and the bytes before it are a gap: one bad row. A
-    # row covers less than 4 GiB, so a longer gap is several rows. Where `more` bytes may follow
-    # that would decide where the next frame is, the scan stops before the bad frame.
+    # row covers less than 4 GiB, so a longer gap is several rows. Where the end of the bad frame is
+    # known, that row has at most `longest` bytes: after that many bytes without an intact frame, it
+    # is the bad frame alone.
+    #
+    # A fixed number of bytes decides on each frame: `longest` and one more to read it, and those of
+    # `find_intact_frame`. Where `more` bytes may follow and decide, the scan stops before the bad
+    # frame. It does so only where at most 2 * `longest` + LOOK bytes are left, so a stream has to
+    # hold no more. A gap that already has more than `longest` bytes becomes a row, and the scan
+    # stops after it.
     cdef Reader r = state.r
     cdef const uint8_t* base = r.at
+    cdef const uint8_t* end = r.end
     cdef const uint8_t* start
-    cdef const uint8_t* intact
+    cdef const uint8_t* last
+    cdef const uint8_t* next = r.at         # no intact frame begins in the searched bytes before it
     cdef int64_t budget[BUDGET_BUCKETS]
-    cdef int64_t wasted_budget = 4 * <int64_t>(r.end - r.at) + (1 << 20)
-    cdef size_t away
+    cdef int64_t wasted_budget = 4 * <int64_t>(end - r.at) + (1 << 20)
+    cdef size_t away, longest = state.longest
     cdef int bucket
-    # False after a search without a result: then no intact frame follows.
-    cdef bint search = probe is not NULL
+    cdef bint found
     cdef Head* row
     cdef int64_t usual = 0
+    cdef Fault gap = state.gap              # of the gap that continues at r.at, or OK
+    cdef Fault ended = OK                   # why the scan stops after this row
     cdef Fault fault = OK
     for bucket in range(BUDGET_BUCKETS):
-        budget[bucket] = 4 * <int64_t>(r.end - r.at) + (1 << 20)
-    while r.at < r.end:
+        budget[bucket] = 4 * <int64_t>(end - r.at) + (1 << 20)
+    while r.at < end and not ended:
         start = r.at
         if rows.count == rows.capacity:
             # Expect as many rows per byte as so far, and a tenth more, so that rows seldom move
             # twice.
             if rows.count >= rows.most or not grow_rows(rows, rows.count + 64 + <size_t>(
-                    1.1 * <double>rows.count * <double>(r.end - start)
+                    1.1 * <double>rows.count * <double>(end - start)
                     / <double>(start - base + 1))):
                 fault = LIMIT
                 break
         row = <Head*>(rows.at + rows.count * stride)
         memset(row, 0, stride)
-        fault = read(&r, row, &wasted_budget)
-        if fault < SHORT and r.at == start:
-            fault = NOT_A_FRAME                 # each turn must consume at least one byte
-        if fault == SHORT and row.fault and not state.more:
-            fault = <Fault>row.fault
-        if fault == SHORT and max(<size_t>(r.end - start), <size_t>row.size) > state.longest:
-            fault = BAD_LENGTH
-        if fault < SHORT and <size_t>(r.at - start) > state.longest:
-            fault = BAD_LENGTH
+        if gap:
+            fault = gap
+        else:
+            r.end = start + longest + 1 if <size_t>(end - start) > longest else end
+            fault = read(&r, row, &wasted_budget)
+            r.end = end
+            if fault < SHORT and r.at == start:
+                fault = NOT_A_FRAME             # each turn must consume at least one byte
+            if ((fault == SHORT or fault == FILLER)
+                    and max(<size_t>(end - start), <size_t>row.size) > longest):
+                fault = BAD_LENGTH
+            if fault == SHORT and row.fault and not state.more:
+                fault = <Fault>row.fault
+            if fault < SHORT and <size_t>(r.at - start) > longest:
+                fault = BAD_LENGTH
         if fault >= SHORT:
             r.at = start
             if fault == ZEROS:
-                if all_zero(start, r.end):
+                if all_zero(start, end):
                     break
                 fault = BAD_LENGTH
-            intact = NULL
-            if search and (state.resync if fault >= BAD_LENGTH else not state.more):
-                intact = find_intact_frame(probe, start + 1, r.end, state.more, budget)
-                search = intact is not NULL
+            found = False
+            next = max(next, start if gap else start + 1)
+            if probe is NULL:
+                next = end
+            elif state.resync if fault >= BAD_LENGTH else not state.more:
+                found = find_intact_frame(probe, &next, end, end, longest, state.more, budget)
             if fault < BAD_LENGTH:              # the frame is cut, unless intact frames follow
-                if intact is NULL:
+                if not found:
                     break
                 fault = BAD_LENGTH
-            if not state.resync or (intact is NULL and state.more):
+            if not state.resync:
                 break
-            if intact is NULL:
-                intact = r.end
+            if found and next == start:         # the gap ended before this frame
+                gap = OK
+                continue
+            if not found and state.more:
+                if <size_t>(end - start) <= longest or next == start:
+                    break
+                ended = fault
             memset(row, 0, stride)              # the kernel may have written columns of a non-frame
-            r.at = intact if intact - start < <int64_t>1 << 32 else start + (<int64_t>1 << 32) - 1
-        elif fault and search and state.resync:
-            if state.more and r.end - r.at < LOOK:
+            gap = OK
+            r.at = next
+            if next - start >= <int64_t>1 << 32:
+                r.at = start + (<int64_t>1 << 32) - 1
+                gap = fault
+        elif fault and probe is not NULL and state.resync:
+            if state.more and end - r.at < LOOK:
                 r.at = start
                 fault = SHORT
                 break
-            away = probe(r.at, r.end, False, budget) if r.at < r.end else 0
-            if away == UNDECIDED:
-                away = away if state.more else 0
-            elif away:
-                away = resolve_likely(probe(r.at, r.end, True, budget), state.more)
-                away = 1 if away == UNDECIDED and not state.more else away
+            away = 0
+            if r.at < end:
+                away = probe(r.at, find_probe_end(r.at, end, longest), False, budget)
+                if away == UNDECIDED:           # a header that the end of the bytes cuts is usual
+                    away = resolve_undecided(LIKELY, r.at, end, longest, state.more)
+                elif away:
+                    away = resolve_undecided(
+                        probe(r.at, find_probe_end(r.at, end, longest), True, budget),
+                        r.at, end, longest, state.more)
             if away:
-                intact = NULL
-                if away != UNDECIDED:
-                    intact = find_intact_frame(probe, start + 1, r.end, state.more, budget)
-                if intact is NULL and state.more:
+                last = start + longest if <size_t>(end - start) > longest else end
+                next = max(next, start + 1)
+                found = away != UNDECIDED and find_intact_frame(
+                    probe, &next, last, end, longest, state.more, budget)
+                if found:
+                    r.at = next
+                    row.body = min(row.body, <uint32_t>(next - start))
+                elif state.more and (away == UNDECIDED or next <= last):
                     r.at = start
                     fault = BAD_LENGTH
                     break
-                if intact is NULL:
-                    search = False
-                else:
-                    r.at = intact
-                    row.body = min(row.body, <uint32_t>(intact - start))
         fault = fault if fault else <Fault>row.fault
         place(row, base, start, r.at, -1, 0, <uint8_t>fault)
         usual = prefetch_ahead(r.at, usual, row.size)
@@ -264,7 +307,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         rows.bad += fault != OK
         fault = OK
     state.r = r
-    return fault
+    return ended if ended else fault
 
 
 cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t stride, ReadFrame read,

@@ -41,27 +41,39 @@ cdef Head _head
 HEAD = np.asarray(<Head[:1]>&_head).dtype
 
 
-cdef const uint8_t* find_intact_frame(ResyncProbe probe, const uint8_t* at, const uint8_t* end,
-                                      bint more, int64_t* budget) noexcept nogil:
-    # Return the start of the next intact frame, or NULL. Return NULL also where a frame seems to
-    # start that only `more` bytes can decide.
+cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
+                            const uint8_t* end, size_t longest, bint more,
+                            int64_t* budget) noexcept nogil:
+    # Return whether an intact frame begins from `position` to `last`, and move `position` to it.
+    #
+    # Without a result, `position` is after all bytes at which no frame begins. With `more`, it may
+    # be at or before `last`: bytes after `end` decide whether a frame begins there.
+    #
+    # `find_probe_end` bounds the bytes that decide for each position. So the result does not depend
+    # on where a stream is cut.
+    cdef const uint8_t* at = position[0]
+    cdef const uint8_t* stop
     cdef size_t away
-    cdef bint usual
-    while at < end:
-        away = probe(at, end, False, budget)
+    # A probe needs LOOK bytes to recognise a header, unless no more bytes follow.
+    cdef Py_ssize_t least = LOOK if more else 1
+    if end - at < least:
+        return False
+    last = min(last, end - least)
+    while at <= last:
+        stop = find_probe_end(at, end, longest)
+        away = probe(at, stop, False, budget)
         if away == 0 or away == UNDECIDED:
-            usual = away == 0
-            away = resolve_likely(probe(at, end, True, budget), more)
+            away = resolve_undecided(probe(at, stop, True, budget), at, end, longest, more)
             if away == 0:
-                return at
-            if away == UNDECIDED:
-                if usual and more:
-                    break
-                away = 1
+                position[0] = at
+                return True
         if away >= <size_t>(end - at):
+            if not more:
+                at = end
             break
         at += away
-    return NULL
+    position[0] = at
+    return False
 
 
 cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil:
@@ -168,7 +180,8 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
     return array
 
 
-cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=None):
+cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=None,
+                        Fault gap=OK):
     """Return (rows, bad, fault, position) for the frames of a buffer.
 
     rows: array of one row for each frame. bad: number of bad rows. fault: why the scan ended.
@@ -176,8 +189,11 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
 
     resync: after a fault, go on at the next intact frame.
     more: bytes may follow, as in a stream. Where they would decide where the next frame is, the
-        scan stops before a bad frame, with SHORT or a hard fault.
+        scan stops before a bad frame, with SHORT or a hard fault. With `resync`, a gap that does
+        not end within `limits.frame` bytes becomes a row, and the scan stops after that row, with
+        the fault of the gap.
     into: array for the rows; default is a new one.
+    gap: the fault of the gap that the buffer continues; 0, the default, if a frame begins there.
 
     A frame that the end of the buffer cuts stops the scan with SHORT. It stops with BAD_LENGTH
     where intact frames follow, or where the frame already has more than `limits.frame` bytes.
@@ -189,7 +205,8 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     cdef const uint8_t* base = &view[0] if view.shape[0] else NULL
     if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
         raise ValueError("into shares the memory that is read; give an array of its own")
-    cdef ScanState state = ScanState(Reader(base, base + view.shape[0]), resync, more, limits.frame)
+    cdef ScanState state = ScanState(
+        Reader(base, base + view.shape[0]), resync, more, limits.frame, gap)
     cdef Fault fault
     with nogil:
         fault = run(&state, &block.rows)
@@ -235,7 +252,7 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
                 base = readable[span[i].buffer].at
                 state = ScanState(
                     Reader(base + span[i].start, base + span[i].start + span[i].size),
-                    resync, False, longest)
+                    resync, False, longest, OK)
                 fault = run(&state, rows)
                 fault_view[i] = <uint8_t>fault
                 position_view[i] = state.r.at - base

@@ -38,6 +38,7 @@ def scan_entries(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
+    gap: int = 0,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_entry_sets(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits

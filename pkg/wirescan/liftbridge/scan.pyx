@@ -383,13 +383,13 @@ def open_headers(messages, buffers, limits):
 
 # ------------------------------------------------------------------ records
 
-def scan_entries(buffer, *, check, resync, limits, into=None, more=False):
+def scan_entries(buffer, *, check, resync, limits, into=None, more=False, gap=0):
     """Return (rows of dtype ENTRY, bad, fault, position) of one buffer.
 
     check: verify CRC-32C. See `core.loop.scan_frames` for the other arguments.
     """
     return scan_frames(buffer, ENTRY, run_entries_checked if check else run_entries, resync, more,
-                       limits, into)
+                       limits, into, gap)
 
 
 def scan_entry_sets(buffers, spans, *, check, resync, limits):

@@ -21,6 +21,7 @@ def scan_stream(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
+    gap: int = 0,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits

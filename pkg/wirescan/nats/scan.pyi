@@ -20,6 +20,7 @@ def scan_stream(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
+    gap: int = 0,
     credentials: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(

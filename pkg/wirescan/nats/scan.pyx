@@ -64,14 +64,15 @@ MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
 HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
 
 
-def scan_stream(buffer, *, check, resync, limits, into=None, more=False, credentials=False):
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False, gap=0,
+                credentials=False):
     """Return (rows of dtype MESSAGE, bad, fault, position) of one buffer.
 
     check is accepted for consistency and ignored: messages have no checksum. credentials: the rows
     say where the payload of CONNECT is. See `core.loop.scan_frames` for the other arguments.
     """
     return scan_frames(buffer, MESSAGE, run_messages if credentials else run_guarded, resync, more,
-                       limits, into)
+                       limits, into, gap)
 
 
 def scan_streams(buffers, spans, *, check, resync, limits):

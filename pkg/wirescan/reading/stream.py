@@ -19,6 +19,9 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import LARGEST_ROW, FrameTable, Stop, empty, join
 
+# While a stream searches for a frame, it holds at least this fraction of `limits.frame` more bytes
+# before the next search. So the cost of the searches is linear.
+SEARCH_STEPS = 8
 FIRST_REACH = 256  # bytes of a chunk that are first joined to a cut frame; they double
 
 
@@ -84,6 +87,7 @@ class Stream:
         self._source = source
         self._offset = offset  # of the first held byte
         self._lost = False  # the start of the next frame is unknown
+        self._gap = Fault.OK  # the fault of the gap that the next bytes continue
         self._searched = 0  # held bytes at the last search for that start
         self._zeros = 0  # bytes of a tail of zeros, which are not held
         self._closed = False
@@ -207,6 +211,7 @@ class Stream:
                 resync=self._errors != "strict",
                 limits=self._limits,
                 more=more,
+                gap=self._gap,
             )
         )
         rows, bad, fault, at = result
@@ -239,7 +244,9 @@ class Stream:
         They are if they contain a whole frame or a fault, or enough bytes for a search.
         """
         if self._lost:
-            return len(self._held) > min(self._limits.frame, 2 * self._searched)
+            longest = self._limits.frame
+            least = max(longest, self._searched + longest // SEARCH_STEPS)
+            return len(self._held) > min(least, 2 * self._searched)
         if self._outermost.bytes_needed is not None:
             self._needed = self._outermost.bytes_needed(self._held, *self._needed[1:])
             return self._needed[0] <= len(self._held) or self._needed[0] > self._limits.frame
@@ -251,10 +258,10 @@ class Stream:
 
     def _read(self, view: memoryview, tables: list[FrameTable]) -> int:
         """Append the frames in `view` and return how many of its bytes are done."""
-        full = len(view) > self._limits.frame and bool(self._held)
-        rows, bad, fault, used = self._scan(view, more=not full)
+        rows, bad, fault, used = self._scan(view, more=True)
         self._lost = fault >= HARD
         self._searched = len(view) - used
+        self._gap = self._find_gap(rows, used)
         if self._lost and self._errors != "strict":
             fault = Fault.SHORT
         self._append(tables, view, rows, Stop(fault, used), bad)
@@ -263,6 +270,18 @@ class Stream:
             self._zeros = len(view) - used
             used = len(view)
         return used
+
+    def _find_gap(self, rows: np.ndarray, used: int) -> Fault:
+        """Return the fault of the gap that the bytes from `used` on continue, or OK.
+
+        rows: the result of the scan that ended at `used`.
+        """
+        if not self._lost:
+            return Fault.OK
+        if not used:
+            return self._gap
+        fault = Fault(rows["fault"][-1])
+        return fault if fault >= HARD else Fault.OK
 
     def _end_zeros(self, zeros: int) -> FrameTable:
         """Return a gap for zeros that are no tail, because other bytes follow.
@@ -280,6 +299,7 @@ class Stream:
         self._lost = True
         self._searched = 0
         gap = zeros - held
+        self._gap = Fault.BAD_LENGTH if gap else Fault.OK
         table = self._make_table(_make_zeros(gap), self._make_gap_rows(gap), Stop(Fault.OK, gap))
         self._offset += gap
         return enforce_mode(table, self._errors, len(table))

@@ -52,6 +52,6 @@ cdef Netstring _netstring
 NETSTRING = flat(np.asarray(<Netstring[:1]>&_netstring).dtype)
 
 
-def scan_netstrings(buffer, check, resync, limits, into=None, more=False):
+def scan_netstrings(buffer, check, resync, limits, into=None, more=False, gap=0):
     """(rows of dtype NETSTRING, bad, fault, offset); netstrings have no checksum to check."""
-    return scan_frames(buffer, NETSTRING, run, resync, more, limits, into)
+    return scan_frames(buffer, NETSTRING, run, resync, more, limits, into, gap)

@@ -24,6 +24,7 @@ def scan_batches(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
+    gap: int = 0,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_sets(
     buffers: Sequence[Buffer], spans: _Rows, *, check: bool, resync: bool, limits: Limits
