@@ -54,8 +54,8 @@ class ProtocolPackage:
     sparse: tuple[str, ...] = ()
 
 
-def scan(raw, name, errors="mark", check=True):
-    return wirescan.scan(raw, name, errors=errors, check=check)
+def scan(raw, name, errors="mark", check=True, limits=Limits()):
+    return wirescan.scan(raw, name, errors=errors, check=check, limits=limits)
 
 
 def list_rows(table: FrameTable) -> list[dict]:
@@ -371,37 +371,43 @@ def streams_lose_nothing(
 
 
 def chunks_change_nothing(
-    package: ProtocolPackage, raw: bytes, *many_cuts: list[int], check: bool = True
+    package: ProtocolPackage,
+    raw: bytes,
+    *many_cuts: list[int],
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> None:
     """Bytes in chunks, damaged or not, have the same rows, faults and tail as in one scan.
 
     many_cuts: one list of positions for each stream. The stream is cut there.
+    limits: a gap may be longer than `limits.frame`.
     Adjacent rows of a gap count as one row. A stream divides a gap that is too large to hold.
     """
     for name in package.formats:
-        whole = scan(raw, name, "mark", check)
+        whole = scan(raw, name, "mark", check, limits)
         expected = merge_gaps([whole], describe_rows(whole, parents=False))
-        skipped = scan(raw, name, "skip", check)
+        skipped = scan(raw, name, "skip", check, limits)
         expected_of_skip = describe_rows(skipped, parents=False)
-        error = catch_strict_error(lambda: scan(raw, name, "strict", check))
+        error = catch_strict_error(lambda: scan(raw, name, "strict", check, limits))
         for cuts in many_cuts:
-            tables, tail = feed_chunks(raw, name, cuts, "mark", check)
+            tables, tail = feed_chunks(raw, name, cuts, "mark", check, limits)
             rows = [row for table in tables for row in describe_rows(table, parents=False)]
             assert merge_gaps(tables, rows) == expected
             assert tail == bytes(whole.tail)
-            tables, tail = feed_chunks(raw, name, cuts, "skip", check)
+            tables, tail = feed_chunks(raw, name, cuts, "skip", check, limits)
             rows = [row for table in tables for row in describe_rows(table, parents=False)]
             assert rows == expected_of_skip
             assert tail == bytes(skipped.tail)
-            assert (
-                catch_strict_error(lambda: feed_chunks(raw, name, cuts, "strict", check)) == error
+            assert error == catch_strict_error(
+                lambda: feed_chunks(raw, name, cuts, "strict", check, limits)
             )
 
 
 def merge_gaps(tables: list[FrameTable], rows: list[tuple]) -> list[tuple]:
-    """Return `rows` with one ("gap", position, fault, bytes) for the adjacent rows of a gap."""
-    if any(table.outer is not None for table in tables):
-        return rows
+    """Return `rows` with one ("gap", position, fault, bytes) for the adjacent rows of a gap.
+
+    A table of nested frames has one row for each row of a gap.
+    """
     merged: list[tuple] = []
     faults = [fault for table in tables for fault in table["fault"].tolist()]
     for row, fault in zip(rows, faults, strict=True):
@@ -424,10 +430,10 @@ def catch_strict_error(call: Callable[[], Any]) -> tuple | None:
 
 
 def feed_chunks(
-    raw: bytes, name: str, cuts: list[int], errors: str, check: bool
+    raw: bytes, name: str, cuts: list[int], errors: str, check: bool, limits: Limits = Limits()
 ) -> tuple[list[FrameTable], bytes]:
     """Feed a stream in chunks. Return its tables, and the tail at its end."""
-    stream = wirescan.stream(name, errors=errors, check=check)
+    stream = wirescan.stream(name, errors=errors, check=check, limits=limits)
     bounds = [0, *sorted(cuts), len(raw)]
     tables = [stream.feed(raw[start:stop]) for start, stop in zip(bounds, bounds[1:])]
     offset = stream.offset

@@ -10,6 +10,7 @@ import wirescan
 from tests.laws import laws
 from tests.laws.cases import CARRIED, MESSAGES, OPENED_BY_OTHERS, cuts, limit_cuts, steady
 from tests.laws.packages import PACKAGES
+from wirescan import Limits
 from wirescan.frames.errors import MODES
 
 CALLS = [package for name, package in PACKAGES.items() if name.startswith("thrift")]
@@ -106,6 +107,30 @@ def test_damaged_chunks_lose_nothing(packages, data, cuts, check):
     raw = data.draw(package.damaged)
     laws.streams_lose_nothing(package, raw, limit_cuts(cuts, raw), check)
     laws.chunks_change_nothing(package, raw, limit_cuts(cuts, raw), check=check)
+
+
+@every_package
+@steady
+@given(st.data(), cuts, st.booleans(), st.integers(64, 256), st.integers(0, 600))
+def test_a_gap_longer_than_a_frame_may_be_is_cut_anywhere(
+    packages, data, cuts, check, longest, zeros
+):
+    """Damage, noise and zeros between frames are longer than `limits.frame`."""
+    package = data.draw(packages)
+    noise = st.binary(max_size=600) | st.just(bytes(zeros))
+    parts = [
+        data.draw(part)
+        for part in (package.damaged, noise, package.good, noise, noise, package.damaged)
+    ]
+    raw = b"".join(parts)[:4000]
+    laws.chunks_change_nothing(
+        package,
+        raw,
+        limit_cuts(cuts, raw),
+        list(range(1, len(raw), 7)),
+        check=check,
+        limits=Limits(frame=longest),
+    )
 
 
 @every_package

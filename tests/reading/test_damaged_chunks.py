@@ -11,7 +11,10 @@ from crc32c import crc32c
 import wirescan
 from tests.laws import laws
 from tests.laws.packages import PACKAGES
-from wirescan import Fault, FrameError, kafka, liftbridge, lumberjack, nats, thrift
+from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, thrift
+from wirescan.files.file_identity import make_offset
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.growing import Tail
 
 FILLING = b"x" * 40
 
@@ -62,6 +65,87 @@ def test_damaged_bytes_cut_anywhere(name, stride):
             laws.chunks_change_nothing(
                 PACKAGES[name], bytes(damaged), *([cut] for cut in single), several
             )
+
+
+def make_long_gaps(carry, chance, longest):
+    """Return frames with damage between them that is longer than `longest` bytes."""
+    frames = [carry(b"first"), carry(carry(b"inner")), carry(b"x" * 3 * longest), carry(b"last")]
+    damaged = bytearray(carry(b"damaged" * chance.randrange(1, 20)))
+    damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+    gaps = [
+        bytes(chance.randrange(4 * longest)),
+        chance.randbytes(chance.randrange(4 * longest)),
+        b"text " * chance.randrange(longest),
+        bytes(damaged),
+        frames[0][: chance.randrange(len(frames[0]))],
+    ]
+    parts = [chance.choice(frames) + chance.choice(gaps) + chance.choice(gaps) for _ in range(3)]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("name", CARRIERS)
+def test_a_gap_longer_than_a_frame_may_be(name, stride):
+    chance = random.Random(name)
+    for longest in (64, 100, 160, 256):
+        for _ in range(6):
+            raw = make_long_gaps(CARRIERS[name], chance, longest)
+            step = 7 * stride
+            laws.chunks_change_nothing(
+                PACKAGES[name],
+                raw,
+                *([cut] for cut in range(chance.randrange(step), len(raw), step)),
+                list(range(1, len(raw), 3)),
+                check=chance.random() < 0.7,
+                limits=Limits(frame=longest),
+            )
+
+
+@pytest.mark.parametrize("name", CARRIERS)
+def test_a_file_with_long_gaps_in_pieces(name, tmp_path):
+    chance = random.Random(name)
+    path = tmp_path / "file"
+    outermost = PACKAGES[name].formats[0]
+    for longest in (64, 256):
+        options = dict(errors="mark", limits=Limits(frame=longest))
+        raw = make_long_gaps(CARRIERS[name], chance, longest)
+        path.write_bytes(raw)
+        whole = wirescan.scan(raw, outermost, **options)
+        expected = laws.merge_gaps([whole], laws.describe_rows(whole))
+        for piece in (1, 50, 300, 1 << 20):
+            tables = list(iter_tables(str(path), format=outermost, piece=piece, **options))
+            rows = [row for table in tables for row in laws.describe_rows(table)]
+            assert laws.merge_gaps(tables, rows) == expected
+            assert bytes(tables[-1].tail) == bytes(whole.tail)
+
+
+@pytest.mark.parametrize("name", CARRIERS)
+def test_a_growing_file_with_long_gaps(name, tmp_path, monkeypatch):
+    """The rows of all parts are those of a whole scan, however the file grew."""
+    chance = random.Random(name)
+    monkeypatch.setattr("wirescan.reading.growing.PIECE", 100)
+    outermost = PACKAGES[name].formats[0]
+    for number, longest in enumerate((64, 256)):
+        options = dict(errors="mark", limits=Limits(frame=longest))
+        path = tmp_path / f"file{number}"
+        raw = make_long_gaps(CARRIERS[name], chance, longest) + CARRIERS[name](b"end")
+        whole = wirescan.scan(raw, outermost, **options)
+        good = [row for row in laws.describe_rows(whole) if row[0] >= 0]
+        good = [row for row, bad in zip(good, whole.bad.tolist()) if not bad]
+        files = Tail([str(path)], outermost, **options)
+        offset = make_offset({})
+        found = []
+        cuts = sorted(chance.sample(range(len(raw)), 4))
+        for start, stop in zip([0, *cuts], [*cuts, len(raw)]):
+            with path.open("ab") as file:
+                file.write(raw[start:stop])
+            later = files.latest(offset)
+            for part in (part for parts in files.parts(offset, later) for part in parts):
+                for _, table in files.tables(part, piece=70):
+                    rows = zip(laws.describe_rows(table), table.bad.tolist())
+                    found += [row for row, bad in rows if not bad]
+            offset = later
+        assert found == good[: len(found)]
+        assert len(found) >= len(good) - 1
 
 
 def test_a_batch_inside_a_damaged_batch_is_no_data(stride):

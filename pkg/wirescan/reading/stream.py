@@ -41,15 +41,19 @@ class Stream:
     is joined in memory. `start` in a row counts from the first byte of its buffer. The offset in
     a `FrameError` counts from the first byte of the stream.
 
-    At most `limits.frame` bytes are held. A frame that is not complete by then is a fault,
-    BAD_LENGTH. More than `limits.rows` frames in one read raise a FrameError, LIMIT, in every
-    mode.
+    At most `limits.frame` bytes of a frame are held. A frame that is not complete by then is a
+    fault, BAD_LENGTH. More than `limits.rows` frames in one read raise a FrameError, LIMIT, in
+    every mode.
 
-    After a hard fault, `mark` and `skip` hold bytes until an intact frame is found. A gap of more
-    than `limits.frame` bytes becomes several rows.
+    After damage, `mark` and `skip` search for an intact frame. The search holds about
+    `limits.frame` bytes. It holds up to twice as many if the damaged frame has a known end and
+    another frame seems to begin inside it or after it.
+
+    The rows are those of a scan of the whole stream, wherever it is cut. There is one exception:
+    a gap of more than `limits.frame` bytes may be several adjacent rows with the same fault.
 
     Zeros at the end of the stream are its tail. They are counted and not held. If other bytes
-    follow the zeros, up to `limits.frame` zeros are held as a gap.
+    follow the zeros, the zeros are part of a gap.
 
     A stream is for one thread at a time.
 
@@ -286,9 +290,9 @@ class Stream:
     def _end_zeros(self, zeros: int) -> FrameTable:
         """Return a gap for zeros that are no tail, because other bytes follow.
 
-        The fault is where the zeros begin. The zeros are held, because the gap may continue and
-        the last zeros may begin the next frame. Of more than `limits.frame` zeros, the first
-        become a gap of their own.
+        The fault is where the zeros begin. At most `limits.frame` zeros are held, because the last
+        zeros may begin the next frame. The zeros before them become a row, and the held bytes
+        continue that gap.
         """
         if self._errors == "strict":
             raise FrameError(Fault.BAD_LENGTH, self._offset, 0, bytes(NEAR))
