@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from tests.support.readme import ROOT, find_block, find_blocks
 from wirescan import scan, thrift
 from wirescan.cli.main import main
+from wirescan.frames.registry import format_of
 from wirescan.kafka import encode_batch
 from wirescan.liftbridge import encode_entries, encode_message
 from wirescan.lumberjack import encode_batch as encode_window
@@ -67,6 +69,47 @@ def test_every_block_is_run():
         "import thrift",
     )
     assert sorted(map(find_block, words)) == sorted(find_blocks("python"))
+
+
+@pytest.mark.parametrize("name", ["kafka.batches", "kafka.records"])
+def test_tables_of_columns_list_the_columns_of_the_format(name):
+    page = (ROOT / "docs/kafka.md").read_text()
+    _, _, after = page.partition(f"<!-- columns: {name} -->\n")
+    table, _, _ = after.partition("\n\n")
+    header, _, *lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    assert header == ["column", "dtype", "unit", "null", "meaning"]
+    assert all(line.count("|") == 6 for line in table.splitlines())
+    listed = [(column.strip("`"), np.dtype(dtype)) for column, dtype, *_ in lines]
+    dtype = format_of(name).dtype
+    assert listed == [(column, dtype[column]) for column in dtype.names]
+
+
+def test_null_values_of_the_tables_of_columns():
+    """A message of magic 0 without key, a wrapper, a tombstone with a key size of -2."""
+    from wirescan import kafka
+
+    tombstone = bytearray(kafka.encode_batch([kafka.Record(10, 5, None, None)]))
+    tombstone[65] = 3  # the size of the key, -2 as a zigzag varint
+    raw = (
+        kafka.encode_message_set([kafka.Record(0, None, None, b"")], magic=0)
+        + kafka.encode_message_set(
+            [kafka.Record(5, 7, None, b"v"), kafka.Record(6, 8, b"k", b"v")], magic=1, codec="gzip"
+        )
+        + bytes(tombstone)
+    )
+    batches = scan(raw, "kafka.batches", check=False)
+    assert batches["parent"].tolist() == [-1] * 3
+    assert batches["base_offset"].tolist() == batches["last_offset"].tolist() == [0, 6, 10]
+    assert batches["record_count"].tolist() == [1, -1, 1]
+    assert batches["max_timestamp"].tolist() == [-1, 8, 5]
+    for column in ("producer_id", "producer_epoch", "base_sequence", "leader_epoch"):
+        assert batches[column].tolist() == [-1] * 3
+    records = kafka.records(batches, check=False)
+    assert records["offset"].tolist() == [0, 5, 6, 10]
+    assert records["timestamp"].tolist() == [-1, 7, 8, 5]
+    assert records["key_size"].tolist() == [-1, -1, 1, -1]
+    assert records["value_size"].tolist() == [0, 1, 1, -1]
+    assert records["header_count"].tolist() == [0] * 4
 
 
 def test_the_example_of_reading_runs(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.strategies.kafka_log import indexes
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import kafka
 from wirescan.cli.input import read_input
@@ -321,6 +323,93 @@ def test_an_index_with_zeros_that_is_not_the_newest(orders):
     (finding,) = find_damage(orders)
     assert finding["file"] == str(path)
     assert "zeros" in finding["meaning"]
+
+
+@pytest.mark.parametrize("log", sorted(KAFKA_CORPUS.glob("*-0")), ids=lambda log: log.name)
+def test_the_index_files_of_a_broker_are_clean(log):
+    findings = find_damage(log)
+    assert [finding for finding in findings if finding["file"].endswith("index")] == []
+
+
+@pytest.mark.parametrize("base", ORDERS)
+def test_a_time_index_that_is_cut_between_two_entries(orders, base):
+    """A time index of the newest segment has no entry for its last batches, so it may be short."""
+    path = orders / file_name(base, "timeindex")
+    entries = path.stat().st_size // 12
+    largest = int(kafka.scan(orders / file_name(base))["max_timestamp"].max())
+    for kept in range(1, entries):
+        os.truncate(path, 12 * kept)
+        findings = find_damage(orders)
+        if base == ORDERS[-1]:
+            assert not findings
+            continue
+        (finding,) = findings
+        assert (finding["fault"], finding["file"]) == ("INDEX_MISMATCH", str(path))
+        assert finding["offset"] == 12 * kept
+        assert f"the largest timestamp of the segment is {largest}" in finding["meaning"]
+        shutil.copy(KAFKA_CORPUS / "orders-0" / path.name, path)
+
+
+def test_a_time_index_with_zeros_was_not_closed(orders):
+    path = orders / file_name(1480, "timeindex")
+    path.write_bytes(path.read_bytes()[:24] + bytes(24))
+    assert not find_damage(orders)
+
+
+def test_a_time_index_ends_with_a_timestamp_of_its_segment(orders):
+    path = orders / file_name(1480, "timeindex")
+    *_, (timestamp, offset) = struct.iter_unpack(">qi", path.read_bytes())
+    with open(path, "ab") as file:
+        file.write(struct.pack(">qi", timestamp + 1, 1 << 30))  # no batch has this offset
+    (finding,) = find_damage(orders)
+    assert (finding["offset"], finding["size"]) == (48, 12)
+    assert f"no batch of the segment has the timestamp {timestamp + 1}" in finding["meaning"]
+    path.write_bytes(path.read_bytes()[:-24] + struct.pack(">qi", timestamp + 1, offset))
+    (finding,) = find_damage(orders)
+    assert "has another time" in finding["meaning"]
+    # The batch with the last timestamp of the index is damaged.
+    shutil.copy(KAFKA_CORPUS / "orders-0" / path.name, path)
+    rows = kafka.scan(orders / file_name(1480)).rows
+    latest = rows[rows["max_timestamp"] == timestamp]
+    for start in latest["start"].tolist():
+        flip_bit(orders / file_name(1480), start + 70)
+    assert {finding["fault"] for finding in find_damage(orders)} == {"BAD_CHECKSUM"}
+
+
+def test_a_segment_without_times_has_no_entry_of_time(tmp_path):
+    batches = [
+        kafka.encode_message_set([Record(offset=i, timestamp=None, value=b"value")], magic=0)
+        for i in range(20)
+    ]
+    (tmp_path / file_name(0)).write_bytes(b"".join(batches[:10]))
+    (tmp_path / file_name(10)).write_bytes(b"".join(batches[10:]))
+    for base in (0, 10):
+        (tmp_path / file_name(base, "index")).write_bytes(b"")
+        (tmp_path / file_name(base, "timeindex")).write_bytes(b"")
+    assert not find_damage(tmp_path)
+
+
+def test_an_index_that_lags_behind_the_time_index(tmp_path):
+    """A broker adds an entry of offset with each entry of time, unless it stops there."""
+    for base in (0, 1000):
+        batches = [batch(first) for first in range(base, base + 1000, 10)]
+        index, times = indexes(base, batches, interval=0, appended=1, closed=base == 0)
+        (tmp_path / file_name(base)).write_bytes(b"".join(batches))
+        (tmp_path / file_name(base, "index")).write_bytes(index)
+        (tmp_path / file_name(base, "timeindex")).write_bytes(times)
+    assert not find_damage(tmp_path)
+    os.truncate(tmp_path / file_name(1000, "index"), 8)  # the newest segment
+    assert not find_damage(tmp_path)
+    path = tmp_path / file_name(0, "index")
+    entries = path.read_bytes()
+    assert len(entries) == 8 * 99
+    path.write_bytes(entries[: 8 * (99 - 32)])
+    assert not find_damage(tmp_path)
+    for kept in (99 - 33, 1, 0):
+        path.write_bytes(entries[: 8 * kept])
+        (finding,) = find_damage(tmp_path)
+        assert (finding["file"], finding["offset"]) == (str(path), 8 * kept)
+        assert f"has {99 - kept} entries after the last entry" in finding["meaning"]
 
 
 def test_an_index_at_the_end_of_a_log_gives_a_lower_bound(orders):

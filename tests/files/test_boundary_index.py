@@ -71,9 +71,9 @@ def record_boundary_calls(monkeypatch, format):
     calls = []
     top = registry.format_of(format)
 
-    def note_call(*arguments):
+    def note_call(*arguments, limits):
         calls.append(arguments)
-        return top.boundaries(*arguments)
+        return top.boundaries(*arguments, limits=limits)
 
     monkeypatch.setitem(registry.known_formats(), format, replace(top, boundaries=note_call))
     return calls

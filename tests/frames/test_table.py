@@ -81,7 +81,7 @@ def test_columns_are_arrays(records, batches):
     assert np.shares_memory(records["offset"], records.rows)
     assert records.dtype == kafka.RECORD and records.name == "kafka.records"
     assert records.places == ("key", "value") == places(kafka.RECORD)
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(KeyError, match="nothing"):
         records["nothing"]
 
 
@@ -829,11 +829,36 @@ def test_some_columns_are_a_table():
         assert one._repr_html_().count("<tr>") == 3
     with pytest.raises(KeyError, match="kafka.records holds no 'headers'"):
         some.open("headers")
-    with pytest.raises(
-        KeyError, match="kafka.records has no column 'nothing', only start, .*key, value"
-    ):
-        table[["offset", "nothing"]]
     assert len(table[[1, 0]]) == 2 and len(table[[]]) == 0  # rows by their numbers
+
+
+def test_an_unknown_column_is_named_with_the_columns_that_exist(records):
+    columns = "only start, .*offset, timestamp, .*key, value"
+    for key in (
+        "nothing",
+        np.str_("nothing"),
+        ["offset", "nothing"],
+        ["nothing", 3],
+        ("key", "nothing"),
+        np.array(["offset", "nothing"]),
+    ):
+        with pytest.raises(KeyError, match=f"kafka.records has no column 'nothing', {columns}"):
+            records[key]
+    with pytest.raises(KeyError, match="kafka.records has no column 3, only start"):
+        records[["offset", 3]]
+    with pytest.raises(KeyError, match="frames has no column 'nothing', only start, "):
+        dataclasses.replace(records, format=None)["nothing"]
+    with pytest.raises(KeyError, match="kafka.records has no column 'key', only start, .*, offset"):
+        records[["offset"]]["key"]
+    with pytest.raises(KeyError, match="kafka.records has no place 'nothing', only key, value"):
+        records.bytes(0, "nothing")
+    with pytest.raises(
+        AttributeError, match=f"a row of kafka.records has no 'nothing', {columns}, headers"
+    ):
+        records[0].nothing
+    assert records["key_size"].tolist() == records.rows["key_size"].tolist()
+    for key in ("offset", "key"), np.array(["offset", "key"]):
+        assert records[key].dtype == records[["offset", "key"]].dtype
 
 
 def test_pandas_and_numpy_are_told_what_to_call():

@@ -530,7 +530,12 @@ def test_boundaries_by_an_index_need_no_walk(tmp_path, monkeypatch):
             by_walk.append(start)
     walked = []
     walk = files.cuts_at_headers
-    monkeypatch.setattr(files, "cuts_at_headers", lambda *args: walked.append(args) or walk(*args))
+
+    def note_walk(*arguments, limits):
+        walked.append(arguments)
+        return walk(*arguments, limits=limits)
+
+    monkeypatch.setattr(files, "cuts_at_headers", note_walk)
     assert files.find_boundaries(path, 20_000) == by_walk
     assert not walked
     assert files.find_boundaries(path, len(raw)) == [0]

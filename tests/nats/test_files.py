@@ -10,6 +10,7 @@ from wirescan import nats
 from wirescan.files import boundaries as walk
 from wirescan.files import source
 from wirescan.files.source import expand
+from wirescan.frames.limits import Limits
 from wirescan.nats.files import FILES, find_boundaries
 from wirescan.nats.scan import scan_stream
 from wirescan.reading import chunked as pieces
@@ -72,7 +73,9 @@ def test_a_frame_larger_than_a_piece(tmp_path, monkeypatch):
     read_some = source.read_some
     monkeypatch.setattr(walk, "PIECE", 100)
     monkeypatch.setattr(source, "read_some", lambda *args: reads.append(args) or read_some(*args))
-    starts = np.concatenate([starts for starts, _ in walk.walk(str(path), scan_stream)])
+    starts = np.concatenate(
+        [starts for starts, _ in walk.walk(str(path), scan_stream, limits=Limits())]
+    )
     assert starts.tolist() == np.cumsum([0, *map(len, frames[:-1])]).tolist()
     assert len(reads) < 40  # the held bytes double, so each byte is read only a few times
 
@@ -90,7 +93,7 @@ def test_a_file_that_shrinks(tmp_path, monkeypatch):
     path = tmp_path / "short.nats"
     path.write_bytes(make_line(b"PING") * 10)
     monkeypatch.setattr(walk, "size_of", lambda path: 1000)
-    starts = [starts.tolist() for starts, _ in walk.walk(str(path), scan_stream)]
+    starts = [starts.tolist() for starts, _ in walk.walk(str(path), scan_stream, limits=Limits())]
     assert starts == [list(range(0, 60, 6))]
 
 

@@ -72,7 +72,7 @@ def test_a_wrong_password_is_refused(broker, mechanism):
         }
         | {name.replace("_", "."): value for name, value in config.items()}
     )
-    with pytest.raises(KafkaException):
+    with pytest.raises(KafkaException, match="Failed to get metadata"):
         admin.list_topics(timeout=1)
     admin.poll(0)
     assert any("Authentication failed" in error.str() for error in refused)

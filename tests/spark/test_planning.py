@@ -7,6 +7,7 @@ import pytest
 from tests.spark.records import write_segment
 from wirescan import lumberjack, nats
 from wirescan.files import boundary_index as sidecar
+from wirescan.frames.limits import Limits
 from wirescan.reading.splits import tasks
 from wirescan.spark import plan as planning
 from wirescan.spark import ranges, read
@@ -92,6 +93,34 @@ def test_sidecars_are_written_in_tasks_and_used(spark, tmp_path, walked, monkeyp
     assert planning.index(spark, str(folder), "nats.messages") == 4
 
 
+@pytest.mark.parametrize("in_tasks", [False, True])
+def test_plans_use_the_limits_of_the_caller(spark, tmp_path, monkeypatch, walked, in_tasks):
+    """No cut follows a frame above the limit, whether the driver or a task looks for cuts."""
+    if not in_tasks:
+        monkeypatch.setattr(planning, "WALKED_BYTES", 1 << 30)
+    small = nats.encode_pub("orders", b"p" * 90)
+    large = nats.encode_pub("orders", b"p" * 50_000)
+    path = tmp_path / "capture.nats"
+    path.write_bytes(small + large + 20_000 * small)
+    for frame, is_cut in ((len(large), True), (len(large) - 1, False)):
+        limits = Limits(frame=frame)
+        plan = ranges(
+            spark, str(path), "nats.messages", limits=limits, bytes_per_partition=200_000
+        ).plan
+        assert (len(plan) > 3) == is_cut
+        assert bool(walked) == in_tasks
+
+
+def test_indexes_that_tasks_write_use_the_limits_of_the_caller(spark, tmp_path):
+    small = nats.encode_pub("orders", b"p" * 90)
+    large = nats.encode_pub("orders", b"p" * 50_000)
+    path = tmp_path / "capture.nats"
+    path.write_bytes(small + large + 20_000 * small)
+    for frame, is_cut in ((len(large), True), (len(large) - 1, False)):
+        planning.index(spark, str(path), "nats.messages", limits=Limits(frame=frame))
+        assert (sidecar.read(path, "nats.messages") != [0]) == is_cut
+
+
 def test_segments_with_an_index_are_not_scanned(spark, tmp_path, walked):
     names = [f"{base:020}.log" for base in (0, 600)]
     paths = [write_segment(tmp_path / name, base=int(name[:20])) for name in names]
@@ -105,7 +134,7 @@ def test_segments_with_an_index_are_not_scanned(spark, tmp_path, walked):
 def test_rows_of_a_plan_made_in_tasks(spark, tmp_path, walked, monkeypatch):
     paths = write_captures(tmp_path / "captures", "nats.messages", 3)
     columns = ["_file", "_start"]
-    cut = planning.cutter(spark, "nats.messages")
+    cut = planning.cutter(spark, "nats.messages", Limits())
     plan = Reading("nats.messages", tuple(columns)).plan(paths, 30_000, cut)
     cut_files = {part.path for part in plan.slices if part.start}
     assert walked == [path for path in paths if path in cut_files]
@@ -120,7 +149,7 @@ def test_a_file_that_is_removed_before_it_is_scanned(spark, tmp_path, walked):
     from pyspark.errors import PythonException
 
     paths = write_captures(tmp_path / "captures", "nats.messages", 2)
-    cut = planning.cutter(spark, "nats.messages")
+    cut = planning.cutter(spark, "nats.messages", Limits())
     files = planning.list_source_files(paths, "nats.messages")
     os.unlink(paths[1])
     with pytest.raises(PythonException, match=f"FileNotFoundError.*{paths[1]}"):

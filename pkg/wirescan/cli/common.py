@@ -117,17 +117,22 @@ def _add_format_option(
     return decorate
 
 
-def limits_option(command: Command) -> Command:
-    """Add the options that make one `Limits`, and pass it to the command as `limits`."""
-
-    @click.option(
+def max_frame_option(command: Command) -> Command:
+    """Add --max-frame to a command."""
+    return click.option(
         "--max-frame",
         type=click.IntRange(SMALLEST_LIMIT, LARGEST_FRAME),
         default=Limits().frame,
         show_default=True,
         metavar="N",
         help="Maximum bytes in one frame. A longer frame is a fault.",
-    )
+    )(command)
+
+
+def limits_option(command: Command) -> Command:
+    """Add the options that make one `Limits`, and pass it to the command as `limits`."""
+
+    @max_frame_option
     @click.option(
         "--max-inflated",
         type=click.IntRange(SMALLEST_LIMIT, LARGEST_PAYLOAD),

@@ -279,7 +279,7 @@ def convert(
     filters = tuple(filters)
     threads = workers or os.cpu_count()
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
-        work = tasks(sources, format, size, filters=filters, errors=errors)
+        work = tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
         write_task = partial(
             write_parts,
             layout=layout,

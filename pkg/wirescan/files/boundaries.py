@@ -38,19 +38,24 @@ class LengthPrefix(NamedTuple):
 
 
 def walk(
-    path: str, scan: Callable[..., tuple[np.ndarray, int, int, int]], start: int = 0
+    path: str,
+    scan: Callable[..., tuple[np.ndarray, int, int, int]],
+    start: int = 0,
+    *,
+    limits: Limits,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the frames of a file in pieces, as (starts, rows), up to the first damaged frame.
 
     The reader of that part reports the damage.
 
     scan: `scan` of an outermost `Format`. start: the byte position of a frame, where the walk
-    begins. starts: int64 array of byte positions in the file. Raises FileNotFoundError, OSError.
+    begins. limits: a frame above `limits.frame` is damaged. starts: int64 array of byte positions
+    in the file. Raises FileNotFoundError, OSError.
     """
     total = size_of(path)
     position = start
     held = b""
-    limits = Limits()
+    limits = Limits(frame=limits.frame)
     with ranges(path) as read:
         while position + len(held) < total:
             first = position + len(held)
@@ -68,7 +73,11 @@ def walk(
 
 
 def is_start(
-    read: Callable[[int, int], memoryview], at: int, stop: int, scan: Callable[..., Any]
+    read: Callable[[int, int], memoryview],
+    at: int,
+    stop: int,
+    scan: Callable[..., Any],
+    limits: Limits,
 ) -> bool:
     """Return whether an intact frame begins at a byte position of a file. Checksums are verified.
 
@@ -76,9 +85,9 @@ def is_start(
     these other bytes may also pass as a frame.
 
     read: returns the bytes between two positions. at: the position. stop: the size of the file.
-    scan: `scan` of an outermost `Format`.
+    scan: `scan` of an outermost `Format`. limits: a frame above `limits.frame` is not intact.
     """
-    limits = Limits(rows=1)
+    limits = Limits(frame=limits.frame, rows=1)
     size = WINDOW
     while True:
         data = read(at, min(at + size, stop))
@@ -105,17 +114,22 @@ def thin_out(starts: np.ndarray, last: int, size: int) -> list[int]:
 
 
 def cuts_at_frames(
-    path: str, size: int, start: int = 0, *, scan: Callable[..., tuple[np.ndarray, int, int, int]]
+    path: str,
+    size: int,
+    start: int = 0,
+    *,
+    scan: Callable[..., tuple[np.ndarray, int, int, int]],
+    limits: Limits = Limits(),
 ) -> list[int]:
     """Return byte positions of frames in a file, about `size` bytes apart; the first is `start`.
 
     For formats in which a frame's start follows only from the frames before it. All frames are
-    scanned, up to the first damaged one. scan: `scan` of an outermost `Format`.
-    Raises FileNotFoundError, OSError.
+    scanned, up to the first damaged one. scan: `scan` of an outermost `Format`. limits: a frame
+    above `limits.frame` is damaged. Raises FileNotFoundError, OSError.
     """
     out = [start]
     if size_of(path) - start > size:
-        for starts, _ in walk(path, scan, start):
+        for starts, _ in walk(path, scan, start, limits=limits):
             out += thin_out(starts, out[-1], size)
     return out
 
@@ -126,6 +140,8 @@ def cuts_at_headers(
     start: int,
     sized: LengthPrefix,
     is_intact: Callable[[memoryview], bool] = lambda frame: True,
+    *,
+    limits: Limits,
 ) -> list[int]:
     """Return byte positions of frames in a file, about `size` bytes apart; the first is `start`.
 
@@ -133,10 +149,11 @@ def cuts_at_headers(
     cannot be one.
 
     is_intact: returns whether the bytes are a frame. After a damaged length the walk may go on
-    inside a frame, at bytes that look like a header. Raises FileNotFoundError, OSError.
+    inside a frame, at bytes that look like a header. limits: the header of a frame above
+    `limits.frame` is not valid. Raises FileNotFoundError, OSError.
     """
     total = size_of(path)
-    largest = Limits().frame
+    largest = limits.frame
     out = [start]
     position = start
     page = memoryview(b"")

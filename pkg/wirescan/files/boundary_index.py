@@ -37,6 +37,7 @@ from wirescan.files.boundaries import is_start, thin_out
 from wirescan.files.object_store import URL
 from wirescan.files.source import SIDECAR, ranges, read_range, seekable_size, size_of, stamp_of
 from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 
 DIRECTORY_VARIABLE = "WIRESCAN_INDEX_DIR"  # the environment variable
@@ -66,6 +67,8 @@ def write(
     path: str | os.PathLike[str],
     format: str,
     to: str | os.PathLike[str] | None = None,
+    *,
+    limits: Limits = Limits(),
 ) -> list[int]:
     """Write the sidecar of a file atomically, and return the starts in it.
 
@@ -75,6 +78,7 @@ def write(
 
     format: a name of `wirescan.formats()`; the starts are those of its outermost frames.
     to: a directory of sidecars, which is created where needed; default is beside the file.
+    limits: a frame above `limits.frame` counts as damaged.
 
     Raises ValueError for an unknown format and for one without frame boundaries, OSError.
     """
@@ -84,7 +88,8 @@ def write(
         raise ValueError(f"{top.name} declares no frame boundaries, so its files have no index")
     # Taken before the scan: a change during the scan makes the sidecar stale.
     size, time = stamp_of(path)
-    starts = [at for at in top.boundaries(path, max(STEP, size // MOST)) if at < size] or [0]
+    found = top.boundaries(path, max(STEP, size // MOST), limits=limits)
+    starts = [at for at in found if at < size] or [0]
     first, last = _compute_checksums(path, size)
     text = json.dumps(
         {
@@ -102,11 +107,14 @@ def write(
     return starts
 
 
-def read(path: str | os.PathLike[str], format: str) -> list[int] | None:
+def read(
+    path: str | os.PathLike[str], format: str, *, limits: Limits = Limits()
+) -> list[int] | None:
     """Return the starts of a file from its sidecar, as `write` returns them, or None.
 
     In a file that grew, the starts of the new bytes are included. Starts of the sidecar are not
-    verified, except the one where the scan of the new bytes begins.
+    verified, except the one where the scan of the new bytes begins. limits: as for `write`, for
+    that scan.
 
     The result is None where no sidecar can be read and where it does not fit:
     - it is of another format or version, or too large for a file of this size,
@@ -118,12 +126,14 @@ def read(path: str | os.PathLike[str], format: str) -> list[int] | None:
     """
     path = os.fspath(path)
     top = format_of(format).outermost
-    starts = _read(path, path_of(path), top)
+    starts = _read(path, path_of(path), top, limits)
     directory = os.environ.get(DIRECTORY_VARIABLE)
-    return _read(path, path_of(path, directory), top) if starts is None and directory else starts
+    if starts is None and directory:
+        return _read(path, path_of(path, directory), top, limits)
+    return starts
 
 
-def _read(path: str, sidecar: str, top: Format) -> list[int] | None:
+def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | None:
     try:
         sidecar_size = seekable_size(sidecar)
     except (OSError, ValueError):
@@ -147,34 +157,37 @@ def _read(path: str, sidecar: str, top: Format) -> list[int] | None:
     if (first, last) != _compute_checksums(path, size):
         return None
     if now - max(size, starts[-1] + STEP) > STEP:
-        if not _are_starts(path, starts[-1:], now, top.spec):
+        if not _are_starts(path, starts[-1:], now, top.spec, limits):
             return None
-        starts += top.boundaries(path, STEP, starts[-1])[1:]
+        starts += top.boundaries(path, STEP, starts[-1], limits=limits)[1:]
     return list(starts)
 
 
-def indexed_boundaries(path: str | os.PathLike[str], size: int, format: str) -> list[int] | None:
+def indexed_boundaries(
+    path: str | os.PathLike[str], size: int, format: str, *, limits: Limits = Limits()
+) -> list[int] | None:
     """Return starts of a file that are about `size` bytes apart, from 0 on, or None.
 
     An intact frame begins at each of them. The result is None as for `read`, and where no intact
-    frame begins at one of them: then the sidecar is wrong. Raises as `read`.
+    frame begins at one of them: then the sidecar is wrong. limits: a frame above `limits.frame` is
+    not intact. Raises as `read`.
     """
     path = os.fspath(path)
-    starts = read(path, format)
+    starts = read(path, format, limits=limits)
     if starts is None:
         return None
     chosen = thin_out(np.array(starts), 0, size)
-    return [0, *chosen] if _are_starts(path, chosen, size_of(path), format) else None
+    return [0, *chosen] if _are_starts(path, chosen, size_of(path), format, limits) else None
 
 
-def _are_starts(path: str, starts: list[int], stop: int, format: str) -> bool:
+def _are_starts(path: str, starts: list[int], stop: int, format: str, limits: Limits) -> bool:
     """Return whether an intact frame begins at each start. stop: the size of the file."""
     if not starts:
         return True
     scan = format_of(format).outermost.scan
     assert scan is not None  # every outermost format has one
     with ranges(path) as read_bytes:
-        verify = partial(is_start, read_bytes, stop=stop, scan=scan)
+        verify = partial(is_start, read_bytes, stop=stop, scan=scan, limits=limits)
         if not URL.match(path):
             return all(map(verify, starts))
         with ThreadPoolExecutor(REQUESTS) as pool:

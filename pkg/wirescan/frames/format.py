@@ -63,15 +63,17 @@ class Format:
         bytes_needed: `bytes_needed(held, *state) -> (minimum frame size, *state)`, where `held`
             are the first bytes of a frame. `state` is the rest of the previous result for the
             same frame. Optional: it lets `Stream` skip scans that cannot succeed.
-        boundaries: a function of a path, a distance in bytes, and a start position (default 0).
-            It returns positions, from the start on, at which the file can be cut, about that
-            distance apart. The start is given for files that grew. Outermost formats only.
+        boundaries: a function of a path, a distance in bytes, a start position (default 0), and
+            the keyword `limits`. It returns positions, from the start on, at which the file can be
+            cut, about that distance apart. A frame above `limits.frame` is damage, after which it
+            finds no position. The start is given for files that grew. Outermost formats only.
         statistics: a function of the rows of the format `within` that returns {column of this
             format: (lowest, highest)}, arrays or None. The good frames inside each row have
             values in that range. Optional.
-        prune: a function of a path and {column of this format: (lowest, highest)}, numbers or
-            None. It returns the range of bytes (start, stop) that contains all frames with such
-            values. Both are boundaries of outermost frames. Optional.
+        prune: a function of a path, {column of this format: (lowest, highest)}, numbers or
+            None, and the keyword `limits`. It returns the range of bytes (start, stop) that
+            contains all frames with such values. Both are boundaries of outermost frames.
+            Optional.
         files: a regular expression: the files of a directory that are read.
         ignore: a regular expression: the files that a glob excludes.
         shown: the columns of text output where none are named; empty: all columns.

@@ -66,7 +66,8 @@ class Row:
             return self._open(name)
         if name in table.places:
             return table._read_value(self._index, name)
-        raise AttributeError(f"a row of {table.name} has no {name!r}")
+        names = [*_list_plain_columns(table.dtype), *table.places, *_children_of(table)]
+        raise AttributeError(f"a row of {table.name} has no {name!r}, only {', '.join(names)}")
 
     def _open(self, name: str) -> Iterator[Row]:
         """Return the frames of the format `name` inside this row. A bad frame has none."""
@@ -129,25 +130,28 @@ class FrameTable:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, key: str | int | slice | np.ndarray | list[str]) -> Any:
+    def __getitem__(self, key: str | int | slice | np.ndarray | list[str] | tuple[str, ...]) -> Any:
         """Return a column, a row, a table of some rows, or a table of some columns.
 
         Args:
             key: the name of a column: a numpy array. The name of a place: an object array of the
                 values that `Row` has, memoryviews or None. That is an object per row;
                 `wirescan.frames.to_arrow.to_batch` needs none. An integer: a `Row`. A slice or
-                array: a table of these rows. A list of names of columns and places: a table of
-                these and the columns of `HEAD`. Such a table exports like any other, but its
-                frames cannot be opened.
+                array: a table of these rows. A list, tuple or array of names of columns and
+                places: a table of these and the columns of `HEAD`. Such a table exports like any
+                other, but its frames cannot be opened.
 
         Raises:
-            KeyError: an unknown name in a list.
-            ValueError: another unknown name.
+            KeyError: there is no column or place of this name. The message lists those that exist.
         """
         if isinstance(key, str):
-            return self._read_values(key) if key in self.places else self.rows[key]
-        if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
-            return self._select(key)
+            if key in self.places:
+                return self._read_values(key)
+            if key in column_names(self.dtype):
+                return self.rows[key]
+            raise self._no_column(key)
+        if _has_names(key):
+            return self._select(list(key))
         if isinstance(key, (int, np.integer)):
             return Row(self, range(len(self))[key])
         return replace(self, rows=_freeze(self.rows[key]))
@@ -322,13 +326,18 @@ class FrameTable:
             elif name in self.places:
                 wanted |= dict.fromkeys([name + "_at", name + "_size"])
             else:
-                choices = ", ".join([*_list_plain_columns(self.dtype), *self.places])
-                raise KeyError(f"{self.name} has no column {name!r}, only {choices}")
+                raise self._no_column(name)
         rows = np.empty(len(self), [(name, self.dtype[name]) for name in wanted])
         for name in wanted:
             rows[name] = self.rows[name]
         format = self.format and _restrict(self.format, rows.dtype)
         return replace(self, rows=_freeze(rows), format=format)
+
+    def _no_column(self, name: Any) -> KeyError:
+        """Return the error for a name that is no column."""
+        shown = str(name) if isinstance(name, str) else name  # numpy's str has another repr
+        columns = ", ".join([*_list_plain_columns(self.dtype), *self.places])
+        return KeyError(f"{self.name} has no column {shown!r}, only {columns}")
 
     def _slice_frame(self, i: int, name: str, at: int, size: int) -> memoryview:
         """Return `size` bytes from position `at` of the frame of row i."""
@@ -501,6 +510,13 @@ def _children_of(table: FrameTable) -> Mapping[str, Any]:
 def _list_plain_columns(dtype: np.dtype[Any]) -> list[str]:
     """Return the names of the columns that are no part of a place and no padding."""
     return [name for name in column_names(dtype) if not is_place(dtype, name) and name != RESERVED]
+
+
+def _has_names(key: Any) -> bool:
+    """Return whether a key of a table is a list, tuple or array with names of columns."""
+    if isinstance(key, np.ndarray):
+        return key.dtype.kind == "U"
+    return isinstance(key, (list, tuple)) and any(isinstance(name, str) for name in key)
 
 
 def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:

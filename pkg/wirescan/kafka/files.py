@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
@@ -46,13 +47,15 @@ def topic_of(directory: str) -> tuple[str, int] | None:
     return None if match is None else (match[1], int(match[2]))
 
 
-def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
+def find_boundaries(
+    path: str, size: int, start: int = 0, *, limits: Limits = Limits()
+) -> list[int]:
     """Return positions in a file at which a batch begins, about `size` bytes apart.
 
     The first position is `start`. The positions are those of the `.index` beside a segment, if it
     exists and the batches confirm every entry that is used. Otherwise the function walks from
     header to header. The walk ends at the first header that is not valid: a scan of that slice
-    reports the fault. Raises OSError.
+    reports the fault. The header of a batch above `limits.frame` is not valid. Raises OSError.
     """
     total = size_of(path)
     if total - start <= size:
@@ -64,7 +67,9 @@ def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
             cuts = _cut_at_entries(path, entries, size, total)
             if cuts is not None:
                 return [start, *(cut for cut in cuts if cut >= start + size)]
-    return cuts_at_headers(path, size, start, SIZED, _is_intact)
+    return cuts_at_headers(
+        path, size, start, SIZED, partial(_is_intact, limits=limits), limits=limits
+    )
 
 
 def _cut_at_entries(path: str, entries: np.ndarray, size: int, total: int) -> list[int] | None:
@@ -98,6 +103,6 @@ def _read_last_offset(header: bytes) -> int | None:
     return base + int.from_bytes(header[23:27], "big", signed=True)
 
 
-def _is_intact(batch: memoryview) -> bool:
-    _, bad, _, used = scan_batches(batch, check=True, resync=False, limits=Limits())
+def _is_intact(batch: memoryview, limits: Limits) -> bool:
+    _, bad, _, used = scan_batches(batch, check=True, resync=False, limits=limits)
     return bool(used == len(batch) and not bad)

@@ -9,6 +9,7 @@ Source: github.com/liftbridge-io/liftbridge, server/commitlog.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from wirescan.files.boundaries import LengthPrefix, cuts_at_headers
 from wirescan.files.source import name_of, ranges, size_of
@@ -29,14 +30,17 @@ SIZED = LengthPrefix(
 )
 
 
-def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
+def find_boundaries(
+    path: str, size: int, start: int = 0, *, limits: Limits = Limits()
+) -> list[int]:
     """Return byte positions in a file at which a record starts, about `size` bytes apart.
 
     The first position is `start`.
 
     The positions come from the `.index` beside a segment, if the header of each record confirms the
     index entry that is used. Otherwise the file is walked from header to header. The walk ends at
-    the first header that is wrong. The reader of that slice reports the damage.
+    the first header that is wrong, or of a record above `limits.frame`. The reader of that slice
+    reports the damage.
     """
     total = size_of(path)
     if total - start <= size:
@@ -44,7 +48,9 @@ def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
     cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
     if cuts:
         return [start, *(position for position in cuts if position >= start + size)]
-    return cuts_at_headers(path, size, start, SIZED, _is_intact)
+    return cuts_at_headers(
+        path, size, start, SIZED, partial(_is_intact, limits=limits), limits=limits
+    )
 
 
 def _cut_at_entries(path: str, size: int, total: int) -> list[int] | None:
@@ -63,7 +69,7 @@ def _cut_at_entries(path: str, size: int, total: int) -> list[int] | None:
     return cuts
 
 
-def _is_intact(record: memoryview) -> bool:
+def _is_intact(record: memoryview, limits: Limits) -> bool:
     """Return whether these bytes are one record with the right checksum."""
-    rows, bad, _, used = scan_entries(record, check=True, resync=False, limits=Limits())
+    rows, bad, _, used = scan_entries(record, check=True, resync=False, limits=limits)
     return len(rows) == 1 and not bad and bool(used == len(record))

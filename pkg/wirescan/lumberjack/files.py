@@ -9,6 +9,7 @@ import numpy as np
 
 from wirescan.files.boundaries import walk
 from wirescan.files.source import size_of
+from wirescan.frames.limits import Limits
 from wirescan.lumberjack.scan import scan_stream
 
 # The files that are read in a directory: `wirescan receive` names them so. A name that begins with
@@ -17,17 +18,19 @@ FILES = r"(?s)(\A|/)[^/_.][^/]*\.lumberjack\Z"
 WINDOW = ord("W")
 
 
-def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
+def find_boundaries(
+    path: str, size: int, start: int = 0, *, limits: Limits = Limits()
+) -> list[int]:
     """Return byte positions of frames in a file, about `size` bytes apart; the first is `start`.
 
-    Data frames have no length, so all frames are walked, up to the first damaged one. Each cut is
-    before the first window that begins at least `size` bytes after the previous cut. If that is
-    2 * `size` bytes or more, because the writer sends no windows, the cut is before the first frame
-    at that distance.
+    Data frames have no length, so all frames are walked, up to the first one that is damaged or
+    above `limits.frame`. Each cut is before the first window that begins at least `size` bytes
+    after the previous cut. If that is 2 * `size` bytes or more, because the writer sends no
+    windows, the cut is before the first frame at that distance.
     """
     cuts = [start]
     if size_of(path) - start > size:
-        for starts, rows in walk(path, scan_stream, start):
+        for starts, rows in walk(path, scan_stream, start, limits=limits):
             cuts += _select_cuts(starts, rows["kind"] == WINDOW, cuts[-1], size)
     return cuts
 

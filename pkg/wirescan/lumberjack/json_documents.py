@@ -91,7 +91,8 @@ def documents(
 
     A document is refused for these reasons:
 
-    - It is not one object in UTF-8.
+    - It is not one object in UTF-8. No bytes are replaced. A strict receiver accepts bytes in
+      strings that are not UTF-8, so documents that it accepted may be refused here.
     - An object has the name of a kept field twice.
     - A string has half a surrogate pair.
     - A number is too large for a double, or has more than 300 digits.

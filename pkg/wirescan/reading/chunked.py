@@ -73,7 +73,7 @@ def iter_tables(
     wanted = check_filters(filters, inner)
     end = seekable_size(path)
     if wanted and (start, stop) == (0, None):
-        start, stop = prune_file(path, inner, wanted, errors)
+        start, stop = prune_file(path, inner, wanted, errors, limits)
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")

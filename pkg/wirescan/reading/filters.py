@@ -34,6 +34,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.frames.columns import FAULT, FAULTS, FILE, START, places
 from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_unread, innermost_faults, owner_of
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
@@ -161,14 +162,19 @@ def wants_file(filters: Iterable[Filter], file: str) -> bool:
 
 
 def prune_file(
-    path: str, format: str | Format, filters: Iterable[Filter], errors: str = "strict"
+    path: str,
+    format: str | Format,
+    filters: Iterable[Filter],
+    errors: str = "strict",
+    limits: Limits = Limits(),
 ) -> tuple[int, int | None]:
     """Return the range of bytes of a file that contains all wanted rows.
 
     The range follows from the file's name and from the indexes beside the file. It starts and
     stops at boundaries of frames. A stop of None is the end of the file; (0, 0) means no rows.
 
-    A bad row may have any number, so under "mark" only the name counts. Raises OSError.
+    A bad row may have any number, so under "mark" only the name counts. limits: a frame above
+    `limits.frame` is damage. Raises OSError.
     """
     format = format_of(format) if isinstance(format, str) else format
     filters = tuple(filters)
@@ -179,7 +185,7 @@ def prune_file(
     owner: Format | None = format if errors != "mark" else None
     while owner is not None:
         if owner.prune is not None and (wanted := ranges(format, owner, filters)):
-            first, last = owner.prune(path, wanted)
+            first, last = owner.prune(path, wanted, limits=limits)
             start = max(start, first)
             stop = last if stop is None else min(stop, last)
         owner = None if owner.within is None else format_of(owner.within)

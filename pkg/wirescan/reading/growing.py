@@ -379,7 +379,8 @@ class Tail:
         top = self._format.outermost
         if top.boundaries is None or stop - start <= size:
             return [start]
-        return [at for at in top.boundaries(path, size, start) if at < stop]
+        limits = self._options["limits"]
+        return [at for at in top.boundaries(path, size, start, limits=limits) if at < stop]
 
 
 def _identify(path: str, state: State) -> tuple[int, int] | str:

@@ -18,6 +18,7 @@ import numpy as np
 from wirescan.files import boundary_index
 from wirescan.files.source import File, list_files
 from wirescan.frames.escape import visible
+from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter, check_filters, prune_file
 
@@ -130,7 +131,9 @@ class Plan(Sequence[list[Slice]]):
         return f"<Plan: {str(self).splitlines()[0]}>"
 
 
-def plan(sources: Sources, format: str, size: int = SLICE_BYTES) -> list[Slice]:
+def plan(
+    sources: Sources, format: str, size: int = SLICE_BYTES, *, limits: Limits = Limits()
+) -> list[Slice]:
     """Return slices of about `size` bytes that cover all files of the sources, in their order.
 
     Files are cut at frame starts from their indexes, or from a walk over the headers. A file
@@ -140,6 +143,7 @@ def plan(sources: Sources, format: str, size: int = SLICE_BYTES) -> list[Slice]:
         sources: paths, globs, directories or URLs.
         format: the name of the format.
         size: bytes per slice.
+        limits: a frame above `limits.frame` is damage.
 
     Raises:
         ValueError: an unknown format, or a size below 1.
@@ -150,7 +154,7 @@ def plan(sources: Sources, format: str, size: int = SLICE_BYTES) -> list[Slice]:
     for path, end in list_source_files(sources, format):
         parts = -(-end // size) or 1
         # The slices have equal sizes, so that no small task is left to run alone.
-        starts = find_starts(path, -(-end // parts), format) if parts > 1 else [0]
+        starts = find_starts(path, -(-end // parts), format, limits) if parts > 1 else [0]
         slices += [
             Slice(path, start, stop, stop == end)
             for start, stop in zip(starts, [*starts[1:], end])
@@ -166,6 +170,7 @@ def tasks(
     *,
     filters: Sequence[tuple[Any, ...]] = (),
     errors: str = "strict",
+    limits: Limits = Limits(),
     cut: Cut | None = None,
     slots: int = 1,
 ) -> Plan:
@@ -183,6 +188,8 @@ def tasks(
             of files, are excluded by names and indexes. The remaining rows still have to be
             filtered.
         errors: as in `chunked.iter_tables`.
+        limits: bounds on rows and bytes. A frame above `limits.frame` is damage, and the file is
+            not cut after it.
         cut: a function of files and a distance in bytes. For each file it returns ascending
             positions from 0 on, at which frames start, about that distance apart. Default:
             threads look for them.
@@ -198,7 +205,7 @@ def tasks(
     if slots < 1:
         raise ValueError(f"at least 1 task runs at a time, not {slots}")
     parts = _list_parts(
-        list_source_files(sources, format), format, check_filters(filters, format), errors
+        list_source_files(sources, format), format, check_filters(filters, format), errors, limits
     )
     if not parts:
         return Plan([], size)
@@ -212,7 +219,7 @@ def tasks(
     grain = max(int(share / GRAINS), 1)
     # A border next to the end of a file moves to that end, so such a file is not cut.
     crossed = np.flatnonzero((begins + grain / 2) // share < (ends - grain / 2) // share)
-    find_cuts = cut or partial(starts_by_threads, format=format)
+    find_cuts = cut or partial(starts_by_threads, format=format, limits=limits)
     cuts = find_cuts([File(parts[i].path, parts[i].stop) for i in crossed], grain)
     cuts_of = dict(zip(crossed.tolist(), cuts))
     starts = [
@@ -272,25 +279,28 @@ def list_source_files(sources: Sources, format: str) -> list[File]:
     ]
 
 
-def find_starts(path: str, size: int, format: str) -> list[int]:
+def find_starts(path: str, size: int, format: str, limits: Limits) -> list[int]:
     """Return positions in a file at which frames start, from 0 on, about `size` bytes apart.
 
-    They come from the file's sidecar if that is fine enough, else from `Format.boundaries`.
+    They come from the file's sidecar if that is fine enough, else from `Format.boundaries`. A frame
+    above `limits.frame` is damage.
     Raises ValueError for an unknown format, and OSError.
     """
     top = format_of(format).outermost
     if size >= boundary_index.STEP:
-        starts = boundary_index.indexed_boundaries(path, size, format)
+        starts = boundary_index.indexed_boundaries(path, size, format, limits=limits)
         if starts is not None:
             return starts
-    return top.boundaries(path, size) if top.boundaries else [0]
+    return top.boundaries(path, size, limits=limits) if top.boundaries else [0]
 
 
-def starts_by_threads(files: Iterable[File], size: int, format: str) -> list[list[int]]:
+def starts_by_threads(
+    files: Iterable[File], size: int, format: str, limits: Limits
+) -> list[list[int]]:
     """Return `find_starts` for each file, computed by threads."""
     with ThreadPoolExecutor(THREADS) as pool:
         paths = (file.path for file in files)
-        return list(pool.map(find_starts, paths, repeat(size), repeat(format)))
+        return list(pool.map(find_starts, paths, repeat(size), repeat(format), repeat(limits)))
 
 
 def group_slices(slices: Sequence[Slice], size: int = SLICE_BYTES) -> list[list[Slice]]:
@@ -315,14 +325,14 @@ def _check_size(size: int) -> None:
 
 
 def _list_parts(
-    files: Sequence[File], format: str, filters: Sequence[Filter], errors: str
+    files: Sequence[File], format: str, filters: Sequence[Filter], errors: str, limits: Limits
 ) -> list[Slice]:
     """Return the part of each file that has to be read. Files without such a part are omitted."""
     wanted: Iterable[tuple[int, int | None]] = repeat((0, None))
     if filters:
         with ThreadPoolExecutor(THREADS) as pool:
             wanted = list(
-                pool.map(lambda file: prune_file(file.path, format, filters, errors), files)
+                pool.map(lambda file: prune_file(file.path, format, filters, errors, limits), files)
             )
     parts = [
         Slice(path, start, size if stop is None else min(stop, size), stop is None or stop >= size)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from wirescan.files import boundary_index
 from wirescan.files.source import URL, File, sibling_path
+from wirescan.frames.limits import Limits
 from wirescan.reading.splits import (
     SLICE_BYTES,
     Cut,
@@ -56,10 +57,16 @@ def make_plan(spark: SparkSession, reading: Reading, paths: Paths, size: int | N
     slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else None
     if size is None:
         size = TASK_BYTES if slots else SLICE_BYTES
-    return reading.plan(paths, size, cutter(spark, reading.format), slots or 1)
+    return reading.plan(paths, size, cutter(spark, reading.format, reading.limits), slots or 1)
 
 
-def index(spark: SparkSession, paths: Paths, format: str = DEFAULT_FORMAT) -> int:
+def index(
+    spark: SparkSession,
+    paths: Paths,
+    format: str = DEFAULT_FORMAT,
+    *,
+    limits: Limits = Limits(),
+) -> int:
     """Write a boundary index beside each file, in Spark's tasks. Return how many were written.
 
     `wirescan.files.boundary_index` describes these files, which are called sidecars too.
@@ -67,35 +74,37 @@ def index(spark: SparkSession, paths: Paths, format: str = DEFAULT_FORMAT) -> in
     spark: the session.
     paths: files, globs and directories.
     format: a name of `wirescan.formats()`.
+    limits: a frame above `limits.frame` counts as damaged, and a file has no starts after it.
 
     Raises ValueError for an unknown format, OSError, and Spark's PythonException for the exceptions
     of a task.
     """
     files = list_source_files(path_list(paths), format)
-    return len(_find_starts_in_tasks(spark, files, partial(boundary_index.write, format=format)))
+    write = partial(boundary_index.write, format=format, limits=limits)
+    return len(_find_starts_in_tasks(spark, files, write))
 
 
-def cutter(spark: SparkSession, format: str) -> Cut:
+def cutter(spark: SparkSession, format: str, limits: Limits) -> Cut:
     """Return the function that finds frame boundaries for `wirescan.reading.splits.tasks`.
 
     It scans files that have no index and no sidecar. If these are more than WALKED_FILES, or have
-    more than WALKED_BYTES together, a job scans them, each file in one task.
+    more than WALKED_BYTES together, a job scans them, each file in one task. A frame above
+    `limits.frame` is damage.
     """
 
     def cut(files: Sequence[File], size: int) -> list[list[int]]:
         scanned = [number for number, file in enumerate(files) if not _has_index(file.path)]
         scanned_bytes = sum(files[number].size for number in scanned)
         if len(scanned) <= WALKED_FILES and scanned_bytes <= WALKED_BYTES:
-            return starts_by_threads(files, size, format)
-        starts_in_file = partial(find_starts, size=size, format=format)
+            return starts_by_threads(files, size, format, limits)
+        starts_in_file = partial(find_starts, size=size, format=format, limits=limits)
         by_tasks = _find_starts_in_tasks(
             spark, [files[number] for number in scanned], starts_in_file
         )
         starts = dict(zip(scanned, by_tasks))
         indexed = [number for number in range(len(files)) if number not in starts]
-        starts |= zip(
-            indexed, starts_by_threads([files[number] for number in indexed], size, format)
-        )
+        indexed_files = [files[number] for number in indexed]
+        starts |= zip(indexed, starts_by_threads(indexed_files, size, format, limits))
         return [starts[number] for number in range(len(files))]
 
     return cut

@@ -144,6 +144,7 @@ class Reading:
             size,
             filters=self.filters,
             errors=self.errors,
+            limits=self.limits,
             cut=cut,
             slots=slots,
         )

@@ -246,7 +246,7 @@ def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> 
 
     Engines count the bytes after the last frame, but do not say what they are.
     """
-    start = top.boundaries(path, SLICE_BYTES)[-1] if top.boundaries else 0
+    start = top.boundaries(path, SLICE_BYTES, limits=limits)[-1] if top.boundaries else 0
     tables = scan_outermost(
         read_chunks(path, start, size_of(path)),
         top,

@@ -11,6 +11,7 @@ from wirescan.cli.common import (
     Failure,
     format_option,
     is_compressed,
+    max_frame_option,
     non_strict_option,
     paths_argument,
     resolve_paths,
@@ -21,6 +22,7 @@ from wirescan.cli.progress import Progress
 from wirescan.files import boundary_index
 from wirescan.files.source import URL, size_of
 from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
 
 HELP = """Note where frames begin, so that later jobs can cut large files without scanning them.
@@ -34,7 +36,8 @@ Examples:
 Writes FILE.frames.json beside each file, or under DIR with --to. It holds byte positions about a
 MiB apart. It is used as long as the file only grows; a file of the same size must have the same
 time of change. It is never read as data. Set the environment variable WIRESCAN_INDEX_DIR to DIR to
-use the indexes there. Segments of Kafka and Liftbridge have their own indexes and need none.
+use the indexes there. Jobs that read frames above 100 MiB need an index with the same --max-frame.
+Segments of Kafka and Liftbridge have their own indexes and need none.
 """
 
 
@@ -42,18 +45,22 @@ use the indexes there. Segments of Kafka and Liftbridge have their own indexes a
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @non_strict_option
+@max_frame_option
 @click.option(
     "--to", "directory", metavar="DIR", help="Write into DIR instead of beside the files."
 )
-def index(*, paths: tuple[str, ...], format_name: Format, directory: str | None) -> None:
+def index(
+    *, paths: tuple[str, ...], format_name: Format, max_frame: int, directory: str | None
+) -> None:
     """Run `wirescan index`."""
+    limits = Limits(frame=max_frame)
     files = resolve_paths(paths, format_name)
     _check_files(files)
     if directory is None:
         _warn_of_brokers(files)
     with Progress(total_size(files), "indexing") as progress:
         for path in files:
-            starts = boundary_index.write(path, format_name.spec, directory)
+            starts = boundary_index.write(path, format_name.spec, directory, limits=limits)
             size = size_of(path)
             written = format_path(boundary_index.path_of(path, directory))
             start_count = format_count(len(starts), "start")
@@ -61,7 +68,8 @@ def index(*, paths: tuple[str, ...], format_name: Format, directory: str | None)
             if size - starts[-1] > 2 * boundary_index.STEP:
                 print_message(
                     f"wirescan: {format_path(path)}: no frame is known to begin after byte "
-                    f"{starts[-1]:,}: the rest is one frame, or damaged (wirescan verify)"
+                    f"{starts[-1]:,}: the rest is one frame, a frame above --max-frame follows, or "
+                    "it is damaged (wirescan verify)"
                 )
             progress(size)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
@@ -29,6 +30,7 @@ HIGHEST = np.iinfo(np.int64).max
 SEARCH_BYTES = 1 << 20  # bytes after an entry of the .index to search for a batch of the .timeindex
 Range = tuple[int | None, int | None]  # (lowest, highest); None: no bound
 Read = Callable[[int, int], memoryview]  # (start, stop) -> bytes of the file
+ReadBatch = Callable[[int], "np.void | None"]  # position -> row of the batch, see `_read_batch`
 
 
 def statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
@@ -48,11 +50,12 @@ def statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.nda
     }
 
 
-def prune(path: str, wanted: Mapping[str, Range]) -> tuple[int, int]:
+def prune(path: str, wanted: Mapping[str, Range], *, limits: Limits = Limits()) -> tuple[int, int]:
     """Return (start, stop), the bytes of a segment that can hold the wanted records.
 
     wanted: {"offset": (lowest, highest), "timestamp": (lowest, highest)}, timestamps in
-    milliseconds, None for no bound; a missing column has no bounds.
+    milliseconds, None for no bound; a missing column has no bounds. limits: a batch above
+    `limits.frame` is damaged, and nothing is pruned by it.
     start and stop are the first byte of a batch or an end of the file. (0, 0) means that no record
     is wanted. A file without the name of a segment is not pruned. Raises OSError.
     """
@@ -64,7 +67,8 @@ def prune(path: str, wanted: Mapping[str, Range]) -> tuple[int, int]:
     low, high = wanted.get("offset", (None, None))
     earliest, _ = wanted.get("timestamp", (None, None))
     with ranges(path) as read:
-        first = None if high is None else _read_batch(read, 0, total)
+        read_batch = partial(_read_batch, read, total, limits)
+        first = None if high is None else read_batch(0)
         if first is not None and first["base_offset"] > high:
             return 0, 0
         # An index with any fault is ignored: the whole segment can be read instead.
@@ -72,20 +76,20 @@ def prune(path: str, wanted: Mapping[str, Range]) -> tuple[int, int]:
             entries = read_index(sibling_path(path, ".index"), total // SMALLEST[0])
             entries = entries[entries["position"] < total]
             if low is not None:
-                start = _start(read, entries, low, total)
+                start = _start(read_batch, entries, low)
             if high is not None:
-                stop = _stop(read, entries, high, total)
+                stop = _stop(read_batch, entries, high, total)
             if earliest is not None:
                 times = time_index(sibling_path(path, ".timeindex"))
                 before = times[: np.searchsorted(times["timestamp"], earliest)]
                 for timestamp, offset in before[-1:].tolist():
-                    position = _start(read, entries, offset, total)
-                    if position > start and _is_latest(read, position, total, timestamp, offset):
+                    position = _start(read_batch, entries, offset)
+                    if position > start and _is_latest(read_batch, position, timestamp, offset):
                         start = position
     return start, max(start, stop)
 
 
-def _stop(read: Read, entries: np.ndarray, offset: int, total: int) -> int:
+def _stop(read_batch: ReadBatch, entries: np.ndarray, offset: int, total: int) -> int:
     """Return a position from which on all offsets are higher than `offset`; `total` if unknown.
 
     The candidate is the batch of the second entry after `offset`. The batch itself must confirm it.
@@ -93,29 +97,29 @@ def _stop(read: Read, entries: np.ndarray, offset: int, total: int) -> int:
     # An entry has the last offset that was appended at its position.
     behind = np.searchsorted(entries["offset"], offset) + 1
     position = int(entries["position"][behind:].min(initial=total))
-    batch = _read_batch(read, position, total)
+    batch = read_batch(position)
     return position if batch is not None and batch["base_offset"] > offset else total
 
 
-def _start(read: Read, entries: np.ndarray, offset: int, total: int) -> int:
+def _start(read_batch: ReadBatch, entries: np.ndarray, offset: int) -> int:
     """Return a position before which all offsets are lower than `offset`; 0 if unknown.
 
     The candidate is the batch of the last entry up to `offset`. The batch itself must confirm it.
     """
     count = np.searchsorted(entries["offset"], offset, "right")
     position = int(entries["position"][:count].max(initial=0))
-    batch = _read_batch(read, position, total) if position else None
+    batch = read_batch(position) if position else None
     return position if batch is not None and batch["base_offset"] <= offset else 0
 
 
-def _is_latest(read: Read, at: int, total: int, timestamp: int, offset: int) -> bool:
+def _is_latest(read_batch: ReadBatch, at: int, timestamp: int, offset: int) -> bool:
     """Return whether the batch with an offset has the timestamp of its entry in the .timeindex.
 
     The search for the batch begins at position `at`.
     """
     until = at + SEARCH_BYTES
     while at < until:
-        batch = _read_batch(read, at, total)
+        batch = read_batch(at)
         if batch is None or batch["last_offset"] >= offset:
             return batch is not None and bool(
                 batch["base_offset"] <= offset and batch["max_timestamp"] == timestamp
@@ -124,13 +128,12 @@ def _is_latest(read: Read, at: int, total: int, timestamp: int, offset: int) -> 
     return False
 
 
-def _read_batch(read: Read, at: int, total: int) -> np.void | None:
+def _read_batch(read: Read, total: int, limits: Limits, at: int) -> np.void | None:
     """Return the row of the batch at a position; None if it is not intact or not of magic 2."""
     header = read(at, at + HEADER.size)
     if len(header) < HEADER.size:
         return None
     length, magic = HEADER.unpack(header)
-    limits = Limits()
     size = SIZED.overhead + length
     if magic != 2 or not SMALLEST[2] <= size <= min(total - at, limits.frame):
         return None

@@ -25,6 +25,9 @@ DISAGREES = "INDEX_MISMATCH"
 # The end of a log with more bytes than these must have an entry. A broker adds one every 4 KiB, but
 # at most one each time it appends, and a follower may append 1 MiB at a time.
 MOST_WITHOUT_ENTRY = 2 << 20
+# A broker adds an entry of time only with an entry of offset, but for one when it stops or closes
+# the segment. So more entries of time than these after the last entry of offset are damage.
+MOST_TIMES_WITHOUT_OFFSET = 32
 READERS = {
     "index": index_files.offset_index,
     "timeindex": index_files.time_index,
@@ -88,12 +91,14 @@ class SegmentIndexes:
         self._size = 0  # position after the last batch
         self._is_old = any(base > log.verified[-1] for base in log.bases or ())
         self._damaged = False
-        self._has_times = False
+        self._largest_time = -1  # of the good batches, in milliseconds; -1 for none
+        self._wrong_times: set[int] = set()  # reported entries of .timeindex
 
     def piece(self, table: FrameTable) -> Iterator[Finding]:
         """Compare the batches of a piece with the entries that point at them."""
         self._damaged |= bool(table.bad.any())
-        self._has_times |= bool((table["max_timestamp"][~table.bad] >= 0).any())
+        times = table["max_timestamp"][~table.bad]
+        self._largest_time = max(self._largest_time, int(times.max(initial=-1)))
         if len(table):
             self._last = int(table.positions[-1])
             self._size = self._last + int(table["size"][-1])
@@ -140,6 +145,7 @@ class SegmentIndexes:
         wrong = in_batch & (table["max_timestamp"][rows] != entries["timestamp"])
         for number in np.flatnonzero(wrong).tolist():
             offset = int(entries["offset"][number])
+            self._wrong_times.add(number)
             yield self._report_mismatch(
                 "timeindex",
                 number,
@@ -185,14 +191,8 @@ class SegmentIndexes:
         if entries is not None:
             yield from self._check_end(entries)
         times = self._entries.get("timeindex")
-        if times is not None and not len(times) and self._is_old and self._has_times:
-            yield Finding(
-                self._stem + "timeindex",
-                0,
-                0,
-                DISAGREES,
-                "there is no entry, and a broker writes one when it closes the segment",
-            )
+        if times is not None and self._is_old:
+            yield from self._check_last_time(times)
         yield from self._check_aborts()
 
     def _check_end(self, entries: np.ndarray) -> Iterator[Finding]:
@@ -218,6 +218,15 @@ class SegmentIndexes:
                 DISAGREES,
                 "zeros follow, which a broker cuts off when it begins the next segment",
             )
+        elif self._is_old and self._count_times_after(entries) > MOST_TIMES_WITHOUT_OFFSET:
+            yield Finding(
+                self._stem + "index",
+                used,
+                left,
+                DISAGREES,
+                f"the .timeindex has {self._count_times_after(entries):,} entries after the last "
+                "entry of this index: entries at the end are missing",
+            )
         too_far = np.flatnonzero(entries["position"] >= self._size)
         if len(too_far) and not self._log.damaged:
             number = int(too_far[0])
@@ -227,6 +236,52 @@ class SegmentIndexes:
                 index_files.OFFSET_ENTRY.itemsize,
                 f"the log ends at byte {self._size:,}, before byte "
                 f"{int(entries['position'][number]):,}",
+            )
+
+    def _count_times_after(self, entries: np.ndarray) -> int:
+        """Return how many entries of `.timeindex` are after the last one of `.index`."""
+        times = self._entries.get("timeindex")
+        if times is None:
+            return 0
+        last = int(entries["offset"][-1]) if len(entries) else -1
+        return int(np.count_nonzero(times["offset"] > last))
+
+    def _check_last_time(self, entries: np.ndarray) -> Iterator[Finding]:
+        """Report a `.timeindex` of a closed segment that does not end with the largest timestamp.
+
+        A broker adds this entry when it closes the segment. Zeros at the end show that it did not.
+        """
+        size = index_files.TIME_ENTRY.itemsize
+        used = len(entries) * size
+        if not len(entries):
+            if self._largest_time >= 0:
+                yield Finding(
+                    self._stem + "timeindex",
+                    0,
+                    0,
+                    DISAGREES,
+                    "there is no entry, and a broker writes one when it closes the segment",
+                )
+            return
+        number = len(entries) - 1
+        if os.stat(self._stem + "timeindex").st_size > used or number in self._wrong_times:
+            return
+        last = int(entries["timestamp"][number])
+        if last < self._largest_time:
+            yield Finding(
+                self._stem + "timeindex",
+                used,
+                0,
+                DISAGREES,
+                f"the last entry has the timestamp {last}, but the largest timestamp of the "
+                f"segment is {self._largest_time}: entries at the end are missing",
+            )
+        elif last > self._largest_time and not self._damaged and not self._log.damaged:
+            yield self._report_mismatch(
+                "timeindex",
+                number,
+                size,
+                f"no batch of the segment has the timestamp {last}",
             )
 
     def _check_aborts(self) -> Iterator[Finding]:

@@ -187,13 +187,16 @@ def body(
     )
 
 
-def find_boundaries(path: str, size: int, start: int = 0) -> list[int]:
+def find_boundaries(
+    path: str, size: int, start: int = 0, *, limits: Limits = Limits()
+) -> list[int]:
     """Return positions in a file at which a message begins, about `size` bytes apart.
 
     The first position is `start`. The function walks from size to size. The walk ends at the first
-    size that is not valid: a scan of that slice reports the fault. Raises OSError.
+    size that is not valid: a scan of that slice reports the fault. A size above `limits.frame` is
+    not valid. Raises OSError.
     """
-    return cuts_at_headers(path, size, start, SIZED)
+    return cuts_at_headers(path, size, start, SIZED, limits=limits)
 
 
 def _scan(

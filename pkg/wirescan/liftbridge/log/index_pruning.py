@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wirescan.files.source import name_of, read_range, size_of
+from wirescan.frames.limits import Limits
 from wirescan.liftbridge.files import SEGMENT
 from wirescan.liftbridge.log import index_files
 from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_confirmed
@@ -18,12 +19,13 @@ from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_c
 Range = tuple[int | None, int | None]
 
 
-def prune(path: str, wanted: Mapping[str, Range]) -> tuple[int, int]:
+def prune(path: str, wanted: Mapping[str, Range], *, limits: Limits = Limits()) -> tuple[int, int]:
     """Return the byte range (start, stop) of a segment that holds all wanted records.
 
     wanted: {"offset" or "timestamp": (lowest, highest)}; None is no bound. Timestamps are in
     nanoseconds since 1970. start and stop are starts of records, or the ends of the file. A file
-    that is not named like a segment is not pruned.
+    that is not named like a segment is not pruned. `limits` is accepted for consistency and
+    ignored: only headers of records are read.
 
     Raises OSError.
     """

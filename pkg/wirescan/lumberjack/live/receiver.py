@@ -84,7 +84,8 @@ class Receiver:
     """The reading side of one connection: decode windows from bytes, and encode their acks.
 
     strict: refuse frames that only some readers accept, with a `Reason`. Otherwise accept them; see
-        strictness.py.
+        strictness.py. A document must be a JSON object, but its strings may have bytes that are not
+        UTF-8. These bytes stay unchanged.
     depth: how many compressed frames may be nested.
     limits: `frame` limits the bytes of an incomplete frame. `inflated` limits the decompressed
         bytes of one frame.

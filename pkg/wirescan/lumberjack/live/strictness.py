@@ -9,6 +9,11 @@ also a frame that the end of its compressed frame cuts. Both refuse frames deepe
 above a limit. One row of the table is an exception: a lenient Receiver accepts documents that are
 not JSON.
 
+A strict Receiver checks only whether a document is one JSON object. It accepts two things on which
+the parsers of L (Jackson) and G (Go's encoding/json) disagree. L refuses bytes in a string that are
+not UTF-8, and G replaces them with U+FFFD. L reads 1e999 as infinity, and G refuses it. The bytes
+of the document stay unchanged in both cases, and `lumberjack.documents` refuses them.
+
     frame                                accepted  strict            lenient
     fewer events than the window said    R         SHORT_WINDOW      the next W completes the window
     more events than the window said     R         SURPLUS_EVENT     the surplus events of one chunk
@@ -119,7 +124,8 @@ def _mark_first_non_object(events: FrameTable) -> np.ndarray:
 
 
 def _is_object(document: bytes) -> bool:
-    # Readers differ on bytes that are not UTF-8 and on large numbers, so both are accepted here.
+    # Bytes in strings that are not UTF-8 and numbers of any size are accepted: see the docstring of
+    # this file. U+FFFD is legal in strings only, so elsewhere such bytes are refused.
     try:
         value = json.loads(
             document.decode(errors="replace"), parse_int=float, parse_constant=_refuse_constant
