@@ -226,9 +226,9 @@ def array_of(values: np.ndarray) -> pa.Array:
 def make_texts(values: Iterable[str | None]) -> pa.Array:
     """Return paths as Arrow. A path may be no text."""
     raw = [None if value is None else value.encode(errors="backslashreplace") for value in values]
-    ends = np.cumsum([0, *(len(each or b"") for each in raw)]).astype(np.int32)
-    valid = np.packbits([each is not None for each in raw], bitorder="little")
-    data = b"".join(each or b"" for each in raw)
+    ends = np.cumsum([0, *(len(text or b"") for text in raw)]).astype(np.int32)
+    valid = np.packbits([text is not None for text in raw], bitorder="little")
+    data = b"".join(text or b"" for text in raw)
     return pa.Array.from_buffers(
         pa.string(), len(raw), [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(data)]
     )
@@ -247,7 +247,7 @@ def _find_common_width(column: pa.ChunkedArray) -> int:
         return 0
     sizes = [np.diff(_read_offsets(chunk)) for chunk in column.chunks if len(chunk)]
     width = int(sizes[0][0]) if sizes else 0
-    return width if all((each == width).all() for each in sizes) else 0
+    return width if all((chunk_sizes == width).all() for chunk_sizes in sizes) else 0
 
 
 def _with_fixed_width(chunk: pa.Array, width: int) -> pa.Array:

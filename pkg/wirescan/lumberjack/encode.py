@@ -298,13 +298,13 @@ def _encode_windows(
     )
 
 
-def _check_integer(value: SupportsIndex, name: str, least: int, most: int) -> int:
+def _check_integer(value: SupportsIndex, name: str, minimum: int, maximum: int) -> int:
     try:
         number = operator.index(value)  # an int of Python: its sums do not wrap as numpy's do
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not least <= number <= most:
-        raise ValueError(f"{name} must be from {least} to {most}, not {number}")
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be from {minimum} to {maximum}, not {number}")
     return number
 
 

@@ -77,11 +77,11 @@ def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:
     Raises ValueError unless each column exists and has the type that the schema says.
     """
     reading = replace(reading, columns=tuple(schema.names))
-    for wanted, actual in zip(schema.fields, reading.struct.fields):
-        if wanted.dataType.simpleString() != actual.dataType.simpleString():
+    for declared, actual in zip(schema.fields, reading.struct.fields):
+        if declared.dataType.simpleString() != actual.dataType.simpleString():
             raise ValueError(
-                f"column {wanted.name} of {reading.format} is {actual.dataType.simpleString()}, "
-                f"not {wanted.dataType.simpleString()}"
+                f"column {declared.name} of {reading.format} is {actual.dataType.simpleString()}, "
+                f"not {declared.dataType.simpleString()}"
             )
     return reading
 

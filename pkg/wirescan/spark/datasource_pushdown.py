@@ -142,11 +142,11 @@ def translate_filters(
 
     is_topic: there are the columns topic and partition too.
     """
-    for given in filters:
-        inner = given
+    for outer in filters:
+        inner = outer
         operators = OPS
-        if isinstance(given, Not):
-            inner = given.child
+        if isinstance(outer, Not):
+            inner = outer.child
             operators = NEGATED
         if type(inner) not in operators or len(inner.attribute) != 1:
             continue

@@ -197,8 +197,8 @@ def _match_names(table: FrameTable, place: str, names: list[bytes]) -> np.ndarra
         texts = np.ndarray(len(data) - length + 1, listed.dtype, data, strides=(1,))[offsets[some]]
         positions = np.searchsorted(listed, texts, sorter=order)
         nearest = order[np.minimum(positions, len(order) - 1)]
-        same = listed[nearest] == texts
-        numbers[rows[some[same]]] = candidates[nearest[same]]
+        is_equal = listed[nearest] == texts
+        numbers[rows[some[is_equal]]] = candidates[nearest[is_equal]]
     return numbers
 
 
@@ -317,10 +317,10 @@ def _list_services(module: ModuleType) -> Iterator[Any]:
 
 def _iter_growing(numbers: dict[tuple[int, Any], int]) -> Iterator[tuple[tuple[int, Any], int]]:
     """Yield the items of a dict, including those that are added meanwhile."""
-    done = 0
-    while done < len(numbers):
-        for item in list(itertools.islice(numbers.items(), done, None)):
-            done += 1
+    yielded = 0
+    while yielded < len(numbers):
+        for item in list(itertools.islice(numbers.items(), yielded, None)):
+            yielded += 1
             yield item
 
 
@@ -334,8 +334,8 @@ def _number(numbers: dict[tuple[int, Any], int], kind: int, spec: Any) -> int:
 def _iter_members(kind: int, spec: Any) -> Iterator[_Member]:
     """Yield the members of a struct or container."""
     if kind == Type.STRUCT:
-        for id, (type, name, *more) in spec.thrift_spec.items():
-            form = (type, more[0]) if len(more) > 1 else type
+        for id, (type, name, *rest) in spec.thrift_spec.items():
+            form = (type, rest[0]) if len(rest) > 1 else type
             yield _Member(Role.FIELD, id, name, _type_of(form))
     elif kind == Type.MAP:
         yield _Member(Role.KEY, 0, "", _type_of(spec[0]))

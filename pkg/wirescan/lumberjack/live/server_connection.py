@@ -325,9 +325,9 @@ class ServerConnection(asyncio.Protocol):
 
     def _hold(self, size: int) -> None:
         """Set `held`, and report the change to the server."""
-        more = size - self.held
+        change = size - self.held
         self.held = size
-        self._server.hold(more)
+        self._server.hold(change)
 
     def _send(self, data: bytes) -> None:
         if data and not self._transport.is_closing():

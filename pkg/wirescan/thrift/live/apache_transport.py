@@ -294,7 +294,7 @@ class HeaderTransportFactory:
 
     def __init__(self, **options: Any):
         self._options = {"echo": True, **options}
-        self._made: WeakValueDictionary[int, HeaderTransport] = WeakValueDictionary()
+        self._transports: WeakValueDictionary[int, HeaderTransport] = WeakValueDictionary()
         HeaderTransport(TTransportBase(), **self._options)  # raises for unfit options
 
     def getTransport(self, trans: TTransportBase) -> HeaderTransport:  # noqa: N802  # the library's
@@ -304,8 +304,8 @@ class HeaderTransportFactory:
         write. Replies must be written in the way in which calls were read.
         """
         # The id is unique while the HeaderTransport exists, because it refers to `trans`.
-        made = self._made.get(id(trans))
-        if made is None:
-            made = HeaderTransport(trans, **self._options)
-            self._made[id(trans)] = made
-        return made
+        header_transport = self._transports.get(id(trans))
+        if header_transport is None:
+            header_transport = HeaderTransport(trans, **self._options)
+            self._transports[id(trans)] = header_transport
+        return header_transport

@@ -135,8 +135,8 @@ class _Channel(Generic[_Event]):
         limits: Limits = Limits(),
     ):
         self._stream = Stream(FRAMES_WITHOUT_RESYNC, errors="mark", limits=limits)
-        most = max(limits.inflated, BYTES_INFLATED)
-        self._limits = replace(limits, inflated_total=min(limits.inflated_total, most))
+        inflated_total = max(limits.inflated, BYTES_INFLATED)
+        self._limits = replace(limits, inflated_total=min(limits.inflated_total, inflated_total))
         self._undoing: dict[str, Any] = {
             "key": None if key is None else to_bytes(key, "key"),
             "hash": hash,
@@ -166,8 +166,8 @@ class _Channel(Generic[_Event]):
                 failed = ConversationError(failed)
             self._failed = failed
             self._stream = Stream(FRAMES)  # releases the held bytes
-            first, _, said = failed.args
-            raise ConversationError(first, events, said) from None
+            first, _, reason = failed.args
+            raise ConversationError(first, events, reason) from None
         return events
 
     def _raise_if_failed(self) -> None:

@@ -42,17 +42,17 @@ class ConversationError(FrameError):
     offset: bytes from the beginning of the connection. The rest is as in FrameError.
     """
 
-    def __init__(self, error: FrameError, events: Sequence[Any] = (), said: str = ""):
+    def __init__(self, error: FrameError, events: Sequence[Any] = (), reason: str = ""):
         super().__init__(
             error.fault, error.offset, error.row, error.near, error.source, error.inflated
         )
-        self.args = error, events, said
+        self.args = error, events, reason
         self.events = events
-        self._said = said
+        self._reason = reason
 
     def __str__(self) -> str:
         text = super().__str__()
-        return text.replace(MEANING[Fault(self.fault)], self._said, 1) if self._said else text
+        return text.replace(MEANING[Fault(self.fault)], self._reason, 1) if self._reason else text
 
 
 class PersistentInfos:
