@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.core.arrow_input import chunks_of, is_arrow, nulls_of, read_numbers
+from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 
@@ -61,7 +61,7 @@ def to_bytes(value: Any, name: str) -> bytes:
     return data
 
 
-def pairs_of(headers: Any) -> list[tuple[bytes, Any]]:
+def list_pairs(headers: Any) -> list[tuple[bytes, Any]]:
     """Return the pairs of a mapping, or of an iterable of (key, value), with keys as bytes.
 
     Raises TypeError for anything else, and for a key that is neither bytes-like nor str.
@@ -78,11 +78,13 @@ def pairs_of(headers: Any) -> list[tuple[bytes, Any]]:
     return pairs
 
 
-def columns_of(columns: dict[str, Any], headers: Any = None) -> tuple[dict[str, Any], Pairs | None]:
+def convert_columns(
+    columns: dict[str, Any], headers: Any = None
+) -> tuple[dict[str, Any], Pairs | None]:
     """Return columns of equal length by their names, and the headers as pairs.
 
     columns: by name, one of
-      `Bounded`          a column of numbers; it becomes the array of `numbers_of`
+      `Bounded`          a column of numbers; it becomes the array of `convert_numbers`
       byte strings       any source of `ByteStrings`; it becomes `ByteStrings`
       one value          a bytes-like object, str or None, which is repeated for all rows; it
                          becomes `ByteStrings`
@@ -93,7 +95,7 @@ def columns_of(columns: dict[str, Any], headers: Any = None) -> tuple[dict[str, 
     unequal length, and where no column gives the number of rows.
     """
     converted = {
-        name: numbers_of(value, name)
+        name: convert_numbers(value, name)
         if isinstance(value, Bounded)
         else _convert_string_column(value, name)
         for name, value in columns.items()
@@ -102,7 +104,7 @@ def columns_of(columns: dict[str, Any], headers: Any = None) -> tuple[dict[str, 
     keys: list[bytes] = []
     header_columns: list[tuple[str, ByteStrings | bytes | None]] = []
     if isinstance(headers, (Mapping, list)):
-        for key, value in pairs_of(headers):
+        for key, value in list_pairs(headers):
             name = f"header {key!r:.80}"
             keys.append(key)
             header_columns.append((name, _convert_string_column(value, name)))
@@ -158,7 +160,7 @@ class Bounded:
         self.bounds = bounds
 
 
-def numbers_of(column: Bounded, name: str) -> np.ndarray:
+def convert_numbers(column: Bounded, name: str) -> np.ndarray:
     """Return the numbers of a column as a new int64 array.
 
     column: one of
@@ -179,7 +181,7 @@ def numbers_of(column: Bounded, name: str) -> np.ndarray:
             f"{name}: a masked array is not accepted; give masked values as 0, or as nulls of Arrow"
         )
     if is_arrow(values):
-        chunks = [_convert_arrow_numbers(chunk, name) for chunk in chunks_of(values)]
+        chunks = [_convert_arrow_numbers(chunk, name) for chunk in list_chunks(values)]
         array = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
     else:
         array = np.asarray(0 if values is None else values)
@@ -222,7 +224,7 @@ def _convert_arrow_numbers(chunk: Any, name: str) -> np.ndarray:
     dtype = "int64" if is_time else kind
     integers = chunk.cast(dtype)
     array = read_numbers(integers.buffers()[1], dtype, integers.offset, len(integers)).copy()
-    array[nulls_of(chunk)] = 0
+    array[find_nulls(chunk)] = 0
     return _convert_times(array.view(f"M8[{chunk.type.unit}]"), name) if is_time else array
 
 
@@ -240,7 +242,7 @@ def _convert_header_lists(headers: Any) -> Pairs:
     """Return the pairs of (counts, keys, values), or of an Arrow array of lists or maps."""
     if isinstance(headers, tuple) and len(headers) == 3:
         counts = np.atleast_1d(
-            numbers_of(Bounded(headers[0], (0, LONGEST)), "the counts of headers")
+            convert_numbers(Bounded(headers[0], (0, LONGEST)), "the counts of headers")
         )
         keys = _convert_strings(headers[1], "the headers' keys")
         values = _convert_strings(headers[2], "the headers' values")
@@ -262,7 +264,7 @@ def _convert_arrow_headers(headers: Any) -> Pairs:
     keys = []
     values = []
     pairs_before = 0
-    for chunk in chunks_of(headers):
+    for chunk in list_chunks(headers):
         key, value = _split_pairs(chunk, pa.types)
         keys.append(key)
         values.append(value)
@@ -271,7 +273,7 @@ def _convert_arrow_headers(headers: Any) -> Pairs:
         ends = read_numbers(offsets.buffers()[1], dtype, offsets.offset, len(chunk) + 1).astype(
             np.int64
         )
-        nulls = nulls_of(chunk)
+        nulls = find_nulls(chunk)
         counts.append(np.where(nulls, 0, np.diff(ends)))
         firsts.append(np.where(nulls, 0, ends[:-1] + pairs_before))
         pairs_before += len(chunk.values)

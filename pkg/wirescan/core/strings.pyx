@@ -13,7 +13,7 @@ Input is checked before an address is computed from it. Source: Apache Arrow col
 """
 import numpy as np
 
-from wirescan.core.arrow_input import as_byte_array, chunks_of, is_arrow, read_numbers
+from wirescan.core.arrow_input import as_byte_array, list_chunks, is_arrow, read_numbers
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t, uint32_t, uintptr_t
@@ -105,7 +105,7 @@ cdef class ByteStrings:
             self.allocate(len(source), len(source))
             self.of_width(0, self.count, source.itemsize, source, None, 0, True)
         elif is_arrow(source):
-            self.of_arrow(chunks_of(source))
+            self.of_arrow(list_chunks(source))
         else:
             raise TypeError("byte strings are a place of a table, an Arrow array, a numpy array of "
                             "dtype S, (offsets, data), a list of bytes, bytes or None, "

@@ -210,7 +210,7 @@ def find_foreign_file(folder: Path) -> Path | None:
     return None
 
 
-def faults_path(out: str | os.PathLike[str]) -> str:
+def make_faults_path(out: str | os.PathLike[str]) -> str:
     """Return the path of the faults table of an output.
 
     It is beside the output, because many readers take every file in a directory for rows.
@@ -226,7 +226,7 @@ class Output:
     directory inside the output. Its name begins with an underscore, so that readers of Parquet
     directories skip it. It is removed at the end in any case.
 
-    The faults table is a second directory, `faults_path(path)`. It exists only if there are
+    The faults table is a second directory, `make_faults_path(path)`. It exists only if there are
     faults. An earlier one is refused or replaced together with the output.
 
     Args:
@@ -243,7 +243,7 @@ class Output:
         if URL.match(os.fspath(path)):
             raise ValueError(f"Parquet files go to a directory, not to {os.fspath(path)}")
         self.path = Path(path)
-        self.faults = Path(faults_path(path))
+        self.faults = Path(make_faults_path(path))
         self._made = not self.path.exists()
         self._old = _list_replaceable(self.path, overwrite=overwrite)
         _list_replaceable(self.faults, overwrite=overwrite)

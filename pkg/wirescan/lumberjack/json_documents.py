@@ -351,17 +351,17 @@ def _replace_null_lists(schema: pa.Schema) -> pa.Schema:
     """Return the schema, with lists of string in place of lists in which only nulls were found."""
     import pyarrow as pa
 
-    return pa.schema(_without_null_lists(pa.struct(schema)))
+    return pa.schema(_replace_inner_null_lists(pa.struct(schema)))
 
 
-def _without_null_lists(kind: pa.DataType) -> pa.DataType:
+def _replace_inner_null_lists(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _without_null_lists(field.type)) for field in kind])
+        return pa.struct([(field.name, _replace_inner_null_lists(field.type)) for field in kind])
     if pa.types.is_list(kind):
         is_null = pa.types.is_null(kind.value_type)
-        return pa.list_(pa.string() if is_null else _without_null_lists(kind.value_type))
+        return pa.list_(pa.string() if is_null else _replace_inner_null_lists(kind.value_type))
     return kind
 
 

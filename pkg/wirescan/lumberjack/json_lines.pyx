@@ -296,7 +296,7 @@ cdef Marker scalar_marker(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     return FLOAT if p == end else VERBATIM
 
 
-def shape_of(bytes line):
+def extract_shape(bytes line):
     """Return a line with a marker in place of each plain value, as bytes.
 
     line: a line of `make_lines`. Plain values are booleans, short numbers without an exponent, and

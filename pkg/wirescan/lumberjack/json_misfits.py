@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from wirescan.frames.escape import visible
-from wirescan.lumberjack.json_lines import shape_of
+from wirescan.lumberjack.json_lines import extract_shape
 
 ANY = "any"  # kind of a value that only the parser checks
 KINDS = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
@@ -79,7 +79,7 @@ class Types:
 
         An accepted document sets the types of its new fields.
         """
-        shape = shape_of(line)
+        shape = extract_shape(line)
         try:
             return self._reasons[shape]
         except KeyError:

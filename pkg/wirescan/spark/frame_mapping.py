@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.export.batches import count_gathered_bytes, parts_of
+from wirescan.export.batches import count_gathered_bytes, split_rows
 from wirescan.files.source import view_of
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import START
@@ -120,7 +120,7 @@ def _make_batch_mapper(
                 lambda row: f"column {column}, row {row} of partition {partition}",
             ):
                 row_sizes = count_gathered_bytes(table, reading.columns) + sizes[values]
-                for part in parts_of(row_sizes, BATCH_BYTES):
+                for part in split_rows(row_sizes, BATCH_BYTES):
                     frames = to_arrow.to_batch(table[part], reading.columns, types="spark")
                     if START in frames.schema.names:
                         frames = _count_from_value(frames, starts[values[part]])

@@ -27,7 +27,7 @@ from wirescan.kafka.client.topic_ranges import (
     to_milliseconds,
 )
 from wirescan.reading.splits import group_slices
-from wirescan.spark.run import BATCH_BYTES, hide_traceback, run_tasks, struct_of
+from wirescan.spark.run import BATCH_BYTES, hide_traceback, make_struct, run_tasks
 
 RECORDS = 1_000_000  # offsets in one task
 LONGEST_NUMBER = 19  # digits; longer numbers do not fit 64 bits
@@ -98,7 +98,7 @@ class TopicReading:
     @property
     def struct(self) -> StructType:
         """Return the schema of the batches as a Spark schema."""
-        return struct_of(self.schema)
+        return make_struct(self.schema)
 
     def plan(
         self,
@@ -135,7 +135,7 @@ class TopicReading:
                 raise ValueError(f"{offsets.name}: offsets {first} to {offsets.start - 1} are gone")
         return group_ranges(topic_ranges.split_ranges(clipped, size), size)
 
-    def batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yield the records of ranges in record batches of some megabytes.
 
         Raises FrameError as `errors` says, BrokerError and OSError.
@@ -226,7 +226,7 @@ def read_topic(
         to_milliseconds(start_time),
         to_milliseconds(stop_time),
     )
-    return run_tasks(spark, tasks, reading.batches, reading.struct)
+    return run_tasks(spark, tasks, reading.read_batches, reading.struct)
 
 
 def is_topic(options: Mapping[str, str]) -> bool:
@@ -242,7 +242,7 @@ def normalize_names(options: Mapping[str, str]) -> dict[str, str]:
     return {name.lower().removeprefix("kafka."): value for name, value in options.items()}
 
 
-def reading_of(options: Mapping[str, str]) -> TopicReading:
+def parse_reading(options: Mapping[str, str]) -> TopicReading:
     """Return the options of the data source as a `TopicReading`.
 
     Raises ValueError for an unknown name, and for a value that is not allowed.
@@ -261,7 +261,7 @@ def reading_of(options: Mapping[str, str]) -> TopicReading:
         raise ValueError("option topic must be one name or several, separated by commas")
     columns = normalized.get("columns")
     return TopicReading(
-        cluster_of(normalized),
+        parse_cluster(normalized),
         topics,
         None if columns is None else split_names(columns),
         normalized.get("errors", "strict"),
@@ -270,7 +270,7 @@ def reading_of(options: Mapping[str, str]) -> TopicReading:
     )
 
 
-def plan_of(options: Mapping[str, str]) -> TopicPlan:
+def parse_plan(options: Mapping[str, str]) -> TopicPlan:
     """Return the arguments of `TopicReading.plan` in the options.
 
     Raises ValueError for a value that is not allowed.
@@ -322,7 +322,7 @@ def _parse_time(options: Mapping[str, str], name: str) -> int | None:
         ) from None
 
 
-def cluster_of(options: Mapping[str, str]) -> ClusterAddress:
+def parse_cluster(options: Mapping[str, str]) -> ClusterAddress:
     """Return the cluster that options name.
 
     options: options as `normalize_names` returns them.

@@ -1,6 +1,6 @@
 """Functions of the user over tables of frames, called once in each partition.
 
-`wirescan.spark.map_partitions` is defined here, and `over_tables`, which `aggregate` uses too. Only
+`wirescan.spark.map_partitions` is defined here, and `map_tables`, which `aggregate` uses too. Only
 the results of the functions pass from the Python workers to the JVM.
 """
 
@@ -24,11 +24,11 @@ from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Reading,
     TablesOfFiles,
-    arrow_of,
     freeze_gc_for_batches,
     hide_traceback,
+    make_arrow_schema,
+    make_struct,
     run_tasks,
-    struct_of,
 )
 
 ROWS = 1 << 16  # rows in a batch for the JVM, at most
@@ -96,7 +96,7 @@ def map_partitions(
             f"function must be callable with an iterator of tables, not {type(function).__name__}"
         )
     struct = parse_schema(schema)
-    arrow_schema = arrow_of(struct)
+    arrow_schema = make_arrow_schema(struct)
 
     def call_function(tables: TablesOfFiles) -> Iterator[pa.RecordBatch]:
         result = function(table for _, table in tables)
@@ -109,7 +109,7 @@ def map_partitions(
             with hide_traceback():
                 yield from conform_batches(columns, arrow_schema)
 
-    return over_tables(
+    return map_tables(
         source,
         call_function,
         struct,
@@ -122,7 +122,7 @@ def map_partitions(
     )
 
 
-def over_tables(
+def map_tables(
     source: Ranges | DataFrame,
     call: Callable[[TablesOfFiles], Iterator[pa.RecordBatch]],
     struct: StructType,
@@ -152,7 +152,7 @@ def over_tables(
 
         def read_slices(slices: list[Slice]) -> TablesOfFiles:
             with hide_traceback():  # for errors of the frames, not for those of `call`
-                yield from ranges.reading.tables(slices)
+                yield from ranges.reading.read_tables(slices)
 
         return run_tasks(
             ranges.spark, ranges.plan, lambda slices: call(read_slices(slices)), struct
@@ -191,7 +191,7 @@ def parse_schema(schema: Schema) -> StructType:
     Raises TypeError for another object, and for DDL that is not a list of columns.
     """
     if isinstance(schema, pa.Schema):
-        return struct_of(schema)
+        return make_struct(schema)
     struct = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(struct, StructType):
         raise TypeError(

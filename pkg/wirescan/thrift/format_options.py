@@ -60,9 +60,9 @@ def _accept_non_strict(format: Format) -> Format:
 
 
 def _add_names(format: Format, idl: str) -> Format:
-    from wirescan.thrift.idl import named_dtype
+    from wirescan.thrift.idl import make_named_dtype
 
     before_id = format.shown.index("id")
     default_columns = (*format.shown[:before_id], "name", *format.shown[before_id:])
     read = partial(format.read, idl=idl)
-    return replace(format, dtype=named_dtype(idl), read=read, shown=default_columns)
+    return replace(format, dtype=make_named_dtype(idl), read=read, shown=default_columns)
