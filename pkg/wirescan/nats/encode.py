@@ -20,7 +20,7 @@ import re
 from typing import Any, SupportsIndex
 
 from wirescan.core.arguments import check_integer, convert_columns, list_pairs, to_bytes
-from wirescan.nats.writer import MOST_BYTES, unfit_pair, unfit_word, write_messages
+from wirescan.nats.writer import MOST_BYTES, find_unfit_pair, find_unfit_word, write_messages
 
 __all__ = ["encode_msg", "encode_msgs", "encode_pub", "encode_pubs"]
 
@@ -146,9 +146,9 @@ def _encode_messages(operation: bytes, words: dict[str, Any], payloads: Any, hea
     columns, pairs = convert_columns({**words, "payload": payloads}, headers)
     payloads = columns.pop("payload")
     for name, column in columns.items():
-        if (row := unfit_word(column, optional=name == "reply")) >= 0:
+        if (row := find_unfit_word(column, optional=name == "reply")) >= 0:
             raise _make_word_error(f"row {row}: {name}", column[row])
-    if pairs is not None and (row := unfit_pair(pairs)) >= 0:
+    if pairs is not None and (row := find_unfit_pair(pairs)) >= 0:
         raise _make_header_error(f"row {row}: a header")
     return write_messages(operation, list(columns.values()), payloads, pairs)
 

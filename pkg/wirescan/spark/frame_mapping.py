@@ -109,8 +109,8 @@ def _make_batch_mapper(
         first = 0
         partition = TaskContext.get().partitionId()
         for batch in batches:
-            kept = batch.select(range(kept_columns))
-            sizes = _measure_rows(kept)
+            kept_batch = batch.select(range(kept_columns))
+            sizes = _measure_rows(kept_batch)
             starts = _read_value_offsets(batch.column(kept_columns))
             for table, values in read_values(
                 batch.column(kept_columns),
@@ -124,10 +124,10 @@ def _make_batch_mapper(
                     frames = to_arrow.to_batch(table[part], reading.columns, types="spark")
                     if START in frames.schema.names:
                         frames = _count_from_value(frames, starts[values[part]])
-                    copied = kept.take(pa.array(values[part]))
+                    copied = kept_batch.take(pa.array(values[part]))
                     yield pa.RecordBatch.from_arrays(
                         [*copied.columns, *frames.columns],
-                        schema=pa.schema([*kept.schema, *frames.schema]),
+                        schema=pa.schema([*kept_batch.schema, *frames.schema]),
                     )
             first += len(batch)
 
