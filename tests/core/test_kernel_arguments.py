@@ -72,8 +72,8 @@ NO_COUNTS = np.zeros(1, np.int32)
             "open_plain takes rows of thrift.frames and rows of thrift.plain",
         ),
         (
-            lambda: thrift_payloads.payloads(OTHER_ROWS, BUFFERS),
-            "payloads takes rows of thrift.frames",
+            lambda: thrift_payloads.list_payloads(OTHER_ROWS, BUFFERS),
+            "list_payloads takes rows of thrift.frames",
         ),
         (
             lambda: payload_spans.in_messages(OTHER_ROWS),

@@ -26,7 +26,7 @@ from tests.support.paths import ORDERS
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats
 from wirescan.core.gather import WINDOW, Places
 from wirescan.core.loop import HEAD
-from wirescan.export.batches import iter_batches, parts_of, split_by_bytes
+from wirescan.export.batches import iter_batches, split_by_bytes, split_rows
 from wirescan.files.source import MappedFile
 from wirescan.frames import to_arrow
 from wirescan.kafka import Record, encode_batch
@@ -492,7 +492,7 @@ def test_an_empty_table_has_no_parts():
 def test_parts_hold_as_many_rows_as_fit(sizes, size, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wirescan.export.batches.BATCH_ROWS", most)
-        parts = list(parts_of(np.array(sizes, np.int64), size))
+        parts = list(split_rows(np.array(sizes, np.int64), size))
     rows = [row for part in parts for row in range(part.start, part.stop)]
     assert rows == list(range(len(sizes)))
     for part in parts:

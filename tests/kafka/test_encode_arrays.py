@@ -577,7 +577,7 @@ class ShortArrow:
 def test_buffers_that_end_too_early_are_refused(cut, reason, monkeypatch):
     from wirescan.core import strings
 
-    monkeypatch.setattr(strings, "chunks_of", lambda source: [source])
+    monkeypatch.setattr(strings, "list_chunks", lambda source: [source])
     monkeypatch.setattr(strings, "is_arrow", lambda source: True)
     with pytest.raises(ValueError, match=reason):
         ByteStrings(cut)

@@ -8,7 +8,7 @@ import pytest
 
 from wirescan import lumberjack
 from wirescan.lumberjack import json_misfits
-from wirescan.lumberjack.json_lines import shape_of
+from wirescan.lumberjack.json_lines import extract_shape
 
 TIMES = [
     "2026-11-21T22:50:01Z",
@@ -106,7 +106,7 @@ def test_shapes_decide_as_documents_do(name, seed, monkeypatch):
     table = parse(documents, **SCHEMAS[name])
     calls = []
     monkeypatch.setattr(
-        json_misfits, "shape_of", lambda line: calls.append(line) or b"%d" % len(calls)
+        json_misfits, "extract_shape", lambda line: calls.append(line) or b"%d" % len(calls)
     )
     expected = parse(documents, **SCHEMAS[name])
     assert calls
@@ -132,7 +132,7 @@ def test_a_value_decides_like_the_first_of_its_shape(value):
 
 def test_plain_values_become_markers():
     line = b'{"name": "x", "n":1,"f":-0.5,"b":false,"t":"2026-11-21T22:50:01.5Z","z":null}\n'
-    shape = shape_of(line)
+    shape = extract_shape(line)
     assert shape == b'{"name": \x01, "n":\x03,"f":\x04,"b":\x05,"t":\x02,"z":null}\n'
 
 
@@ -148,7 +148,7 @@ def test_plain_values_become_markers():
     ],
 )
 def test_other_values_stay(line):
-    assert shape_of(line) == line
+    assert extract_shape(line) == line
 
 
 def test_documents_of_one_shape_are_decoded_once(monkeypatch):

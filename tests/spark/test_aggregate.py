@@ -131,12 +131,14 @@ def test_many_groups_are_returned_in_several_results(parts, log, monkeypatch):
 
     job = Aggregation("kafka.records", ("key",), (("value_size", "histogram"), ("key", "distinct")))
     located = [
-        pair for task in range(len(parts.plan)) for pair in parts.reading.tables(parts.plan[task])
+        pair
+        for task in range(len(parts.plan))
+        for pair in parts.reading.read_tables(parts.plan[task])
     ]
-    whole = list(job.partials(iter(located)))
+    whole = list(job.iter_partials(iter(located)))
     monkeypatch.setattr(grouping, "MERGE_BYTES", 10_000)
     monkeypatch.setattr(grouping, "GROUP_BYTES", 5_000)
-    several = list(job.partials(iter(located)))
+    several = list(job.iter_partials(iter(located)))
     assert len(whole) == 3
     assert len(several) > 3
 

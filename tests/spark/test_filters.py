@@ -29,7 +29,7 @@ from wirescan import kafka
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter
 from wirescan.spark import read
-from wirescan.spark.datasource_options import reading_of
+from wirescan.spark.datasource_options import parse_reading
 from wirescan.spark.datasource_pushdown import PushdownReader, translate_filters
 
 pytestmark = pytest.mark.spark
@@ -268,7 +268,7 @@ def test_fewer_offsets_of_topics_are_fetched():
 
         def ranges(*predicates, **more):
             options = {"bootstrap.servers": cluster.bootstrap, "topic": "a,b", **more}
-            reader = PushdownReader(options, reading_of(options).struct)
+            reader = PushdownReader(options, parse_reading(options).struct)
             assert list(reader.pushFilters(list(predicates))) == list(predicates)
             return [
                 (fetch.name, fetch.start, fetch.stop)

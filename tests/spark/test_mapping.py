@@ -223,7 +223,7 @@ def test_errors_name_the_value(monkeypatch):
     for inflated in (chunked.INFLATED, 1_000):
         monkeypatch.setattr(chunked, "INFLATED", inflated)
         with pytest.raises(FrameError, match="BAD_CHECKSUM") as caught:
-            list(read_values(values, Reading("kafka.records"), first=100, where=str))
+            list(read_values(values, Reading("kafka.records"), first=100, name_value=str))
         assert caught.value.source == "110"
         assert caught.value.offset == len(make_batch(0, 2))
         with pytest.raises(FrameError, match="LIMIT") as caught:

@@ -188,7 +188,7 @@ def test_errors_name_the_value():
     bad = make_envelope(Kind.PUBLISH, b"\x1a\x7fx")
     for values in ([b"", b"ok", b"", b"", bad, b"", b"ok"], [None, bad, b""], [b"", b"", bad]):
         with pytest.raises(FrameError, match="TRUNCATED") as caught:
-            list(read_values(pa.array(values, pa.binary()), reading, first=100, where=str))
+            list(read_values(pa.array(values, pa.binary()), reading, first=100, name_value=str))
         assert caught.value.source == str(100 + values.index(bad))
     # The limit holds for all values of a table together.
     for format, values in (
@@ -197,7 +197,7 @@ def test_errors_name_the_value():
     ):
         limited = Reading(format, limits=Limits(rows=3))
         with pytest.raises(FrameError, match="LIMIT") as caught:
-            list(read_values(pa.array([*values, b"PING\r\n" * 4]), limited, where=str))
+            list(read_values(pa.array([*values, b"PING\r\n" * 4]), limited, name_value=str))
         assert caught.value.source == "3"
 
 

@@ -134,7 +134,7 @@ def test_segments_with_an_index_are_not_scanned(spark, tmp_path, walked):
 def test_rows_of_a_plan_made_in_tasks(spark, tmp_path, walked, monkeypatch):
     paths = write_captures(tmp_path / "captures", "nats.messages", 3)
     columns = ["_file", "_start"]
-    cut = planning.cutter(spark, "nats.messages", Limits())
+    cut = planning.make_cutter(spark, "nats.messages", Limits())
     plan = Reading("nats.messages", tuple(columns)).plan(paths, 30_000, cut)
     cut_files = {part.path for part in plan.slices if part.start}
     assert walked == [path for path in paths if path in cut_files]
@@ -149,7 +149,7 @@ def test_a_file_that_is_removed_before_it_is_scanned(spark, tmp_path, walked):
     from pyspark.errors import PythonException
 
     paths = write_captures(tmp_path / "captures", "nats.messages", 2)
-    cut = planning.cutter(spark, "nats.messages", Limits())
+    cut = planning.make_cutter(spark, "nats.messages", Limits())
     files = planning.list_source_files(paths, "nats.messages")
     os.unlink(paths[1])
     with pytest.raises(PythonException, match=f"FileNotFoundError.*{paths[1]}"):

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from tests.spark.records import collect_rows, read_expected_rows
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import read
-from wirescan.spark.datasource_options import paths_of, size_of
+from wirescan.spark.datasource_options import parse_paths, parse_size
 
 pytestmark = pytest.mark.spark
 
@@ -121,19 +121,19 @@ def test_bad_bytes_in_each_mode(spark, damaged):
 
 
 def test_paths_are_one_path_or_a_json_list():
-    assert paths_of({"path": "a,b"}) == ["a,b"]
-    assert paths_of({"paths": '["a", "b"]'}) == ["a", "b"]
+    assert parse_paths({"path": "a,b"}) == ["a,b"]
+    assert parse_paths({"paths": '["a", "b"]'}) == ["a", "b"]
     for text in ("/data", "5", '"a"', "[1]", "{}"):
         with pytest.raises(ValueError, match="option paths must be a JSON list of strings"):
-            paths_of({"paths": text})
+            parse_paths({"paths": text})
     for options in ({}, {"paths": "[]"}):
         with pytest.raises(ValueError, match="needs a path"):
-            paths_of(options)
+            parse_paths(options)
 
 
 def test_sizes_have_units():
-    sizes = [size_of(text) for text in (None, "5", "2k", "64M", "1gb")]
+    sizes = [parse_size(text) for text in (None, "5", "2k", "64M", "1gb")]
     assert sizes == [SLICE_BYTES, 5, 2048, 64 << 20, 1 << 30]
     for text in ("", "0", "-1", "1.5m", "5 miles"):
         with pytest.raises(ValueError, match="bytesPerPartition"):
-            size_of(text)
+            parse_size(text)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.core.arrow_input import chunks_of, is_arrow, nulls_of, read_numbers
+from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 
@@ -25,62 +25,66 @@ U64 = (0, (1 << 64) - 1)
 BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
-def check_integer(given: Any, name: str, bounds: tuple[int, int]) -> int:
+def check_integer(value: Any, name: str, bounds: tuple[int, int]) -> int:
     """Return an integer that is within bounds.
 
-    name: what messages call the argument. bounds: (least, most), both inclusive.
+    name: what messages call the argument. bounds: (minimum, maximum), both inclusive.
     Raises TypeError for an object that is no integer, ValueError for a number outside the bounds.
     """
     try:
-        number = operator.index(given)
+        number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {given!r:.80}") from None
+        raise TypeError(f"{name} must be an integer, not {value!r:.80}") from None
     if not bounds[0] <= number <= bounds[1]:
         raise ValueError(f"{name} must be from {bounds[0]} to {bounds[1]}, not {number}")
     return number
 
 
-def to_bytes(given: Any, name: str) -> bytes:
+def to_bytes(value: Any, name: str) -> bytes:
     """Return the bytes of a bytes-like object, or of str in UTF-8.
 
     name: what messages call the argument.
     Raises TypeError for another object, ValueError for a surrogate and for 2 GiB or more.
     """
-    if isinstance(given, str):
+    if isinstance(value, str):
         try:
-            given = given.encode()
+            value = value.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
                 f"{name} has a surrogate at {error.start}, which UTF-8 cannot encode"
             ) from None
-    if not isinstance(given, BYTES_LIKE):
-        raise TypeError(f"{name} must be bytes or str, not {type(given).__name__}")
-    data = bytes(given)
+    if not isinstance(value, BYTES_LIKE):
+        raise TypeError(f"{name} must be bytes or str, not {type(value).__name__}")
+    data = bytes(value)
     if len(data) > LONGEST:
         raise ValueError(f"{name} has {len(data)} bytes, and at most {LONGEST} are possible")
     return data
 
 
-def pairs_of(given: Any) -> list[tuple[bytes, Any]]:
+def list_pairs(headers: Any) -> list[tuple[bytes, Any]]:
     """Return the pairs of a mapping, or of an iterable of (key, value), with keys as bytes.
 
     Raises TypeError for anything else, and for a key that is neither bytes-like nor str.
     """
-    if isinstance(given, (*BYTES_LIKE, str)) or not isinstance(given, Iterable):
-        raise TypeError(f"headers are a mapping or pairs (key, value), not {type(given).__name__}")
+    if isinstance(headers, (*BYTES_LIKE, str)) or not isinstance(headers, Iterable):
+        raise TypeError(
+            f"headers are a mapping or pairs (key, value), not {type(headers).__name__}"
+        )
     pairs = []
-    for pair in given.items() if isinstance(given, Mapping) else given:
+    for pair in headers.items() if isinstance(headers, Mapping) else headers:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"a header is (key, value), not {pair!r:.80}")
         pairs.append((to_bytes(pair[0], "a header's key"), pair[1]))
     return pairs
 
 
-def columns_of(given: dict[str, Any], headers: Any = None) -> tuple[dict[str, Any], Pairs | None]:
+def convert_columns(
+    columns: dict[str, Any], headers: Any = None
+) -> tuple[dict[str, Any], Pairs | None]:
     """Return columns of equal length by their names, and the headers as pairs.
 
-    given: by name, one of
-      `Bounded`          a column of numbers; it becomes the array of `numbers_of`
+    columns: by name, one of
+      `Bounded`          a column of numbers; it becomes the array of `convert_numbers`
       byte strings       any source of `ByteStrings`; it becomes `ByteStrings`
       one value          a bytes-like object, str or None, which is repeated for all rows; it
                          becomes `ByteStrings`
@@ -90,30 +94,30 @@ def columns_of(given: dict[str, Any], headers: Any = None) -> tuple[dict[str, An
     Raises TypeError for anything else. Raises ValueError for values that do not fit, for columns of
     unequal length, and where no column gives the number of rows.
     """
-    columns = {
-        name: numbers_of(value, name)
+    converted = {
+        name: convert_numbers(value, name)
         if isinstance(value, Bounded)
         else _convert_string_column(value, name)
-        for name, value in given.items()
+        for name, value in columns.items()
     }
     lists: Pairs | None = None
     keys: list[bytes] = []
     header_columns: list[tuple[str, ByteStrings | bytes | None]] = []
     if isinstance(headers, (Mapping, list)):
-        for key, value in pairs_of(headers):
+        for key, value in list_pairs(headers):
             name = f"header {key!r:.80}"
             keys.append(key)
             header_columns.append((name, _convert_string_column(value, name)))
     elif headers is not None:
         lists = _convert_header_lists(headers)
-    count = _count_rows([*columns.items(), *header_columns, ("headers", lists)])
+    count = _count_rows([*converted.items(), *header_columns, ("headers", lists)])
     if header_columns:
         lists = Pairs.of_columns(
             keys, [_repeat(value, count) for _, value in header_columns], count
         )
     return {
         name: value if isinstance(value, np.ndarray) else _repeat(value, count)
-        for name, value in columns.items()
+        for name, value in converted.items()
     }, lists
 
 
@@ -135,13 +139,13 @@ def _count_rows(columns: Iterable[tuple[str, Any]]) -> int:
     return counts[0][1]
 
 
-def _convert_string_column(given: Any, name: str) -> ByteStrings | bytes | None:
+def _convert_string_column(source: Any, name: str) -> ByteStrings | bytes | None:
     """Return a column of byte strings, or one value for all rows."""
-    if given is None:
+    if source is None:
         return None
-    if isinstance(given, (*BYTES_LIKE, str)):
-        return to_bytes(given, name)
-    return _convert_strings(given, name)
+    if isinstance(source, (*BYTES_LIKE, str)):
+        return to_bytes(source, name)
+    return _convert_strings(source, name)
 
 
 def _repeat(value: ByteStrings | bytes | None, count: int) -> ByteStrings:
@@ -149,14 +153,14 @@ def _repeat(value: ByteStrings | bytes | None, count: int) -> ByteStrings:
 
 
 class Bounded:
-    """A column of numbers, and the (least, most) that they may have."""
+    """A column of numbers, and the (minimum, maximum) that they may have."""
 
-    def __init__(self, given: Any, bounds: tuple[int, int]):
-        self.given = given
+    def __init__(self, values: Any, bounds: tuple[int, int]):
+        self.values = values
         self.bounds = bounds
 
 
-def numbers_of(column: Bounded, name: str) -> np.ndarray:
+def convert_numbers(column: Bounded, name: str) -> np.ndarray:
     """Return the numbers of a column as a new int64 array.
 
     column: one of
@@ -170,19 +174,19 @@ def numbers_of(column: Bounded, name: str) -> np.ndarray:
     Numbers above 2**63 - 1 are stored as their two's complement.
     Raises TypeError for anything else, ValueError for a number outside the bounds.
     """
-    given = column.given
-    least, most = column.bounds
-    if isinstance(given, np.ma.MaskedArray):
+    values = column.values
+    minimum, maximum = column.bounds
+    if isinstance(values, np.ma.MaskedArray):
         raise TypeError(
             f"{name}: a masked array is not accepted; give masked values as 0, or as nulls of Arrow"
         )
-    if is_arrow(given):
-        chunks = [_convert_arrow_numbers(chunk, name) for chunk in chunks_of(given)]
+    if is_arrow(values):
+        chunks = [_convert_arrow_numbers(chunk, name) for chunk in list_chunks(values)]
         array = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
     else:
-        array = np.asarray(0 if given is None else given)
+        array = np.asarray(0 if values is None else values)
         if array.ndim == 0 and array.dtype.kind != "M":
-            number = check_integer(0 if given is None else given, name, column.bounds)
+            number = check_integer(0 if values is None else values, name, column.bounds)
             return np.asarray(number if number < 1 << 63 else number - (1 << 64), np.int64)
         if array.dtype.kind == "M":
             array = _convert_times(array, name)
@@ -194,8 +198,8 @@ def numbers_of(column: Bounded, name: str) -> np.ndarray:
             f"not {array.dtype} in {array.ndim}"
         )
     for number in (int(array.min()), int(array.max())):
-        if not least <= number <= most:
-            raise ValueError(f"{name} must be from {least} to {most}, not {number}")
+        if not minimum <= number <= maximum:
+            raise ValueError(f"{name} must be from {minimum} to {maximum}, not {number}")
     return array.astype(np.uint64 if array.dtype.kind == "u" else np.int64).view(np.int64)
 
 
@@ -220,36 +224,38 @@ def _convert_arrow_numbers(chunk: Any, name: str) -> np.ndarray:
     dtype = "int64" if is_time else kind
     integers = chunk.cast(dtype)
     array = read_numbers(integers.buffers()[1], dtype, integers.offset, len(integers)).copy()
-    array[nulls_of(chunk)] = 0
+    array[find_nulls(chunk)] = 0
     return _convert_times(array.view(f"M8[{chunk.type.unit}]"), name) if is_time else array
 
 
-def _convert_strings(given: Any, name: str) -> ByteStrings:
+def _convert_strings(source: Any, name: str) -> ByteStrings:
     """Return byte strings. Errors begin with the name of the argument."""
     try:
-        return ByteStrings(given)
+        return ByteStrings(source)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _convert_header_lists(given: Any) -> Pairs:
+def _convert_header_lists(headers: Any) -> Pairs:
     """Return the pairs of (counts, keys, values), or of an Arrow array of lists or maps."""
-    if isinstance(given, tuple) and len(given) == 3:
-        counts = np.atleast_1d(numbers_of(Bounded(given[0], (0, LONGEST)), "the counts of headers"))
-        keys = _convert_strings(given[1], "the headers' keys")
-        values = _convert_strings(given[2], "the headers' values")
+    if isinstance(headers, tuple) and len(headers) == 3:
+        counts = np.atleast_1d(
+            convert_numbers(Bounded(headers[0], (0, LONGEST)), "the counts of headers")
+        )
+        keys = _convert_strings(headers[1], "the headers' keys")
+        values = _convert_strings(headers[2], "the headers' values")
         return Pairs.of_lists(np.cumsum(counts) - counts, counts, keys, values)
-    if not is_arrow(given):
+    if not is_arrow(headers):
         raise TypeError(
             "headers are a mapping or list of (key, column), (counts, keys, values), "
-            f"or an Arrow array of list<struct<key, value>> or map, not {type(given).__name__}"
+            f"or an Arrow array of list<struct<key, value>> or map, not {type(headers).__name__}"
         )
-    return _convert_arrow_headers(given)
+    return _convert_arrow_headers(headers)
 
 
-def _convert_arrow_headers(given: Any) -> Pairs:
+def _convert_arrow_headers(headers: Any) -> Pairs:
     """Return the pairs of an Arrow array of lists or maps. A null list has no pairs."""
     import pyarrow as pa
 
@@ -258,7 +264,7 @@ def _convert_arrow_headers(given: Any) -> Pairs:
     keys = []
     values = []
     pairs_before = 0
-    for chunk in chunks_of(given):
+    for chunk in list_chunks(headers):
         key, value = _split_pairs(chunk, pa.types)
         keys.append(key)
         values.append(value)
@@ -267,7 +273,7 @@ def _convert_arrow_headers(given: Any) -> Pairs:
         ends = read_numbers(offsets.buffers()[1], dtype, offsets.offset, len(chunk) + 1).astype(
             np.int64
         )
-        nulls = nulls_of(chunk)
+        nulls = find_nulls(chunk)
         counts.append(np.where(nulls, 0, np.diff(ends)))
         firsts.append(np.where(nulls, 0, ends[:-1] + pairs_before))
         pairs_before += len(chunk.values)

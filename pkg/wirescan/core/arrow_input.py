@@ -19,7 +19,7 @@ def is_arrow(source: Any) -> bool:
     return hasattr(source, "__arrow_c_array__") or hasattr(source, "__arrow_c_stream__")
 
 
-def chunks_of(source: Any) -> list[Any]:
+def list_chunks(source: Any) -> list[Any]:
     """Return the pyarrow arrays of an array, a chunked array, or any object of that interface.
 
     Each array is validated without reading its values. Raises ValueError for an invalid array,
@@ -41,7 +41,7 @@ def chunks_of(source: Any) -> list[Any]:
     return chunks
 
 
-def nulls_of(chunk: Any) -> np.ndarray:
+def find_nulls(chunk: Any) -> np.ndarray:
     """Return a bool array that is true for each null value of a pyarrow array."""
     validity = chunk.buffers()[0]
     if validity is None or not chunk.null_count:

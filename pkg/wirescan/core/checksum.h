@@ -97,10 +97,10 @@ HARDWARE static inline uint32_t crc_instruction(uint32_t state, const uint8_t* p
         wide = _mm_crc32_u64(wide, word);
     }
     unsigned rest = 8 * (unsigned)n;
-    /* The shift by `gone + 1` is done in two steps, since C does not define a shift by 64. */
-    unsigned gone = 63 - rest;
+    /* The shift by `shift + 1` is done in two steps, since C does not define a shift by 64. */
+    unsigned shift = 63 - rest;
     memcpy(&word, p + n - 8, 8);
-    word = (word & ~0ull << gone << 1) ^ wide << gone << 1;
+    word = (word & ~0ull << shift << 1) ^ wide << shift << 1;
     return (uint32_t)(_mm_crc32_u64(0, word) ^ wide >> rest);
 }
 

@@ -90,12 +90,12 @@ cdef class Places(ByteStrings):
         if self.longest >= WINDOW:
             raise ValueError(
                 f"a byte string of {self.longest} bytes is too long for a view; gather it instead")
-        cdef Py_ssize_t i, n = self.count, count = len(self.held)
+        cdef Py_ssize_t i, n = self.count, count = len(self.owners)
         lows = np.full(count, np.iinfo(np.int64).max)
         highs = np.zeros(count, np.int64)
         cdef int64_t[::1] low = lows, high = highs
         cdef const uint64_t[::1] bases = np.array(
-            [array.ctypes.data for array in self.held], np.uint64)
+            [array.ctypes.data for array in self.owners], np.uint64)
         cdef const uint64_t* address = self.strings.address
         cdef const int32_t* size = self.strings.size
         cdef const uint16_t[:] buffer = self.buffer

@@ -17,6 +17,6 @@ def inflate_spans(
     used: int,
     number: int,
     limits: tuple[int, int, int],
-    left: int,
+    total: int,
     check: bool,
 ) -> tuple[int, int]: ...

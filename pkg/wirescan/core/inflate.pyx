@@ -90,7 +90,7 @@ cdef inline Fault inflate_stream(Inflate* z, const uint8_t* at, uint32_t size, u
     return BAD_COMPRESSION
 
 
-def inflate_spans(buffers, spans, places, first, Block block, used, number, limits, left, check):
+def inflate_spans(buffers, spans, places, first, Block block, used, number, limits, total, check):
     """Decompress spans[first:] into a block, and return (count, used).
 
     count: the number of spans that are done, from span 0. used: the bytes of the block that are
@@ -106,7 +106,7 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     number: the `buffer` of the places.
     limits: (maximum ratio of output to input, output bytes that the ratio does not limit, maximum
         output bytes of a stream).
-    left: maximum output bytes of all streams.
+    total: maximum output bytes of all streams.
     check: verify Adler-32, and refuse bytes after a stream.
 
     Raises ValueError where a span is outside its buffer, MemoryError.
@@ -116,7 +116,7 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     cdef Head[::1] place = places
     cdef const uint64_t[:, ::1] readable
     cdef const Readable* buffer
-    cdef int64_t at = used, rest = left, capacity, most, ratio, free, single
+    cdef int64_t at = used, remaining = total, capacity, max_size, ratio, free, single
     cdef bint checked = check, full = False
     cdef unsigned short output_buffer = number
     cdef Inflate z
@@ -136,11 +136,12 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
             buffer = <const Readable*>&readable[span[i].buffer, 0]
             fault = <Fault>span[i].fault
             if not fault:
-                most = min(max(min(ratio, <int64_t>1 << 31) * span[i].size, free), single, rest)
-                capacity = min(most, <int64_t>block.size - at)
+                max_size = max(min(ratio, <int64_t>1 << 31) * span[i].size, free)
+                max_size = min(max_size, single, remaining)
+                capacity = min(max_size, <int64_t>block.size - at)
                 fault = inflate_stream(&z, buffer.at + span[i].start, span[i].size,
                                        <uint8_t*>block.at + at, <uint64_t>capacity, checked, &code)
-                if code == Z_MEM_ERROR or (fault == TOO_LARGE and capacity < most):
+                if code == Z_MEM_ERROR or (fault == TOO_LARGE and capacity < max_size):
                     full = True
                     break
             place[i].fault = <uint8_t>fault
@@ -149,7 +150,7 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
                 place[i].size = <uint32_t>z.total_out
                 place[i].buffer = output_buffer
                 at += <int64_t>z.total_out
-                rest -= <int64_t>z.total_out
+                remaining -= <int64_t>z.total_out
             i += 1
     inflate_end(&z)
     if code == Z_MEM_ERROR and full:

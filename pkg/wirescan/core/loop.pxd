@@ -58,12 +58,12 @@ cdef struct Readable:
     const uint8_t* at
     const uint8_t* end
 
-# Optional, for speed: read at most `most` frames of the commonest kind, the children of `span`, and
-# write their whole rows, including Head. `buffer` holds all bytes that may be read around them.
+# Optional, for speed: read at most `max_rows` frames of the commonest kind, the children of `span`,
+# and write their whole rows, including Head. `buffer` holds all bytes that may be read around them.
 # Return the number of rows. Leave `r` at the first frame that is of another kind or looks bad:
 # ReadFrame decides on that frame. `ahead`: there is a VerifyFrame, so prefetch the next span.
 # `past`: write the rows with stores that bypass the caches.
-ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t most, const void* parent,
+ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* parent,
                            const Readable* buffer, const Head* span, bint ahead,
                            bint past) noexcept nogil
 
@@ -221,7 +221,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         if rows.count == rows.capacity:
             # Expect as many rows per byte as so far, and a tenth more, so that rows seldom move
             # twice.
-            if rows.count >= rows.most or not grow_rows(rows, rows.count + 64 + <size_t>(
+            if rows.count >= rows.max_rows or not grow_rows(rows, rows.count + 64 + <size_t>(
                     1.1 * <double>rows.count * <double>(end - start)
                     / <double>(start - base + 1))):
                 fault = LIMIT

@@ -14,7 +14,7 @@ cdef class Pairs:
     cdef int64_t* end
     cdef Py_ssize_t count       # number of rows
     cdef Block pairs, ends      # the memory of `pair` and `end`
-    cdef object held            # keeps the bytes alive
+    cdef object owners          # keeps the bytes alive
     cdef int allocate(self, Py_ssize_t count, Py_ssize_t pairs) except -1
 
 cdef inline const uint8_t* string_at(const Strings* strings, Py_ssize_t i) noexcept nogil:

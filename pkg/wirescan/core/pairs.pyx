@@ -41,7 +41,7 @@ cdef class Pairs:
         if not good:
             raise ValueError("the counts of headers do not fit their keys and values")
         self.allocate(n, total)
-        self.held = keys, values
+        self.owners = keys, values
         pair = self.pair
         end = self.end
         with nogil:
@@ -74,7 +74,7 @@ cdef class Pairs:
         if len(columns) != len(keys) or any(len(strings) != count for strings in columns):
             raise ValueError("columns of unequal length")
         self.allocate(count, sum(len(strings) - strings.nulls for strings in columns))
-        self.held = names, columns
+        self.owners = names, columns
         # First the number of pairs of each row, then the position of its next pair. When all pairs
         # are written, this is the end of the row.
         cdef int64_t* at = self.end + 1

@@ -1,18 +1,18 @@
 # Memory for rows: `count` rows of `stride` bytes are written, `capacity` rows fit, and there may
-# never be more than `most` rows.
+# never be more than `max_rows` rows.
 cdef struct Rows:
     char* at
     size_t bytes                    # size of the memory, where it is not the caller's
     size_t stride
     size_t count
     size_t capacity
-    size_t most
+    size_t max_rows
     size_t bad                      # number of rows with a fault
     bint fixed                      # the memory is the caller's: it cannot grow
     bint out_of_memory
 
-# Make `capacity` rows fit, or as many as `most` and the available memory allow. Return False where
-# the memory had to grow and could not; the rows are then unchanged.
+# Make `capacity` rows fit, or as many as `max_rows` and the available memory allow. Return False
+# where the memory had to grow and could not; the rows are then unchanged.
 cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil
 
 
@@ -20,7 +20,7 @@ cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil
 cdef inline bint reserve_row(Rows* rows) noexcept nogil:
     if rows.count < rows.capacity:
         return True
-    return rows.count < rows.most and grow_rows(rows, rows.capacity + (rows.capacity >> 1) + 64)
+    return rows.count < rows.max_rows and grow_rows(rows, rows.capacity + (rows.capacity >> 1) + 64)
 
 
 cdef class RowBlock:

@@ -88,14 +88,14 @@ cdef extern from *:
 cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
     cdef char* block = NULL
     cdef size_t bytes, least
-    capacity = min(capacity, rows.most)
+    capacity = min(capacity, rows.max_rows)
     if rows.fixed or capacity <= rows.capacity:
         return capacity <= rows.capacity
     while True:
         if capacity <= (<size_t>-1 >> 1) // rows.stride:
             bytes = capacity * rows.stride
             block = <char*>wirescan_rows_alloc(&bytes)
-        least = min(rows.count + rows.count // 2 + 64, rows.most)
+        least = min(rows.count + rows.count // 2 + 64, rows.max_rows)
         if block is not NULL or capacity <= least:
             break
         # The caller's number is an estimate, which may be far too large.
@@ -108,31 +108,31 @@ cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
         wirescan_rows_free(rows.at, rows.bytes)
     rows.at = block
     rows.bytes = bytes
-    rows.capacity = min(bytes // rows.stride, rows.most)
+    rows.capacity = min(bytes // rows.stride, rows.max_rows)
     return True
 
 
 cdef class RowBlock:
-    """Memory for rows of `stride` bytes: RowBlock(stride, capacity, most, into=None).
+    """Memory for rows of `stride` bytes: RowBlock(stride, capacity, max_rows, into=None).
 
-    `capacity` rows fit at first, and there are never more than `most`. With `into`, a writable
+    `capacity` rows fit at first, and there are never more than `max_rows`. With `into`, a writable
     contiguous buffer, the rows are written there and the block cannot grow. Through the buffer
     protocol the block exports its written rows as read-only bytes.
 
     Raises MemoryError where the first `capacity` rows cannot be allocated.
     """
-    def __cinit__(self, size_t stride, size_t capacity, size_t most, into=None):
-        cdef uint8_t[::1] given
-        self.rows = Rows(NULL, 0, stride, 0, 0, most, 0, False, False)
+    def __cinit__(self, size_t stride, size_t capacity, size_t max_rows, into=None):
+        cdef uint8_t[::1] view
+        self.rows = Rows(NULL, 0, stride, 0, 0, max_rows, 0, False, False)
         if into is None:
-            if not grow_rows(&self.rows, max(<size_t>1, min(capacity, most))):
+            if not grow_rows(&self.rows, max(<size_t>1, min(capacity, max_rows))):
                 raise MemoryError(f"no memory for {capacity} rows of {stride} bytes")
         else:
-            given = memoryview(into).cast("B")
-            self.rows.capacity = min(<size_t>given.shape[0] // stride, most)
-            self.rows.at = <char*>&given[0] if given.shape[0] else NULL
+            view = memoryview(into).cast("B")
+            self.rows.capacity = min(<size_t>view.shape[0] // stride, max_rows)
+            self.rows.at = <char*>&view[0] if view.shape[0] else NULL
             self.rows.fixed = True
-            self.owner = given
+            self.owner = view
 
     def __dealloc__(self):
         if not self.rows.fixed and self.rows.at is not NULL:

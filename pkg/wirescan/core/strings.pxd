@@ -12,21 +12,21 @@ cdef class ByteStrings:
     cdef Strings strings            # valid while this object is alive
     cdef Py_ssize_t count
     cdef Block addresses, sizes     # the memory of `strings`
-    cdef list held                  # keeps the bytes alive
+    cdef list owners                # keeps the bytes alive
     cdef tuple counts               # (nulls, total, longest), or None before the first use
     cdef int allocate(self, Py_ssize_t count, Py_ssize_t slots) except -1
     cdef tuple count_sizes(self)
     cdef int repeat(self, value, count) except -1
     cdef int put(self, Py_ssize_t i, value) except -1
-    cdef int of_list(self, list values) except -1
-    cdef int of_place(self, table, name) except -1
+    cdef int fill_list(self, list values) except -1
+    cdef int fill_place(self, table, name) except -1
     # The next three fill `count` strings. `at` is the number of the first of them in this array,
     # and `skip` is its bit in the validity bitmap.
-    cdef int of_offsets(self, Py_ssize_t at, Py_ssize_t count, offsets, data, validity,
+    cdef int fill_offsets(self, Py_ssize_t at, Py_ssize_t count, offsets, data, validity,
                         Py_ssize_t skip) except -1
-    cdef int of_width(self, Py_ssize_t at, Py_ssize_t count, Py_ssize_t width, data, validity,
+    cdef int fill_width(self, Py_ssize_t at, Py_ssize_t count, Py_ssize_t width, data, validity,
                       Py_ssize_t skip, bint stripped) except -1
-    cdef int of_views(self, Py_ssize_t at, Py_ssize_t count, views, data_buffers, validity,
+    cdef int fill_views(self, Py_ssize_t at, Py_ssize_t count, views, data_buffers, validity,
                       Py_ssize_t skip) except -1
-    cdef const uint8_t* bitmap(self, validity, Py_ssize_t bits) except? NULL
-    cdef int of_arrow(self, chunks) except -1
+    cdef const uint8_t* read_bitmap(self, validity, Py_ssize_t bits) except? NULL
+    cdef int fill_arrow(self, chunks) except -1

@@ -13,7 +13,7 @@ Input is checked before an address is computed from it. Source: Apache Arrow col
 """
 import numpy as np
 
-from wirescan.core.arrow_input import as_byte_array, chunks_of, is_arrow, read_numbers
+from wirescan.core.arrow_input import as_byte_array, list_chunks, is_arrow, read_numbers
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t, uint32_t, uintptr_t
@@ -70,9 +70,9 @@ cdef class ByteStrings:
     """
 
     def __init__(self, source, count=None):
-        self.held = []
+        self.owners = []
         if isinstance(source, ByteStrings):
-            self.held.append(source)
+            self.owners.append(source)
             self.addresses = (<ByteStrings>source).addresses
             self.sizes = (<ByteStrings>source).sizes
             self.strings = (<ByteStrings>source).strings
@@ -80,9 +80,9 @@ cdef class ByteStrings:
         elif source is None or isinstance(source, (bytes, bytearray, memoryview)):
             self.repeat(source, count)
         elif isinstance(source, list):
-            self.of_list(source)
+            self.fill_list(source)
         elif isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str):
-            self.of_place(source[0], source[1])
+            self.fill_place(source[0], source[1])
         elif isinstance(source, tuple) and len(source) == 2:
             offsets = np.asarray(source[0])
             if offsets.ndim != 1 or offsets.dtype not in (np.int32, np.int64):
@@ -91,9 +91,9 @@ cdef class ByteStrings:
             if not len(offsets):
                 raise ValueError("n strings have n + 1 offsets, and here is none")
             self.allocate(len(offsets) - 1, len(offsets) - 1)
-            self.of_offsets(0, self.count, offsets, source[1], None, 0)
+            self.fill_offsets(0, self.count, offsets, source[1], None, 0)
         elif isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype == object:
-            self.of_list(source.tolist())
+            self.fill_list(source.tolist())
         elif isinstance(source, np.ndarray):
             if isinstance(source, np.ma.MaskedArray):
                 raise TypeError("a masked array is not accepted; "
@@ -103,9 +103,9 @@ cdef class ByteStrings:
                                 f"not {source.dtype} in {source.ndim}")
             source = np.ascontiguousarray(source)
             self.allocate(len(source), len(source))
-            self.of_width(0, self.count, source.itemsize, source, None, 0, True)
+            self.fill_width(0, self.count, source.itemsize, source, None, 0, True)
         elif is_arrow(source):
-            self.of_arrow(chunks_of(source))
+            self.fill_arrow(list_chunks(source))
         else:
             raise TypeError("byte strings are a place of a table, an Arrow array, a numpy array of "
                             "dtype S, (offsets, data), a list of bytes, bytes or None, "
@@ -159,7 +159,7 @@ cdef class ByteStrings:
         self.allocate(count, 1)
         self.strings.step = 0
         value = None if value is None else bytes(value)
-        self.held.append(value)
+        self.owners.append(value)
         return self.put(0, value)
 
     cdef int put(self, Py_ssize_t i, value) except -1:
@@ -178,28 +178,28 @@ cdef class ByteStrings:
             raise TypeError(f"string {i} must be bytes or None, not {type(value).__name__}")
         return 0
 
-    cdef int of_list(self, list values) except -1:
+    cdef int fill_list(self, list values) except -1:
         cdef Py_ssize_t i
         # A copy, since the caller may change the list.
         strings = tuple(values)
-        self.held.append(strings)
+        self.owners.append(strings)
         self.allocate(len(strings), len(strings))
         for i in range(self.count):
             self.put(i, strings[i])
         return 0
 
-    cdef int of_place(self, table, name) except -1:
+    cdef int fill_place(self, table, name) except -1:
         if not hasattr(table, "places"):
             raise TypeError(f"the place {name!r} is one of a table, not of {type(table).__name__}")
         if name not in table.places:
             raise ValueError(
                 f"{table.name} has no place {name!r}, only {', '.join(table.places) or 'none'}")
         rows = table.rows
-        self.held += [np.frombuffer(buffer, np.uint8) for buffer in table.buffers]
+        self.owners += [np.frombuffer(buffer, np.uint8) for buffer in table.buffers]
         self.allocate(len(rows), len(rows))
         cdef const uint64_t[::1] bases = np.array(
-            [array.ctypes.data for array in self.held], np.uint64)
-        cdef const int64_t[::1] ends = np.array([len(array) for array in self.held], np.int64)
+            [array.ctypes.data for array in self.owners], np.uint64)
+        cdef const int64_t[::1] ends = np.array([len(array) for array in self.owners], np.int64)
         # A user may have added columns to the rows, so these may be at unaligned addresses.
         cdef const int64_t[:] start = np.require(rows["start"], requirements="A")
         cdef const uint32_t[:] at = np.require(rows[name + "_at"], requirements="A")
@@ -209,7 +209,7 @@ cdef class ByteStrings:
         cdef uint64_t* addresses = <uint64_t*>self.addresses.at
         cdef int32_t* sizes = <int32_t*>self.sizes.at
         cdef Py_ssize_t i, n = self.count
-        cdef int64_t first, buffers = len(self.held)
+        cdef int64_t first, buffers = len(self.owners)
         cdef int32_t length
         cdef uint32_t inside
         cdef uint16_t number
@@ -234,16 +234,16 @@ cdef class ByteStrings:
             raise ValueError(f"row {i} points outside its buffer")
         return 0
 
-    cdef int of_offsets(self, Py_ssize_t at, Py_ssize_t count, offsets, data, validity,
+    cdef int fill_offsets(self, Py_ssize_t at, Py_ssize_t count, offsets, data, validity,
                         Py_ssize_t skip) except -1:
         cdef uint64_t* address = <uint64_t*>self.addresses.at + at
         cdef int32_t* size = <int32_t*>self.sizes.at + at
-        cdef const uint8_t* valid = self.bitmap(validity, skip + count)
+        cdef const uint8_t* valid = self.read_bitmap(validity, skip + count)
         cdef const int32_t[::1] narrow
         cdef const int64_t[::1] wide
         cdef Py_ssize_t wrong
         data = as_byte_array(data)
-        self.held.append(data)
+        self.owners.append(data)
         cdef uint64_t base = data.ctypes.data
         cdef int64_t length = len(data)
         offsets = np.require(offsets, requirements="CA")
@@ -264,15 +264,15 @@ cdef class ByteStrings:
                              f"are not in order in {length} bytes")
         return 0
 
-    cdef int of_width(self, Py_ssize_t at, Py_ssize_t count, Py_ssize_t width, data, validity,
+    cdef int fill_width(self, Py_ssize_t at, Py_ssize_t count, Py_ssize_t width, data, validity,
                       Py_ssize_t skip, bint stripped) except -1:
         cdef uint64_t* address = <uint64_t*>self.addresses.at + at
         cdef int32_t* size = <int32_t*>self.sizes.at + at
-        cdef const uint8_t* valid = self.bitmap(validity, skip + count)
+        cdef const uint8_t* valid = self.read_bitmap(validity, skip + count)
         cdef const uint8_t* p
         cdef Py_ssize_t i, used
         data = as_byte_array(data)
-        self.held.append(data)
+        self.owners.append(data)
         cdef uint64_t base = data.ctypes.data
         if width < 0 or width > LONGEST or len(data) < width * count:
             raise ValueError(f"{count} strings of {width} bytes do not fit into {len(data)}")
@@ -286,13 +286,13 @@ cdef class ByteStrings:
                 size[i] = -1 if is_null(valid, skip + i) else <int32_t>used
         return 0
 
-    cdef int of_views(self, Py_ssize_t at, Py_ssize_t count, views, data_buffers, validity,
+    cdef int fill_views(self, Py_ssize_t at, Py_ssize_t count, views, data_buffers, validity,
                       Py_ssize_t skip) except -1:
         cdef uint64_t* address = <uint64_t*>self.addresses.at + at
         cdef int32_t* size = <int32_t*>self.sizes.at + at
-        cdef const uint8_t* valid = self.bitmap(validity, skip + count)
+        cdef const uint8_t* valid = self.read_bitmap(validity, skip + count)
         arrays = [as_byte_array(buffer) for buffer in data_buffers]
-        self.held += [views, *arrays]
+        self.owners += [views, *arrays]
         cdef const uint64_t[::1] bases = np.array(
             [array.ctypes.data for array in arrays], np.uint64)
         cdef const int64_t[::1] ends = np.array([len(array) for array in arrays], np.int64)
@@ -323,17 +323,17 @@ cdef class ByteStrings:
             raise ValueError(f"string {at + i}: its view points outside the buffers")
         return 0
 
-    cdef const uint8_t* bitmap(self, validity, Py_ssize_t bits) except? NULL:
+    cdef const uint8_t* read_bitmap(self, validity, Py_ssize_t bits) except? NULL:
         if validity is None:
             return NULL
         validity = as_byte_array(validity)
         if 8 * len(validity) < bits:
             raise ValueError(f"a validity bitmap of {len(validity)} bytes is too short "
                              f"for {bits} strings")
-        self.held.append(validity)
+        self.owners.append(validity)
         return <const uint8_t*><uintptr_t>validity.ctypes.data
 
-    cdef int of_arrow(self, chunks) except -1:
+    cdef int fill_arrow(self, chunks) except -1:
         cdef Py_ssize_t at = 0, count, skip
         count = sum(map(len, chunks))
         self.allocate(count, count)
@@ -352,16 +352,16 @@ cdef class ByteStrings:
             if kind in ("binary", "string", "large_binary", "large_string"):
                 dtype = np.int64 if kind.startswith("large") else np.int32
                 offsets = read_numbers(buffers[0], dtype, skip, count + 1)
-                self.of_offsets(at, count, offsets, buffers[1], validity, skip)
+                self.fill_offsets(at, count, offsets, buffers[1], validity, skip)
             elif kind in ("binary_view", "string_view"):
                 views = read_numbers(buffers[0], np.dtype((np.int32, 4)), skip, count)
-                self.of_views(at, count, views, buffers[1:], validity, skip)
+                self.fill_views(at, count, views, buffers[1:], validity, skip)
             elif kind.startswith("fixed_size_binary"):
                 width = chunk.type.byte_width
                 data = as_byte_array(buffers[0])[skip * width:]
-                self.of_width(at, count, width, data, validity, skip, False)
+                self.fill_width(at, count, width, data, validity, skip, False)
             elif kind == "null":
-                self.of_width(at, count, 0, None, bytes((count + 7) // 8), 0, False)
+                self.fill_width(at, count, 0, None, bytes((count + 7) // 8), 0, False)
             else:
                 raise TypeError(f"byte strings in Arrow are binary or string, not {kind}")
             at += count
@@ -387,7 +387,7 @@ cdef class ByteStrings:
         cdef const int64_t[::1] row = np.ascontiguousarray(rows, np.int64)
         cdef Strings all = self.strings
         cdef Py_ssize_t i, n = self.count, number = 0
-        chosen.held = [self]
+        chosen.owners = [self]
         chosen.allocate(len(row), len(row))
         cdef uint64_t* address = <uint64_t*>chosen.addresses.at
         cdef int32_t* size = <int32_t*>chosen.sizes.at

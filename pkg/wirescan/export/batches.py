@@ -66,10 +66,10 @@ def split_by_bytes(
 
     The bytes are those that `count_gathered_bytes` counts.
     """
-    return (table[part] for part in parts_of(count_gathered_bytes(table, columns), size))
+    return (table[part] for part in split_rows(count_gathered_bytes(table, columns), size))
 
 
-def parts_of(sizes: np.ndarray, size: int) -> Iterator[slice]:
+def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
     """Yield slices of rows, so that the sizes of each part add up to about `size`.
 
     Args:

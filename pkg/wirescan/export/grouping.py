@@ -113,13 +113,13 @@ def group(
     functions = list(functions)
     if not keys and functions == [([], "count_all")]:
         # The table may have no column, which Arrow cannot group.
-        return pa.Table.from_arrays([array_of(np.array([len(table)]))], list(names))
+        return pa.Table.from_arrays([wrap_array(np.array([len(table)]))], list(names))
     narrow = table
     used = {name for name, _ in functions if name}
     for name in keys:
         # Values of equal width are grouped twice as fast.
         if name not in used and (width := _find_common_width(table.column(name))):
-            chunks = [_with_fixed_width(chunk, width) for chunk in table.column(name).chunks]
+            chunks = [_cast_to_fixed_width(chunk, width) for chunk in table.column(name).chunks]
             column = pa.chunked_array(chunks, pa.binary(width))
             narrow = narrow.set_column(narrow.column_names.index(name), name, column)
     grouped = narrow.group_by(keys, use_threads=False).aggregate(functions)
@@ -140,7 +140,7 @@ def collect_coupons(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
     values = _select_valid(raw, by, name, "distinct")
     distinct = group(values, values.column_names, [], [])
     coupons = make_coupons(_fingerprint_array(distinct.column("distinct").combine_chunks()))
-    return distinct.set_column(len(by), "distinct", array_of(coupons))
+    return distinct.set_column(len(by), "distinct", wrap_array(coupons))
 
 
 def count_buckets(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
@@ -150,7 +150,7 @@ def count_buckets(raw: pa.Table, by: Sequence[str], name: str) -> pa.Table:
     """
     values = _select_valid(raw, by, name, "histogram")
     buckets = find_buckets(values.column("histogram").to_numpy()).astype(np.int16)
-    values = values.set_column(len(by), "histogram", array_of(buckets))
+    values = values.set_column(len(by), "histogram", wrap_array(buckets))
     return group(values, values.column_names, [([], "count_all")], [COUNT])
 
 
@@ -203,7 +203,7 @@ def _make_histograms(offsets: np.ndarray, buckets: np.ndarray, counts: np.ndarra
         SKETCHES["histogram"],
         len(sizes),
         [None, pa.py_buffer(ends.astype(np.int32))],
-        children=[array_of(dense)],
+        children=[wrap_array(dense)],
     )
 
 
@@ -213,7 +213,7 @@ _MAKE: dict[str, Callable[..., pa.Array]] = {
 }
 
 
-def array_of(values: np.ndarray) -> pa.Array:
+def wrap_array(values: np.ndarray) -> pa.Array:
     """Return numbers as Arrow, without a copy.
 
     It does not call `pa.array`, which imports pandas if that is installed.
@@ -226,9 +226,9 @@ def array_of(values: np.ndarray) -> pa.Array:
 def make_texts(values: Iterable[str | None]) -> pa.Array:
     """Return paths as Arrow. A path may be no text."""
     raw = [None if value is None else value.encode(errors="backslashreplace") for value in values]
-    ends = np.cumsum([0, *(len(each or b"") for each in raw)]).astype(np.int32)
-    valid = np.packbits([each is not None for each in raw], bitorder="little")
-    data = b"".join(each or b"" for each in raw)
+    ends = np.cumsum([0, *(len(text or b"") for text in raw)]).astype(np.int32)
+    valid = np.packbits([text is not None for text in raw], bitorder="little")
+    data = b"".join(text or b"" for text in raw)
     return pa.Array.from_buffers(
         pa.string(), len(raw), [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(data)]
     )
@@ -247,10 +247,10 @@ def _find_common_width(column: pa.ChunkedArray) -> int:
         return 0
     sizes = [np.diff(_read_offsets(chunk)) for chunk in column.chunks if len(chunk)]
     width = int(sizes[0][0]) if sizes else 0
-    return width if all((each == width).all() for each in sizes) else 0
+    return width if all((chunk_sizes == width).all() for chunk_sizes in sizes) else 0
 
 
-def _with_fixed_width(chunk: pa.Array, width: int) -> pa.Array:
+def _cast_to_fixed_width(chunk: pa.Array, width: int) -> pa.Array:
     data = (
         chunk.buffers()[2].slice(int(_read_offsets(chunk)[0])) if len(chunk) else pa.py_buffer(b"")
     )

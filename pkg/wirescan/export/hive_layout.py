@@ -110,17 +110,19 @@ class Layout:
             By(column, unit or None)
             for column, _, unit in (text.partition(":") for text in several)
         )
-        wanted = to_arrow.schema(format, columns, types="spark").names
-        partition_schema = to_arrow.schema(format, [each.column for each in by], types="spark")
-        for each, field in zip(by, partition_schema):
-            _check_partition(each, field.type)
-        names = [each.name for each in by]
-        stored = tuple(name for name in wanted if By(name) not in by)
+        all_columns = to_arrow.schema(format, columns, types="spark").names
+        partition_schema = to_arrow.schema(
+            format, [partition.column for partition in by], types="spark"
+        )
+        for partition, field in zip(by, partition_schema):
+            _check_partition(partition, field.type)
+        names = [partition.name for partition in by]
+        stored = tuple(name for name in all_columns if By(name) not in by)
         twice = {name for name in names if names.count(name) > 1 or name in stored}
         if twice:
             raise ValueError(f"partition_by names {twice.pop()!r} twice, or a column has that name")
         if not stored:
-            reason = ": partition_by names all of them" if wanted else ""
+            reason = ": partition_by names all of them" if all_columns else ""
             raise ValueError(f"no column is left for the files{reason}")
         return cls(format, stored, by)
 
@@ -155,7 +157,7 @@ class Layout:
 
         Raises ValueError for a value that is too long for the name of a directory.
         """
-        parts = [_make_directory_name(each, text) for each, text in zip(self.by, key)]
+        parts = [_make_directory_name(partition, text) for partition, text in zip(self.by, key)]
         for part in parts:
             if len(os.fsencode(part)) > LONGEST_NAME:
                 raise ValueError(
@@ -167,17 +169,19 @@ class Layout:
     def _shorten_key(self, key: Key) -> Key:
         """Return the key with every text shortened that is too long for a directory."""
         return tuple(
-            _shorten(each, text)
-            if text and len(os.fsencode(_make_directory_name(each, text))) > LONGEST_NAME
+            _shorten(partition, text)
+            if text and len(os.fsencode(_make_directory_name(partition, text))) > LONGEST_NAME
             else text
-            for each, text in zip(self.by, key)
+            for partition, text in zip(self.by, key)
         )
 
     def _find_runs(self, table: FrameTable, file: str) -> tuple[np.ndarray, list[_Run]]:
         """Return an order of the rows that makes rows with one key adjacent, and their runs."""
-        columns = [each.column for each in self.by]
+        columns = [partition.column for partition in self.by]
         values = to_arrow.to_batch(table, columns, types="spark", file=file)
-        coded = [_encode(column, each.unit) for column, each in zip(values.columns, self.by)]
+        coded = [
+            _encode(column, partition.unit) for column, partition in zip(values.columns, self.by)
+        ]
         codes = np.zeros(len(table), np.int64)
         for numbers, texts in coded:
             # The combined codes are numbered anew for each column, so that they do not overflow.

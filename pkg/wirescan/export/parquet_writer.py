@@ -68,7 +68,7 @@ class Sink:
         self._name = name
         self._compression = compression
         self._file_bytes = file_bytes
-        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._pending: dict[str, list[pa.RecordBatch]] = {}
         self._bytes = 0
         # For each directory, the index in `parts` of its open file, and the writer.
         self._open: dict[str, tuple[int, pq.ParquetWriter]] = {}
@@ -76,16 +76,16 @@ class Sink:
     def add(self, directory: str, batch: pa.RecordBatch) -> None:
         """Add rows for a directory. They are written with a later row group."""
         if batch.num_rows:
-            self._held.setdefault(directory, []).append(batch)
+            self._pending.setdefault(directory, []).append(batch)
             self._bytes += batch.nbytes
-        if self._bytes >= GROUP_BYTES * min(len(self._held), MOST_GROUPS):
+        if self._bytes >= GROUP_BYTES * min(len(self._pending), MOST_GROUPS):
             self._flush()
 
     def _flush(self) -> None:
-        held = self._held
-        self._held = {}
+        pending = self._pending
+        self._pending = {}
         self._bytes = 0
-        for directory, batches in held.items():
+        for directory, batches in pending.items():
             table = pa.Table.from_batches(batches)
             if directory not in self._open:
                 number = len(self.parts)
@@ -148,13 +148,13 @@ def find_small(
     runs: list[list[WrittenFile]] = []
     for files in _group_by_directory(parts).values():
         for is_small, run in groupby(files, lambda part: part.written * SMALL < file_bytes):
-            left = 0
+            remaining = 0
             for part in run if is_small else ():
-                if part.written > left:
+                if part.written > remaining:
                     runs.append([])
-                    left = file_bytes
+                    remaining = file_bytes
                 runs[-1].append(part)
-                left -= part.written
+                remaining -= part.written
     return [run for run in runs if len(run) > 1]
 
 
@@ -187,8 +187,8 @@ def replace_merged(
         into: the merged file of each run.
     """
     replacement = {run[0].path: part for run, part in zip(runs, into)}
-    gone = {part.path for run in runs for part in run[1:]}
-    return [replacement.get(part.path, part) for part in parts if part.path not in gone]
+    merged = {part.path for run in runs for part in run[1:]}
+    return [replacement.get(part.path, part) for part in parts if part.path not in merged]
 
 
 # The files of a conversion, by either engine, and the directories that contain only such files.
@@ -210,7 +210,7 @@ def find_foreign_file(folder: Path) -> Path | None:
     return None
 
 
-def faults_path(out: str | os.PathLike[str]) -> str:
+def make_faults_path(out: str | os.PathLike[str]) -> str:
     """Return the path of the faults table of an output.
 
     It is beside the output, because many readers take every file in a directory for rows.
@@ -226,7 +226,7 @@ class Output:
     directory inside the output. Its name begins with an underscore, so that readers of Parquet
     directories skip it. It is removed at the end in any case.
 
-    The faults table is a second directory, `faults_path(path)`. It exists only if there are
+    The faults table is a second directory, `make_faults_path(path)`. It exists only if there are
     faults. An earlier one is refused or replaced together with the output.
 
     Args:
@@ -243,7 +243,7 @@ class Output:
         if URL.match(os.fspath(path)):
             raise ValueError(f"Parquet files go to a directory, not to {os.fspath(path)}")
         self.path = Path(path)
-        self.faults = Path(faults_path(path))
+        self.faults = Path(make_faults_path(path))
         self._made = not self.path.exists()
         self._old = _list_replaceable(self.path, overwrite=overwrite)
         _list_replaceable(self.faults, overwrite=overwrite)
@@ -299,10 +299,10 @@ class Output:
 
     def __exit__(self, *error: object) -> None:
         # After the rename, a task that Spark gave up can create no further file in it.
-        gone = self._partial.with_name(f"{self._partial.name}-gone")
+        discarded = self._partial.with_name(f"{self._partial.name}-gone")
         if self._partial.exists():
-            self._partial.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+            self._partial.rename(discarded)
+        shutil.rmtree(discarded, ignore_errors=True)
         # A directory with "_SUCCESS" has the files of another output.
         if self._made and error[0] is not None and not (self.path / "_SUCCESS").exists():
             shutil.rmtree(self.path, ignore_errors=True)

@@ -74,7 +74,7 @@ class Histogram:
         """
         listed = buckets.to_pylist() if hasattr(buckets, "to_pylist") else buckets
         rows = np.array(
-            [tuple(each.values() if isinstance(each, Mapping) else each) for each in listed]
+            [tuple(bucket.values() if isinstance(bucket, Mapping) else bucket) for bucket in listed]
         ).reshape(-1, 3)
         if rows.size and rows.dtype.kind != "i":
             raise ValueError("the buckets of a histogram are integers of at most 64 bits")
@@ -206,8 +206,8 @@ def compute_fingerprints(values: tuple[np.ndarray, np.ndarray] | np.ndarray) -> 
     rows = np.arange(len(sizes))
     at = 0
     while len(rows := rows[sizes[rows] > at]):
-        left = np.minimum(sizes[rows] - at, 8).astype(np.uint64)
-        word = words[begins[rows] + at] & (np.uint64(~np.uint64(0)) >> (64 - 8 * left))
+        remaining = np.minimum(sizes[rows] - at, 8).astype(np.uint64)
+        word = words[begins[rows] + at] & (np.uint64(~np.uint64(0)) >> (64 - 8 * remaining))
         out[rows] = _mix(out[rows] ^ word)
         at += 8
     return out

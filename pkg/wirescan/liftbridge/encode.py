@@ -40,8 +40,8 @@ from wirescan.core.arguments import (
     U64,
     Bounded,
     check_integer,
-    columns_of,
-    pairs_of,
+    convert_columns,
+    list_pairs,
     to_bytes,
 )
 from wirescan.core.checksum import crc32c
@@ -265,7 +265,7 @@ def encode_entry(
         + check_integer(timestamp, "timestamp", I64).to_bytes(8, "big", signed=True)
         + check_integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big")
     )
-    pairs = pairs_of(() if headers is None else headers)
+    pairs = list_pairs(() if headers is None else headers)
     parts = [b"\1\0", *_to_nullable_bytes(key, "key"), *_to_nullable_bytes(value, "value"), b""]
     for name, header in pairs:
         if len(name) > MAX_HEADER_KEY:
@@ -361,7 +361,7 @@ def encode_entries(
     the offset of the first record, and the others follow without gaps. The other arguments are
     columns as `encode_messages` takes them. A null key or value is written as null.
     """
-    columns, pairs = columns_of(
+    columns, pairs = convert_columns(
         {
             "offset": Bounded(offsets, (0, I64[1])),
             "timestamp": Bounded(timestamps, I64),
@@ -421,7 +421,7 @@ def _encode_protobuf(fields: Fields, given: dict[str, Any]) -> bytes:
 
 def _map_entries(number: int, headers: Any) -> list[bytes]:
     parts: list[bytes] = []
-    for key, value in pairs_of(headers):
+    for key, value in list_pairs(headers):
         entry = [*_encode_bytes_field(1, key)]
         if value is not None:
             entry += _encode_bytes_field(2, to_bytes(value, f"header {key!r:.80}"))
@@ -459,7 +459,7 @@ def _encode_columns(
     envelope: bool,
 ) -> tuple[bytes, np.ndarray]:
     _check_crc(crc=crc, envelope=envelope)
-    columns, pairs = columns_of(
+    columns, pairs = convert_columns(
         {
             name: given[name] if bounds is STRING else Bounded(given[name], bounds)
             for name, (_, bounds) in fields.items()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.core.arrow_input import chunks_of, is_arrow, nulls_of, read_numbers
+from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.loop import HEAD
 from wirescan.files.source import view_of
 from wirescan.frames.table import FrameTable
@@ -67,7 +67,7 @@ def open_payload_source(
 def _open_arrow(source: Any) -> Places:
     buffers: list[memoryview] = []
     spans_by_chunk: list[np.ndarray] = []
-    for chunk in chunks_of(source):
+    for chunk in list_chunks(source):
         chunk_buffers, spans = _open_chunk(chunk)
         if len(buffers) + len(chunk_buffers) > MOST:
             raise ValueError(
@@ -87,7 +87,7 @@ def _open_chunk(chunk: Any) -> Places:
     kind = str(chunk.type)
     count = len(chunk)
     first = chunk.offset
-    null = nulls_of(chunk)
+    null = find_nulls(chunk)
     _, *arrow_buffers = chunk.buffers()
     views = tuple(view_of(b"" if buffer is None else buffer) for buffer in arrow_buffers)
     # An empty array of these types may have no buffer of offsets.

@@ -158,7 +158,7 @@ def encode_batch(
             else:
                 encoded.append(encode_data((first + i) % U32, event, version=version))
         except (TypeError, ValueError) as error:
-            raise _with_name(error, f"event {i}") from None
+            raise _prefix_error(error, f"event {i}") from None
     if not encoded:
         return encode_window(0, version=version)
     if frames == "json":
@@ -298,13 +298,13 @@ def _encode_windows(
     )
 
 
-def _check_integer(value: SupportsIndex, name: str, least: int, most: int) -> int:
+def _check_integer(value: SupportsIndex, name: str, minimum: int, maximum: int) -> int:
     try:
         number = operator.index(value)  # an int of Python: its sums do not wrap as numpy's do
     except TypeError:
         raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not least <= number <= most:
-        raise ValueError(f"{name} must be from {least} to {most}, not {number}")
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be from {minimum} to {maximum}, not {number}")
     return number
 
 
@@ -373,10 +373,10 @@ def _list_strings(source: Any, name: str) -> ByteStrings:
     try:
         return ByteStrings(source)
     except (TypeError, ValueError) as error:
-        raise _with_name(error, name) from None
+        raise _prefix_error(error, name) from None
 
 
-def _with_name(error: Exception, name: str) -> Exception:
+def _prefix_error(error: Exception, name: str) -> Exception:
     """Return an error whose message begins with the name of the argument or event."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
     return kind(f"{name}: {error}")

@@ -180,8 +180,8 @@ def _unpack_frames(
     rows = frames.rows
     buffers = frames.buffers
     arena = None
-    done = False
-    while not done:  # each turn opens one more level of compressed frames
+    is_finished = False
+    while not is_finished:  # each turn opens one more level of compressed frames
         numbers = find_compressed(rows)
         depth -= 1
         last = depth == 0 or not len(numbers)
@@ -201,7 +201,7 @@ def _unpack_frames(
             events=to_events and last,
             limits=limits,
         )
-        done = last or fault != 0
+        is_finished = last or fault != 0
         was_unpacked = True
     table = FrameTable(buffers, rows, (), EVENTS if to_events else FRAMES, outer, checked=check)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)

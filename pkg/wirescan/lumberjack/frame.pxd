@@ -114,13 +114,13 @@ cdef inline Fault read_pair(Reader* r, void* out, const void* parent) noexcept n
     return OK
 
 
-cdef inline size_t good_pairs(
-        Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
+cdef inline size_t read_pair_run(
+        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
         const Head* span, bint ahead, bint past) noexcept nogil:
     # A `ReadRun`: read pairs up to the first bad one, and write each row as five words.
     cdef const uint8_t* start = r.at
     cdef char* row = rows
-    cdef char* stop = rows + most * sizeof(Pair)
+    cdef char* stop = rows + max_rows * sizeof(Pair)
     cdef Head head                  # the columns that are equal in all these rows
     cdef uint64_t common            # the last word of `head`
     cdef size_t available = left(r)

@@ -116,7 +116,7 @@ def documents(
     check_mode(errors, limits)
     import pyarrow as pa
 
-    given = _list_given_types(schema, others=others)
+    given_types = _list_given_types(schema, others=others)
     refused: dict[int, str] = {}
 
     def refuse(row: int, reason: str) -> None:
@@ -134,7 +134,7 @@ def documents(
     text, bounds, weights, refusals = make_lines(places, DEEPEST, HEAVIEST)
     for row in np.flatnonzero(refusals).tolist():
         refuse(row, REASONS[refusals[row]])
-    parsed = _parse(text, bounds, weights, given, refuse, infers=schema is None or others)
+    parsed = _parse(text, bounds, weights, given_types, refuse, infers=schema is None or others)
     absent = places.lengths() < 0
     absent[list(refused)] = True
     names = ["sequence", "version", "window", "fault"]
@@ -161,12 +161,12 @@ def _list_given_types(schema: pa.Schema | None, *, others: bool) -> pa.Schema:
 
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
-    given = [pa.field(field.name, field.type) for field in schema or ()]  # any field may be absent
-    if len({field.name for field in given}) < len(given) or schema is not None and not given:
+    fields = [pa.field(field.name, field.type) for field in schema or ()]  # any field may be absent
+    if len({field.name for field in fields}) < len(fields) or schema is not None and not fields:
         raise ValueError("schema must have at least one field, and no name twice")
-    if (schema is None or others) and TIMESTAMP not in (field.name for field in given):
-        given.append(pa.field(TIMESTAMP, pa.timestamp("ns", "UTC")))
-    types = _replace_null_lists(pa.schema(given))
+    if (schema is None or others) and TIMESTAMP not in (field.name for field in fields):
+        fields.append(pa.field(TIMESTAMP, pa.timestamp("ns", "UTC")))
+    types = _replace_null_lists(pa.schema(fields))
     try:
         _read(EMPTY_DOCUMENT, types, "ignore")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -178,7 +178,7 @@ def _parse(
     text: memoryview,
     bounds: np.ndarray,
     weights: np.ndarray,
-    given: pa.Schema,
+    given_types: pa.Schema,
     refuse: Callable[[int, str], None],
     *,
     infers: bool,
@@ -191,39 +191,39 @@ def _parse(
     import pyarrow as pa
 
     if not len(weights):
-        return _read(EMPTY_DOCUMENT, given, "ignore").slice(0, 0)
+        return _read(EMPTY_DOCUMENT, given_types, "ignore").slice(0, 0)
     total_weights = np.cumsum(weights, dtype=np.int64)
     inner_bounds = np.flatnonzero(np.diff(total_weights // HEAVIEST)) + 1
     segment_bounds = [0, *inner_bounds.tolist(), len(weights)]
     longest = int(np.diff(bounds).max())
-    types = given
+    types = given_types
     try:
         if infers:
             # The first lines of a stream mostly have the types of all lines.
             first_lines = text[: bounds[segment_bounds[1]]]
-            types = _replace_null_lists(_infer_types(first_lines, given))
+            types = _replace_null_lists(_infer_types(first_lines, given_types))
         return _read(text, types, "error" if infers else "ignore", longest)
     except pa.ArrowInvalid:
         lines = [bytes(text[start:stop]) for start, stop in pairwise(bounds.tolist())]
-        types = given
-    if any(_has_strings(field.type) for field in given):
-        lines = [_make_strings(line, pa.struct(given)) for line in lines]
+        types = given_types
+    if any(_has_strings(field.type) for field in given_types):
+        lines = [_make_strings(line, pa.struct(given_types)) for line in lines]
 
     # Segments to parse, the first one last: (first line, line after the last, is a whole segment).
     todo = [(start, stop, True) for start, stop in pairwise(segment_bounds)][::-1]
     while todo:
         start, stop, is_whole = todo.pop()
         if is_whole:
-            _refuse_misfits(lines, start, stop, Types(types, given, infers=infers), refuse)
+            _refuse_misfits(lines, start, stop, Types(types, given_types, infers=infers), refuse)
         segment = b"".join(lines[start:stop])
         try:
             if infers:
-                inferred = _infer_types(segment, given)
+                inferred = _infer_types(segment, given_types)
                 types = _check_field_count(
                     pa.unify_schemas([types, inferred], promote_options="permissive")
                 )
             else:
-                _read(segment, given, "ignore", len(segment))
+                _read(segment, given_types, "ignore", len(segment))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             if stop - start > 1:
                 middle = (start + stop) // 2
@@ -340,29 +340,29 @@ def _check_years(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> None:
             raise pa.ArrowInvalid(f"{texts[wrong[0]]} is outside the range of {kind}")
 
 
-def _infer_types(text: Any, given: pa.Schema) -> pa.Schema:
+def _infer_types(text: Any, given_types: pa.Schema) -> pa.Schema:
     """Infer the types of lines. The given fields come first, then the others as they occur."""
     import pyarrow as pa
 
-    inferred = pa.struct(_read(text, given, "infer").schema)
-    return _check_field_count(pa.schema(_undo_guessed_times(inferred, pa.struct(given))))
+    inferred = pa.struct(_read(text, given_types, "infer").schema)
+    return _check_field_count(pa.schema(_undo_guessed_times(inferred, pa.struct(given_types))))
 
 
 def _replace_null_lists(schema: pa.Schema) -> pa.Schema:
     """Return the schema, with lists of string in place of lists in which only nulls were found."""
     import pyarrow as pa
 
-    return pa.schema(_without_null_lists(pa.struct(schema)))
+    return pa.schema(_replace_inner_null_lists(pa.struct(schema)))
 
 
-def _without_null_lists(kind: pa.DataType) -> pa.DataType:
+def _replace_inner_null_lists(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _without_null_lists(field.type)) for field in kind])
+        return pa.struct([(field.name, _replace_inner_null_lists(field.type)) for field in kind])
     if pa.types.is_list(kind):
         is_null = pa.types.is_null(kind.value_type)
-        return pa.list_(pa.string() if is_null else _without_null_lists(kind.value_type))
+        return pa.list_(pa.string() if is_null else _replace_inner_null_lists(kind.value_type))
     return kind
 
 
@@ -382,21 +382,24 @@ def _count_fields(kind: pa.DataType) -> int:
     return sum(1 + _count_fields(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _undo_guessed_times(kind: pa.DataType, given: pa.DataType | None = None) -> pa.DataType:
+def _undo_guessed_times(kind: pa.DataType, given_type: pa.DataType | None = None) -> pa.DataType:
     """Return the type, with string in place of each timestamp that was guessed, not given."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
         return pa.struct(
             [
-                (field.name, _undo_guessed_times(field.type, _find_field_type(given, field.name)))
+                (
+                    field.name,
+                    _undo_guessed_times(field.type, _find_field_type(given_type, field.name)),
+                )
                 for field in kind
             ]
         )
     if pa.types.is_list(kind):
-        given_value = None if given is None else given.value_type
-        return pa.list_(_undo_guessed_times(kind.value_type, given_value))
-    return pa.string() if given is None and pa.types.is_timestamp(kind) else kind
+        given_item = None if given_type is None else given_type.value_type
+        return pa.list_(_undo_guessed_times(kind.value_type, given_item))
+    return pa.string() if given_type is None and pa.types.is_timestamp(kind) else kind
 
 
 def _find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:

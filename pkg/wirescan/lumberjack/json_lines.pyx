@@ -74,7 +74,7 @@ cdef inline bint is_plain(const uint8_t* p) noexcept nogil:
     return not (word | (word - ONES * 0x20) | (quotes - ONES) | (slashes - ONES)) & TOPS
 
 
-cdef inline int length_of(const uint8_t* p, const uint8_t* end) noexcept nogil:
+cdef inline int measure_character(const uint8_t* p, const uint8_t* end) noexcept nogil:
     # Return the number of bytes of a character that is not ASCII, or 0 if it is not UTF-8.
     cdef uint8_t first = p[0]
     cdef uint8_t low = 0x80
@@ -121,7 +121,7 @@ cdef Refusal skip_string(const uint8_t** at, const uint8_t* end) noexcept nogil:
         elif p[0] < 0x80:
             p += 1
         else:
-            size = length_of(p, end)
+            size = measure_character(p, end)
             if size == 0:
                 return NOT_TEXT
             p += size
@@ -129,7 +129,7 @@ cdef Refusal skip_string(const uint8_t** at, const uint8_t* end) noexcept nogil:
 
 
 cdef Refusal make_line(
-        uint8_t* at, Py_ssize_t size, uint32_t deepest, uint32_t most,
+        uint8_t* at, Py_ssize_t size, uint32_t deepest, uint32_t max_members,
         uint32_t* weight) noexcept nogil:
     # Check a document, and replace its line breaks in place by blanks. Outside strings, a line
     # break can only be white space.
@@ -177,21 +177,22 @@ cdef Refusal make_line(
             return STRAY
         p += 1
     weight[0] = members
-    if members > most:
+    if members > max_members:
         return HEAVY
     if not begun:
         return NOT_AN_OBJECT
     return FINE if depth == 0 else NOT_CLOSED
 
 
-def make_lines(ByteStrings documents, uint32_t deepest, uint32_t most):
+def make_lines(ByteStrings documents, uint32_t deepest, uint32_t max_members):
     """Return (text, bounds, weights, refusals): the documents as lines, each with a line feed.
 
     text: memoryview. bounds: int64 array; line i is text[bounds[i]:bounds[i + 1]].
     weights: uint32 array, the number of objects and members in each document.
     refusals: uint8 array, 0 or the number in REASONS of the reason why a document is refused.
 
-    deepest: how deep objects and arrays may be nested. most: objects and members in a document.
+    deepest: how deep objects and arrays may be nested.
+    max_members: objects and members in a document.
     A document that is null or refused is {} in the text, with weight 1.
     """
     cdef Py_ssize_t i
@@ -217,7 +218,7 @@ def make_lines(ByteStrings documents, uint32_t deepest, uint32_t most):
                 refusal[i] = LONG
             elif length >= 0:
                 copy_bytes(p, <const uint8_t*>address[i * step], <size_t>length)
-                refusal[i] = make_line(p, length, deepest, most, &weight[i])
+                refusal[i] = make_line(p, length, deepest, max_members, &weight[i])
             if length < 0 or refusal[i]:
                 p[0] = c"{"
                 p[1] = c"}"
@@ -229,7 +230,7 @@ def make_lines(ByteStrings documents, uint32_t deepest, uint32_t most):
     return memoryview(text)[:bounds[n]], bounds, weights, refusals
 
 
-cdef inline int digits_at(const uint8_t* p, int count, int low, int high) noexcept nogil:
+cdef inline int read_digits(const uint8_t* p, int count, int low, int high) noexcept nogil:
     # Return the number that `count` digits state, or -1 if it is not from low to high.
     cdef int i
     cdef int number = 0
@@ -240,20 +241,20 @@ cdef inline int digits_at(const uint8_t* p, int count, int low, int high) noexce
     return number if low <= number <= high else -1
 
 
-cdef Marker string_marker(const uint8_t* p, Py_ssize_t size) noexcept nogil:
+cdef Marker choose_string_marker(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     # Return the marker of a string without escapes. TIME: a usual time, YYYY-MM-DDThh:mm:ss.fffZ,
     # which fits each type of time. VERBATIM: it may be an unusual time. STRING: it is no time.
     cdef int month, day
     cdef Py_ssize_t i
-    if size < 5 or digits_at(p, 4, 0, 9999) < 0 or p[4] != c"-":
+    if size < 5 or read_digits(p, 4, 0, 9999) < 0 or p[4] != c"-":
         return STRING
-    if size < 20 or size > 30 or digits_at(p, 4, FIRST_YEAR, LAST_YEAR) < 0:
+    if size < 20 or size > 30 or read_digits(p, 4, FIRST_YEAR, LAST_YEAR) < 0:
         return VERBATIM
-    month = digits_at(p + 5, 2, 1, 12)
-    day = digits_at(p + 8, 2, 1, 31)
-    if (month < 0 or day < 0 or p[7] != c"-" or p[10] != c"T" or digits_at(p + 11, 2, 0, 23) < 0
-            or p[13] != c":" or digits_at(p + 14, 2, 0, 59) < 0
-            or p[16] != c":" or digits_at(p + 17, 2, 0, 59) < 0 or p[size - 1] != c"Z"):
+    month = read_digits(p + 5, 2, 1, 12)
+    day = read_digits(p + 8, 2, 1, 31)
+    if (month < 0 or day < 0 or p[7] != c"-" or p[10] != c"T" or read_digits(p + 11, 2, 0, 23) < 0
+            or p[13] != c":" or read_digits(p + 14, 2, 0, 59) < 0
+            or p[16] != c":" or read_digits(p + 17, 2, 0, 59) < 0 or p[size - 1] != c"Z"):
         return VERBATIM
     if day > 28 and (month == 2 or day > 30 and month in (4, 6, 9, 11)):
         return VERBATIM
@@ -272,7 +273,7 @@ cdef inline bint is_scalar(const uint8_t* p, const uint8_t* end) noexcept nogil:
     return p < end and p[0] != c"," and (CLASS[p[0]] == PART or CLASS[p[0]] == DIGIT)
 
 
-cdef Marker scalar_marker(const uint8_t* p, Py_ssize_t size) noexcept nogil:
+cdef Marker choose_scalar_marker(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     # Return the marker of a boolean or a short number, or VERBATIM for any other token.
     cdef const uint8_t* end = p + size
     cdef const uint8_t* digits
@@ -296,7 +297,7 @@ cdef Marker scalar_marker(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     return FLOAT if p == end else VERBATIM
 
 
-def shape_of(bytes line):
+def extract_shape(bytes line):
     """Return a line with a marker in place of each plain value, as bytes.
 
     line: a line of `make_lines`. Plain values are booleans, short numbers without an exponent, and
@@ -323,7 +324,7 @@ def shape_of(bytes line):
                     p += 8 if end - p >= 8 and is_plain(p) else 1
                 if p < end and p[0] == c'"':
                     if is_value:
-                        marker = string_marker(token + 1, p - token - 1)
+                        marker = choose_string_marker(token + 1, p - token - 1)
                     p += 1
                 elif skip_string(&p, end) != FINE:
                     p = end
@@ -331,7 +332,7 @@ def shape_of(bytes line):
             elif is_scalar(p, end):
                 while is_scalar(p, end):
                     p += 1
-                marker = scalar_marker(token, p - token)
+                marker = choose_scalar_marker(token, p - token)
                 is_value = False
             else:
                 # A string after a comma may be a name, so it stays.

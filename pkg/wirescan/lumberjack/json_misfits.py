@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 from wirescan.frames.escape import visible
-from wirescan.lumberjack.json_lines import shape_of
+from wirescan.lumberjack.json_lines import extract_shape
 
 ANY = "any"  # kind of a value that only the parser checks
 KINDS = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
@@ -61,15 +61,15 @@ class _Node:
 class Types:
     """The types that the fields have so far.
 
-    types: pyarrow.Schema of all fields so far. given: pyarrow.Schema of the given fields among
-    them. infers: other fields are read too.
+    types: pyarrow.Schema of all fields so far. given_types: pyarrow.Schema of the given ones.
+    infers: other fields are read too.
     """
 
-    def __init__(self, types: Any, given: Any, *, infers: bool):
+    def __init__(self, types: Any, given_types: Any, *, infers: bool):
         import pyarrow as pa
 
         self._open = infers
-        self._top = self._make_node(pa.struct(types), pa.struct(given))
+        self._top = self._make_node(pa.struct(types), pa.struct(given_types))
         self._new: list[_Node] = []
         self._reasons: dict[bytes, str | None] = {}  # shape -> what `find_misfit` returns for it
         self._shape_decides = True
@@ -79,7 +79,7 @@ class Types:
 
         An accepted document sets the types of its new fields.
         """
-        shape = shape_of(line)
+        shape = extract_shape(line)
         try:
             return self._reasons[shape]
         except KeyError:
@@ -132,27 +132,27 @@ class Types:
         return None
 
     def _check_members(self, node: _Node, pairs: ObjectMembers, path: str) -> str | None:
-        seen = set()
+        names = set()
         for name, value in pairs:
             child = node.fields.get(name)
             if child is None:
                 if not node.open:
                     continue
                 child = node.fields[name] = _Node()
-            if name in seen:
+            if name in names:
                 return f"Field {path}/{name} occurs twice".replace(" /", " ")
-            seen.add(name)
+            names.add(name)
             reason = self._check(child, value, f"{path}/{name}" if path else name)
             if reason is not None:
                 return reason
         return None
 
-    def _check_scalar(self, given: Any, value: Any, path: str) -> str | None:
+    def _check_scalar(self, given_type: Any, value: Any, path: str) -> str | None:
         if type(value) is float and math.isinf(value):
             return f"Field {path}: a number is too large for a double"
-        if given is None:
+        if given_type is None:
             return None
-        name = str(given)
+        name = str(given_type)
         fits = True
         if name.startswith(("int", "uint")):
             low, high = _find_integer_range(name)
@@ -160,26 +160,28 @@ class Types:
                 self._shape_decides = False  # a short number may be outside the range
             fits = type(value) is int and low <= value <= high
         elif name.startswith("timestamp"):
-            fits = _is_time(value, given)
+            fits = _is_time(value, given_type)
         return None if fits else f"Field {path}: failed to convert {value!r:.80} to {name}"
 
-    def _make_node(self, kind: Any, given: Any) -> _Node:
-        """Return the node of a type. `given` is the given type at the same path, or None."""
+    def _make_node(self, kind: Any, given_type: Any) -> _Node:
+        """Return the node of a type. `given_type` is the given one at the same path, or None."""
         import pyarrow as pa
 
-        is_given = given is not None
+        is_given = given_type is not None
         if pa.types.is_struct(kind):
             node = _Node("object", open=self._open)
             for field in kind:
                 given_field = None
-                if is_given and pa.types.is_struct(given):
-                    index = given.get_field_index(field.name)
-                    given_field = None if index < 0 else given.field(index).type
+                if is_given and pa.types.is_struct(given_type):
+                    index = given_type.get_field_index(field.name)
+                    given_field = None if index < 0 else given_type.field(index).type
                 node.fields[field.name] = self._make_node(field.type, given_field)
             return node
         if pa.types.is_list(kind):
             node = _Node("array")
-            node.item = self._make_node(kind.value_type, given.value_type if is_given else None)
+            node.item = self._make_node(
+                kind.value_type, given_type.value_type if is_given else None
+            )
             return node
         if pa.types.is_null(kind):
             return _Node(ANY if is_given else None)

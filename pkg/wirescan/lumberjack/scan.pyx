@@ -24,7 +24,7 @@ from wirescan.core cimport (
 from wirescan.core.loop cimport allocate_rows, rows_to_array, place
 from wirescan.core.loop import HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock, reserve_row
-from wirescan.lumberjack.frame cimport good_pairs, read_frame, read_pair
+from wirescan.lumberjack.frame cimport read_pair_run, read_frame, read_pair
 from wirescan.lumberjack.rows cimport (
     ACK, COMPRESSED, DATA, Event, Frame, JSON, LARGEST, LONG_HEADER, Pair, SHORT_HEADER,
     SMALLEST_PAIR, WINDOW)
@@ -267,7 +267,7 @@ def child_spans(events):
     """
     cdef Py_ssize_t i
     cdef Py_ssize_t n = len(events)
-    cdef Py_ssize_t found = 0
+    cdef Py_ssize_t span_count = 0
     cdef const uint8_t[::1] view
     cdef const Event* row
     spans = np.empty(n, _HEAD)
@@ -281,13 +281,13 @@ def child_spans(events):
             for i in range(n):
                 row = <const Event*>&view[i * sizeof(Event)]
                 if row.count or row.head.fault:
-                    span[found] = Head(
+                    span[span_count] = Head(
                         <int64_t>(<uint64_t>row.head.start + row.head.body),
                         row.head.size - row.head.body if row.head.size > row.head.body else 0,
                         0, <int32_t>i, row.head.buffer, 0, row.head.fault)
-                    count[found] = <int32_t>min(row.count, <uint32_t>LARGEST)
-                    found += 1
-    return spans[:found], counts[:found]
+                    count[span_count] = <int32_t>min(row.count, <uint32_t>LARGEST)
+                    span_count += 1
+    return spans[:span_count], counts[:span_count]
 
 
 def open_pairs(events, buffers, spans, counts, limits):
@@ -297,7 +297,7 @@ def open_pairs(events, buffers, spans, counts, limits):
     """
     if events.dtype != EVENT:
         raise TypeError("pairs are opened from a table of lumberjack.events")
-    return open_frames(events, buffers, spans, counts, PAIR, run_pairs, good_pairs, NULL, limits)
+    return open_frames(events, buffers, spans, counts, PAIR, run_pairs, read_pair_run, NULL, limits)
 
 
 def unroll_sequences(events):

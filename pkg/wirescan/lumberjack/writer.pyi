@@ -23,7 +23,7 @@ class Frames(Events):
 
 def write_windows(
     events: Events,
-    most: int,
+    window_events: int,
     first: int,
     restart: bool,
     compress: Callable[[memoryview], Buffer] | None = None,

@@ -65,7 +65,7 @@ cdef class Events:
         pass
 
     # Return the error for an event that cannot be written.
-    cdef object refusal(self, Py_ssize_t i):
+    cdef object make_error(self, Py_ssize_t i):
         return ValueError(f"event {i} cannot be written")
 
 
@@ -109,7 +109,7 @@ cdef class Documents(Events):
             to += LONG_HEADER + size
             sequence += 1
 
-    cdef object refusal(self, Py_ssize_t i):
+    cdef object make_error(self, Py_ssize_t i):
         reason = "null" if self.texts.size[i * self.texts.step] < 0 else "empty"
         return ValueError(f"document {i} must not be {reason}")
 
@@ -187,7 +187,7 @@ cdef class Fields(Events):
             store32(pairs_at, pairs)
             sequence += 1
 
-    cdef object refusal(self, Py_ssize_t i):
+    cdef object make_error(self, Py_ssize_t i):
         return ValueError(f"row {i} is too large: a D frame has less than 4 GiB")
 
 
@@ -212,7 +212,7 @@ cdef class Frames(Events):
             [buffer.ctypes.data for buffer in self.owners], np.uint64)
         cdef const int64_t[::1] ends = np.array([len(buffer) for buffer in self.owners], np.int64)
         cdef SourceFrame* frame = <SourceFrame*>self.frames.at
-        cdef uint8_t given = <uint8_t>(c"0" + version) if version else 0
+        cdef uint8_t forced_version = <uint8_t>(c"0" + version) if version else 0
         cdef Py_ssize_t i
         cdef Py_ssize_t n = self.count
         cdef Py_ssize_t buffer_count = len(self.owners)
@@ -232,7 +232,7 @@ cdef class Frames(Events):
                     bases[event.head.buffer] + <uint64_t>event.head.start)
                 frame[i].size = event.head.size
                 frame[i].kind = event.head.kind
-                frame[i].version = given or <uint8_t>(c"0" + event.version)
+                frame[i].version = forced_version or <uint8_t>(c"0" + event.version)
             else:
                 i = n
         if i < n and fault:
@@ -266,8 +266,8 @@ cdef class Frames(Events):
             sequence += 1
 
 
-cdef Py_ssize_t cut_windows(Events events, Py_ssize_t most, Rows* windows) noexcept nogil:
-    # Add windows of at most `most` events until all events are in one.
+cdef Py_ssize_t cut_windows(Events events, Py_ssize_t window_events, Rows* windows) noexcept nogil:
+    # Add windows of at most `window_events` events until all events are in one.
     # Return the number of the event that cannot be written, or -1.
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t end
@@ -277,7 +277,7 @@ cdef Py_ssize_t cut_windows(Events events, Py_ssize_t most, Rows* windows) noexc
         if windows.count == windows.capacity and not grow_rows(windows, 2 * windows.capacity):
             break
         window = <Window*>windows.at + windows.count
-        end = events.count if events.count - first < most else first + most
+        end = events.count if events.count - first < window_events else first + window_events
         window[0] = Window(first, end, 0, 0)
         refused = events.measure(window)
         if refused >= 0:
@@ -287,13 +287,15 @@ cdef Py_ssize_t cut_windows(Events events, Py_ssize_t most, Rows* windows) noexc
     return -1
 
 
-cdef inline uint32_t sequence_of(const Window* window, uint32_t first, bint restart) noexcept nogil:
+cdef inline uint32_t choose_sequence(
+        const Window* window, uint32_t first, bint restart) noexcept nogil:
     return first if restart else <uint32_t>(first + <uint64_t>window.first)
 
 
 def write_windows(
-        Events events not None, uint32_t most, uint32_t first, bint restart, compress=None):
-    """Return a read-only memoryview: the events in windows of at most `most` events.
+        Events events not None, uint32_t window_events, uint32_t first, bint restart,
+        compress=None):
+    """Return a read-only memoryview: the events in windows of at most `window_events` events.
 
     first: sequence number of the first event; 0 follows 2**32 - 1.
     restart: numbers begin at `first` in each window; else they continue through all windows.
@@ -302,12 +304,12 @@ def write_windows(
     2 GiB or more. Raises MemoryError.
     """
     cdef RowBlock windows = RowBlock(
-        sizeof(Window), events.count // most + 1, <size_t>-1 // (2 * sizeof(Window)))
+        sizeof(Window), events.count // window_events + 1, <size_t>-1 // (2 * sizeof(Window)))
     cdef Py_ssize_t refused
     with nogil:
-        refused = cut_windows(events, most, &windows.rows)
+        refused = cut_windows(events, window_events, &windows.rows)
     if refused >= 0:
-        raise events.refusal(refused)
+        raise events.make_error(refused)
     if windows.rows.out_of_memory:
         raise MemoryError(f"no memory for more than {len(windows)} windows")
     cdef Window* window = <Window*>windows.rows.at
@@ -332,7 +334,7 @@ def write_windows(
             for i in range(n):
                 count = <uint32_t>(window[i].end - window[i].first)
                 to = put_header(to, window[i].version, WINDOW, count)
-                events.write(&window[i], sequence_of(&window[i], first, restart), to)
+                events.write(&window[i], choose_sequence(&window[i], first, restart), to)
                 to += window[i].size
         return memoryview(frames).toreadonly()
     out = RowBlock(1, total // 4, <size_t>-1 // 2)
@@ -341,7 +343,7 @@ def write_windows(
     for i in range(n):
         to = <uint8_t*>frames.at
         with nogil:
-            events.write(&window[i], sequence_of(&window[i], first, restart), to)
+            events.write(&window[i], choose_sequence(&window[i], first, restart), to)
         payload = compress(memoryview(frames)[:window[i].size])
         size = <size_t>payload.shape[0]
         if size > LARGEST:

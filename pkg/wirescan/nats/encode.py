@@ -19,8 +19,8 @@ from __future__ import annotations
 import re
 from typing import Any, SupportsIndex
 
-from wirescan.core.arguments import check_integer, columns_of, pairs_of, to_bytes
-from wirescan.nats.writer import MOST_BYTES, unfit_pair, unfit_word, write_messages
+from wirescan.core.arguments import check_integer, convert_columns, list_pairs, to_bytes
+from wirescan.nats.writer import MOST_BYTES, find_unfit_pair, find_unfit_word, write_messages
 
 __all__ = ["encode_msg", "encode_msgs", "encode_pub", "encode_pubs"]
 
@@ -120,7 +120,7 @@ def _encode_message(operation: bytes, words: dict[str, Any], payload: Any, block
             continue
         line.append(to_bytes(word, name))
         if not _is_word(line[-1]):
-            raise _word_error(name, line[-1])
+            raise _make_word_error(name, line[-1])
     payload = to_bytes(payload, "payload")
     size = len(block) + len(payload)
     if size > MOST_BYTES:
@@ -133,33 +133,33 @@ def _encode_message(operation: bytes, words: dict[str, Any], payload: Any, block
 
 def _encode_block(headers: Any, first_line: bytes = VERSION) -> bytes:
     lines = [first_line]
-    for key, value in pairs_of(() if headers is None else headers):
+    for key, value in list_pairs(() if headers is None else headers):
         lines.append(key + b": " + to_bytes(value, f"header {key!r:.80}"))
         if not _is_line(lines[-1]) or b":" in key:
-            raise _header_error(f"header {key!r:.80}")
+            raise _make_header_error(f"header {key!r:.80}")
     if len(lines) == 1 and first_line == VERSION:
         return b""
     return b"\r\n".join((*lines, b"", b""))
 
 
 def _encode_messages(operation: bytes, words: dict[str, Any], payloads: Any, headers: Any) -> bytes:
-    columns, pairs = columns_of({**words, "payload": payloads}, headers)
+    columns, pairs = convert_columns({**words, "payload": payloads}, headers)
     payloads = columns.pop("payload")
     for name, column in columns.items():
-        if (row := unfit_word(column, optional=name == "reply")) >= 0:
-            raise _word_error(f"row {row}: {name}", column[row])
-    if pairs is not None and (row := unfit_pair(pairs)) >= 0:
-        raise _header_error(f"row {row}: a header")
+        if (row := find_unfit_word(column, optional=name == "reply")) >= 0:
+            raise _make_word_error(f"row {row}: {name}", column[row])
+    if pairs is not None and (row := find_unfit_pair(pairs)) >= 0:
+        raise _make_header_error(f"row {row}: a header")
     return write_messages(operation, list(columns.values()), payloads, pairs)
 
 
-def _word_error(name: str, word: bytes | None) -> ValueError:
+def _make_word_error(name: str, word: bytes | None) -> ValueError:
     return ValueError(
         f"{name} must not be null, empty, or hold a space, a tab, CR or LF: {word!r:.80}"
     )
 
 
-def _header_error(name: str) -> ValueError:
+def _make_header_error(name: str) -> ValueError:
     return ValueError(
         f"{name} must have a name without colon, and no CR or LF in its name and value"
     )

@@ -42,7 +42,7 @@ cdef inline bint is_blank(uint8_t byte) noexcept nogil:
     return byte == b" " or byte == b"\t"
 
 
-cdef inline uint8_t operation(const uint8_t* p, size_t size) noexcept nogil:
+cdef inline uint8_t find_operation(const uint8_t* p, size_t size) noexcept nogil:
     # Return the operation that the bytes begin with, in upper or lower case. Return UNFINISHED if
     # more bytes could complete an operation, and 0 if the bytes are not an operation.
     cdef size_t i, n
@@ -71,7 +71,7 @@ cdef inline uint8_t operation(const uint8_t* p, size_t size) noexcept nogil:
     return 0
 
 
-cdef inline bint split(const uint8_t* p, size_t size, Line* line) noexcept nogil:
+cdef inline bint split_line(const uint8_t* p, size_t size, Line* line) noexcept nogil:
     # Find the words of the line at p. Return False if the line has no end.
     cdef Gaps masks
     cdef uint64_t text, starts, ends
@@ -115,7 +115,7 @@ cdef inline bint split(const uint8_t* p, size_t size, Line* line) noexcept nogil
         line.words += 1
 
 
-cdef inline int64_t number(const uint8_t* p, const Line* line, uint32_t word) noexcept nogil:
+cdef inline int64_t read_number(const uint8_t* p, const Line* line, uint32_t word) noexcept nogil:
     # Return the value of a word of one to nine digits, or -1.
     cdef uint32_t i
     cdef int64_t value = 0
@@ -177,7 +177,7 @@ cdef inline void read_block(const uint8_t* block, size_t size, Message* row) noe
     row.header_count = <uint16_t>min(lines, <uint32_t>0xffff)
 
 
-cdef inline Fault bad(Message* row, Fault fault) noexcept nogil:
+cdef inline Fault mark_bad(Message* row, Fault fault) noexcept nogil:
     # A bad row holds nothing but its kind.
     cdef uint8_t kind = row.head.kind
     memset(row, 0, sizeof(Message))
@@ -192,15 +192,15 @@ cdef inline Fault read_line(const uint8_t* p, Line* line, Message* row) noexcept
     cdef int64_t count
     if kind == SUB:
         if line.words != 3 and line.words != 4:
-            return bad(row, BAD_COUNT)
+            return mark_bad(row, BAD_COUNT)
         put_word(line, 1, &row.subject_at, &row.subject_size)
         if line.words == 4:
             put_word(line, 2, &row.queue_at, &row.queue_size)
         put_word(line, line.words - 1, &row.sid_at, &row.sid_size)
     elif kind == UNSUB:
-        count = 0 if line.words != 3 else number(p, line, 2)
+        count = 0 if line.words != 3 else read_number(p, line, 2)
         if (line.words != 2 and line.words != 3) or count < 0:
-            return bad(row, BAD_COUNT)
+            return mark_bad(row, BAD_COUNT)
         put_word(line, 1, &row.sid_at, &row.sid_size)
         row.count = <uint32_t>count
     elif kind == INFO or kind == CONNECT or kind == ERR:
@@ -222,12 +222,12 @@ cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcep
     cdef const uint8_t* p = r.at
     cdef size_t available = left(r)
     cdef Line line
-    cdef uint8_t kind = operation(p, available)
+    cdef uint8_t kind = find_operation(p, available)
     cdef int64_t total, block = 0
     cdef uint32_t least, own = 1
     if kind == 0:
         return NOT_A_FRAME
-    if kind == UNFINISHED or not split(p, available, &line):
+    if kind == UNFINISHED or not split_line(p, available, &line):
         return SHORT
     if line.next > MAX_LINE:
         return BAD_LENGTH
@@ -241,9 +241,9 @@ cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcep
     least = 3 + (kind == MSG or kind == HMSG) + (kind == HPUB or kind == HMSG)
     if line.words != least and line.words != least + 1:
         return NOT_A_FRAME
-    total = number(p, &line, line.words - 1)
+    total = read_number(p, &line, line.words - 1)
     if kind == HPUB or kind == HMSG:
-        block = number(p, &line, line.words - 2)
+        block = read_number(p, &line, line.words - 2)
     if total < 0 or block < 0 or block > total:     # a server closes the connection then
         return BAD_LENGTH
     if available - line.next < <size_t>total + 2:

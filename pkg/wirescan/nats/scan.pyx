@@ -33,7 +33,7 @@ from wirescan.core cimport (
     Fault, Head, NestedScan, Readable, Reader, Rows, SHORT, ScanState, int32_t, int64_t,
     scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
-from wirescan.nats.message cimport open_block, operation, read_header, read_message
+from wirescan.nats.message cimport find_operation, open_block, read_header, read_message
 from wirescan.nats.rows cimport CONNECT, Header, Message
 
 
@@ -101,7 +101,7 @@ def bytes_needed(held, at=0):
         if p[i] == b"\n":
             break
     else:
-        return (n + 1, n) if operation(p, n) else (n, n)
+        return (n + 1, n) if find_operation(p, n) else (n, n)
     r = Reader(p, p + n)
     row.head.size = 0
     if read_message(&r, &row, NULL) == SHORT:

@@ -40,7 +40,7 @@ cdef bint holds(const uint8_t* p, int32_t size, const char* forbidden) noexcept 
     return False
 
 
-def unfit_word(ByteStrings words not None, bint optional=False):
+def find_unfit_word(ByteStrings words not None, bint optional=False):
     """Return the first row whose string cannot be a word of a control line, or -1.
 
     A word must not be empty, and must not hold a space, a tab, CR or LF. optional: a null is
@@ -75,7 +75,7 @@ cdef Py_ssize_t find_unfit(Pairs pairs) noexcept nogil:
     return -1
 
 
-def unfit_pair(Pairs pairs not None):
+def find_unfit_pair(Pairs pairs not None):
     """Return the first row with a pair that cannot be a header line, or -1.
 
     A name must not be empty, and must not hold a colon, CR or LF. A value must not be null, and
@@ -89,7 +89,7 @@ def unfit_pair(Pairs pairs not None):
 
 # ------------------------------------------------------------------ writing
 
-cdef inline size_t digits(int64_t number) noexcept nogil:
+cdef inline size_t count_digits(int64_t number) noexcept nogil:
     cdef size_t count = 1
     while number > 9:
         number //= 10
@@ -98,7 +98,7 @@ cdef inline size_t digits(int64_t number) noexcept nogil:
 
 
 cdef inline uint8_t* put_number(uint8_t* to, int64_t number) noexcept nogil:
-    cdef size_t count = digits(number), i = count
+    cdef size_t count = count_digits(number), i = count
     while i:
         i -= 1
         to[i] = <uint8_t>(c"0" + number % 10)
@@ -106,7 +106,7 @@ cdef inline uint8_t* put_number(uint8_t* to, int64_t number) noexcept nogil:
     return to + count
 
 
-cdef inline int64_t block_size(const Messages* m, Py_ssize_t i) noexcept nogil:
+cdef inline int64_t measure_block(const Messages* m, Py_ssize_t i) noexcept nogil:
     # Return the size of a row's header block, 0 without headers. Above MAX_SIZE, counting stops.
     cdef int64_t size = EMPTY_BLOCK, at
     if m.pair is NULL or m.end[i] == m.end[i + 1]:
@@ -124,13 +124,13 @@ cdef Py_ssize_t measure(const Messages* m, size_t operation, int64_t* total) noe
     cdef Py_ssize_t i
     cdef size_t w
     for i in range(m.count):
-        block = block_size(m, i)
+        block = measure_block(m, i)
         size = block + size_of(&m.payloads, i)
         if size > MAX_SIZE:
             return i
-        total[0] += <int64_t>(operation + 1 + digits(size) + 4) + size
+        total[0] += <int64_t>(operation + 1 + count_digits(size) + 4) + size
         if block:
-            total[0] += <int64_t>(2 + digits(block))        # the H of the operation, and a space
+            total[0] += <int64_t>(2 + count_digits(block))  # the H of the operation, and a space
         for w in range(m.width):
             total[0] += max(size_of(&m.words[w], i), -1) + 1
     return -1
@@ -147,7 +147,7 @@ cdef void write_all(const Messages* m, const uint8_t* operation, size_t size,
     cdef Py_ssize_t i
     cdef size_t w
     for i in range(m.count):
-        block = block_size(m, i)
+        block = measure_block(m, i)
         if block:
             to[0] = c"H"
             to += 1
@@ -180,7 +180,7 @@ def write_messages(const uint8_t[::1] operation not None, list words not None,
 
     operation: PUB or MSG; a row with pairs becomes an HPUB or HMSG. words: up to three
     `ByteStrings`; a null is not written. payloads: the payload of each row. All columns have the
-    same length. The caller has checked them with `unfit_word` and `unfit_pair`.
+    same length. The caller has checked them with `find_unfit_word` and `find_unfit_pair`.
 
     Raises ValueError for columns of unequal length, a null payload, and a message of more than
     999,999,999 bytes.

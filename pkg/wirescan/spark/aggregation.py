@@ -24,22 +24,22 @@ from wirescan.export.grouping import (
     SKETCHES,
     Groups,
     Sums,
-    array_of,
     collect_coupons,
     combine_batches,
     count_buckets,
     group,
     make_summaries,
     make_texts,
+    wrap_array,
 )
 from wirescan.export.sketches import STEPS
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import FILE, START, places
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
-from wirescan.spark.partition_mapping import ROWS, over_tables
+from wirescan.spark.partition_mapping import ROWS, map_tables
 from wirescan.spark.ranges import Ranges
-from wirescan.spark.run import DEFAULT_FORMAT, TablesOfFiles, struct_of
+from wirescan.spark.run import DEFAULT_FORMAT, TablesOfFiles, make_struct
 
 # Arrow's functions that merge partial results of its functions.
 MERGE = {
@@ -121,10 +121,10 @@ def aggregate(
         (by,) if isinstance(by, str) else tuple(by),
         _parse_measures(measures),
     )
-    partial = over_tables(
+    partial = map_tables(
         source,
-        job.partials,
-        struct_of(job.schema),
+        job.iter_partials,
+        make_struct(job.schema),
         column=column,
         format=DEFAULT_FORMAT if is_ranges else format,
         errors=errors,
@@ -142,7 +142,7 @@ def aggregate(
         # shuffles them.
         partial = partial.repartition(max(1, min(len(source.plan), SHUFFLED)), *groups)
     count = functions.coalesce(functions.sum(f"`{COUNT}`"), functions.lit(0)).alias("count")
-    return partial.groupBy(*groups).agg(count, *map(_merge_expression, job.measures))
+    return partial.groupBy(*groups).agg(count, *map(_make_merge_expression, job.measures))
 
 
 def _parse_measures(measures: Sequence[tuple[str, str]]) -> tuple[Measure, ...]:
@@ -158,7 +158,7 @@ def _parse_measures(measures: Sequence[tuple[str, str]]) -> tuple[Measure, ...]:
     return tuple(result)
 
 
-def _merge_expression(measure: tuple[str, str]) -> Column:
+def _make_merge_expression(measure: tuple[str, str]) -> Column:
     """Return the expression that merges the partial results of all tasks for one measure."""
     name, function = measure
     special = {
@@ -245,7 +245,7 @@ class Aggregation:
         sketches = [(f"{name} {function}", SKETCHES[function]) for name, function in self.sketches]
         return pa.schema([*groups, (COUNT, pa.int64()), *numbers, *sketches])
 
-    def partials(self, tables: TablesOfFiles) -> Iterator[pa.RecordBatch]:
+    def iter_partials(self, tables: TablesOfFiles) -> Iterator[pa.RecordBatch]:
         """Yield the partial results of the tables of one task.
 
         A measure's results are yielded at the end, and whenever it has too many groups to keep.
@@ -288,7 +288,7 @@ class Aggregation:
                 if FILE in self.columns:
                     number = np.full(len(part), files.setdefault(file, len(files)), np.int32)
                     batch = pa.RecordBatch.from_arrays(
-                        [*batch.columns, array_of(number)], [*names, FILE]
+                        [*batch.columns, wrap_array(number)], [*names, FILE]
                     )
                 yield batch
 

@@ -60,7 +60,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from wirescan.spark import kafka_topics
-from wirescan.spark.datasource_options import reading_of
+from wirescan.spark.datasource_options import parse_reading
 from wirescan.spark.datasource_reader import WirescanReader
 from wirescan.spark.run import hide_traceback
 
@@ -79,7 +79,7 @@ class WirescanSource(DataSource):
 
         Raises ValueError for options that are not allowed.
         """
-        return reading_of(self.options).struct
+        return parse_reading(self.options).struct
 
     @hide_traceback()
     def reader(self, schema: StructType) -> WirescanReader:

@@ -39,13 +39,13 @@ UNITS = {"": 0, "k": 10, "m": 20, "g": 30}  # binary exponents
 AnyReading = TypeVar("AnyReading", bound=Reading | TopicReading)
 
 
-def reading_of(options: Mapping[str, str]) -> Reading | TopicReading:
+def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     """Return the options of the data source as a reading of files or of topics.
 
     Raises ValueError for an unknown name, and for a value that is not allowed.
     """
     if kafka_topics.is_topic(options):
-        return kafka_topics.reading_of(options)
+        return kafka_topics.parse_reading(options)
     all_options = (*OPTIONS, *STREAM_OPTIONS)
     lowercase = {name.lower() for name in all_options}
     for name in options:
@@ -56,9 +56,9 @@ def reading_of(options: Mapping[str, str]) -> Reading | TopicReading:
     columns = options.get("columns")
     row_bytes = options.get("maxRowBytes")
     limits = Limits(
-        frame=size_of(options.get("maxFrame"), Limits().frame, "maxFrame"),
-        inflated=size_of(options.get("maxInflated"), Limits().inflated, "maxInflated"),
-        row_bytes=None if row_bytes is None else size_of(row_bytes, name="maxRowBytes"),
+        frame=parse_size(options.get("maxFrame"), Limits().frame, "maxFrame"),
+        inflated=parse_size(options.get("maxInflated"), Limits().inflated, "maxInflated"),
+        row_bytes=None if row_bytes is None else parse_size(row_bytes, name="maxRowBytes"),
     )
     non_strict = "true" if kafka_topics.parse_flag(options, "nonStrict", default=False) else None
     format = options.get("format", DEFAULT_FORMAT)
@@ -77,22 +77,22 @@ def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:
     Raises ValueError unless each column exists and has the type that the schema says.
     """
     reading = replace(reading, columns=tuple(schema.names))
-    for wanted, actual in zip(schema.fields, reading.struct.fields):
-        if wanted.dataType.simpleString() != actual.dataType.simpleString():
+    for declared, actual in zip(schema.fields, reading.struct.fields):
+        if declared.dataType.simpleString() != actual.dataType.simpleString():
             raise ValueError(
-                f"column {wanted.name} of {reading.format} is {actual.dataType.simpleString()}, "
-                f"not {wanted.dataType.simpleString()}"
+                f"column {declared.name} of {reading.format} is {actual.dataType.simpleString()}, "
+                f"not {declared.dataType.simpleString()}"
             )
     return reading
 
 
-def plan_of(options: Mapping[str, str]) -> tuple[list[str], int]:
+def parse_plan(options: Mapping[str, str]) -> tuple[list[str], int]:
     """Return the paths and the size in the options: the arguments of `Reading.plan`."""
     default = TASK_BYTES if LOCAL in os.environ else SLICE_BYTES
-    return paths_of(options), size_of(options.get("bytesPerPartition"), default)
+    return parse_paths(options), parse_size(options.get("bytesPerPartition"), default)
 
 
-def paths_of(options: Mapping[str, str]) -> list[str]:
+def parse_paths(options: Mapping[str, str]) -> list[str]:
     """Return the paths that were given to `load`.
 
     Raises ValueError if there is no path, or if `paths` is not a JSON list of strings.
@@ -115,7 +115,9 @@ def paths_of(options: Mapping[str, str]) -> list[str]:
     return paths
 
 
-def size_of(text: str | None, default: int = SLICE_BYTES, name: str = "bytesPerPartition") -> int:
+def parse_size(
+    text: str | None, default: int = SLICE_BYTES, name: str = "bytesPerPartition"
+) -> int:
     """Return the bytes of an option such as 67108864 or 64m, or the default if it is not given.
 
     name: the option's name, for errors.

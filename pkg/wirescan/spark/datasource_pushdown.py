@@ -104,17 +104,17 @@ class PushdownReader(WirescanReader):
         earliest, _ = bounds.get("timestamp", (None, None))
         if earliest is not None and earliest > 0 and plan.start == EARLIEST:
             plan = plan._replace(start_time=max(earliest, plan.start_time or 0))
-        topics = tuple(topic for topic in self._reading.topics if self._wants("topic", topic))
+        topics = tuple(topic for topic in self._reading.topics if self._is_accepted("topic", topic))
         low, high = bounds.get("offset", (None, None))
         ranges = []
         for task in replace(self._reading, topics=topics).plan(*plan):
             for offsets in task:
-                if self._wants("partition", offsets.partition):
+                if self._is_accepted("partition", offsets.partition):
                     ranges.append(clamp_range(offsets, low, high))
         filled = [offsets for offsets in ranges if len(offsets)]
         return [InputPartition(parts) for parts in group_ranges(filled, plan.size)]
 
-    def _wants(self, column: str, value: Any) -> bool:
+    def _is_accepted(self, column: str, value: Any) -> bool:
         """Return whether a value passes all filters on its column."""
         return all(
             row_filters.condition(pushed)(value)
@@ -142,11 +142,11 @@ def translate_filters(
 
     is_topic: there are the columns topic and partition too.
     """
-    for given in filters:
-        inner = given
+    for outer in filters:
+        inner = outer
         operators = OPS
-        if isinstance(given, Not):
-            inner = given.child
+        if isinstance(outer, Not):
+            inner = outer.child
             operators = NEGATED
         if type(inner) not in operators or len(inner.attribute) != 1:
             continue

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 from wirescan.kafka.client.topic_ranges import OffsetRange
 from wirescan.reading.splits import Slice
 from wirescan.spark import kafka_topics
-from wirescan.spark.datasource_options import choose_columns, plan_of, reading_of
+from wirescan.spark.datasource_options import choose_columns, parse_plan, parse_reading
 from wirescan.spark.kafka_topics import TopicPlan, TopicReading
-from wirescan.spark.run import arrow_of, freeze_gc_once, hide_traceback
+from wirescan.spark.run import freeze_gc_once, hide_traceback, make_arrow_schema
 
 
 class WirescanReader(DataSourceReader):
@@ -28,22 +28,22 @@ class WirescanReader(DataSourceReader):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType):
-        self._reading = choose_columns(reading_of(options), schema)
-        self._schema = arrow_of(schema)
+        self._reading = choose_columns(parse_reading(options), schema)
+        self._schema = make_arrow_schema(schema)
         self._topic_plan: TopicPlan | None = None
         self._file_plan: tuple[list[str], int] | None = None
         if kafka_topics.is_topic(options):
-            self._topic_plan = kafka_topics.plan_of(options)
+            self._topic_plan = kafka_topics.parse_plan(options)
         else:
-            self._file_plan = plan_of(options)
+            self._file_plan = parse_plan(options)
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
         """Return one partition for each task, with its slices or ranges."""
         freeze_gc_once()  # this worker plans the next query too
-        return [InputPartition(parts) for parts in self._tasks()]
+        return [InputPartition(parts) for parts in self._plan_tasks()]
 
-    def _tasks(self) -> Sequence[list[Slice]] | Sequence[list[OffsetRange]]:
+    def _plan_tasks(self) -> Sequence[list[Slice]] | Sequence[list[OffsetRange]]:
         """Return what each task reads."""
         if isinstance(self._reading, TopicReading):
             assert self._topic_plan is not None  # a reading of topics has it
@@ -56,7 +56,7 @@ class WirescanReader(DataSourceReader):
         # For an empty plan Spark makes a partition without a value; Spark 4.0 passes None.
         if getattr(partition, "value", None) is None:
             return
-        for batch in self._reading.batches(partition.value):
+        for batch in self._reading.read_batches(partition.value):
             freeze_gc_once()
             # The schemas differ if the user's schema has NOT NULL columns.
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)

@@ -35,17 +35,17 @@ from wirescan.spark.datasource_options import (
     SIZE,
     UNITS,
     choose_columns,
-    paths_of,
-    reading_of,
-    size_of,
+    parse_paths,
+    parse_reading,
+    parse_size,
 )
 from wirescan.spark.run import (
     BATCH_BYTES,
     Reading,
-    arrow_of,
     freeze_gc_once,
     hide_traceback,
-    path_list,
+    list_paths,
+    make_arrow_schema,
 )
 
 try:
@@ -82,22 +82,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the data source wirescan streams files; for a stream of topics use Spark's own "
                 "data source kafka"
             )
-        reading = reading_of(options)
+        reading = parse_reading(options)
         assert isinstance(reading, Reading)  # options without a topic
         self._reading = choose_columns(reading, schema)
-        self._schema = arrow_of(schema)
+        self._schema = make_arrow_schema(schema)
         lossless = kafka_topics.parse_flag(options, "failOnDataLoss", default=True)
         self._most_bytes = _parse_number(options, "maxBytesPerTrigger")
         self._most_files = _parse_number(options, "maxFilesPerTrigger")
         if not HAS_LIMITS and (self._most_bytes < math.inf or self._most_files < math.inf):
             raise ValueError(f"options {' and '.join(LIMITS)} need Spark 4.2")
         self._tail = Tail(
-            path_list(paths_of(options)),
+            list_paths(parse_paths(options)),
             reading.format,
             errors=reading.errors,
             check=reading.check,
             limits=reading.limits,
-            size=size_of(options.get("bytesPerPartition")),
+            size=parse_size(options.get("bytesPerPartition")),
             lossless=lossless,
         )
         # Spark before 4.2 does not pass the last offset, so it is kept here.

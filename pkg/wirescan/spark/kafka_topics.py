@@ -27,7 +27,7 @@ from wirescan.kafka.client.topic_ranges import (
     to_milliseconds,
 )
 from wirescan.reading.splits import group_slices
-from wirescan.spark.run import BATCH_BYTES, hide_traceback, run_tasks, struct_of
+from wirescan.spark.run import BATCH_BYTES, hide_traceback, make_struct, run_tasks
 
 RECORDS = 1_000_000  # offsets in one task
 LONGEST_NUMBER = 19  # digits; longer numbers do not fit 64 bits
@@ -98,7 +98,7 @@ class TopicReading:
     @property
     def struct(self) -> StructType:
         """Return the schema of the batches as a Spark schema."""
-        return struct_of(self.schema)
+        return make_struct(self.schema)
 
     def plan(
         self,
@@ -118,7 +118,7 @@ class TopicReading:
         Raises ValueError if offsets are not in the log any more, BrokerError and OSError.
         """
         with self.cluster.client(self.limits) as client:
-            asked = topic_ranges.plan_ranges(
+            planned = topic_ranges.plan_ranges(
                 client,
                 self.topics,
                 partitions,
@@ -128,14 +128,14 @@ class TopicReading:
                 stop_time=stop_time,
                 isolation=self.isolation,
             )
-            clipped = topic_ranges.clip_ranges(client, asked, self.isolation)
+            clipped = topic_ranges.clip_ranges(client, planned, self.isolation)
         for offsets in clipped:
             if offsets.gone:
                 first = offsets.start - offsets.gone
                 raise ValueError(f"{offsets.name}: offsets {first} to {offsets.start - 1} are gone")
         return group_ranges(topic_ranges.split_ranges(clipped, size), size)
 
-    def batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yield the records of ranges in record batches of some megabytes.
 
         Raises FrameError as `errors` says, BrokerError and OSError.
@@ -226,7 +226,7 @@ def read_topic(
         to_milliseconds(start_time),
         to_milliseconds(stop_time),
     )
-    return run_tasks(spark, tasks, reading.batches, reading.struct)
+    return run_tasks(spark, tasks, reading.read_batches, reading.struct)
 
 
 def is_topic(options: Mapping[str, str]) -> bool:
@@ -242,50 +242,50 @@ def normalize_names(options: Mapping[str, str]) -> dict[str, str]:
     return {name.lower().removeprefix("kafka."): value for name, value in options.items()}
 
 
-def reading_of(options: Mapping[str, str]) -> TopicReading:
+def parse_reading(options: Mapping[str, str]) -> TopicReading:
     """Return the options of the data source as a `TopicReading`.
 
     Raises ValueError for an unknown name, and for a value that is not allowed.
     """
-    given = normalize_names(options)
-    for name in given:
+    normalized = normalize_names(options)
+    for name in normalized:
         if name not in map(str.lower, OPTIONS):
             raise ValueError(
                 f"the data source wirescan has no option {name!r} for topics, only "
                 f"{', '.join(OPTIONS)}"
             )
-    if given.get("format", FORMAT) != FORMAT:
-        raise ValueError(f"topics are read as {FORMAT}, not as {given['format']}")
-    topics = split_names(given.get("topic", ""))
+    if normalized.get("format", FORMAT) != FORMAT:
+        raise ValueError(f"topics are read as {FORMAT}, not as {normalized['format']}")
+    topics = split_names(normalized.get("topic", ""))
     if not topics:
         raise ValueError("option topic must be one name or several, separated by commas")
-    columns = given.get("columns")
+    columns = normalized.get("columns")
     return TopicReading(
-        cluster_of(given),
+        parse_cluster(normalized),
         topics,
         None if columns is None else split_names(columns),
-        given.get("errors", "strict"),
-        parse_flag(given, "check", default=True),
-        isolation=given.get("isolation", "read_uncommitted"),
+        normalized.get("errors", "strict"),
+        parse_flag(normalized, "check", default=True),
+        isolation=normalized.get("isolation", "read_uncommitted"),
     )
 
 
-def plan_of(options: Mapping[str, str]) -> TopicPlan:
+def parse_plan(options: Mapping[str, str]) -> TopicPlan:
     """Return the arguments of `TopicReading.plan` in the options.
 
     Raises ValueError for a value that is not allowed.
     """
-    given = normalize_names(options)
-    size = given.get("recordsperpartition", str(RECORDS))
+    normalized = normalize_names(options)
+    size = normalized.get("recordsperpartition", str(RECORDS))
     if not is_number(size) or int(size) < 1:
         raise ValueError(f"option recordsPerPartition must be a number, not {size!r}")
     return TopicPlan(
         int(size),
-        _parse_partitions(given.get("partitions")),
-        _parse_offset(given, "start", EARLIEST),
-        _parse_offset(given, "stop", LATEST),
-        _parse_time(given, "startTime"),
-        _parse_time(given, "stopTime"),
+        _parse_partitions(normalized.get("partitions")),
+        _parse_offset(normalized, "start", EARLIEST),
+        _parse_offset(normalized, "stop", LATEST),
+        _parse_time(normalized, "startTime"),
+        _parse_time(normalized, "stopTime"),
     )
 
 
@@ -299,9 +299,9 @@ def _parse_partitions(text: str | None) -> list[int] | None:
     return [int(number) for number in numbers]
 
 
-def _parse_offset(given: Mapping[str, str], name: str, default: str) -> Where:
+def _parse_offset(options: Mapping[str, str], name: str, default: str) -> Where:
     """Return the offset in an option, or EARLIEST or LATEST."""
-    text = given.get(name, default)
+    text = options.get(name, default)
     if is_number(text):
         return int(text)
     if text not in (EARLIEST, LATEST):
@@ -309,9 +309,9 @@ def _parse_offset(given: Mapping[str, str], name: str, default: str) -> Where:
     return text
 
 
-def _parse_time(given: Mapping[str, str], name: str) -> int | None:
+def _parse_time(options: Mapping[str, str], name: str) -> int | None:
     """Return the time in an option as milliseconds since 1970, or None if it is not given."""
-    text = given.get(name.lower())
+    text = options.get(name.lower())
     if text is None:
         return None
     try:
@@ -322,19 +322,19 @@ def _parse_time(given: Mapping[str, str], name: str) -> int | None:
         ) from None
 
 
-def cluster_of(given: Mapping[str, str]) -> ClusterAddress:
+def parse_cluster(options: Mapping[str, str]) -> ClusterAddress:
     """Return the cluster that options name.
 
-    given: options as `normalize_names` returns them.
+    options: options as `normalize_names` returns them.
 
     Raises ValueError if `security.protocol` is unknown or does not fit the other options.
     """
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    authorities = given.get("ssl.ca.location")
+    protocol = options.get("security.protocol", "PLAINTEXT").upper()
+    authorities = options.get("ssl.ca.location")
     login = (
-        given.get("sasl.mechanism", ""),
-        given.get("sasl.username", ""),
-        given.get("sasl.password", ""),
+        options.get("sasl.mechanism", ""),
+        options.get("sasl.username", ""),
+        options.get("sasl.password", ""),
     )
     if protocol not in PROTOCOLS:
         raise ValueError(
@@ -345,7 +345,7 @@ def cluster_of(given: Mapping[str, str]) -> ClusterAddress:
     if uses_sasl != any(login) or (authorities and not uses_tls):
         raise ValueError(f"options sasl... and ssl... do not fit security.protocol {protocol}")
     return ClusterAddress(
-        given["bootstrap.servers"],
+        options["bootstrap.servers"],
         uses_tls and (authorities or True),
         login if uses_sasl else None,
     )
@@ -361,9 +361,9 @@ def is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= LONGEST_NUMBER
 
 
-def parse_flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+def parse_flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Return an option that is true or false. Raises ValueError for any other value."""
-    text = given.get(name, str(default)).lower()
+    text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise ValueError(f"option {name} must be true or false, not {text!r}")
     return text == "true"

@@ -25,8 +25,8 @@ from wirescan.export.parquet_writer import (
     FILE_BYTES,
     Output,
     WrittenFile,
-    faults_path,
     find_small,
+    make_faults_path,
     merge,
     replace_merged,
 )
@@ -35,7 +35,14 @@ from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
 from wirescan.spark.fault_rows import find_faults
 from wirescan.spark.plan import make_plan
-from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, hide_traceback, run_tasks, struct_of
+from wirescan.spark.run import (
+    DEFAULT_FORMAT,
+    Paths,
+    Reading,
+    hide_traceback,
+    make_struct,
+    run_tasks,
+)
 
 WRITERS = ("task", "spark")
 COUNTS = ("files", "frames", "records", "bytes", "faults", "tail", "written")
@@ -152,13 +159,13 @@ def _write_in_tasks(
                 part = merge(run, f"{_make_attempt_path(output)}.parquet", compression)
             yield pa.RecordBatch.from_pylist([part._asdict()], schema=pa.schema(PART))
 
-        results = run_tasks(spark, plan, write_slices, struct_of(RESULT)).collect()
+        results = run_tasks(spark, plan, write_slices, make_struct(RESULT)).collect()
         rows = [row.asDict(recursive=True) for row in results]
         parts = [WrittenFile(**part) for row in rows for part in row.pop("parts")]
         runs = find_small(parts, file_bytes)
         merged_rows = []
         if runs:
-            merged_rows = run_tasks(spark, runs, merge_run, struct_of(pa.schema(PART))).collect()
+            merged_rows = run_tasks(spark, runs, merge_run, make_struct(pa.schema(PART))).collect()
         into = [WrittenFile(*row) for row in merged_rows]
         size = output.commit(replace_merged(parts, runs, into), layout.schema)
     return replace(sum((Summary(**row) for row in rows), Summary()), written=size)
@@ -190,10 +197,10 @@ def _write_with_spark(
             "writer='spark' counts rows with accumulators, which Spark Connect does not have: "
             "use writer='task', or write the result of wirescan.spark.read"
         )
-    path, file_system = _open_hadoop_path(spark, faults_path(out))
+    path, file_system = _open_hadoop_path(spark, make_faults_path(out))
     if not is_local and not overwrite and file_system.exists(path):
         raise FileExistsError(
-            f"{faults_path(out)} has files in it; choose another directory, or overwrite it"
+            f"{make_faults_path(out)} has files in it; choose another directory, or overwrite it"
         )
     counted = spark.sparkContext.accumulator(Summary(), _SummaryAccumulator())
     schema = layout.schema
@@ -204,7 +211,7 @@ def _write_with_spark(
         spark,
         plan,
         lambda slices: _count_and_read(reading, layout, schema, slices, counted.add),
-        struct_of(schema),
+        make_struct(schema),
     )
     writer = frame.write.mode("overwrite" if overwrite or is_local else "errorifexists")
     writer.option("compression", compression).partitionBy(*keys).parquet(out)
@@ -214,7 +221,7 @@ def _write_with_spark(
     file_system.delete(path, True)  # noqa: FBT003
     if summary.faults:
         bad = find_faults(spark, plan, reading)
-        bad.write.option("compression", compression).parquet(faults_path(out))
+        bad.write.option("compression", compression).parquet(make_faults_path(out))
     return summary
 
 

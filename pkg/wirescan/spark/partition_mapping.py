@@ -1,6 +1,6 @@
 """Functions of the user over tables of frames, called once in each partition.
 
-`wirescan.spark.map_partitions` is defined here, and `over_tables`, which `aggregate` uses too. Only
+`wirescan.spark.map_partitions` is defined here, and `map_tables`, which `aggregate` uses too. Only
 the results of the functions pass from the Python workers to the JVM.
 """
 
@@ -24,11 +24,11 @@ from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Reading,
     TablesOfFiles,
-    arrow_of,
     freeze_gc_for_batches,
     hide_traceback,
+    make_arrow_schema,
+    make_struct,
     run_tasks,
-    struct_of,
 )
 
 ROWS = 1 << 16  # rows in a batch for the JVM, at most
@@ -96,7 +96,7 @@ def map_partitions(
             f"function must be callable with an iterator of tables, not {type(function).__name__}"
         )
     struct = parse_schema(schema)
-    wanted = arrow_of(struct)
+    arrow_schema = make_arrow_schema(struct)
 
     def call_function(tables: TablesOfFiles) -> Iterator[pa.RecordBatch]:
         result = function(table for _, table in tables)
@@ -107,9 +107,9 @@ def map_partitions(
             )
         for columns in [result] if _has_columns(result) else result:
             with hide_traceback():
-                yield from conform_batches(columns, wanted)
+                yield from conform_batches(columns, arrow_schema)
 
-    return over_tables(
+    return map_tables(
         source,
         call_function,
         struct,
@@ -122,7 +122,7 @@ def map_partitions(
     )
 
 
-def over_tables(
+def map_tables(
     source: Ranges | DataFrame,
     call: Callable[[TablesOfFiles], Iterator[pa.RecordBatch]],
     struct: StructType,
@@ -152,7 +152,7 @@ def over_tables(
 
         def read_slices(slices: list[Slice]) -> TablesOfFiles:
             with hide_traceback():  # for errors of the frames, not for those of `call`
-                yield from ranges.reading.tables(slices)
+                yield from ranges.reading.read_tables(slices)
 
         return run_tasks(
             ranges.spark, ranges.plan, lambda slices: call(read_slices(slices)), struct
@@ -191,7 +191,7 @@ def parse_schema(schema: Schema) -> StructType:
     Raises TypeError for another object, and for DDL that is not a list of columns.
     """
     if isinstance(schema, pa.Schema):
-        return struct_of(schema)
+        return make_struct(schema)
     struct = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(struct, StructType):
         raise TypeError(
@@ -200,7 +200,7 @@ def parse_schema(schema: Schema) -> StructType:
     return struct
 
 
-def conform_batches(result: Any, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def conform_batches(result: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the result of a function as batches of a schema, with at most ROWS rows each.
 
     result: an object with named columns, see `map_partitions`.
@@ -224,18 +224,18 @@ def conform_batches(result: Any, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
             f"the function returned {type(result).__name__}, not Arrow, a mapping or a structured "
             "array"
         )
-    if set(columns) != set(wanted.names):
+    if set(columns) != set(schema.names):
         raise ValueError(
             f"the function returned the columns {', '.join(map(str, columns)) or '(none)'}, and "
-            f"the schema has {', '.join(wanted.names)}"
+            f"the schema has {', '.join(schema.names)}"
         )
-    arrays = [_cast_to_field(_to_array(columns[field.name], field.name), field) for field in wanted]
+    arrays = [_cast_to_field(_to_array(columns[field.name], field.name), field) for field in schema]
     if len({len(array) for array in arrays}) > 1:
         raise ValueError(
             "the function returned columns of unequal length: "
-            + ", ".join(f"{len(array)} in {name}" for name, array in zip(wanted.names, arrays))
+            + ", ".join(f"{len(array)} in {name}" for name, array in zip(schema.names, arrays))
         )
-    yield from pa.Table.from_arrays(arrays, schema=wanted).to_batches(ROWS)
+    yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(ROWS)
 
 
 def _has_columns(result: Any) -> bool:
@@ -298,13 +298,13 @@ def _cast_to_field(
     return array
 
 
-def _is_castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_castable(kind: pa.DataType, target: pa.DataType) -> bool:
     """Return whether values of one Arrow type may be cast to another."""
     if _is.is_null(kind):
         return True
-    if _is.is_integer(kind) and (_is.is_floating(wanted) or _is.is_decimal(wanted)):
+    if _is.is_integer(kind) and (_is.is_floating(target) or _is.is_decimal(target)):
         return True
-    return any(is_kind(kind) and is_kind(wanted) for is_kind in _KINDS)
+    return any(is_kind(kind) and is_kind(target) for is_kind in _KINDS)
 
 
 def _read_first_line(error: Exception) -> str:

@@ -29,9 +29,9 @@ from wirescan.spark.run import (
     TASK_BYTES,
     Paths,
     Reading,
-    path_list,
+    list_paths,
+    make_struct,
     run_tasks,
-    struct_of,
 )
 
 # The driver scans at most so many bytes and files itself. A job scans more than that.
@@ -42,7 +42,7 @@ STARTS = pa.schema([("file", pa.int64()), ("starts", pa.list_(pa.int64()))])
 
 
 def make_plan(spark: SparkSession, reading: Reading, paths: Paths, size: int | None) -> Plan:
-    """Return the slices of each task of a job, as `wirescan.reading.splits.tasks` with `cutter`.
+    """Return the slices of each task of a job: `wirescan.reading.splits.tasks` with `make_cutter`.
 
     The number of tasks is a multiple of the tasks that run at the same time, if Spark reports that
     number.
@@ -57,7 +57,7 @@ def make_plan(spark: SparkSession, reading: Reading, paths: Paths, size: int | N
     slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else None
     if size is None:
         size = TASK_BYTES if slots else SLICE_BYTES
-    return reading.plan(paths, size, cutter(spark, reading.format, reading.limits), slots or 1)
+    return reading.plan(paths, size, make_cutter(spark, reading.format, reading.limits), slots or 1)
 
 
 def index(
@@ -79,12 +79,12 @@ def index(
     Raises ValueError for an unknown format, OSError, and Spark's PythonException for the exceptions
     of a task.
     """
-    files = list_source_files(path_list(paths), format)
+    files = list_source_files(list_paths(paths), format)
     write = partial(boundary_index.write, format=format, limits=limits)
     return len(_find_starts_in_tasks(spark, files, write))
 
 
-def cutter(spark: SparkSession, format: str, limits: Limits) -> Cut:
+def make_cutter(spark: SparkSession, format: str, limits: Limits) -> Cut:
     """Return the function that finds frame boundaries for `wirescan.reading.splits.tasks`.
 
     It scans files that have no index and no sidecar. If these are more than WALKED_FILES, or have
@@ -136,6 +136,6 @@ def _find_starts_in_tasks(
     order = sorted(range(len(files)), key=lambda number: -files[number].size)
     passes = min(len(order), PASSES)
     shares = [[(number, files[number].path) for number in order[i::passes]] for i in range(passes)]
-    rows = run_tasks(spark, shares, find_starts, struct_of(STARTS)).collect()
+    rows = run_tasks(spark, shares, find_starts, make_struct(STARTS)).collect()
     by_number = {row.file: row.starts for row in rows}
     return [by_number[number] for number in range(len(files))]

@@ -41,7 +41,7 @@ class Ranges:
 
         Raises FrameError as `errors` says, OSError, and IndexError for an unknown task.
         """
-        return (table for _, table in self.reading.tables(self.plan[task]))
+        return (table for _, table in self.reading.read_tables(self.plan[task]))
 
     def __str__(self) -> str:
         return f"{self.reading.format}: {self.plan}"

@@ -54,4 +54,4 @@ def read(
     """
     reading = Reading(format, columns, errors, check, limits, filters)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
-    return run_tasks(spark, plan, reading.batches, reading.struct)
+    return run_tasks(spark, plan, reading.read_batches, reading.struct)

@@ -82,9 +82,9 @@ class Reading:
     @property
     def struct(self) -> StructType:
         """Return the schema of the batches as a Spark schema."""
-        return struct_of(self.schema)
+        return make_struct(self.schema)
 
-    def batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield the frames of slices in record batches of about BATCH_BYTES.
 
         Raises FrameError as `errors` says, and OSError.
@@ -106,7 +106,7 @@ class Reading:
                     filters=self.filters,
                 )
 
-    def tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
+    def read_tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of slices as tables, each with the path of its file.
 
         Raises FrameError as `errors` says, and OSError.
@@ -139,7 +139,7 @@ class Reading:
         Raises ValueError for a size below 1, and OSError.
         """
         return tasks(
-            path_list(paths),
+            list_paths(paths),
             self.format,
             size,
             filters=self.filters,
@@ -208,17 +208,17 @@ def freeze_gc_once() -> None:
     gc.freeze()
 
 
-def struct_of(schema: pa.Schema) -> StructType:
+def make_struct(schema: pa.Schema) -> StructType:
     """Return an Arrow schema as a Spark schema. Timestamps are instants, as in the protocols."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-def arrow_of(struct: StructType) -> pa.Schema:
+def make_arrow_schema(struct: StructType) -> pa.Schema:
     """Return a Spark schema as the Arrow schema that Spark requires of record batches."""
     return to_arrow_schema(struct, **UTC)
 
 
-def path_list(paths: Paths) -> list[str]:
+def list_paths(paths: Paths) -> list[str]:
     """Return one path or several as a list of URLs and absolute paths.
 
     The paths are absolute because workers may run in another directory.

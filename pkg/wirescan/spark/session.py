@@ -94,13 +94,17 @@ def session(app: str = "wirescan", master: str | None = None, **config: Any) -> 
 @contextmanager
 def _set_environment(master: str) -> Iterator[None]:
     """Set the environment variables that Spark reads while it starts."""
-    wanted = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if master and not master.startswith(CONNECT) and SparkSession.getActiveSession() is None:
-        wanted["JAVA_HOME"] = find_java()
+        variables["JAVA_HOME"] = find_java()
     if master.startswith("local"):
-        wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", LOCAL: "1"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+        variables |= {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            LOCAL: "1",
+        }
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -73,7 +73,7 @@ def pair(
         if not isinstance(table, FrameTable) or table.dtype != MESSAGE:
             name = getattr(table, "name", type(table).__name__)
             raise TypeError(f"pair takes tables of thrift.messages, not {name}")
-    call_connections, reply_connections = _connections_of(calls, replies, connections)
+    call_connections, reply_connections = _number_connections(calls, replies, connections)
     if (call_times is None) != (reply_times is None):
         raise ValueError("a latency needs the times of both, calls and replies")
 
@@ -106,7 +106,7 @@ def pair(
     return out
 
 
-def _connections_of(
+def _number_connections(
     calls: FrameTable, replies: FrameTable, connections: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the connection of each row of `calls` and of `replies`, as int64 arrays."""

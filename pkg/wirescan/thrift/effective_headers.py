@@ -109,8 +109,8 @@ def resolve(
     if pairs is None:
         return infos
     normal = np.flatnonzero(pairs.last & ~pairs.persistent)
-    most = _limit_rows(len(frames) + len(infos), limits) - len(normal)
-    persistent, in_frames, first = _spread_persistent(frames, pairs, connections, most)
+    max_rows = _limit_rows(len(frames) + len(infos), limits) - len(normal)
+    persistent, in_frames, first = _spread_persistent(frames, pairs, connections, max_rows)
 
     comparable = np.flatnonzero(pairs.keys[normal] >= 0)
     compared = normal[comparable]
@@ -157,19 +157,19 @@ def _number_keys(infos: FrameTable) -> _Pairs | None:
 
 def _limit_rows(count: int, limits: Limits) -> int:
     """Return how many rows may be made of `count` frames and pairs."""
-    most = limits.bytes_for_rows(0) // BYTES_PER_ROW
+    max_rows = limits.bytes_for_rows(0) // BYTES_PER_ROW
     if limits.row_bytes is None:
-        most = max(most, ROWS_PER_PAIR * count)
-    return min(limits.rows, most)
+        max_rows = max(max_rows, ROWS_PER_PAIR * count)
+    return min(limits.rows, max_rows)
 
 
 def _spread_persistent(
-    frames: FrameTable, pairs: _Pairs, connections: np.ndarray, most: int
+    frames: FrameTable, pairs: _Pairs, connections: np.ndarray, max_rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return each persistent pair once for each frame in which it is in force.
 
     The result is three int64 arrays: the pairs, the frames, and the pairs that first had the key on
-    the connection. Raises FrameError(LIMIT) for more than `most` rows.
+    the connection. Raises FrameError(LIMIT) for more than `max_rows` rows.
     """
     persistent = np.flatnonzero(pairs.persistent)
     connections_used = connections[pairs.frames[persistent]]
@@ -204,7 +204,7 @@ def _spread_persistent(
     followed = np.flatnonzero(chains[1:] == chains[:-1])
     ends[followed] = begins[followed + 1]
     counts = ends - begins
-    if counts.sum() > most:
+    if counts.sum() > max_rows:
         raise error_of(pairs.table, len(pairs.table) - 1, Fault.LIMIT)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return (
@@ -245,17 +245,17 @@ def _find_repeated(numbers: np.ndarray, frames: np.ndarray) -> np.ndarray:
     frames: the frame of each number. Equal numbers are always of one frame.
     """
     repeated = np.zeros(len(numbers), bool)
-    most = int(np.bincount(frames).max(initial=0))
-    if most <= FEW_PAIRS:
-        for step in range(1, most):
-            same = numbers[step:] == numbers[:-step]
-            repeated[step:] |= same
-            repeated[:-step] |= same
+    max_pairs = int(np.bincount(frames).max(initial=0))
+    if max_pairs <= FEW_PAIRS:
+        for step in range(1, max_pairs):
+            equal = numbers[step:] == numbers[:-step]
+            repeated[step:] |= equal
+            repeated[:-step] |= equal
     else:
         order = np.argsort(numbers)
-        same = numbers[order[1:]] == numbers[order[:-1]]
-        repeated[order[1:][same]] = True
-        repeated[order[:-1][same]] = True
+        equal = numbers[order[1:]] == numbers[order[:-1]]
+        repeated[order[1:][equal]] = True
+        repeated[order[:-1][equal]] = True
     return repeated
 
 

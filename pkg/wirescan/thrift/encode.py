@@ -36,12 +36,12 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from wirescan.core.arguments import Bounded, check_integer, columns_of, pairs_of, to_bytes
+from wirescan.core.arguments import Bounded, check_integer, convert_columns, list_pairs, to_bytes
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.codecs import compress
 from wirescan.thrift.constants import InfoKind, MessageType, Protocol, Transform
-from wirescan.thrift.hmac import signer
+from wirescan.thrift.hmac import make_signer
 from wirescan.thrift.writer import (
     MOST_HEADER,
     MOST_LENGTH,
@@ -221,7 +221,7 @@ def encode_frames(
             that the format cannot hold, by its number.
     """
     prepared = _prepare_transforms(protocol_id, transforms, key, hash, level)
-    columns, _ = columns_of(
+    columns, _ = convert_columns(
         {"payload": payloads, "flags": Bounded(flags, U16), "seq": Bounded(seq, BITS32)}
     )
     strings = columns["payload"]
@@ -261,7 +261,7 @@ def encode_framed_messages(messages: Any) -> tuple[bytes, np.ndarray]:
     messages: a column as `encode_frames` takes it. offsets: n + 1 numbers of int64; frame i is
     data[offsets[i]:offsets[i + 1]]. Raises as `encode_frames`.
     """
-    return write_framed(columns_of({"message": messages})[0]["message"])
+    return write_framed(convert_columns({"message": messages})[0]["message"])
 
 
 def encode_message(
@@ -366,7 +366,7 @@ def encode_messages(
         TypeError, ValueError: as `encode_frames`.
     """
     compact = _choose_version(protocol, version, strict=strict)
-    columns, _ = columns_of(
+    columns, _ = convert_columns(
         {
             "method": methods,
             "type": Bounded(types, TYPES),
@@ -420,7 +420,7 @@ def _prepare_transforms(
     prefix = protocol + _encode_varint(len(ids)) + bytes(ids)
     if key is None:
         return _Transforms(prefix, transform if steps else None, None)
-    sign = signer(to_bytes(key, "key"), hash)
+    sign = make_signer(to_bytes(key, "key"), hash)
     return _Transforms(prefix + b"\0", transform if steps else None, sign)
 
 
@@ -438,7 +438,7 @@ def _sort_blocks(normal: Any, persistent: Any, order: str) -> tuple[Any, Any]:
 
 def _encode_block(kind: InfoKind, infos: Any) -> bytes:
     """Return the info block of some pairs, or b"" without pairs."""
-    pairs = pairs_of(() if infos is None else infos)
+    pairs = list_pairs(() if infos is None else infos)
     if not pairs:
         return b""
     parts = [_encode_varint(kind), _encode_varint(len(pairs))]
@@ -454,7 +454,7 @@ def _make_header_part(
     """Return the info block that is the same in all frames, or (kind, pairs of each frame)."""
     if _is_constant(infos):
         return _encode_block(kind, infos)
-    _, pairs = columns_of({"payload": payloads}, infos)
+    _, pairs = convert_columns({"payload": payloads}, infos)
     assert pairs is not None  # only an empty mapping or list gives None, and that is constant
     return int(kind), pairs
 
@@ -466,7 +466,7 @@ def _is_constant(infos: Any) -> bool:
     if not isinstance(infos, (Mapping, list)):
         return False
     single = (bytes, bytearray, memoryview, str)
-    return all(isinstance(value, single) for _, value in pairs_of(infos))
+    return all(isinstance(value, single) for _, value in list_pairs(infos))
 
 
 def _choose_version(protocol: str | int, version: SupportsIndex | None, *, strict: bool) -> int:

@@ -27,10 +27,10 @@ def apply_options(format: Format, options: Mapping[str, str]) -> Format:
 
     Raises ValueError for an unknown option and for an unfit value; for `idl` as `thrift.fields`.
     """
-    known = ("non_strict", "idl") if format.name == "thrift.fields" else ("non_strict",)
+    names = ("non_strict", "idl") if format.name == "thrift.fields" else ("non_strict",)
     for name in options:
-        if name not in known:
-            raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(known)}")
+        if name not in names:
+            raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(names)}")
     flag = options.get("non_strict", "false").lower()
     if flag not in FLAGS:
         raise ValueError(f"option non_strict must be true or false, not {flag!r}")
@@ -60,9 +60,9 @@ def _accept_non_strict(format: Format) -> Format:
 
 
 def _add_names(format: Format, idl: str) -> Format:
-    from wirescan.thrift.idl import named_dtype
+    from wirescan.thrift.idl import make_named_dtype
 
     before_id = format.shown.index("id")
-    shown = (*format.shown[:before_id], "name", *format.shown[before_id:])
+    default_columns = (*format.shown[:before_id], "name", *format.shown[before_id:])
     read = partial(format.read, idl=idl)
-    return replace(format, dtype=named_dtype(idl), read=read, shown=shown)
+    return replace(format, dtype=make_named_dtype(idl), read=read, shown=default_columns)

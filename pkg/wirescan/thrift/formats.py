@@ -31,7 +31,7 @@ from wirescan.thrift.constants import (
 )
 from wirescan.thrift.files import FILES, find_boundaries
 from wirescan.thrift.format_options import apply_options
-from wirescan.thrift.hmac import signer
+from wirescan.thrift.hmac import make_signer
 from wirescan.thrift.scan import (
     FRAME,
     INFO,
@@ -177,7 +177,7 @@ def plain(
     """
     check_mode(errors, limits)
     require_rows(frames, FRAME, "plain takes a table of thrift.frames")
-    sign = None if key is None else signer(to_bytes(key, "key"), hash)
+    sign = None if key is None else make_signer(to_bytes(key, "key"), hash)
     rows, buffers = _undo_transforms(frames, limits, check=check, sign=sign)
     bad = int(np.count_nonzero(rows["fault"]))
     return enforce_mode(FrameTable(buffers, rows, (), PLAINS, frames, checked=check), errors, bad)

@@ -224,7 +224,7 @@ cdef inline Fault read_unframed(Reader* r, Frame* row, uint8_t kind) noexcept no
     return OK
 
 
-cdef inline Fault read_unbounded(Reader* r, Frame* row, uint8_t kind, bint whole,
+cdef inline Fault read_unbounded(Reader* r, Frame* row, uint8_t kind, bint is_final,
                                  int64_t* wasted_budget) noexcept nogil:
     # Reads a frame without a length. Such a candidate may span any bytes, other frames included.
     # Those frames are found when the candidate fails, so each failure is charged to the budget.
@@ -233,7 +233,7 @@ cdef inline Fault read_unbounded(Reader* r, Frame* row, uint8_t kind, bint whole
     cdef Fault fault
     if wasted_budget is not NULL and wasted_budget[0] < 0:
         return NOT_A_FRAME
-    fault = read_http(r, row, whole) if kind == HTTP else read_unframed(r, row, kind)
+    fault = read_http(r, row, is_final) if kind == HTTP else read_unframed(r, row, kind)
     if fault and wasted_budget is not NULL:
         if kind == HTTP:
             searched = min(<int64_t>(r.end - start), <int64_t>LONGEST_HEAD)
@@ -265,9 +265,9 @@ cdef inline Fault read_versionless(Reader* r, Frame* row, int64_t* wasted_budget
     return NOT_A_FRAME
 
 
-cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions,
+cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versions,
                                 int64_t* wasted_budget) noexcept nogil:
-    # whole: no bytes follow those in r.
+    # is_final: no bytes follow those in r.
     # versions: binary messages must have a version word.
     # wasted_budget: see ReadFrame in core/loop.pxd, or NULL.
     cdef const uint8_t* p = r.at
@@ -279,16 +279,16 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint whole, bint versions
     length = be32(p)
     if length > LARGEST_LENGTH:
         if length >> 16 == STRICT:
-            return read_unbounded(r, row, UNFRAMED_BINARY, whole, wasted_budget)
+            return read_unbounded(r, row, UNFRAMED_BINARY, is_final, wasted_budget)
         if is_compact(p[0], p[1]):
-            return read_unbounded(r, row, UNFRAMED_COMPACT, whole, wasted_budget)
+            return read_unbounded(r, row, UNFRAMED_COMPACT, is_final, wasted_budget)
         if length == BIGF:
             if available < 14:
                 return SHORT
             if be16(p + 12) != MAGIC:
                 return NOT_A_FRAME
             return read_header_frame(r, row, BIG_HEADER, 12, be64(p + 4), 12)
-        return read_unbounded(r, row, HTTP, whole, wasted_budget) if is_http(p) else NOT_A_FRAME
+        return read_unbounded(r, row, HTTP, is_final, wasted_budget) if is_http(p) else NOT_A_FRAME
     if length < 4:
         return BAD_LENGTH if versions else read_versionless(r, row, wasted_budget)
     if available < PREFIX_SIZE:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def signer(key: bytes, hash: Any) -> Callable[[Any], bytes]:
+def make_signer(key: bytes, hash: Any) -> Callable[[Any], bytes]:
     """Return a function that makes the mac of a bytes-like object.
 
     key: the secret. hash: hashlib's name of the hash, or a constructor of its kind.

@@ -31,7 +31,7 @@ cdef extern from *:
     int strncasecmp(const char* a, const char* b, size_t n) noexcept nogil
 
 
-cdef inline const uint8_t* line_end(const uint8_t* at, const uint8_t* end) noexcept nogil:
+cdef inline const uint8_t* find_line_end(const uint8_t* at, const uint8_t* end) noexcept nogil:
     # Returns the position after the line feed, or NULL.
     cdef const uint8_t* feed = <const uint8_t*>memchr(at, c"\n", <size_t>(end - at))
     return feed if feed is NULL else feed + 1
@@ -88,7 +88,7 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
     cdef bint response = begin[0] == c"H" and begin[1] == c"T"
     chunked[0] = False
     while True:
-        next = line_end(line, r.end)
+        next = find_line_end(line, r.end)
         if (r.end if next is NULL else next) - begin > LONGEST_HEAD:
             return BAD_LENGTH
         if next is NULL:
@@ -114,12 +114,12 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
     return OK
 
 
-cdef inline Fault next_chunk(Reader* r, const uint8_t** data, int64_t* size,
+cdef inline Fault read_chunk(Reader* r, const uint8_t** data, int64_t* size,
                              int64_t* needed) noexcept nogil:
     # Reads one chunk. The last chunk has size 0, and the trailer follows it.
     # On SHORT, r does not move, and the chunk has at least `needed` bytes from there.
     cdef const uint8_t* line = r.at
-    cdef const uint8_t* next = line_end(line, r.end)
+    cdef const uint8_t* next = find_line_end(line, r.end)
     cdef const uint8_t* digits_end
     cdef const void* extension
     cdef int64_t number = 0
@@ -148,7 +148,7 @@ cdef inline Fault skip_lines(Reader* r) noexcept nogil:
     cdef const uint8_t* line
     while True:
         line = r.at
-        r.at = line_end(line, r.end)
+        r.at = find_line_end(line, r.end)
         if r.at is NULL:
             r.at = line
             return SHORT
@@ -165,8 +165,8 @@ cdef inline void sniff(Frame* row, const uint8_t* body, int64_t size) noexcept n
             row.protocol_id = JSON if body[0] == c"[" else BINARY
 
 
-cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
-    # whole: no bytes follow those in r.
+cdef inline Fault read_http(Reader* r, Frame* row, bint is_final) noexcept nogil:
+    # is_final: no bytes follow those in r.
     cdef const uint8_t* start = r.at
     cdef const uint8_t* body
     cdef const uint8_t* data = NULL
@@ -188,7 +188,7 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
     if chunked:
         row.head.kind = HTTP_CHUNKED
         while size:
-            fault = next_chunk(r, &data, &size, &needed)
+            fault = read_chunk(r, &data, &size, &needed)
             if fault:
                 row.head.size = <uint32_t>min(r.at - start + needed, <int64_t>0xffffffff)
                 return fault
@@ -204,7 +204,7 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint whole) noexcept nogil:
             return fault
     else:
         if length == UNTIL_CLOSE:
-            if not whole:
+            if not is_final:
                 return SHORT
             length = r.end - body
         if length > <int64_t>0x7fffffff:

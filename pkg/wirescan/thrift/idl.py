@@ -21,7 +21,7 @@ from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import MessageType, Role, Type
 from wirescan.thrift.struct_fields import FIELD
 
-__all__ = ["add_names", "named_dtype"]
+__all__ = ["add_names", "make_named_dtype"]
 
 BINARY = 18  # thriftpy2's number for byte strings; on the wire they are STRING
 NOWHERE = (1 << 63) - 1  # greater than every key
@@ -58,7 +58,7 @@ class _Names:
 
 
 class _Member(NamedTuple):
-    """A value in a struct or container. type: the type and what it consists of, see `_type_of`."""
+    """A value in a struct or container. type: see `_parse_type`."""
 
     role: Role
     id: int
@@ -96,7 +96,7 @@ def add_names(fields: FrameTable, idl: Any) -> FrameTable:
     if not isinstance(fields, FrameTable) or fields.dtype != FIELD or fields.outer is None:
         name = getattr(fields, "name", type(fields).__name__)
         raise TypeError(f"add_names takes a table of thrift.fields, not {name}")
-    names = _names_of(idl)
+    names = _load_names(idl)
     rows = fields.rows
     parents = rows["parent"]
     depths = rows["depth"]
@@ -121,9 +121,9 @@ def add_names(fields: FrameTable, idl: Any) -> FrameTable:
     return replace(fields, rows=named)
 
 
-def named_dtype(idl: Any) -> np.dtype:
+def make_named_dtype(idl: Any) -> np.dtype:
     """Return the dtype of the rows that `add_names` makes with an IDL. Raises as `add_names`."""
-    return _make_dtype(_names_of(idl))
+    return _make_dtype(_load_names(idl))
 
 
 def _make_dtype(names: _Names) -> np.dtype:
@@ -197,15 +197,15 @@ def _match_names(table: FrameTable, place: str, names: list[bytes]) -> np.ndarra
         texts = np.ndarray(len(data) - length + 1, listed.dtype, data, strides=(1,))[offsets[some]]
         positions = np.searchsorted(listed, texts, sorter=order)
         nearest = order[np.minimum(positions, len(order) - 1)]
-        same = listed[nearest] == texts
-        numbers[rows[some[same]]] = candidates[nearest[same]]
+        is_equal = listed[nearest] == texts
+        numbers[rows[some[is_equal]]] = candidates[nearest[is_equal]]
     return numbers
 
 
 # ---------------------------------------------------------------------------------- the IDL
 
 
-def _names_of(idl: Any) -> _Names:
+def _load_names(idl: Any) -> _Names:
     """Return the names in an IDL. Raises as `add_names`."""
     if isinstance(idl, ModuleType):
         if not hasattr(idl, "__thrift_file__"):
@@ -317,10 +317,10 @@ def _list_services(module: ModuleType) -> Iterator[Any]:
 
 def _iter_growing(numbers: dict[tuple[int, Any], int]) -> Iterator[tuple[tuple[int, Any], int]]:
     """Yield the items of a dict, including those that are added meanwhile."""
-    done = 0
-    while done < len(numbers):
-        for item in list(itertools.islice(numbers.items(), done, None)):
-            done += 1
+    yielded = 0
+    while yielded < len(numbers):
+        for item in list(itertools.islice(numbers.items(), yielded, None)):
+            yielded += 1
             yield item
 
 
@@ -334,17 +334,17 @@ def _number(numbers: dict[tuple[int, Any], int], kind: int, spec: Any) -> int:
 def _iter_members(kind: int, spec: Any) -> Iterator[_Member]:
     """Yield the members of a struct or container."""
     if kind == Type.STRUCT:
-        for id, (type, name, *more) in spec.thrift_spec.items():
-            form = (type, more[0]) if len(more) > 1 else type
-            yield _Member(Role.FIELD, id, name, _type_of(form))
+        for id, (type, name, *rest) in spec.thrift_spec.items():
+            form = (type, rest[0]) if len(rest) > 1 else type
+            yield _Member(Role.FIELD, id, name, _parse_type(form))
     elif kind == Type.MAP:
-        yield _Member(Role.KEY, 0, "", _type_of(spec[0]))
-        yield _Member(Role.VALUE, 0, "", _type_of(spec[1]))
+        yield _Member(Role.KEY, 0, "", _parse_type(spec[0]))
+        yield _Member(Role.VALUE, 0, "", _parse_type(spec[1]))
     else:
-        yield _Member(Role.ELEMENT, 0, "", _type_of(spec))
+        yield _Member(Role.ELEMENT, 0, "", _parse_type(spec))
 
 
-def _type_of(form: Any) -> tuple[int, Any]:
+def _parse_type(form: Any) -> tuple[int, Any]:
     """Return (type, specification) of a type in thriftpy2's form: a number, or that pair."""
     type, spec = (form, None) if isinstance(form, int) else form
     if type == BINARY:

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 _Rows = NDArray[np.void]
 
-def payloads(
+def list_payloads(
     frames: _Rows, buffers: Sequence[memoryview]
 ) -> tuple[_Rows, _Rows, NDArray[np.int64]]: ...
-def set_places(rows: _Rows, spans: _Rows, places: _Rows, held: int) -> None: ...
+def set_places(rows: _Rows, spans: _Rows, places: _Rows, first_buffer: int) -> None: ...

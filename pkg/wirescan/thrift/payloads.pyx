@@ -8,7 +8,7 @@ import numpy as np
 from wirescan.core cimport (
     BAD_CODEC, Head, Readable, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 from wirescan.core.loop import HEAD as _HEAD, addresses
-from wirescan.thrift.rows cimport Frame, HTTP_CHUNKED, Plain, frame_of, has
+from wirescan.thrift.rows cimport Frame, HTTP_CHUNKED, Plain, locate_frame, has
 from wirescan.thrift.scan import FRAME as _FRAME, PLAIN as _PLAIN
 
 cdef enum:
@@ -23,7 +23,7 @@ cdef inline bint is_deflated(const Frame* frame) noexcept nogil:
         or frame.transform_0 == ZLIB_MORE)
 
 
-def payloads(frames, buffers):
+def list_payloads(frames, buffers):
     """Return (rows, deflated, others): where the payloads of rows of dtype FRAME are on the wire.
 
     rows: dtype PLAIN; one row for each frame that has a payload or is bad. deflated: dtype HEAD;
@@ -45,7 +45,7 @@ def payloads(frames, buffers):
     cdef size_t buffer_count = len(buffers)
     cdef bint good = True
     if frames.dtype != _FRAME:
-        raise TypeError("payloads takes rows of thrift.frames")
+        raise TypeError("list_payloads takes rows of thrift.frames")
     rows = np.empty(n, _PLAIN)
     deflated = np.empty(n, _HEAD)
     others = np.empty(n, np.int64)
@@ -59,7 +59,7 @@ def payloads(frames, buffers):
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
-                start = frame_of(&frame.head, <const Readable*>&readable[0, 0], buffer_count)
+                start = locate_frame(&frame.head, <const Readable*>&readable[0, 0], buffer_count)
                 good = start is not NULL and has(
                     &frame.head, frame.payload_at, frame.payload_size)
                 if not good:
@@ -90,17 +90,16 @@ def payloads(frames, buffers):
     return rows[:row_count], deflated[:deflated_count], others[:other_count]
 
 
-def set_places(rows, spans, places, held):
+def set_places(rows, spans, places, int32_t first_buffer):
     """Set where the payloads of rows of dtype PLAIN are after their transforms were undone.
 
     spans: dtype HEAD; `parent` names the row of each span. places: dtype HEAD, one for each span:
-    a fault, or start, size and a buffer number, to which `held` is added.
+    a fault, or start, size and a buffer number, to which `first_buffer` is added.
     """
     cdef uint8_t[::1] out = rows.view(np.uint8)
     cdef const Head[::1] span = spans
     cdef const Head[::1] place = places
     cdef Py_ssize_t i
-    cdef int32_t first_buffer = held
     cdef Plain* row
     for i in range(span.shape[0]):
         row = <Plain*>&out[span[i].parent * sizeof(Plain)]

@@ -86,7 +86,7 @@ cdef struct Field:
     uint8_t  element_type
 
 
-cdef inline const uint8_t* frame_of(const Head* head, const Readable* buffers,
+cdef inline const uint8_t* locate_frame(const Head* head, const Readable* buffers,
                                     size_t count) noexcept nogil:
     # Returns the start of a row's frame, or NULL where the frame is outside the buffers.
     # Rows may come from a user, so they are validated.

@@ -37,12 +37,12 @@ from wirescan.thrift.frame cimport (
     STRICT, probe_frame, read_frame, read_frame_any, read_frame_any_more, read_frame_more,
     read_frame_of, read_string)
 from wirescan.thrift.http cimport (
-    LONGEST_HEAD, UNTIL_CLOSE, is_http, next_chunk, read_head, skip_lines)
+    LONGEST_HEAD, UNTIL_CLOSE, is_http, read_chunk, read_head, skip_lines)
 from wirescan.thrift.message cimport Begin, is_compact, read_begin
 from wirescan.thrift.walk cimport Walk, begin_walk, skip
 from wirescan.thrift.rows cimport (
     BINARY, CALL, COMPACT, FRAMED_BINARY, FRAMED_COMPACT, Frame, HTTP, HTTP_CHUNKED, Info, Message,
-    ONEWAY, Plain, UNFRAMED_BINARY, UNFRAMED_COMPACT, frame_of, has)
+    ONEWAY, Plain, UNFRAMED_BINARY, UNFRAMED_COMPACT, locate_frame, has)
 
 
 cdef Fault run_frames(ScanState* state, Rows* rows) noexcept nogil:
@@ -122,9 +122,9 @@ def bytes_needed(held, at=0, state=b"", versions=True):
         unframed = fault == SHORT and row.head.kind == UNFRAMED_BINARY
         r.at = p
     if unframed:
-        return unframed_bytes_needed(p, n, position, state, compact)
+        return count_unframed_bytes_needed(p, n, position, state, compact)
     if http:
-        return http_bytes_needed(p, n, position, state)
+        return count_http_bytes_needed(p, n, position, state)
     memset(&row, 0, sizeof(Frame))
     fault = read_frame_of(&r, &row, False, versions, NULL)
     if fault == SHORT:
@@ -132,7 +132,8 @@ def bytes_needed(held, at=0, state=b"", versions=True):
     return n, 0, b""
 
 
-cdef tuple unframed_bytes_needed(const uint8_t* p, int64_t n, int64_t at, state, bint compact):
+cdef tuple count_unframed_bytes_needed(
+        const uint8_t* p, int64_t n, int64_t at, state, bint compact):
     # `state` is a `Walk` that was interrupted at the position `at`.
     cdef const uint8_t[::1] saved
     cdef Reader r = Reader(p + at, p + n)
@@ -157,7 +158,7 @@ cdef tuple unframed_bytes_needed(const uint8_t* p, int64_t n, int64_t at, state,
     return position, 0, b""
 
 
-cdef tuple http_bytes_needed(const uint8_t* p, int64_t n, int64_t at, state):
+cdef tuple count_http_bytes_needed(const uint8_t* p, int64_t n, int64_t at, state):
     # `state` is b"" in the head, b"rest" in a body that ends with the stream, b"chunks" between
     # chunks, and the position of the trailer, in digits, inside the trailer.
     cdef Reader r = Reader(p + at, p + n)
@@ -181,7 +182,7 @@ cdef tuple http_bytes_needed(const uint8_t* p, int64_t n, int64_t at, state):
             return r.at - p + length, 0, b""
     length = not state.isdigit()
     while length:
-        fault = next_chunk(&r, &data, &length, &needed)
+        fault = read_chunk(&r, &data, &length, &needed)
         if fault == SHORT:
             return r.at - p + needed, r.at - p, b"chunks"
         if fault:
@@ -270,7 +271,7 @@ def open_infos(frames, buffers, limits):
     cdef const Frame* frame
     cdef const uint8_t* start
     cdef size_t buffer_count = len(buffers)
-    cdef size_t most = 0
+    cdef size_t expected = 0
     cdef bint fits = True
     cdef bint good = True
     if frames.dtype != FRAME:
@@ -281,14 +282,14 @@ def open_infos(frames, buffers, limits):
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
-                most += min(frame.info_count, frame.head.size >> 1) + (frame.head.fault != OK)
-    cdef RowBlock block = allocate_rows(INFO, most, limits, None, buffers)
+                expected += min(frame.info_count, frame.head.size >> 1) + (frame.head.fault != OK)
+    cdef RowBlock block = allocate_rows(INFO, expected, limits, None, buffers)
     cdef Rows* rows = &block.rows
     if n:
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
-                start = frame_of(&frame.head, <const Readable*>&readable[0, 0], buffer_count)
+                start = locate_frame(&frame.head, <const Readable*>&readable[0, 0], buffer_count)
                 good = start is not NULL and has(&frame.head, frame.infos_at, frame.infos_size)
                 if not good:
                     break
@@ -304,7 +305,7 @@ def open_infos(frames, buffers, limits):
 
 # -------------------------------------------------------------------------------------- messages
 
-cdef inline int protocol_of(const Frame* frame, const uint8_t* p, uint32_t size) noexcept nogil:
+cdef inline int find_protocol(const Frame* frame, const uint8_t* p, uint32_t size) noexcept nogil:
     # Returns BINARY or COMPACT, or -1 for another protocol.
     if frame.head.kind == FRAMED_BINARY or frame.head.kind == UNFRAMED_BINARY:
         return BINARY
@@ -324,7 +325,7 @@ cdef inline Fault read_message(const uint8_t* p, uint32_t size, const Frame* fra
     cdef Reader r = Reader(p, p + size)
     cdef Begin begin
     cdef const uint8_t* colon = NULL
-    cdef int protocol = protocol_of(frame, p, size)
+    cdef int protocol = find_protocol(frame, p, size)
     cdef Fault fault
     if protocol < 0:
         return BAD_KIND
@@ -401,7 +402,7 @@ def open_messages(frames, buffers, limits):
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
                 span = frame.head
-                start = frame_of(&span, <const Readable*>&readable[0, 0], buffer_count)
+                start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
                 good = start is not NULL and has(&span, frame.payload_at, frame.payload_size)
                 packed = frame.transform_count or span.kind == HTTP_CHUNKED
                 if packed or not good:
@@ -455,7 +456,7 @@ def open_plain(frames, plain, buffers, limits):
         with nogil:
             for i in range(n):
                 payload = <const Plain*>&plain_view[i * sizeof(Plain)]
-                start = frame_of(&payload.head, <const Readable*>&readable[0, 0], buffer_count)
+                start = locate_frame(&payload.head, <const Readable*>&readable[0, 0], buffer_count)
                 good = start is not NULL and 0 <= payload.head.parent < count
                 if not good:
                     break

@@ -14,7 +14,7 @@ from wirescan.core cimport (
 from wirescan.core.loop cimport allocate_rows, rows_to_array, place
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock, reserve_row
-from wirescan.thrift.rows cimport COMPACT, Field, Message, frame_of, has
+from wirescan.thrift.rows cimport COMPACT, Field, Message, locate_frame, has
 from wirescan.thrift.scan import MESSAGE as _MESSAGE
 from wirescan.thrift.walk cimport (
     BOOL, BYTE, DOUBLE, FIXED_SIZE, FLOAT, I16, I32, I64, LIST, Level, MAP, STOP, STRING, STRUCT,
@@ -30,13 +30,13 @@ cdef Field _field
 FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
 
 
-cdef inline double double_of(uint64_t bits) noexcept nogil:
+cdef inline double decode_double(uint64_t bits) noexcept nogil:
     cdef double value
     memcpy(&value, &bits, 8)
     return value
 
 
-cdef inline double float_of(uint32_t bits) noexcept nogil:
+cdef inline double decode_float(uint32_t bits) noexcept nogil:
     cdef float value
     memcpy(&value, &bits, 4)
     return value
@@ -56,9 +56,9 @@ cdef inline void read_fixed(Walk* walk, const uint8_t* p, uint8_t type,
     elif type == I64 or type == U64:
         row.integer = <int64_t>be64(p)
     elif type == DOUBLE:
-        row.real = double_of(le64(p) if walk.compact and walk.version == 1 else be64(p))
+        row.real = decode_double(le64(p) if walk.compact and walk.version == 1 else be64(p))
     elif type == FLOAT:
-        row.real = float_of(be32(p))
+        row.real = decode_float(be32(p))
 
 
 cdef inline Fault read_scalar(Walk* walk, Reader* r, uint8_t type, Field* row) noexcept nogil:
@@ -118,7 +118,7 @@ cdef inline void close_row(Field* row, int64_t end) noexcept nogil:
     row.value_size = <int32_t>(row.head.size - row.value_at)
 
 
-cdef inline Field* next_row(Rows* rows) noexcept nogil:
+cdef inline Field* add_row(Rows* rows) noexcept nogil:
     cdef Field* row
     if not reserve_row(rows):
         return NULL
@@ -197,7 +197,7 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
             if level.row >= 0:
                 close_row(<Field*>rows.at + level.row, r.at - base)
             continue
-        row = next_row(rows)
+        row = add_row(rows)
         if row is NULL:
             if not fault:
                 r.at = mark
@@ -235,7 +235,7 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
         depth = 0
         if r.at == r.end:
             return True
-    row = next_row(rows)
+    row = add_row(rows)
     if row is NULL:
         return False
     row.depth = <uint8_t>depth
@@ -283,7 +283,7 @@ def open_fields(messages, buffers, depth, limits):
         with nogil:
             for i in range(n):
                 message = <const Message*>&view[i * sizeof(Message)]
-                start = frame_of(&message.head, <const Readable*>&readable[0, 0], buffer_count)
+                start = locate_frame(&message.head, <const Readable*>&readable[0, 0], buffer_count)
                 good = start is not NULL and has(
                     &message.head, message.arguments_at, message.arguments_size)
                 fits = good and add_fields(rows, start, message, <int32_t>i, deepest)

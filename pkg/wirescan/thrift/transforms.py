@@ -23,7 +23,7 @@ from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import Kind, Transform
-from wirescan.thrift.payloads import payloads, set_places
+from wirescan.thrift.payloads import list_payloads, set_places
 from wirescan.thrift.scan import FRAME
 
 CODECS: dict[int, str] = {
@@ -63,7 +63,7 @@ def undo_transforms(
     Raises TypeError for rows of another dtype; ValueError where a row points outside its buffer,
     and for more than 65,536 buffers.
     """
-    rows, deflated, others = payloads(frames, buffers)
+    rows, deflated, others = list_payloads(frames, buffers)
     if len(deflated) or len(others):
         wire = deflated["size"].sum(dtype=np.int64) + rows["size"][others].sum(dtype=np.int64)
         arena = Arena(limits, USUAL_RATIO * int(wire))

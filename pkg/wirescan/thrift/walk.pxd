@@ -95,7 +95,7 @@ cdef inline bint is_known(const Walk* walk, uint8_t type) noexcept nogil:
     return type < TYPES and MINIMUM_SIZE[walk.compact][type]
 
 
-cdef inline uint8_t compact_type(const Walk* walk, uint8_t nibble) noexcept nogil:
+cdef inline uint8_t convert_compact_type(const Walk* walk, uint8_t nibble) noexcept nogil:
     if nibble == 13 and walk.version == 1:
         return UUID
     return COMPACT_TYPE[nibble]
@@ -124,7 +124,7 @@ cdef inline Fault read_field(Walk* walk, Reader* r, uint8_t* type, int32_t* id,
             return set_needed(walk, 2)
         id[0] = <int16_t>be16(p)
         return OK
-    type[0] = compact_type(walk, p[0] & 15)
+    type[0] = convert_compact_type(walk, p[0] & 15)
     if type[0] == STOP or type[0] == UNKNOWN:
         return BAD_FIELD
     if type[0] == BOOL:
@@ -177,13 +177,13 @@ cdef inline Fault open_value(Walk* walk, Reader* r, uint8_t type) noexcept nogil
                 p = take(r, 1)
                 if p is NULL:
                     return set_needed(walk, 1)
-                level.key_type = compact_type(walk, p[0] >> 4)
-                level.element_type = compact_type(walk, p[0] & 15)
+                level.key_type = convert_compact_type(walk, p[0] >> 4)
+                level.element_type = convert_compact_type(walk, p[0] & 15)
         else:
             p = take(r, 1)
             if p is NULL:
                 return set_needed(walk, 1)
-            level.element_type = compact_type(walk, p[0] & 15)
+            level.element_type = convert_compact_type(walk, p[0] & 15)
             count = p[0] >> 4
             fault = read_size(walk, r, &count) if count == 15 else OK
         if fault:
@@ -240,7 +240,7 @@ cdef inline Fault skip(Walk* walk, Reader* r, int32_t base) noexcept nogil:
     cdef int32_t depth
     cdef int64_t truth = 0
     cdef int16_t last_id
-    cdef uint64_t each
+    cdef uint64_t run_size
     cdef Fault fault
     walk.needed = 0
     while walk.depth > base:
@@ -264,12 +264,12 @@ cdef inline Fault skip(Walk* walk, Reader* r, int32_t base) noexcept nogil:
             if level.remaining == 0:
                 walk.depth -= 1
                 continue
-            each = FIXED_SIZE[walk.compact][level.element_type]
-            if each and (level.type != MAP or FIXED_SIZE[walk.compact][level.key_type]):
-                each *= level.count
+            run_size = FIXED_SIZE[walk.compact][level.element_type]
+            if run_size and (level.type != MAP or FIXED_SIZE[walk.compact][level.key_type]):
+                run_size *= level.count
                 if level.type == MAP:
-                    each += <uint64_t>FIXED_SIZE[walk.compact][level.key_type] * level.count
-                take(r, each)                   # open_value has checked that these bytes exist
+                    run_size += <uint64_t>FIXED_SIZE[walk.compact][level.key_type] * level.count
+                take(r, run_size)               # open_value has checked that these bytes exist
                 level.remaining = 0
                 continue
             if level.type == MAP and not level.remaining & 1:

@@ -86,7 +86,7 @@ cdef inline uint8_t* put_sized(uint8_t* to, const uint8_t* at, int64_t size) noe
     return put(put_varint(to, <uint64_t>size), at, size)
 
 
-cdef inline int64_t sized_length(int64_t size) noexcept nogil:
+cdef inline int64_t measure_string(int64_t size) noexcept nogil:
     return <int64_t>varint_size(<uint64_t>size) + size
 
 
@@ -117,7 +117,8 @@ cdef inline int add_part(const Part* part, Py_ssize_t i, int64_t* size) noexcept
         for at in range(part.end[i], part.end[i + 1]):
             if part.pair[at].value_size < 0:
                 return NO_VALUE
-            size[0] += sized_length(part.pair[at].key_size) + sized_length(part.pair[at].value_size)
+            size[0] += (measure_string(part.pair[at].key_size)
+                        + measure_string(part.pair[at].value_size))
             if size[0] > HEADER:
                 return LONG_HEADER
     return FINE
@@ -136,7 +137,7 @@ cdef inline uint8_t* put_part(uint8_t* to, const Part* part, Py_ssize_t i) noexc
     return to
 
 
-cdef inline int64_t padded_size(int64_t size, int64_t padding) noexcept nogil:
+cdef inline int64_t compute_padded_size(int64_t size, int64_t padding) noexcept nogil:
     return (size + padding + 3) & ~<int64_t>3
 
 
@@ -149,7 +150,7 @@ cdef inline int measure_frame(const Frames* f, Py_ssize_t i, int64_t* size) noex
         problem = add_part(&f.parts[p], i, &header)
         if problem:
             return problem
-    header = padded_size(header, f.padding)
+    header = compute_padded_size(header, f.padding)
     size[0] = f.before + 10 + header + size_of(&f.payloads, i) + f.mac
     if header > HEADER:
         return LONG_HEADER
@@ -173,7 +174,7 @@ cdef inline void put_frame(uint8_t* to, const Frames* f, Py_ssize_t i, int64_t s
     header = to
     for p in range(f.part_count):
         to = put_part(to, &f.parts[p], i)
-    end = header + padded_size(to - header, f.padding)
+    end = header + compute_padded_size(to - header, f.padding)
     store16(header - 2, <uint16_t>((end - header) >> 2))
     while to < end:
         to[0] = 0
@@ -196,7 +197,7 @@ def write_frames(ByteStrings payloads not None, flags not None, seqs not None, l
     """
     cdef const int64_t[::1] flag = flags
     cdef const int64_t[::1] seq = seqs
-    cdef const uint8_t[::1] same
+    cdef const uint8_t[::1] constant
     cdef const uint8_t[::1] mac
     cdef Frames f
     cdef Part* part_of_header
@@ -229,8 +230,8 @@ def write_frames(ByteStrings payloads not None, flags not None, seqs not None, l
             part_of_header.pair = (<Pairs>part[1]).pair
             part_of_header.end = (<Pairs>part[1]).end
         else:
-            same = part
-            part_of_header.at = &same[0]
+            constant = part
+            part_of_header.at = &constant[0]
             part_of_header.size = len(part)
         f.part_count += 1
     cdef int64_t[::1] offsets = offset_array

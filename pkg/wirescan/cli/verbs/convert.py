@@ -330,9 +330,9 @@ def _check_output(out: str, *, overwrite: bool) -> None:
 
 def _show_faults_path(out: str) -> str:
     """Return the path of an output's faults table, relative if `out` is."""
-    from wirescan.export.parquet_writer import faults_path
+    from wirescan.export.parquet_writer import make_faults_path
 
-    return faults_path(out) if os.path.isabs(out) else os.path.relpath(faults_path(out))
+    return make_faults_path(out) if os.path.isabs(out) else os.path.relpath(make_faults_path(out))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from wirescan.core.arrow_input import chunks_of, is_arrow, nulls_of, read_numbers
+from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.strings import ByteStrings
 from wirescan.kafka.encode.records import (
     CREATE,
@@ -259,7 +259,7 @@ def _convert_times(given: Any) -> np.ndarray:
     if given is None:
         return np.asarray(NO_TIMESTAMP, np.int64)
     if is_arrow(given):
-        return np.concatenate([np.empty(0, np.int64), *map(_from_arrow, chunks_of(given))])
+        return np.concatenate([np.empty(0, np.int64), *map(_from_arrow, list_chunks(given))])
     array = np.asanyarray(given)
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("timestamps must not be a masked array: use an Arrow array with nulls")
@@ -287,7 +287,7 @@ def _from_arrow(chunk: Any) -> np.ndarray:
     if not kind.startswith(("timestamp[", "int")):
         raise TypeError(f"timestamps in Arrow must be of type timestamp or int64, not {kind}")
     whole = chunk.cast("int64")
-    nulls = nulls_of(chunk)
+    nulls = find_nulls(chunk)
     stamps = read_numbers(whole.buffers()[1], np.int64, whole.offset, len(whole)).copy()
     stamps[nulls] = 0
     if kind.startswith("timestamp["):
@@ -320,10 +320,10 @@ def _convert_arrow_headers(given: Any) -> Headers:
     counts = [np.empty(0, np.int64)]
     pairs = []
     before = 0  # pairs in the chunks before
-    for chunk in chunks_of(given):
+    for chunk in list_chunks(given):
         pairs.append(_split_pairs(chunk, pa.types))
         offsets = chunk.offsets
-        nulls = nulls_of(chunk)
+        nulls = find_nulls(chunk)
         dtype = np.int64 if pa.types.is_large_list(chunk.type) else np.int32
         ends = read_numbers(offsets.buffers()[1], dtype, offsets.offset, len(chunk) + 1).astype(
             np.int64

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.core.arguments import Bounded, check_integer, columns_of, numbers_of
+from wirescan.core.arguments import Bounded, check_integer, convert_columns, convert_numbers
 from wirescan.core.fault import Fault
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.errors import FrameError, error_of
@@ -266,7 +266,7 @@ class Publisher:
         arguments are as in `publish`.
         """
         subjects = subjects_of(subject, partitions)
-        values, keys = columns_of({"value": values, "key": keys})[0].values()
+        values, keys = convert_columns({"value": values, "key": keys})[0].values()
         if partition is not None:
             numbers = _expand_partitions(partition, len(values), partitions)
         elif partitions == 1:
@@ -424,7 +424,7 @@ class Publisher:
 
 def _expand_partitions(partition: Any, count: int, partitions: int) -> list[int]:
     """Return `count` partition numbers, from one number for all or from an array."""
-    array = numbers_of(Bounded(partition, (0, partitions - 1)), "partition")
+    array = convert_numbers(Bounded(partition, (0, partitions - 1)), "partition")
     if array.ndim and len(array) != count:
         raise ValueError(f"{len(array)} partitions are given for {count} messages")
     numbers: list[int] = np.broadcast_to(array, count).tolist()

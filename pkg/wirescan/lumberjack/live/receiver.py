@@ -267,7 +267,7 @@ class Receiver:
         announced = zip(flat["count"][begins].tolist(), flat["version"][begins].tolist())
         parents = chunk["parent"]
         events = replace(chunk, outer=None)
-        done = 0  # rows of `frames` that belong to a window
+        frame_stop = 0  # rows of `frames` that belong to a window
         at = 0  # rows of `chunk` that belong to a window
         for number, end in enumerate(ends):
             while at < end:
@@ -275,39 +275,39 @@ class Receiver:
                     reason = Reason.SURPLUS_EVENT if self._had_window else Reason.NO_WINDOW
                     self._refuse_if_strict(reason, chunk, at)
                     self._open = _OpenWindow(-1, int(chunk["version"][at]))
-                    done = max(done, int(parents[at]))
+                    frame_stop = max(frame_stop, int(parents[at]))
                 window = self._open
                 stop = end if window.count < 0 else min(end, at + window.count - window.received)
                 self._add_events(window, events[at:stop], chunk, at)
                 at = stop
                 if window.received == window.count:
-                    done = self._add_raw(frames, done, int(parents[at - 1]) + 1)
+                    frame_stop = self._add_raw(frames, frame_stop, int(parents[at - 1]) + 1)
                     yield self._finish(window)
             if number < len(wire_rows):
                 wire_row = wire_rows[number]
                 if self._open is not None:
                     self._refuse_if_strict(Reason.SHORT_WINDOW, flat, int(begins[number]))
                     after_events = int(parents[at - 1]) + 1 if at else 0
-                    done = self._add_raw(frames, done, max(wire_row, after_events))
+                    frame_stop = self._add_raw(frames, frame_stop, max(wire_row, after_events))
                     if self._open.received:
                         yield self._finish(self._open)
                 self._raw = []
                 self._bytes = 0
                 self._had_window = True
-                done = max(done, wire_row)
+                frame_stop = max(frame_stop, wire_row)
                 self._open = _OpenWindow(*next(announced))
                 if self._open.count == 0:
-                    done = self._add_raw(frames, done, wire_row + 1)
+                    frame_stop = self._add_raw(frames, frame_stop, wire_row + 1)
                     yield self._finish(self._open)
         if self._open is not None:
-            yield from self._end_chunk(self._open, frames, done)
+            yield from self._end_chunk(self._open, frames, frame_stop)
 
-    def _end_chunk(self, window: _OpenWindow, frames: FrameTable, done: int) -> Iterator[Window]:
-        """Add the remaining frames to the open window, from row `done`.
+    def _end_chunk(self, window: _OpenWindow, frames: FrameTable, first: int) -> Iterator[Window]:
+        """Add the remaining frames to the open window, from row `first`.
 
         Yields the window if it has no W, and a part of it if it is too large to wait for its end.
         """
-        self._add_raw(frames, done, len(frames))
+        self._add_raw(frames, first, len(frames))
         if window.count < 0:
             yield self._finish(window)
         elif self._bytes > self._window_bytes or len(window.pieces) >= MOST_PIECES:
@@ -325,9 +325,9 @@ class Receiver:
         if (frames["kind"] == Kind.COMPRESSED).any():
             flat = plain(frames, errors="mark", limits=self._limits, depth=self._depth)
             inside = np.flatnonzero((flat["kind"] == Kind.WINDOW) & (flat["depth"] > 0))
-            most = MOST_INSIDE + int(frames["size"].sum(dtype=np.int64)) // BYTES_OF_INSIDE
-            if len(inside) > most:
-                raise error_of(flat, int(inside[most]), Fault.LIMIT)
+            allowed = MOST_INSIDE + int(frames["size"].sum(dtype=np.int64)) // BYTES_OF_INSIDE
+            if len(inside) > allowed:
+                raise error_of(flat, int(inside[allowed]), Fault.LIMIT)
         chunk = events(flat, errors="mark", limits=self._limits, depth=self._depth)
         bad = flat.bad
         if bad.any():
@@ -355,11 +355,11 @@ class Receiver:
         if self._strict:
             container = int(chunk[at : at + 1].positions[0]) if inside[0] else -1
             if container < 0:
-                same = inside == inside[0]
+                is_together = inside == inside[0]
             else:
-                same = inside & (events["parent"] == events["parent"][0])
-            if window.received and window.container != container or not same.all():
-                self._refuse_if_strict(Reason.SPLIT_WINDOW, chunk, at + int(same.argmin()))
+                is_together = inside & (events["parent"] == events["parent"][0])
+            if window.received and window.container != container or not is_together.all():
+                self._refuse_if_strict(Reason.SPLIT_WINDOW, chunk, at + int(is_together.argmin()))
             window.container = container
         window.pieces.append(events)
         window.received += len(events)

@@ -174,14 +174,14 @@ class Server:
                 self._news.clear()
                 await self._news.wait()
                 continue
-            taken = self._queue
+            queue = self._queue
             self._queue = {}
             await self.loop.run_in_executor(
-                writer, self._keep, [window for windows in taken.values() for window in windows]
+                writer, self._keep, [window for windows in queue.values() for window in windows]
             )
             self.totals.commits += 1
-            while taken:  # no reference to a window is left when this is empty
-                self._acknowledge(*taken.popitem())
+            while queue:  # no reference to a window is left when this is empty
+                self._acknowledge(*queue.popitem())
             self._regulate()
 
     def _acknowledge(self, connection: ServerConnection, windows: list[Window]) -> None:
@@ -211,13 +211,13 @@ class Server:
         """Whether so many bytes wait to be kept that nothing more is read."""
         return self._waiting > self.bounds.all_waiting
 
-    def hold(self, more: int) -> None:
+    def hold(self, change: int) -> None:
         """Count bytes of unfinished windows, and keep a part of the largest if there are too many.
 
-        more: change of the bytes of one connection.
+        change: the bytes that one connection holds more than before, negative for fewer.
         """
-        self._held += more
-        while more > 0 and self._held > self.bounds.all_windows:
+        self._held += change
+        while change > 0 and self._held > self.bounds.all_windows:
             largest = max(self.connections, key=lambda connection: connection.held)
             largest.keep_part("all unfinished windows together have too many bytes")
 

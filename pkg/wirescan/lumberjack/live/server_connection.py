@@ -50,9 +50,9 @@ class Turns:
         connection.time = max(connection.time, self._now)
         heappush(self._line, (connection.time, next(self._numbers), connection))
         if not self._is_at_work:
-            self._next()
+            self._run_next()
 
-    def _next(self) -> None:
+    def _run_next(self) -> None:
         self._now, _, connection = heappop(self._line)
         start = perf_counter()
         connection.work()
@@ -61,7 +61,7 @@ class Turns:
             heappush(self._line, (connection.time, next(self._numbers), connection))
         self._is_at_work = bool(self._line)
         if self._is_at_work:
-            self._loop.call_soon(self._next)
+            self._loop.call_soon(self._run_next)
 
 
 class ServerConnection(asyncio.Protocol):
@@ -325,9 +325,9 @@ class ServerConnection(asyncio.Protocol):
 
     def _hold(self, size: int) -> None:
         """Set `held`, and report the change to the server."""
-        more = size - self.held
+        change = size - self.held
         self.held = size
-        self._server.hold(more)
+        self._server.hold(change)
 
     def _send(self, data: bytes) -> None:
         if data and not self._transport.is_closing():

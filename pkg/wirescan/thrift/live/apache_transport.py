@@ -37,9 +37,9 @@ from wirescan.thrift.encode import encode_frame, encode_framed
 from wirescan.thrift.formats import plain, scan
 from wirescan.thrift.live.persistent_headers import (
     PersistentInfos,
-    infos_of,
-    strings_of,
-    transforms_of,
+    iter_strings,
+    list_transforms,
+    read_infos,
 )
 
 __all__ = ["HeaderTransport", "HeaderTransportFactory", "TransportError"]
@@ -198,7 +198,7 @@ class HeaderTransport(THeaderTransport):
         new: dict[bytes, bytes] = {}
         if self._client_type == THeaderClientType.HEADERS:
             new = self._persistent_infos.select_new(self._persistent_headers)
-            data = self._frame(data, new)
+            data = self._encode_message(data, new)
         elif self._client_type not in UNFRAMED:
             data = encode_framed(data)
         if len(data) - 4 > self._max_frame_size:
@@ -230,7 +230,7 @@ class HeaderTransport(THeaderTransport):
         self._read_buffer = BytesIO(begin + rest)
 
     def _open_frame(self, data: bytes) -> None:
-        limits = _limits(self._max_decompressed_size)
+        limits = _make_limits(self._max_decompressed_size)
         try:
             frames = scan(data, limits=limits)
             kind = int(frames["kind"][0]) if len(frames) else 0
@@ -239,22 +239,22 @@ class HeaderTransport(THeaderTransport):
             row = frames.rows[0]
             self._set_client_type(CLIENT_TYPES[Kind(kind)])
             self._doubled = kind == Kind.DOUBLE_HEADER
-            self._read_transforms = transforms_of(row) or ()
+            self._read_transforms = list_transforms(row) or ()
             self._read_headers = {}
             if self._client_type == THeaderClientType.HEADERS:
                 self.flags = int(row["flags"])
                 self.sequence_id = int(row["seq"].view("i4"))
                 self._protocol_id = int(row["protocol_id"])
-                pairs = infos_of(frames, limits)[0]
-                self._read_headers = self._persistent_infos.in_force(frames, 0, pairs)
+                pairs = read_infos(frames, limits)[0]
+                self._read_headers = self._persistent_infos.merge_received(frames, 0, pairs)
             payload = memoryview(data)[int(row["payload_at"]) :]
             if row["transform_count"]:
-                (payload,) = strings_of(plain(frames, limits=limits), "payload")
+                (payload,) = iter_strings(plain(frames, limits=limits), "payload")
         except FrameError as error:
             raise TransportError(error) from None
         self._read_buffer = BytesIO(payload)
 
-    def _frame(self, message: bytes, new: dict[bytes, bytes]) -> bytes:
+    def _encode_message(self, message: bytes, new: dict[bytes, bytes]) -> bytes:
         """Return a header frame. new: the persistent headers that it sends."""
         infos = self._write_headers
         self._write_headers = {}
@@ -277,7 +277,7 @@ class HeaderTransport(THeaderTransport):
 
 
 @cache
-def _limits(inflated: int) -> Limits:
+def _make_limits(inflated: int) -> Limits:
     return Limits(frame=LARGEST_FRAME, inflated=inflated)
 
 
@@ -294,7 +294,7 @@ class HeaderTransportFactory:
 
     def __init__(self, **options: Any):
         self._options = {"echo": True, **options}
-        self._made: WeakValueDictionary[int, HeaderTransport] = WeakValueDictionary()
+        self._transports: WeakValueDictionary[int, HeaderTransport] = WeakValueDictionary()
         HeaderTransport(TTransportBase(), **self._options)  # raises for unfit options
 
     def getTransport(self, trans: TTransportBase) -> HeaderTransport:  # noqa: N802  # the library's
@@ -304,8 +304,8 @@ class HeaderTransportFactory:
         write. Replies must be written in the way in which calls were read.
         """
         # The id is unique while the HeaderTransport exists, because it refers to `trans`.
-        made = self._made.get(id(trans))
-        if made is None:
-            made = HeaderTransport(trans, **self._options)
-            self._made[id(trans)] = made
-        return made
+        header_transport = self._transports.get(id(trans))
+        if header_transport is None:
+            header_transport = HeaderTransport(trans, **self._options)
+            self._transports[id(trans)] = header_transport
+        return header_transport

@@ -33,10 +33,10 @@ from wirescan.thrift.formats import FRAMES, messages, plain
 from wirescan.thrift.live.persistent_headers import (
     ConversationError,
     PersistentInfos,
-    infos_of,
-    misuse_error,
-    strings_of,
-    transforms_of,
+    iter_strings,
+    list_transforms,
+    make_misuse_error,
+    read_infos,
 )
 from wirescan.thrift.scan import FRAME, scan_stream
 
@@ -135,8 +135,8 @@ class _Channel(Generic[_Event]):
         limits: Limits = Limits(),
     ):
         self._stream = Stream(FRAMES_WITHOUT_RESYNC, errors="mark", limits=limits)
-        most = max(limits.inflated, BYTES_INFLATED)
-        self._limits = replace(limits, inflated_total=min(limits.inflated_total, most))
+        inflated_total = max(limits.inflated, BYTES_INFLATED)
+        self._limits = replace(limits, inflated_total=min(limits.inflated_total, inflated_total))
         self._undoing: dict[str, Any] = {
             "key": None if key is None else to_bytes(key, "key"),
             "hash": hash,
@@ -166,8 +166,8 @@ class _Channel(Generic[_Event]):
                 failed = ConversationError(failed)
             self._failed = failed
             self._stream = Stream(FRAMES)  # releases the held bytes
-            first, _, said = failed.args
-            raise ConversationError(first, events, said) from None
+            first, _, reason = failed.args
+            raise ConversationError(first, events, reason) from None
         return events
 
     def _raise_if_failed(self) -> None:
@@ -183,16 +183,16 @@ class _Channel(Generic[_Event]):
             limits=self._limits,
         )
         message_of = dict(zip(table["parent"].tolist(), range(len(table))))
-        pairs = infos_of(frames, self._limits)
+        pairs = read_infos(frames, self._limits)
         methods, services, arguments = (
-            list(strings_of(table, name)) for name in ("method", "service", "arguments")
+            list(iter_strings(table, name)) for name in ("method", "service", "arguments")
         )
         for row, header in enumerate(frames.rows):
             if int(header["kind"]) in UNSUPPORTED and not header["fault"]:
-                raise misuse_error(frames, row, UNSUPPORTED[Kind(header["kind"])])
+                raise make_misuse_error(frames, row, UNSUPPORTED[Kind(header["kind"])])
             if header["fault"]:
                 raise error_of(frames, row)
-            infos = self._persistent_infos.in_force(frames, row, pairs[row])
+            infos = self._persistent_infos.merge_received(frames, row, pairs[row])
             if row not in message_of:
                 continue  # a frame without a message may set persistent infos
             number = message_of[row]
@@ -211,12 +211,12 @@ class _Channel(Generic[_Event]):
                 version=int(message["version"]),
                 seq=int(header["seq"]),
                 flags=int(header["flags"]),
-                transforms=transforms_of(header),
+                transforms=list_transforms(header),
             )
             if event is None:
                 name = MessageType(int(message["kind"])).name
                 reason = f"the peer sends {name}, which this side does not accept"
-                raise misuse_error(frames, row, reason)
+                raise make_misuse_error(frames, row, reason)
             yield event
 
     def _make_event(self, service: bytes | None, **attributes: Any) -> _Event | None:
@@ -346,7 +346,7 @@ class ClientChannel(_Channel[Reply]):
             ConversationError: the conversation has ended.
         """
         self._raise_if_failed()
-        number = self._next() if seqid is None else check_integer(seqid, "seqid", I32)
+        number = self._choose_seqid() if seqid is None else check_integer(seqid, "seqid", I32)
         if number in self._open:
             raise ValueError(f"the call with seqid {number} still waits for its reply")
         if self._kind is not Kind.HEADER and (infos or persistent):
@@ -379,7 +379,7 @@ class ClientChannel(_Channel[Reply]):
             return None
         return Reply(**attributes, call=self._open.pop(attributes["seqid"], None))
 
-    def _next(self) -> int:
+    def _choose_seqid(self) -> int:
         number = self._seqid
         while True:
             number = number + 1 if number < LARGEST_SEQID else 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.core.arguments import pairs_of, to_bytes
+from wirescan.core.arguments import list_pairs, to_bytes
 from wirescan.core.fault import Fault
 from wirescan.frames.errors import MEANING, FrameError
 from wirescan.frames.limits import Limits
@@ -42,17 +42,17 @@ class ConversationError(FrameError):
     offset: bytes from the beginning of the connection. The rest is as in FrameError.
     """
 
-    def __init__(self, error: FrameError, events: Sequence[Any] = (), said: str = ""):
+    def __init__(self, error: FrameError, events: Sequence[Any] = (), reason: str = ""):
         super().__init__(
             error.fault, error.offset, error.row, error.near, error.source, error.inflated
         )
-        self.args = error, events, said
+        self.args = error, events, reason
         self.events = events
-        self._said = said
+        self._reason = reason
 
     def __str__(self) -> str:
         text = super().__str__()
-        return text.replace(MEANING[Fault(self.fault)], self._said, 1) if self._said else text
+        return text.replace(MEANING[Fault(self.fault)], self._reason, 1) if self._reason else text
 
 
 class PersistentInfos:
@@ -69,7 +69,7 @@ class PersistentInfos:
         self._received: dict[bytes, bytes] = {}
         self.sent: dict[bytes, bytes] = {}
 
-    def in_force(
+    def merge_received(
         self, frames: FrameTable, row: int, pairs: Mapping[int, dict[bytes, bytes]]
     ) -> dict[bytes, bytes]:
         """Return the infos in force for the frame of a row, and keep its persistent ones.
@@ -87,16 +87,16 @@ class PersistentInfos:
                     f"the peer sent more than {MOST_REMEMBERED} persistent infos "
                     f"or {BYTES_REMEMBERED} bytes of them"
                 )
-                raise misuse_error(frames, row, reason, Fault.TOO_LARGE)
+                raise make_misuse_error(frames, row, reason, Fault.TOO_LARGE)
         return {**own, **self._received} if self._persistent_wins else {**self._received, **own}
 
     def select_new(self, persistent: Any) -> dict[bytes, bytes]:
         """Return the persistent infos that the peer does not have yet."""
-        pairs = {key: to_bytes(value, f"info {key!r:.80}") for key, value in pairs_of(persistent)}
+        pairs = {key: to_bytes(value, f"info {key!r:.80}") for key, value in list_pairs(persistent)}
         return {key: value for key, value in pairs.items() if self.sent.get(key) != value}
 
 
-def infos_of(frames: FrameTable, limits: Limits) -> list[dict[int, dict[bytes, bytes]]]:
+def read_infos(frames: FrameTable, limits: Limits) -> list[dict[int, dict[bytes, bytes]]]:
     """Return the infos of each frame by their kind. The last of equal keys wins."""
     out: list[dict[int, dict[bytes, bytes]]] = [
         {kind: {} for kind in InfoKind} for _ in range(len(frames))
@@ -114,7 +114,7 @@ def infos_of(frames: FrameTable, limits: Limits) -> list[dict[int, dict[bytes, b
     return out
 
 
-def strings_of(table: FrameTable, name: str) -> Iterator[memoryview]:
+def iter_strings(table: FrameTable, name: str) -> Iterator[memoryview]:
     """Yield the bytes in a place of each row, empty for null.
 
     For few rows that a kernel has just written: nothing is validated.
@@ -124,7 +124,7 @@ def strings_of(table: FrameTable, name: str) -> Iterator[memoryview]:
         yield table.buffers[number][start : start + max(size, 0)]
 
 
-def transforms_of(row: np.void) -> tuple[int, ...] | None:
+def list_transforms(row: np.void) -> tuple[int, ...] | None:
     """Return the transforms of a row of thrift.frames, or None where it has more than four."""
     count = int(row["transform_count"])
     if count > TRANSFORM_COLUMNS:
@@ -132,7 +132,7 @@ def transforms_of(row: np.void) -> tuple[int, ...] | None:
     return tuple(int(row[f"transform_{number}"]) for number in range(count))
 
 
-def misuse_error(
+def make_misuse_error(
     frames: FrameTable, row: int, reason: str, fault: Fault = Fault.BAD_KIND
 ) -> ConversationError:
     """Return the error for a good frame that does not belong in the conversation."""
