@@ -117,7 +117,7 @@ class TopicReading:
 
         Raises ValueError if offsets are not in the log any more, BrokerError and OSError.
         """
-        with self.cluster.client(self.limits) as client:
+        with self.cluster.make_client(self.limits) as client:
             asked = topic_ranges.plan_ranges(
                 client,
                 self.topics,
@@ -130,8 +130,8 @@ class TopicReading:
             )
             clipped = topic_ranges.clip_ranges(client, asked, self.isolation)
         for offsets in clipped:
-            if offsets.gone:
-                first = offsets.start - offsets.gone
+            if offsets.deleted:
+                first = offsets.start - offsets.deleted
                 raise ValueError(f"{offsets.name}: offsets {first} to {offsets.start - 1} are gone")
         return group_ranges(topic_ranges.split_ranges(clipped, size), size)
 
@@ -140,7 +140,7 @@ class TopicReading:
 
         Raises FrameError as `errors` says, BrokerError and OSError.
         """
-        with hide_traceback(), self.cluster.client(self.limits) as client:
+        with hide_traceback(), self.cluster.make_client(self.limits) as client:
             for offsets in ranges:
                 for part in client.fetch(
                     offsets.topic,
