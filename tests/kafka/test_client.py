@@ -1533,7 +1533,7 @@ def test_threads_that_cannot_be_started(monkeypatch):
 
 
 def test_an_unexpected_error_does_not_end_a_partition_silently(monkeypatch):
-    part = Decoding.part
+    make_part = Decoding.make_part
     count = 0
 
     def fail(self, piece):
@@ -1541,9 +1541,9 @@ def test_an_unexpected_error_does_not_end_a_partition_silently(monkeypatch):
         count += 1
         if count == 2:
             raise IndexError("a mistake")
-        return part(self, piece)
+        return make_part(self, piece)
 
-    monkeypatch.setattr(Decoding, "part", fail)
+    monkeypatch.setattr(Decoding, "make_part", fail)
     with Server(make_cluster()) as server, pytest.raises(IndexError, match="a mistake"):
         list(kafka.fetch(server.bootstrap, "orders", fetch_bytes=100))
 

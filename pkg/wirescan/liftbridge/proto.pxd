@@ -70,7 +70,7 @@ cdef inline Fault skip_value(Reader* r, uint32_t wire) noexcept nogil:
 
 
 cdef inline Fault read_next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64_t* value,
-                             Reader* inside) noexcept nogil:
+                                  Reader* inside) noexcept nogil:
     # Read one field. A varint is stored in `value`; a byte string is left in `inside`.
     cdef uint32_t tag, length
     cdef Fault fault

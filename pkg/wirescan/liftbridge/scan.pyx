@@ -305,8 +305,8 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
         readable = addresses(buffers)
         with nogil:
             for i in range(n):
-                count += is_selected_kind(message, (<const Head*>&view[i * sizeof(Envelope)]).kind,
-                                   lowest, highest)
+                count += is_selected_kind(
+                    message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
     block = allocate_rows(dtype, count, limits, None, buffers)
     rows = &block.rows
     if n:

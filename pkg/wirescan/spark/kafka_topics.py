@@ -22,8 +22,8 @@ from wirescan.kafka.client.topic_ranges import (
     EARLIEST,
     LATEST,
     ClusterAddress,
+    OffsetBound,
     OffsetRange,
-    Where,
     to_milliseconds,
 )
 from wirescan.reading.splits import group_slices
@@ -60,8 +60,8 @@ class TopicPlan(NamedTuple):
 
     size: int
     partitions: Collection[int] | None = None
-    start: Where = EARLIEST
-    stop: Where = LATEST
+    start: OffsetBound = EARLIEST
+    stop: OffsetBound = LATEST
     start_time: int | None = None
     stop_time: int | None = None
 
@@ -104,8 +104,8 @@ class TopicReading:
         self,
         size: int,
         partitions: Collection[int] | None = None,
-        start: Where = EARLIEST,
-        stop: Where = LATEST,
+        start: OffsetBound = EARLIEST,
+        stop: OffsetBound = LATEST,
         start_time: int | None = None,
         stop_time: int | None = None,
     ) -> list[list[OffsetRange]]:
@@ -173,8 +173,8 @@ def read_topic(
     columns: Sequence[str] | None = None,
     *,
     partitions: Collection[int] | None = None,
-    start: Where = EARLIEST,
-    stop: Where = LATEST,
+    start: OffsetBound = EARLIEST,
+    stop: OffsetBound = LATEST,
     start_time: int | datetime | None = None,
     stop_time: int | datetime | None = None,
     isolation: str = "read_uncommitted",
@@ -299,7 +299,7 @@ def _parse_partitions(text: str | None) -> list[int] | None:
     return [int(number) for number in numbers]
 
 
-def _parse_offset(given: Mapping[str, str], name: str, default: str) -> Where:
+def _parse_offset(given: Mapping[str, str], name: str, default: str) -> OffsetBound:
     """Return the offset in an option, or EARLIEST or LATEST."""
     text = given.get(name, default)
     if is_number(text):
