@@ -179,8 +179,8 @@ def plan(
         }
         if not times:
             return
-        listed = yield from list_offsets(cluster, times, isolation)
-        for (name, number), offset in listed.items():
+        listed_offsets = yield from list_offsets(cluster, times, isolation)
+        for (name, number), offset in listed_offsets.items():
             offsets[number, times[name, number]] = offset.offset
 
     starts = {

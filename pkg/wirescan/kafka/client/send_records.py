@@ -423,8 +423,9 @@ def _run_rounds(cluster: Cluster, job: Job, lanes: list[Lane]) -> Operation[None
             now = yield Now()
             for lane in share:
                 lane.settle(outcomes[lane.topic_partition], now)
-        served = {lane for share in shares.values() for lane in share}
-        waiting.sort(key=served.__contains__)  # lanes that did not fit go first in the next round
+        served_lanes = {lane for share in shares.values() for lane in share}
+        # Lanes that did not fit go first in the next round.
+        waiting.sort(key=served_lanes.__contains__)
 
 
 def _share_by_leader(
@@ -501,8 +502,8 @@ def _make_produce_error(topic: str, sent: np.ndarray, lanes: list[Lane]) -> Prod
     unknown = []
     unsent = []
     for lane in lanes:
-        reached = lane.head.end if lane.in_doubt else lane.done
-        unknown.append(lane.rows[lane.done : reached])
-        unsent.append(lane.rows[reached:])
+        end = lane.head.end if lane.in_doubt else lane.done
+        unknown.append(lane.rows[lane.done : end])
+        unsent.append(lane.rows[end:])
     errors = [f"partition {lane.topic_partition[1]}: {lane.error}" for lane in lanes if lane.error]
     return ProduceError(topic, sent, np.concatenate(unknown), np.concatenate(unsent), errors)

@@ -320,7 +320,7 @@ def _convert_arrow_headers(headers: Any) -> Headers:
     starts = [np.empty(0, np.int64)]
     counts = [np.empty(0, np.int64)]
     pairs = []
-    before = 0  # pairs in the chunks before
+    pair_count = 0  # in the chunks before
     for chunk in chunks_of(headers):
         pairs.append(_split_pairs(chunk, pa.types))
         offsets = chunk.offsets
@@ -330,8 +330,8 @@ def _convert_arrow_headers(headers: Any) -> Headers:
             np.int64
         )
         counts.append(np.where(nulls, 0, np.diff(ends)))
-        starts.append(np.where(nulls, 0, ends[:-1] + before))
-        before += len(chunk.values)
+        starts.append(np.where(nulls, 0, ends[:-1] + pair_count))
+        pair_count += len(chunk.values)
     if pairs:
         keys, values = (
             _convert_strings(pa.chunked_array(column), "headers") for column in zip(*pairs)

@@ -123,11 +123,13 @@ def encode_batch(
     cannot hold.
     """
     rows = _make_rows(records, base_offset)
-    first = _fit_or(base_offset, rows[0].offset if rows else 0, "base_offset")
-    last = _fit_or(last_offset, rows[-1].offset if rows else first, "last_offset")
-    base = _fit_or(base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp")
+    first = _fit_or_default(base_offset, rows[0].offset if rows else 0, "base_offset")
+    last = _fit_or_default(last_offset, rows[-1].offset if rows else first, "last_offset")
+    base = _fit_or_default(
+        base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp"
+    )
     highest = max((row.timestamp for row in rows), default=NO_TIMESTAMP)
-    latest = _fit_or(max_timestamp, highest, "max_timestamp")
+    latest = _fit_or_default(max_timestamp, highest, "max_timestamp")
     attributes = get_timestamp_bit(timestamp_type)
     attributes |= TRANSACTIONAL * bool(transactional) | CONTROL * bool(control)
     if delete_horizon is not None:
@@ -210,20 +212,20 @@ def encode_message_set(
         for row in rows
     )
     number, payload = _compress(codec, level, inner)
-    offset = _fit_or(wrapper_offset, rows[-1].offset, "wrapper_offset")
+    offset = _fit_or_default(wrapper_offset, rows[-1].offset, "wrapper_offset")
     highest = max(row.timestamp for row in rows)
-    timestamp = _fit_or(wrapper_timestamp, highest, "wrapper_timestamp")
+    timestamp = _fit_or_default(wrapper_timestamp, highest, "wrapper_timestamp")
     return _encode_message(magic, bit | number, offset, timestamp, None, payload)
 
 
 def _make_rows(records: Iterable[Any], base_offset: SupportsIndex | None) -> list[_Row]:
     """Return the records with every offset and timestamp filled in."""
     rows = []
-    next_offset = _fit_or(base_offset, 0, "base_offset")
+    next_offset = _fit_or_default(base_offset, 0, "base_offset")
     for item in records:
         record = _to_record(item)
         offset = fit(next_offset if record.offset is None else record.offset, I64, "offset")
-        timestamp = _fit_or(record.timestamp, NO_TIMESTAMP, "timestamp")
+        timestamp = _fit_or_default(record.timestamp, NO_TIMESTAMP, "timestamp")
         rows.append(_Row(offset, timestamp, record.key, record.value, record.headers))
         next_offset = offset + 1
     return rows
@@ -336,7 +338,7 @@ def fit(value: SupportsIndex, bound: int, name: str) -> int:
     return number
 
 
-def _fit_or(value: SupportsIndex | None, default: int, name: str) -> int:
+def _fit_or_default(value: SupportsIndex | None, default: int, name: str) -> int:
     return default if value is None else fit(value, I64, name)
 
 

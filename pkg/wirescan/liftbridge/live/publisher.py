@@ -403,11 +403,11 @@ class Publisher:
 
     def _judge(self, id_: bytes, policy: int, *, is_refusal: bool) -> Outcome:
         """Return the outcome of an ack, and remember it."""
-        before = self._settled.get(id_)
+        earlier = self._settled.get(id_)
         if id_ in self._pending:
             outcome = Outcome.REFUSED if is_refusal else Outcome.ACKED
-        elif before is not None:
-            outcome = Outcome.LATE if before is Outcome.EXPIRED else Outcome.DUPLICATE
+        elif earlier is not None:
+            outcome = Outcome.LATE if earlier is Outcome.EXPIRED else Outcome.DUPLICATE
         elif is_refusal and policy == AckPolicy.NONE:
             outcome = Outcome.REFUSED  # no call waits for it, but the user should know of it
         else:
