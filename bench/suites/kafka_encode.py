@@ -16,7 +16,7 @@ from bench.workloads import records_and_events
 from wirescan import kafka as ours
 from wirescan.frames import to_arrow
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.encode.records import codec_of
+from wirescan.kafka.encode.records import find_codec
 
 MIB = 1 << 20
 COPY = "buf.copy()"
@@ -211,7 +211,7 @@ def measure_compressed(report: Report, source: Columns, size: int, rounds: int) 
     count = len(source.records)
     rows = []
     for codec in CODECS:
-        _, pack = codec_of(codec, None)
+        _, pack = find_codec(codec, None)
         out = len(source.encode(codec=codec))
         times = interleave(
             [

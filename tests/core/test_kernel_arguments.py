@@ -21,7 +21,7 @@ from wirescan.files.length_prefix import END, FOUND, MORE, hop
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.partitioner import murmur2, partition_of
 from wirescan.kafka.encode.writer import Columns, Headers, write_batches, write_message_sets
-from wirescan.kafka.protocol.body import leading_int16
+from wirescan.kafka.protocol.body import read_leading_int16
 from wirescan.lumberjack.writer import Documents, Fields, write_windows
 
 # Packages have functions of the same names as these modules.
@@ -76,7 +76,7 @@ NO_COUNTS = np.zeros(1, np.int32)
             "list_payloads takes rows of thrift.frames",
         ),
         (
-            lambda: payload_spans.in_messages(OTHER_ROWS),
+            lambda: payload_spans.make_message_spans(OTHER_ROWS),
             "payloads are read from rows of nats.messages",
         ),
         (
@@ -110,7 +110,7 @@ def kafka_rows(dtype):
     [
         lambda: kafka_scan.verify_batches(kafka_rows(kafka_scan.BATCH), BUFFERS),
         lambda: kafka_message.expects_response(kafka_rows(kafka_message.REQUEST), BUFFERS),
-        lambda: leading_int16(OUTSIDE, BUFFERS, "key"),
+        lambda: read_leading_int16(OUTSIDE, BUFFERS, "key"),
         lambda: inflate_spans(
             BUFFERS, OUTSIDE, OUTSIDE.copy(), 0, Block(8), 0, 0, (1, 8, 8), 8, check=True
         ),
@@ -175,9 +175,9 @@ def test_sizes_that_do_not_fit():
 def test_values_and_null_bitmaps_of_unequal_length():
     nulls = np.zeros(2, bool)
     with pytest.raises(ValueError, match="n values have n \\+ 1 offsets"):
-        payload_spans.between(np.zeros(2, np.int64), 8, 8, nulls)
+        payload_spans.make_offset_spans(np.zeros(2, np.int64), 8, 8, nulls)
     with pytest.raises(ValueError, match="views are an array of shape"):
-        payload_spans.viewed(np.zeros((1, 4), np.int32), 0, nulls, np.array([8]), 8)
+        payload_spans.make_view_spans(np.zeros((1, 4), np.int32), 0, nulls, np.array([8]), 8)
 
 
 def test_columns_of_unequal_length():
@@ -210,7 +210,7 @@ def test_leading_numbers_are_read_from_places():
     rows["size"] = len(data)
     rows["key_at"] = 0, 2, 4, 0
     rows["key_size"] = 2, 1, 2, -1
-    assert leading_int16(rows, (data,), "key").tolist() == [0x0102, -1, 0x0405, -1]
+    assert read_leading_int16(rows, (data,), "key").tolist() == [0x0102, -1, 0x0405, -1]
 
 
 def frame_header(**changes):

@@ -20,7 +20,7 @@ from wirescan import Fault, Limits, kafka
 from wirescan.frames import format as formats_module
 from wirescan.frames import registry
 from wirescan.kafka import Record, encode_batch
-from wirescan.kafka.protocol.compile import programs_of, steps_of
+from wirescan.kafka.protocol.compile import compile_programs, compile_steps
 from wirescan.kafka.protocol.encode import encode_request
 from wirescan.kafka.protocol.schema import MESSAGE
 from wirescan.lumberjack.encode import encode_batch as encode_window
@@ -197,8 +197,8 @@ def test_programs_of_messages_are_made_in_all_threads():
     assert expected[2]
     assert len(expected[0]) == 2
     for _ in range(ROUNDS):
-        programs_of.cache_clear()
-        steps_of.cache_clear()
+        compile_programs.cache_clear()
+        compile_steps.cache_clear()
         assert all(result == expected for result in run_together([scan] * THREADS))
 
 

@@ -15,7 +15,7 @@ from wirescan.cli.output import print_message
 from wirescan.core.fault import Fault
 from wirescan.files.source import MappedFile
 from wirescan.frames.escape import visible, visible_bytes
-from wirescan.kafka.client.connection import connect_error, connection_lost_error
+from wirescan.kafka.client.connection import make_connect_error, make_connection_lost_error
 from wirescan.kafka.client.effects import Node
 from wirescan.kafka.client.sasl import login
 from wirescan.kafka.protocol.error_codes import BrokerError
@@ -75,9 +75,9 @@ def test_names_that_brokers_give_each_other():
     node = Node(1, "b" + EVIL, 9092)
     assert is_safe(str(node)) and node.host == "b" + EVIL
     for error in (
-        connect_error(node, OSError(EVIL), 1),
-        connect_error(node, ssl.SSLError(1, EVIL), 1),
-        connection_lost_error(NODE, ConnectionResetError(EVIL)),
+        make_connect_error(node, OSError(EVIL), 1),
+        make_connect_error(node, ssl.SSLError(1, EVIL), 1),
+        make_connection_lost_error(NODE, ConnectionResetError(EVIL)),
         BrokerError(3, f"{EVIL}-0 at {NODE}"),
     ):
         assert is_safe(str(error)), error

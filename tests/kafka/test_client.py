@@ -33,7 +33,12 @@ from tests.support.fake_broker import (
 from tests.support.kafka_answers import NODE, greet_cluster, make_batch, make_cluster
 from wirescan import FrameError, Limits, kafka
 from wirescan.kafka.client.cluster import Cluster, Retries, parse_nodes
-from wirescan.kafka.client.connection import FIRST_BUFFER_BYTES, Connection, connect_error, greet
+from wirescan.kafka.client.connection import (
+    FIRST_BUFFER_BYTES,
+    Connection,
+    greet,
+    make_connect_error,
+)
 from wirescan.kafka.client.decode import Decoding, plan
 from wirescan.kafka.client.effects import SIDE_BY_SIDE, Node
 from wirescan.kafka.client.fetch_ranges import (
@@ -127,7 +132,7 @@ def read(
     decoding = Decoding(question.isolation, **options)
     wanted = FetchRange(topic, partition, start, stop)
     pieces = driver.iterate(read_range(cluster, wanted, question, driver.limits, decoding.errors))
-    parts = [decoding.part(piece) for piece in pieces]
+    parts = [decoding.make_part(piece) for piece in pieces]
     return offsets_of(parts), parts
 
 
@@ -375,7 +380,7 @@ def test_wrong_addresses_are_refused(text):
 def test_metadata_lists_brokers_and_topics(version):
     fake = make_cluster(partitions=2, brokers=2, versions=VERSIONS | {"Metadata": (0, version)})
     cluster = cluster_of(fake)
-    metadata = run(fake, cluster.metadata())
+    metadata = run(fake, cluster.fetch_metadata())
     assert metadata.brokers == {1: Node(1, "broker-1", 9092), 2: Node(2, "broker-2", 9092)}
     orders = metadata.topics["orders"]
     leaders = {number: partition.leader for number, partition in orders.partitions.items()}
@@ -385,7 +390,7 @@ def test_metadata_lists_brokers_and_topics(version):
     assert orders.id == (fake.ids["orders"] if version >= 10 else bytes(16))
     assert metadata.controller == (1 if version else -1)
     assert metadata.cluster_id == ("fake" if version >= 2 else None)
-    metadata = run(fake, cluster.metadata(["orders", "none"]))
+    metadata = run(fake, cluster.fetch_metadata(["orders", "none"]))
     assert metadata.topics["none"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     *_, used_version, request = fake.asked[-1]
     if used_version >= 4:
@@ -396,7 +401,7 @@ def test_bootstrap_asks_one_after_another():
     fake = make_cluster(brokers=3)
     fake.down = {1, 2}
     driver = FakeDriver(fake)
-    assert driver.run(cluster_of(fake).metadata()).brokers.keys() == {1, 2, 3}
+    assert driver.run(cluster_of(fake).fetch_metadata()).brokers.keys() == {1, 2, 3}
     assert driver.exchanges == 3
     assert driver.now == 0
 
@@ -406,7 +411,7 @@ def test_unreachable_brokers_are_an_error():
     fake.down = {1, 2, 3}
     driver = FakeDriver(fake)
     with pytest.raises(ConnectionRefusedError) as caught:
-        driver.run(cluster_of(fake).metadata())
+        driver.run(cluster_of(fake).fetch_metadata())
     assert driver.exchanges == 3 * RETRIES.attempts
     assert driver.now < RETRIES.seconds
     assert f"after {RETRIES.attempts} attempts" in caught.value.__notes__[0]
@@ -426,7 +431,7 @@ def test_unreachable_brokers_are_an_error():
     ],
 )
 def test_errors_of_connecting_name_the_broker(failure, kind, message):
-    error = connect_error(Node(1, "kafka", 9092), failure, 2.5)
+    error = make_connect_error(Node(1, "kafka", 9092), failure, 2.5)
     assert type(error) is kind
     assert str(error).startswith(message)
 
@@ -436,7 +441,7 @@ def test_attempts_end_when_the_time_is_over():
     fake.mangle = fall_silent
     driver = FakeDriver(fake, timeout=25)
     with pytest.raises(TimeoutError, match="no answer"):
-        driver.run(cluster_of(fake).metadata())
+        driver.run(cluster_of(fake).fetch_metadata())
     assert driver.exchanges == 3  # at 0, 25 and 50 seconds; the limit is 60 seconds
 
 
@@ -463,7 +468,7 @@ def pauses_of_seed(seed):
 
     driver.perform = record_pause
     with pytest.raises(ConnectionError, match="nobody listens at broker-1:9092"):
-        driver.run(cluster.metadata())
+        driver.run(cluster.fetch_metadata())
     return [pause for pause in seconds if pause]
 
 
@@ -556,7 +561,7 @@ def test_an_error_in_earlier_metadata_does_not_last():
     fake = make_cluster()
     cluster, driver = cluster_of(fake), FakeDriver(fake)
     fake.errors["Metadata", "orders", None] += [29]
-    orders = driver.run(cluster.metadata()).topics["orders"]
+    orders = driver.run(cluster.fetch_metadata()).topics["orders"]
     assert orders.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert driver.run(list_offsets(cluster, LATEST))["orders", 0].offset == 50
 
@@ -709,7 +714,7 @@ def read_batches(fake, start, stop, **options):
     pieces = FakeDriver(fake).iterate(
         read_range(cluster_of(fake), wanted, Question(), Limits(), "strict")
     )
-    return [Decoding(records=False, **options).part(piece) for piece in pieces]
+    return [Decoding(records=False, **options).make_part(piece) for piece in pieces]
 
 
 def test_batches_are_returned_unchanged():
@@ -1349,8 +1354,8 @@ def work():
 
 
 for _ in range(20):
-    program.programs_of.cache_clear()
-    program.steps_of.cache_clear()
+    program.compile_programs.cache_clear()
+    program.compile_steps.cache_clear()
     barrier = threading.Barrier(8)
     sizes = []
     threads = [threading.Thread(target=work) for _ in range(8)]
@@ -1528,7 +1533,7 @@ def test_threads_that_cannot_be_started(monkeypatch):
 
 
 def test_an_unexpected_error_does_not_end_a_partition_silently(monkeypatch):
-    part = Decoding.part
+    make_part = Decoding.make_part
     count = 0
 
     def fail(self, piece):
@@ -1536,9 +1541,9 @@ def test_an_unexpected_error_does_not_end_a_partition_silently(monkeypatch):
         count += 1
         if count == 2:
             raise IndexError("a mistake")
-        return part(self, piece)
+        return make_part(self, piece)
 
-    monkeypatch.setattr(Decoding, "part", fail)
+    monkeypatch.setattr(Decoding, "make_part", fail)
     with Server(make_cluster()) as server, pytest.raises(IndexError, match="a mistake"):
         list(kafka.fetch(server.bootstrap, "orders", fetch_bytes=100))
 
@@ -1654,7 +1659,7 @@ def test_a_high_watermark_that_lags_is_not_the_end(isolation):
     question = Question(isolation=isolation)
     lag(fake, EMPTY_ANSWERS + 2)
     pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
-    assert offsets_of(Decoding().part(piece) for piece in pieces) == list(range(50))
+    assert offsets_of(Decoding().make_part(piece) for piece in pieces) == list(range(50))
     lag(fake, 99)
     pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
     message = "OFFSET_NOT_AVAILABLE.*offsets to 10; before there were offsets to 50"
@@ -1725,17 +1730,17 @@ def test_many_brokers_that_are_silent():
     fake = make_cluster()
     driver, cluster = FakeDriver(fake, timeout=25), cluster_of(fake, retries=Retries(seconds=60))
     fake.nodes.update({number: (f"broker-{number}", 9092) for number in range(2, 32)})
-    driver.run(cluster.metadata())
+    driver.run(cluster.fetch_metadata())
     fake.mangle = fall_silent
     before = driver.exchanges
     with pytest.raises(TimeoutError, match="no answer"):
-        driver.run(cluster.metadata())
+        driver.run(cluster.fetch_metadata())
     assert driver.now <= 60 + 25
     assert driver.exchanges - before == 3
     fake.mangle = pass_on
     fake.down = set(range(2, 32))
     before = driver.exchanges
-    assert driver.run(cluster.metadata()).brokers
+    assert driver.run(cluster.fetch_metadata()).brokers
     assert driver.exchanges - before <= 4
 
 
@@ -1761,7 +1766,7 @@ def test_metadata_beyond_the_limit(monkeypatch, body):
     fake = make_cluster()
     change_answers(fake, "Metadata", lambda usual: usual | body)
     with pytest.raises(FrameError, match="limit"):
-        run(fake, cluster_of(fake).metadata())
+        run(fake, cluster_of(fake).fetch_metadata())
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ class Clients(RuleBasedStateMachine):
         pieces, error, driver = self.run(
             read_range(self.cluster, wanted, question, Limits(frame=FRAME), "strict")
         )
-        parts = [Decoding().part(piece) for piece in pieces or ()]
+        parts = [Decoding().make_part(piece) for piece in pieces or ()]
         read = offsets_of(parts)
         right = [offset for offset in self.offsets.get(partition, []) if start <= offset < stop]
         assert read == (right if error is None else right[: len(read)])
@@ -246,7 +246,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule()
     def ask_for_metadata(self):
-        metadata, error, _ = self.run(self.cluster.metadata())
+        metadata, error, _ = self.run(self.cluster.fetch_metadata())
         if error is None:
             assert metadata.brokers.keys() == set(BROKERS)
 
@@ -279,7 +279,7 @@ class Clients(RuleBasedStateMachine):
                 read_range(self.cluster, wanted, question, Limits(), "strict")
             )
             assert error is None
-            parts = [Decoding().part(piece) for piece in pieces or ()]
+            parts = [Decoding().make_part(piece) for piece in pieces or ()]
             assert offsets_of(parts) == self.offsets[partition]
 
 

@@ -28,7 +28,7 @@ from tests.support.paths import CORPUS
 from wirescan import FrameError, kafka
 from wirescan.core.fault import Fault
 from wirescan.kafka.protocol.body import Read
-from wirescan.kafka.protocol.compile import steps_of
+from wirescan.kafka.protocol.compile import compile_steps
 from wirescan.kafka.protocol.schema import MESSAGE, Field, MessageSchema
 
 HOSTILE = CORPUS / "kafka-hostile"
@@ -305,7 +305,7 @@ def test_no_struct_in_an_array_is_empty():
     """Otherwise no bytes could hold 2**31 structs, and reading them would take long."""
     for message in MESSAGE.values():
         for version in message.versions:
-            steps, ranges = steps_of(message, version)
+            steps, ranges = compile_steps(message, version)
             for level, (first, last) in ranges.items():
                 if level != message.level.path:
                     assert first < last
@@ -499,7 +499,7 @@ def test_the_fields_of_a_struct_without_a_tag_are_columns_of_the_outer_row():
         (0, [Read.NUMBER, Read.NUMBER]),
         (1, [Read.NUMBER, Read.TAGS, Read.NUMBER, Read.TAGS]),
     ):
-        steps, ranges = steps_of(message, version)
+        steps, ranges = compile_steps(message, version)
         first, last = ranges[message.level.path]
         assert steps["read"][first:last].tolist() == wanted
     tags = steps[1]

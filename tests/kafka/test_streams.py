@@ -9,7 +9,7 @@ import pytest
 import wirescan
 from tests.support.paths import CORPUS
 from wirescan import kafka
-from wirescan.kafka.protocol.schema import API, KEYS, MESSAGE, WIDTHS, message_of
+from wirescan.kafka.protocol.schema import API, KEYS, MESSAGE, WIDTHS, get_message
 
 STREAMS = CORPUS / "kafka-streams"
 CONNECTIONS = sorted(
@@ -100,7 +100,7 @@ def test_encoded_bodies_equal_the_recorded_bytes(connection):
         assert len(bodies) == (messages["api_key"] == KEYS[name]).sum()
         for row in bodies:
             outer = messages[row.parent]
-            body = values_of(row, message_of(name, side).fields, bodies)
+            body = values_of(row, get_message(name, side).fields, bodies)
             number = outer.correlation_id
             if side == "request":
                 client = None if outer.client_id is None else bytes(outer.client_id)

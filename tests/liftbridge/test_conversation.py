@@ -27,7 +27,7 @@ from tests.support.fake_liftbridge import (
 from wirescan import Fault, FrameError, Limits
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.live.publisher import Outcome, Publisher, PublishError, Receipt
-from wirescan.liftbridge.live.subjects import partition_of, subjects_of
+from wirescan.liftbridge.live.subjects import compute_partition, list_subjects
 from wirescan.liftbridge.live.subscriber import Subscriber
 
 NEXT = (1 << 64) - 1  # -1 on the wire
@@ -150,11 +150,11 @@ def test_publish_many_with_one_value_or_key(column):
 
 
 def test_partitions_follow_the_hash_of_the_key():
-    assert subjects_of("a.b", 3) == ("a.b", "a.b.1", "a.b.2")
-    assert partition_of(b"123456789", 1000) == 0xCBF43926 % 1000
-    assert partition_of("123456789", 1000) == 0xCBF43926 % 1000
-    assert partition_of(None, 7) == partition_of(b"", 7) == 0
-    assert partition_of(memoryview(b"1-2-3")[::2], 1000) == partition_of(b"123", 1000)
+    assert list_subjects("a.b", 3) == ("a.b", "a.b.1", "a.b.2")
+    assert compute_partition(b"123456789", 1000) == 0xCBF43926 % 1000
+    assert compute_partition("123456789", 1000) == 0xCBF43926 % 1000
+    assert compute_partition(None, 7) == compute_partition(b"", 7) == 0
+    assert compute_partition(memoryview(b"1-2-3")[::2], 1000) == compute_partition(b"123", 1000)
     for key, partitions, error, reason in (
         (b"", 0, ValueError, "not 0"),
         (b"", -3, ValueError, "not -3"),
@@ -163,7 +163,7 @@ def test_partitions_follow_the_hash_of_the_key():
         (7, 7, TypeError, "key must be bytes or str"),
     ):
         with pytest.raises(error, match=reason):
-            partition_of(key, partitions)
+            compute_partition(key, partitions)
     publisher = Publisher()
     assert publisher.publish("orders", b"", partitions=3, partition=2).subject == "orders.2"
     numbers = np.array([1, 0, 1])

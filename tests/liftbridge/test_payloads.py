@@ -200,8 +200,8 @@ def test_forged_views_are_refused(view):
 
 
 def test_too_many_buffers_are_refused(monkeypatch):
-    assert np.iinfo(HEAD["buffer"]).max + 1 == payload_sources.MOST
-    monkeypatch.setattr(payload_sources, "MOST", 100)
+    assert np.iinfo(HEAD["buffer"]).max + 1 == payload_sources.MAX_BUFFERS
+    monkeypatch.setattr(payload_sources, "MAX_BUFFERS", 100)
     chunk = pa.array([b"a"])
     assert payloads_of(pa.chunked_array([chunk] * 100)) == [b"a"] * 100
     with pytest.raises(ValueError, match="at most 100 buffers"):

@@ -194,7 +194,8 @@ def test_every_version_of_fetch_and_list_offsets(broker_39):
         for version in range(18):
             reading = read_range(client.cluster, wanted, Question(), Limits(), "strict")
             parts = [
-                Decoding().part(piece) for piece in client.iterate(at_version(reading, version))
+                Decoding().make_part(piece)
+                for piece in client.iterate(at_version(reading, version))
             ]
             read = records(parts)
             assert [row.value for row in read] == [row.value for row in rows], version

@@ -11,7 +11,7 @@ import pytest
 from wirescan import liftbridge
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.live.publisher import Outcome, Publisher
-from wirescan.liftbridge.live.subjects import partition_of
+from wirescan.liftbridge.live.subjects import compute_partition
 
 from .liftbridge import Api, Liftbridge, parse_message, serialize, wrap_payload
 from .nats import NatsServer
@@ -133,12 +133,14 @@ def test_keys_choose_the_partitions(nats_address, api):
         )
 
     receipts = talk(nats_address, test)
-    expected = [[key for key in keys if partition_of(key, 3) == number] for number in range(3)]
+    expected = [[key for key in keys if compute_partition(key, 3) == number] for number in range(3)]
     assert all(expected)
     for number in range(3):
         messages = stored(api, "parts", partition=number)
         assert [message["key"] for message in messages] == expected[number]
-        here = [receipt for receipt, key in zip(receipts, keys) if partition_of(key, 3) == number]
+        here = [
+            receipt for receipt, key in zip(receipts, keys) if compute_partition(key, 3) == number
+        ]
         assert [message["offset"] for message in messages] == [*range(len(messages))]
         assert [receipt.offset for receipt in here] == [*range(len(messages))]
         subject = f"parts.all.{number}" if number else "parts.all"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from wirescan import kafka
-from wirescan.kafka.protocol.schema import API, MESSAGE, Level, flat_fields
+from wirescan.kafka.protocol.schema import API, MESSAGE, Level, iter_flat_fields
 
 from .broker import PASSWORD, USER
 from .canonical import read_with_wirescan
@@ -70,7 +70,7 @@ def ours(table, level: Level) -> list[dict]:
     rows = []
     for row in range(len(table)):
         values = {}
-        for name, field in flat_fields(level.fields):
+        for name, field in iter_flat_fields(level.fields):
             if int(table["kind"][row]) not in field.versions:
                 continue
             if field.is_array:

@@ -545,7 +545,7 @@ class FakeDriver:
             self._greet_again(connection, session, number)
             if not connection.versions:
                 connection, session = self._connect(exchange)
-        version = connection.version_of(exchange.api, exchange.versions)
+        version = connection.choose_version(exchange.api, exchange.versions)
         data = connection.send(
             exchange.api,
             version,
@@ -593,7 +593,7 @@ class FakeDriver:
             self.now += self.timeout
             raise TimeoutError("no answer")
         if end is not None or not answers:
-            raise connection.close_error()
+            raise connection.make_close_error()
         (answer,) = answers
         return answer
 

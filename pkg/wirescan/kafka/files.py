@@ -41,7 +41,7 @@ SIZED = LengthPrefix(header=17, length_at=8, overhead=12, smallest=SMALLEST, kin
 INTERVAL = 4096  # bytes between the entries of an index, by a broker's default
 
 
-def topic_of(directory: str) -> tuple[str, int] | None:
+def parse_directory_name(directory: str) -> tuple[str, int] | None:
     """Return the topic and the partition that a directory is named for, or None."""
     match = PARTITION.fullmatch(os.path.basename(os.path.abspath(directory)))
     return None if match is None else (match[1], int(match[2]))

@@ -171,7 +171,7 @@ def encode_message(
     them in when it delivers the message.
     """
     payload = _encode_protobuf(MESSAGE, locals())
-    return _with_envelope(payload, Kind.PUBLISH, crc=crc, envelope=envelope)
+    return _add_envelope(payload, Kind.PUBLISH, crc=crc, envelope=envelope)
 
 
 def encode_ack(
@@ -196,7 +196,7 @@ def encode_ack(
     ack_error: an `AckError`. envelope: if False, return the bare Ack, as gRPC carries it.
     """
     payload = _encode_protobuf(ACK, locals())
-    return _with_envelope(payload, Kind.ACK, crc=crc, envelope=envelope)
+    return _add_envelope(payload, Kind.ACK, crc=crc, envelope=envelope)
 
 
 def encode_internal(kind: SupportsIndex, *, crc: bool = False, **fields: Any) -> bytes:
@@ -218,14 +218,14 @@ def encode_internal(kind: SupportsIndex, *, crc: bool = False, **fields: Any) ->
     if number not in INTERNAL:
         raise ValueError(
             f"encode_internal cannot write kind {name}: expected one of "
-            f"{', '.join(Kind(known).name for known in INTERNAL)}"
+            f"{', '.join(Kind(item).name for item in INTERNAL)}"
         )
     if unknown := fields.keys() - INTERNAL[number].keys():
         raise TypeError(
             f"{name} has no {', '.join(sorted(unknown))}, only {', '.join(INTERNAL[number])}"
         )
     payload = _encode_protobuf(INTERNAL[number], fields)
-    return _with_envelope(payload, number, crc=crc, envelope=True)
+    return _add_envelope(payload, number, crc=crc, envelope=True)
 
 
 def encode_replication_response(
@@ -325,8 +325,8 @@ def encode_messages(
     data, for a number out of its bounds, and for a header without a key. Raises ValueError with the
     row's number for a message of 2 GiB or more.
     """
-    given = {"value": values, "key": keys, **locals()}
-    return _encode_columns(MESSAGE, given, headers, Kind.PUBLISH, crc=crc, envelope=envelope)
+    arguments = {"value": values, "key": keys, **locals()}
+    return _encode_columns(MESSAGE, arguments, headers, Kind.PUBLISH, crc=crc, envelope=envelope)
 
 
 def encode_acks(
@@ -392,7 +392,7 @@ def _encode_envelope_header(kind: SupportsIndex, *, crc: bool) -> bytes:
     return MAGIC + bytes((0, size, CRC_FLAG if crc else 0, number))
 
 
-def _with_envelope(payload: bytes, kind: int, *, crc: bool, envelope: bool) -> bytes:
+def _add_envelope(payload: bytes, kind: int, *, crc: bool, envelope: bool) -> bytes:
     _check_crc(crc=crc, envelope=envelope)
     return encode_envelope(payload, kind, crc=crc) if envelope else payload
 
@@ -402,14 +402,14 @@ def _check_crc(*, crc: bool, envelope: bool) -> None:
         raise ValueError("crc=True needs envelope=True: the CRC is in the envelope's header")
 
 
-def _encode_protobuf(fields: Fields, given: dict[str, Any]) -> bytes:
+def _encode_protobuf(fields: Fields, values: dict[str, Any]) -> bytes:
     parts: list[bytes] = []
     for name, (number, bounds) in fields.items():
-        value = given.get(name)
+        value = values.get(name)
         if value is None:
             continue
         if name == "headers":
-            parts += _map_entries(number, value)
+            parts += _encode_map_entries(number, value)
         elif bounds is STRING:
             parts += _encode_bytes_field(number, to_bytes(value, name))
         elif value := check_integer(value, name, bounds):
@@ -419,7 +419,7 @@ def _encode_protobuf(fields: Fields, given: dict[str, Any]) -> bytes:
     return b"".join(parts)
 
 
-def _map_entries(number: int, headers: Any) -> list[bytes]:
+def _encode_map_entries(number: int, headers: Any) -> list[bytes]:
     parts: list[bytes] = []
     for key, value in list_pairs(headers):
         entry = [*_encode_bytes_field(1, key)]
@@ -451,7 +451,7 @@ def _to_nullable_bytes(value: Any, name: str) -> tuple[bytes, bytes]:
 
 def _encode_columns(
     fields: Fields,
-    given: dict[str, Any],
+    arguments: dict[str, Any],
     headers: Any,
     kind: int,
     *,
@@ -461,7 +461,7 @@ def _encode_columns(
     _check_crc(crc=crc, envelope=envelope)
     columns, pairs = convert_columns(
         {
-            name: given[name] if bounds is STRING else Bounded(given[name], bounds)
+            name: arguments[name] if bounds is STRING else Bounded(arguments[name], bounds)
             for name, (_, bounds) in fields.items()
             if name != "headers"
         },

@@ -21,11 +21,11 @@ from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_nu
 from wirescan.core.loop import HEAD
 from wirescan.files.source import view_of
 from wirescan.frames.table import FrameTable
-from wirescan.liftbridge.payload_spans import between, in_messages, viewed
+from wirescan.liftbridge.payload_spans import make_message_spans, make_offset_spans, make_view_spans
 from wirescan.nats.scan import MESSAGE
 
 LONGEST = (1 << 31) - 1  # bytes in a payload
-MOST = 1 << 16  # buffers that the column `buffer` can number
+MAX_BUFFERS = 1 << 16  # buffers that the column `buffer` can number
 Places = tuple[tuple[memoryview, ...], np.ndarray]
 
 
@@ -48,7 +48,7 @@ def open_payload_source(
             raise TypeError(
                 f"payloads are read from a table of nats.messages, not of {source.name}"
             )
-        return source.buffers, in_messages(source.rows), source
+        return source.buffers, make_message_spans(source.rows), source
     if is_arrow(source):
         return (*_open_arrow(source), None)
     if (
@@ -69,10 +69,10 @@ def _open_arrow(source: Any) -> Places:
     spans_by_chunk: list[np.ndarray] = []
     for chunk in list_chunks(source):
         chunk_buffers, spans = _open_chunk(chunk)
-        if len(buffers) + len(chunk_buffers) > MOST:
+        if len(buffers) + len(chunk_buffers) > MAX_BUFFERS:
             raise ValueError(
-                f"the source has more than {MOST:,} buffers, but a table holds at most "
-                f"{MOST:,} buffers: pass fewer chunks at a time"
+                f"the source has more than {MAX_BUFFERS:,} buffers, but a table holds at most "
+                f"{MAX_BUFFERS:,} buffers: pass fewer chunks at a time"
             )
         if buffers:
             spans["buffer"] += len(buffers)
@@ -99,7 +99,7 @@ def _open_chunk(chunk: Any) -> Places:
     if kind == "binary_view":
         words = read_numbers(arrow_buffers[0], np.dtype((np.int32, 4)), first, count)
         ends = np.array(list(map(len, views)), np.int64)
-        spans, wrong = viewed(words, first, null, ends, LONGEST)
+        spans, wrong = make_view_spans(words, first, null, ends, LONGEST)
         if wrong >= 0:
             raise ValueError(
                 f"payload {wrong}: its view, of {words[wrong, 0]} bytes, points outside the buffers"
@@ -118,10 +118,10 @@ def _open_data(data: memoryview, offsets: np.ndarray, null: np.ndarray | None = 
     if not len(offsets):
         raise ValueError("the offsets are empty: n payloads have n + 1 offsets")
     if offsets.dtype != np.int32:
-        # An unsigned offset that does not fit becomes negative, and `between` refuses it.
+        # An unsigned offset that does not fit becomes negative, and `make_offset_spans` refuses it.
         offsets = offsets.astype(np.int64, copy=False)
     null = np.zeros(len(offsets) - 1, bool) if null is None else null
-    spans, wrong = between(np.ascontiguousarray(offsets), len(data), LONGEST, null)
+    spans, wrong = make_offset_spans(np.ascontiguousarray(offsets), len(data), LONGEST, null)
     if wrong >= 0:
         start, stop = offsets[wrong : wrong + 2].tolist()
         raise ValueError(

@@ -26,7 +26,7 @@ ctypedef fused Offset:
     int64_t
 
 
-def in_messages(messages):
+def make_message_spans(messages):
     """Return the payloads of rows of nats.messages, as an array of dtype HEAD.
 
     The payloads are those of PUB, HPUB, MSG and HMSG. A bad row gives a span of its whole frame,
@@ -73,12 +73,13 @@ cdef Py_ssize_t fill_spans(Head* span, const Offset[::1] offsets, int64_t size, 
     return -1
 
 
-def between(const Offset[::1] offsets, int64_t size, int64_t most, null):
+def make_offset_spans(const Offset[::1] offsets, int64_t size, int64_t max_size, null):
     """Return (spans, wrong) of the values between n + 1 offsets.
 
-    size: bytes in the data. most: bytes that a value may have. null: array of n bools; a null has
-    no bytes. spans: array of dtype HEAD, with `parent` -1. wrong: the first value that has more
-    than `most` bytes or whose offsets are out of order or outside the data; -1 if there is none.
+    size: bytes in the data. max_size: bytes that a value may have. null: array of n bools; a null
+    has no bytes. spans: array of dtype HEAD, with `parent` -1. wrong: the first value that has more
+    than `max_size` bytes or whose offsets are out of order or outside the data; -1 if there is
+    none.
 
     Raises ValueError if there are not n + 1 offsets.
     """
@@ -90,18 +91,19 @@ def between(const Offset[::1] offsets, int64_t size, int64_t most, null):
         raise ValueError("n values have n + 1 offsets")
     if nulls.shape[0]:
         with nogil:
-            wrong = fill_spans(&span[0], offsets, size, most, nulls)
+            wrong = fill_spans(&span[0], offsets, size, max_size, nulls)
     return spans, wrong
 
 
-def viewed(const int32_t[:, ::1] views, int64_t first, null, const int64_t[::1] ends, int64_t most):
+def make_view_spans(const int32_t[:, ::1] views, int64_t first, null, const int64_t[::1] ends,
+                    int64_t max_size):
     """Return (spans, wrong) of the values of Arrow views.
 
     first: the number of the first view in its buffer. That buffer is buffer 0 of the spans; the
     array's data buffers follow. null: array of bools, one for each view; a null has no bytes.
-    ends: the number of bytes in each buffer. most: bytes that a value may have.
-    spans: array of dtype HEAD, with `parent` -1. wrong: the first value that has more than `most`
-    bytes or is outside its buffer; -1 if there is none.
+    ends: the number of bytes in each buffer. max_size: bytes that a value may have.
+    spans: array of dtype HEAD, with `parent` -1. wrong: the first value that has more than
+    `max_size` bytes or is outside its buffer; -1 if there is none.
 
     Raises ValueError if `null` and `views` differ in length, a view has not four int32, or there is
     no buffer.
@@ -125,7 +127,7 @@ def viewed(const int32_t[:, ::1] views, int64_t first, null, const int64_t[::1] 
                 if number < 1 or number >= ends.shape[0]:
                     wrong = i
                     break
-            if size < 0 or size > most or start < 0 or start + size > ends[number]:
+            if size < 0 or size > max_size or start < 0 or start + size > ends[number]:
                 wrong = i
                 break
             span[i] = Head(start, <uint32_t>size, 0, -1, <unsigned short>number, 0, 0)

@@ -45,7 +45,7 @@ cdef Fault read_inside(const uint8_t* start, Reader* r, char* row,
 cdef Fault skip_group(Reader* r, uint32_t number) noexcept nogil
 
 
-cdef inline Fault varint(Reader* r, uint64_t* out) noexcept nogil:
+cdef inline Fault read_varint(Reader* r, uint64_t* out) noexcept nogil:
     # The last of ten bytes may hold bits above the 64th. They are dropped, as other readers do.
     cdef const uint8_t* p = r.at
     cdef Fault fault = varint64(r, out)
@@ -58,7 +58,7 @@ cdef inline Fault skip_value(Reader* r, uint32_t wire) noexcept nogil:
     cdef uint32_t length
     cdef Fault fault
     if wire == WIRE_VARINT:
-        return varint(r, &value)
+        return read_varint(r, &value)
     if wire == WIRE_BYTES:
         fault = varint32(r, &length)
         if fault:
@@ -69,8 +69,8 @@ cdef inline Fault skip_value(Reader* r, uint32_t wire) noexcept nogil:
     return BAD_FIELD
 
 
-cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64_t* value,
-                             Reader* inside) noexcept nogil:
+cdef inline Fault read_next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64_t* value,
+                                  Reader* inside) noexcept nogil:
     # Read one field. A varint is stored in `value`; a byte string is left in `inside`.
     cdef uint32_t tag, length
     cdef Fault fault
@@ -86,7 +86,7 @@ cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64
     if tag >> 3 == 0:
         return BAD_FIELD
     if tag & 7 == WIRE_VARINT:
-        return varint(r, value)
+        return read_varint(r, value)
     if tag & 7 == WIRE_BYTES:
         if r.at < r.end and r.at[0] < 0x80:
             length = r.at[0]
@@ -106,7 +106,7 @@ cdef inline Fault next_field(Reader* r, uint32_t* number, uint32_t* wire, uint64
     return skip_value(r, tag & 7)
 
 
-cdef inline bint find_field(Reader* r, uint32_t wanted, const uint8_t** field,
+cdef inline bint find_field(Reader* r, uint32_t field_number, const uint8_t** field,
                             Reader* inside) noexcept nogil:
     # Find the next byte string with this field number. `field` becomes the address of its tag, and
     # `inside` its bytes. Return False if there is no such field, or a bad one comes first.
@@ -114,9 +114,9 @@ cdef inline bint find_field(Reader* r, uint32_t wanted, const uint8_t** field,
     cdef uint64_t value
     while r.at < r.end:
         field[0] = r.at
-        if next_field(r, &number, &wire, &value, inside):
+        if read_next_field(r, &number, &wire, &value, inside):
             return False
-        if number == wanted and wire == WIRE_BYTES:
+        if number == field_number and wire == WIRE_BYTES:
             return True
     return False
 
@@ -133,7 +133,7 @@ cdef inline Fault read_fields(const uint8_t* start, Reader* r, char* row,
     cdef char* column
     while r.at < r.end:
         field = r.at
-        fault = next_field(r, &number, &wire, &value, &inside)
+        fault = read_next_field(r, &number, &wire, &value, &inside)
         if fault:
             return fault
         target = fields + (number if number < TABLE_SIZE else 0)

@@ -204,7 +204,7 @@ def scan_values(buffers, spans, *, check, bare, limits):
     return rows_to_array(block, ENVELOPE, None, fault), rows.bad, int(fault)
 
 
-cdef inline bint is_wanted(bint message, uint8_t kind, int first, int last) noexcept nogil:
+cdef inline bint is_selected_kind(bint message, uint8_t kind, int first, int last) noexcept nogil:
     # Messages may also have no envelope: the kinds LIFT and PLAIN.
     return first <= kind <= last or (message and kind >= LIFT)
 
@@ -248,7 +248,7 @@ cdef inline size_t read_payloads(const char* view, Py_ssize_t n, const uint64_t[
     cdef Py_ssize_t i
     for i in range(n):
         outer = <const Head*>(view + i * sizeof(Envelope))
-        if not is_wanted(message, outer.kind, first, last):
+        if not is_selected_kind(message, outer.kind, first, last):
             continue
         if rows.count == rows.capacity:
             return i
@@ -305,8 +305,8 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
         readable = addresses(buffers)
         with nogil:
             for i in range(n):
-                count += is_wanted(message, (<const Head*>&view[i * sizeof(Envelope)]).kind,
-                                   lowest, highest)
+                count += is_selected_kind(
+                    message, (<const Head*>&view[i * sizeof(Envelope)]).kind, lowest, highest)
     block = allocate_rows(dtype, count, limits, None, buffers)
     rows = &block.rows
     if n:

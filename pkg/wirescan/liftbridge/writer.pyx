@@ -49,14 +49,14 @@ cdef struct Records:
 
 # ------------------------------------------------------------------ protobuf
 
-cdef inline int64_t field_of_size(int64_t size) noexcept nogil:
+cdef inline int64_t measure_bytes(int64_t size) noexcept nogil:
     # Size of a field with `size` bytes of data, its tag (below 128) and its length; 0 for a null.
     return 0 if size < 0 else 1 + <int64_t>varint_size(<uint64_t>size) + size
 
 
-cdef inline int64_t entry_size(const Pair* pair) noexcept nogil:
+cdef inline int64_t measure_entry(const Pair* pair) noexcept nogil:
     # Size of the data of a map's entry.
-    return field_of_size(pair.key_size) + field_of_size(pair.value_size)
+    return measure_bytes(pair.key_size) + measure_bytes(pair.value_size)
 
 
 cdef inline uint8_t* put_bytes(uint8_t* to, uint8_t tag, const uint8_t* at,
@@ -69,15 +69,15 @@ cdef inline uint8_t* put_bytes(uint8_t* to, uint8_t tag, const uint8_t* at,
     return to + size
 
 
-cdef inline int64_t field_size(const Field* field, Py_ssize_t i) noexcept nogil:
+cdef inline int64_t measure_field(const Field* field, Py_ssize_t i) noexcept nogil:
     cdef int64_t size = 0, at, number
     if field.numbers is not NULL:
         number = field.numbers[i * field.step]
         return 1 + <int64_t>varint_size(<uint64_t>number) if number else 0
     if field.pair is NULL:
-        return field_of_size(size_of(&field.strings, i))
+        return measure_bytes(size_of(&field.strings, i))
     for at in range(field.end[i], field.end[i + 1]):
-        size += field_of_size(entry_size(&field.pair[at]))
+        size += measure_bytes(measure_entry(&field.pair[at]))
     return size
 
 
@@ -95,7 +95,7 @@ cdef inline uint8_t* put_field(uint8_t* to, const Field* field, Py_ssize_t i) no
         for at in range(field.end[i], field.end[i + 1]):
             pair = field.pair[at]
             to[0] = field.tag
-            to = put_varint(to + 1, <uint64_t>entry_size(&pair))
+            to = put_varint(to + 1, <uint64_t>measure_entry(&pair))
             to = put_bytes(to, KEY, pair.key, pair.key_size)
             to = put_bytes(to, VALUE, pair.value, pair.value_size)
     return to
@@ -111,7 +111,7 @@ cdef Py_ssize_t measure(const Field* fields, size_t width, int64_t head,
     for i in range(offsets.shape[0] - 1):
         size = 0
         for f in range(width):
-            size += field_size(&fields[f], i)
+            size += measure_field(&fields[f], i)
         if size > MAX_SIZE - head:
             return i
         offsets[i + 1] = offsets[i] + head + size
@@ -185,7 +185,7 @@ def write_messages(list columns not None, Py_ssize_t count, bytes head not None,
 cdef enum:
     FINE, NAME, HEADERS, RECORD
 
-cdef inline int record_size(const Records* r, Py_ssize_t i, int64_t* size) noexcept nogil:
+cdef inline int measure_record(const Records* r, Py_ssize_t i, int64_t* size) noexcept nogil:
     # Store the size of the record's message. Return what is wrong with the record, or FINE.
     cdef int64_t at
     size[0] = (SMALLEST_MESSAGE + <int64_t>max(size_of(&r.keys, i), 0)
@@ -260,7 +260,7 @@ def write_entries(offsets not None, stamps not None, epochs not None, ByteString
         r.end = pairs.end
     with nogil:
         for i in range(n):
-            wrong = record_size(&r, i, &size)
+            wrong = measure_record(&r, i, &size)
             if wrong:
                 break
             total += RECORD_HEAD + size

@@ -22,8 +22,8 @@ from wirescan.kafka.client.topic_ranges import (
     EARLIEST,
     LATEST,
     ClusterAddress,
+    OffsetBound,
     OffsetRange,
-    Where,
     to_milliseconds,
 )
 from wirescan.reading.splits import group_slices
@@ -60,8 +60,8 @@ class TopicPlan(NamedTuple):
 
     size: int
     partitions: Collection[int] | None = None
-    start: Where = EARLIEST
-    stop: Where = LATEST
+    start: OffsetBound = EARLIEST
+    stop: OffsetBound = LATEST
     start_time: int | None = None
     stop_time: int | None = None
 
@@ -104,8 +104,8 @@ class TopicReading:
         self,
         size: int,
         partitions: Collection[int] | None = None,
-        start: Where = EARLIEST,
-        stop: Where = LATEST,
+        start: OffsetBound = EARLIEST,
+        stop: OffsetBound = LATEST,
         start_time: int | None = None,
         stop_time: int | None = None,
     ) -> list[list[OffsetRange]]:
@@ -117,7 +117,7 @@ class TopicReading:
 
         Raises ValueError if offsets are not in the log any more, BrokerError and OSError.
         """
-        with self.cluster.client(self.limits) as client:
+        with self.cluster.make_client(self.limits) as client:
             planned = topic_ranges.plan_ranges(
                 client,
                 self.topics,
@@ -130,8 +130,8 @@ class TopicReading:
             )
             clipped = topic_ranges.clip_ranges(client, planned, self.isolation)
         for offsets in clipped:
-            if offsets.gone:
-                first = offsets.start - offsets.gone
+            if offsets.deleted:
+                first = offsets.start - offsets.deleted
                 raise ValueError(f"{offsets.name}: offsets {first} to {offsets.start - 1} are gone")
         return group_ranges(topic_ranges.split_ranges(clipped, size), size)
 
@@ -140,7 +140,7 @@ class TopicReading:
 
         Raises FrameError as `errors` says, BrokerError and OSError.
         """
-        with hide_traceback(), self.cluster.client(self.limits) as client:
+        with hide_traceback(), self.cluster.make_client(self.limits) as client:
             for offsets in ranges:
                 for part in client.fetch(
                     offsets.topic,
@@ -173,8 +173,8 @@ def read_topic(
     columns: Sequence[str] | None = None,
     *,
     partitions: Collection[int] | None = None,
-    start: Where = EARLIEST,
-    stop: Where = LATEST,
+    start: OffsetBound = EARLIEST,
+    stop: OffsetBound = LATEST,
     start_time: int | datetime | None = None,
     stop_time: int | datetime | None = None,
     isolation: str = "read_uncommitted",
@@ -299,7 +299,7 @@ def _parse_partitions(text: str | None) -> list[int] | None:
     return [int(number) for number in numbers]
 
 
-def _parse_offset(options: Mapping[str, str], name: str, default: str) -> Where:
+def _parse_offset(options: Mapping[str, str], name: str, default: str) -> OffsetBound:
     """Return the offset in an option, or EARLIEST or LATEST."""
     text = options.get(name, default)
     if is_number(text):

@@ -230,7 +230,7 @@ def fetch(
         schema = make_schema(names)
     folder = Path(directory)
     with report_broker_errors(), ExitStack() as stack:
-        client = stack.enter_context(cluster.client())
+        client = stack.enter_context(cluster.make_client())
         requested = plan_ranges(
             client,
             [topic],
@@ -262,7 +262,7 @@ def fetch(
             "fetch_bytes": min(FETCH_BYTES, segment_bytes),
         }
         report = copy_ranges(client, topic, unfinished, stores, options)
-    gone = sum(part.gone for part in remaining)
+    gone = sum(part.deleted for part in remaining)
     report = {"to": directory, **report, "offsets_gone": gone}
     _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
     context.exit(DAMAGE if (gone or report["faults"]) and errors != "skip" else 0)
@@ -381,8 +381,8 @@ def find_remaining(
                 f"{part.name} ends before offset {part.start:,}, up to which it was fetched: its "
                 "log was truncated"
             )
-        if part.gone:
-            lost = f"offsets {part.start - part.gone:,} to {part.start - 1:,}"
+        if part.deleted:
+            lost = f"offsets {part.start - part.deleted:,} to {part.start - 1:,}"
             message = f"{part.name}: {lost} are gone from the cluster"
             if errors == "strict":
                 raise Damage(f"{message}; --errors mark continues after them")

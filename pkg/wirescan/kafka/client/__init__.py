@@ -13,14 +13,15 @@ it yields effects and is sent their results. effects.py defines the effects:
 
 The files of this layer:
 
-    cluster.py          Cluster: metadata(topics), leader(topic, partition), forget(topic),
-                        patience() and each({(topic, partition): item}, ask). `each` asks the leader
+    cluster.py          Cluster: fetch_metadata(topics), find_leader(topic, partition),
+                        forget(topic), make_patience() and
+                        ask_leaders({(topic, partition): item}, ask). `ask_leaders` asks the leader
                         of every partition and retries errors that may pass.
                         ask(node, {(topic, partition): (item, Leader)}) is an operation. Its result
                         is {(topic, partition): result or exception}.
                         Patience.wait(error) pauses, or raises the error.
-    offsets.py          list_offsets(cluster, wanted, isolation)
-    fetch_ranges.py     fetch_once(cluster, wanted, question);
+    offsets.py          list_offsets(cluster, times, isolation)
+    fetch_ranges.py     fetch_once(cluster, offsets, question);
                         read_range(cluster, range, ...) gives FetchedBatches
     produce.py          produce(cluster, sets, acks, timeout_ms): one attempt at record sets
     send_records.py     send(cluster, producer, topic, columns, ...): retries until each record is
@@ -28,7 +29,7 @@ The files of this layer:
     topic_batches.py    the records of topics as Arrow
     topic_ranges.py     the offset ranges of topics that are fetched
     decode.py           plan(...): the offset ranges that the arguments of `fetch` name;
-                        Decoding.part(answer): a Part, which holds tables
+                        Decoding.make_part(answer): a Part, which holds tables
 
 **Connection** (connection.py) is the state of one connection, without the socket.
 send(api, version, body) returns bytes. get_buffer() and buffer_updated(count), or receive(data),

@@ -63,23 +63,23 @@ class AsyncClient(Operations):
         ranges = await self.run(
             plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation)
         )
-        left = [wanted for wanted in reversed(ranges) if wanted.start < wanted.stop]
+        remaining = [item for item in reversed(ranges) if item.start < item.stop]
         parts: asyncio.Queue[Part | None] = asyncio.Queue()
         free_slots = asyncio.Semaphore(PARTS_AHEAD * side_by_side)
 
         async def work() -> None:
-            while left:
-                reading = read_range(self.cluster, left.pop(), question, self.limits, errors)
+            while remaining:
+                reading = read_range(self.cluster, remaining.pop(), question, self.limits, errors)
                 async with aclosing(self._driver.iterate(reading)) as answers:
                     async for answer in answers:
-                        part = await asyncio.to_thread(decoding.part, answer)
+                        part = await asyncio.to_thread(decoding.make_part, answer)
                         await free_slots.acquire()
                         parts.put_nowait(part)
 
         async def work_all() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(side_by_side, len(left))):
+                    for _ in range(min(side_by_side, len(remaining))):
                         group.create_task(work())
             finally:
                 parts.put_nowait(None)

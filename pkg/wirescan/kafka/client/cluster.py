@@ -129,24 +129,24 @@ class Patience:
         self._unknown_topics = 0
         self._started: float | None = None
 
-    def deadline(self, now: float) -> float:
+    def get_deadline(self, now: float) -> float:
         """Return the time at which the seconds are over; the first call starts the clock."""
         self._started = now if self._started is None else self._started
         return self._started + self._retries.seconds
 
     def wait(self, error: BaseException) -> Operation[None]:
         """Pause after a failure; raise the error where it cannot pass or no attempt is left."""
-        pause = self.next_pause(error, (yield Now()))
+        pause = self.compute_pause(error, (yield Now()))
         if pause is None:
             raise error
         yield Wait(pause)
 
-    def next_pause(self, error: BaseException, now: float) -> float | None:
+    def compute_pause(self, error: BaseException, now: float) -> float | None:
         """Return the seconds to wait after a failure.
 
         None: the error cannot pass, or no attempt is left.
         """
-        deadline = self.deadline(now)
+        deadline = self.get_deadline(now)
         self._failures += 1
         self._unknown_topics += isinstance(error, BrokerError) and error.code in UNKNOWN_TOPIC_CODES
         doublings = min(self._failures - 1, MAX_DOUBLINGS)
@@ -186,11 +186,11 @@ class Cluster:
     brokers: dict[int, Node] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
 
-    def patience(self) -> Patience:
+    def make_patience(self) -> Patience:
         """Return a new count of attempts."""
         return Patience(self.retries, self.chance)
 
-    def metadata(
+    def fetch_metadata(
         self, topics: Iterable[str] | None = None, patience: Patience | None = None
     ) -> Operation[Metadata]:
         """Ask for topics, or for all where None is passed, and remember the answer.
@@ -199,25 +199,25 @@ class Cluster:
         task; None starts a new one.
         """
         names = None if topics is None else list(topics)
-        patience = patience or self.patience()
+        patience = patience or self.make_patience()
         while True:
             try:
                 return (yield from self._ask_metadata(names, patience))
             except (OSError, BrokerError) as error:
                 yield from patience.wait(error)
 
-    def topic(self, name: str) -> Operation[Topic]:
+    def find_topic(self, name: str) -> Operation[Topic]:
         """Return a topic that has partitions; retry as long as its error may pass."""
-        patience = self.patience()
+        patience = self.make_patience()
         while True:
-            topic = (yield from self.metadata([name], patience)).topics.get(name)
+            topic = (yield from self.fetch_metadata([name], patience)).topics.get(name)
             if topic is not None and topic.partitions and not topic.error:
                 return topic
             self.forget(name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
             yield from patience.wait(BrokerError(code or ErrorCode.LEADER_NOT_AVAILABLE, name))
 
-    def leader(
+    def find_leader(
         self, topic: str, partition: int, patience: Patience | None = None
     ) -> Operation[Leader]:
         """Return the leader of a partition from memory, or ask for it once.
@@ -226,32 +226,33 @@ class Cluster:
         be reached. After an error, `forget` the topic.
         """
         if self._list_unknown([topic]):
-            yield from self._ask_metadata([topic], patience or self.patience())
-        return self._find_leader(topic, partition)
+            yield from self._ask_metadata([topic], patience or self.make_patience())
+        return self._look_up_leader(topic, partition)
 
-    def leaders(
-        self, wanted: Iterable[TopicPartition]
+    def find_leaders(
+        self, partitions: Iterable[TopicPartition]
     ) -> Operation[dict[TopicPartition, Leader | Exception]]:
         """Return the leader of each partition.
 
         Leaders come from memory. Unknown topics are asked for together, once. A partition without
-        a leader has the exception that `leader` raises, or a FrameError; then `forget` the topic.
+        a leader has the exception that `find_leader` raises, or a FrameError; then `forget` the
+        topic.
         """
-        wanted = list(wanted)
-        unknown = self._list_unknown(topic for topic, _ in wanted)
+        partitions = list(partitions)
+        unknown = self._list_unknown(topic for topic, _ in partitions)
         failure: Exception | None = None
         if unknown:
             try:
-                yield from self._ask_metadata(unknown, self.patience())
+                yield from self._ask_metadata(unknown, self.make_patience())
             except (OSError, BrokerError, FrameError) as error:
                 failure = error
         leaders: dict[TopicPartition, Leader | Exception] = {}
-        for topic, partition in wanted:
+        for topic, partition in partitions:
             if failure is not None and topic in unknown:
                 leaders[topic, partition] = failure
                 continue
             try:
-                leaders[topic, partition] = self._find_leader(topic, partition)
+                leaders[topic, partition] = self._look_up_leader(topic, partition)
             except BrokerError as error:
                 leaders[topic, partition] = error
         return leaders
@@ -260,9 +261,9 @@ class Cluster:
         """Forget the leaders of a topic, which may have changed; the next use asks for them."""
         self.topics.pop(topic, None)
 
-    def each(
+    def ask_leaders(
         self,
-        wanted: Mapping[TopicPartition, Item],
+        items: Mapping[TopicPartition, Item],
         ask: Callable[
             [Node, dict[TopicPartition, tuple[Item, Leader]]],
             Operation[Mapping[TopicPartition, Result | Exception]],
@@ -278,16 +279,16 @@ class Cluster:
         Raises the first error that persists.
         """
         results: dict[TopicPartition, Result] = {}
-        left = dict(wanted)
-        patience = self.patience()
-        while left:
-            if unknown := self._list_unknown(topic for topic, _ in left):
+        remaining = dict(items)
+        patience = self.make_patience()
+        while remaining:
+            if unknown := self._list_unknown(topic for topic, _ in remaining):
                 try:
                     yield from self._ask_metadata(unknown, patience)
                 except (OSError, BrokerError) as error:
                     yield from patience.wait(error)
                     continue
-            shares, errors = self._share_by_leader(left)
+            shares, errors = self._share_by_leader(remaining)
             outcomes = yield Together([ask(node, share) for node, share in shares.items()])
             for share, outcome in zip(shares.values(), outcomes):
                 for partition, result in _spread_outcome(share, outcome).items():
@@ -298,7 +299,7 @@ class Cluster:
             if errors:
                 lasting = next((error for error in errors.values() if not may_pass(error)), None)
                 yield from patience.wait(lasting or next(iter(errors.values())))
-            left = {partition: left[partition] for partition in errors}
+            remaining = {partition: remaining[partition] for partition in errors}
             for topic, _ in errors:
                 self.forget(topic)
         return results
@@ -313,7 +314,7 @@ class Cluster:
         errors: dict[TopicPartition, Exception] = {}
         for partition, item in items.items():
             try:
-                leader = self._find_leader(*partition)
+                leader = self._look_up_leader(*partition)
                 shares.setdefault(leader.node, {})[partition] = item, leader
             except BrokerError as error:
                 errors[partition] = error
@@ -325,7 +326,7 @@ class Cluster:
             topic for topic in set(topics) if topic not in self.topics or self.topics[topic].error
         )
 
-    def _find_leader(self, name: str, number: int) -> Leader:
+    def _look_up_leader(self, name: str, number: int) -> Leader:
         topic = self.topics.get(name)
         error: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if topic is not None and not error:
@@ -342,7 +343,7 @@ class Cluster:
     def _ask_metadata(self, names: list[str] | None, patience: Patience) -> Operation[Metadata]:
         """Ask one broker after another, until one answers or the time is over."""
         brokers = list(self.brokers.values())
-        deadline = patience.deadline((yield Now()))
+        deadline = patience.get_deadline((yield Now()))
         failure: Exception = ConnectionError("there is no broker to ask")
         sample = self.chance.sample(brokers, min(len(brokers), BROKERS_TO_ASK))
         for node in [*sample, *self.bootstrap]:
@@ -431,7 +432,7 @@ def read_metadata(table: FrameTable, node: Node) -> Metadata:
     return Metadata(cluster_id, int(table["controller_id"][0]), brokers, topics)
 
 
-def error_of(code: int) -> int:
+def to_error_code(code: int) -> int:
     """Return a code as an ErrorCode, or the number itself where the code is unknown."""
     return BrokerError(code).code
 
@@ -443,7 +444,7 @@ def decode_text(place: memoryview | None) -> str | None:
 
 def _read_errors(table: FrameTable) -> list[int]:
     codes = table["error_code"].tolist()
-    errors = {code: error_of(code) for code in set(codes)}
+    errors = {code: to_error_code(code) for code in set(codes)}
     return [errors[code] for code in codes]
 
 

@@ -25,7 +25,7 @@ from wirescan.kafka.protocol.encode import encode_request
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 from wirescan.kafka.protocol.formats import REQUESTS, body, responses
 from wirescan.kafka.protocol.message import REQUEST
-from wirescan.kafka.protocol.schema import api_key, message_of
+from wirescan.kafka.protocol.schema import get_api_key, get_message
 
 SIZE_BYTES = 4  # the size before each message
 FIRST_BUFFER_BYTES = 64 << 10  # allocated for a response before any of its bytes has arrived
@@ -86,24 +86,24 @@ class Connection:
         """Whether every request has its response."""
         return not (self._open or self._filled or self._failed)
 
-    def version_of(self, api: str, within: range | None = None) -> int:
+    def choose_version(self, api: str, within: range | None = None) -> int:
         """Return the newest version of an API that both sides have.
 
         within: the versions that are allowed; None allows all. Raises BrokerError with
         UNSUPPORTED_VERSION where there is no such version.
         """
-        key = api_key(api)
+        key = get_api_key(api)
         has_version_0 = not self.versions and key <= LAST_KEY_BEFORE_0_10
         oldest, newest = self.versions.get(key, (0, 0) if has_version_0 else (0, -1))
-        wanted = message_of(api, "request").versions
+        allowed = get_message(api, "request").versions
         if within is not None:
-            wanted = range(max(wanted.start, within.start), min(wanted.stop, within.stop))
-        version = min(newest, wanted.stop - 1)
-        if version < max(oldest, wanted.start):
+            allowed = range(max(allowed.start, within.start), min(allowed.stop, within.stop))
+        version = min(newest, allowed.stop - 1)
+        if version < max(oldest, allowed.start):
             offered = f"{oldest} to {newest}" if newest >= oldest else "none"
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{api} {wanted.start} to {wanted.stop - 1} at {self.node}, which has {offered}",
+                f"{api} {allowed.start} to {allowed.stop - 1} at {self.node}, which has {offered}",
             )
         return version
 
@@ -176,7 +176,7 @@ class Connection:
                 answers.append(answer)
         return answers
 
-    def close_error(self) -> ConnectionError:
+    def make_close_error(self) -> ConnectionError:
         """Return the error to raise when the broker has closed the connection."""
         self._failed = True
         if self._filled:
@@ -213,23 +213,25 @@ class Connection:
         self._block = block
 
     def _read_answer(self) -> Answer:
-        asked = self._open.popleft()
+        request = self._open.popleft()
         data = self._block.toreadonly()
         number = int.from_bytes(data[SIZE_BYTES : 2 * SIZE_BYTES], "big", signed=True)
-        if number != asked.correlation_id:
+        if number != request.correlation_id:
             raise ConnectionError(
                 f"{self.node} answers request {number}, and the oldest open one is "
-                f"{asked.correlation_id}, {asked.api}"
+                f"{request.correlation_id}, {request.api}"
             )
         self._start_response()
         self.has_answered = True
         row = np.zeros(1, REQUEST)
         row["correlation_id"] = number
-        row["api_key"] = api_key(asked.api)
-        row["api_version"] = asked.version
+        row["api_key"] = get_api_key(request.api)
+        row["api_version"] = request.version
         # The row alone says how to read the response, so the request table needs no bytes.
-        request = FrameTable((EMPTY_BUFFER,), row, format=REQUESTS)
-        table = body(responses(data, request, limits=self._limits), asked.api, limits=self._limits)
+        request_table = FrameTable((EMPTY_BUFFER,), row, format=REQUESTS)
+        table = body(
+            responses(data, request_table, limits=self._limits), request.api, limits=self._limits
+        )
         return Answer(int(table["kind"][0]), table)
 
 
@@ -274,35 +276,35 @@ def greet(
 def _log_in(
     connection: Connection, mechanism: str, user: str, password: str
 ) -> Generator[bytes, Answer, None]:
-    where = f"{mechanism} at {connection.node}"
+    subject = f"{mechanism} at {connection.node}"
     steps = login(mechanism, user, password, str(connection.node))
     token = next(steps)
-    version = connection.version_of("SaslHandshake", range(1, 2))
+    version = connection.choose_version("SaslHandshake", range(1, 2))
     answer = yield connection.send("SaslHandshake", version, {"mechanism": mechanism})
     offered = ", ".join(visible_bytes(row.name) for row in answer.table.open("mechanisms"))
-    _raise_error(answer.table, f"{where}, which offers {offered or 'none'}")
+    _raise_error(answer.table, f"{subject}, which offers {offered or 'none'}")
     while True:
-        version = connection.version_of("SaslAuthenticate")
+        version = connection.choose_version("SaslAuthenticate")
         answer = yield connection.send("SaslAuthenticate", version, {"auth_bytes": token})
-        _raise_error(answer.table, where)
+        _raise_error(answer.table, subject)
         try:
             token = steps.send(bytes(answer.table.bytes(0, "auth_bytes")))
         except StopIteration:
             return
 
 
-def _raise_error(table: FrameTable, where: str) -> None:
+def _raise_error(table: FrameTable, subject: str) -> None:
     """Raise BrokerError for the error code of a response, if it has one."""
     code = int(table["error_code"][0])
     if not code:
         return
     message = table.bytes(0, "error_message") if "error_message" in table.places else None
     if message is None:
-        raise BrokerError(code, where, None)
-    raise BrokerError(code, where, bytes(message).decode("utf-8", "backslashreplace"))
+        raise BrokerError(code, subject, None)
+    raise BrokerError(code, subject, bytes(message).decode("utf-8", "backslashreplace"))
 
 
-def connect_error(node: Node, error: Exception, seconds: float) -> OSError:
+def make_connect_error(node: Node, error: Exception, seconds: float) -> OSError:
     """Return the error to raise where connecting to a node fails."""
     if isinstance(error, TimeoutError):
         return TimeoutError(f"{node} cannot be reached in {seconds} s")
@@ -313,7 +315,7 @@ def connect_error(node: Node, error: Exception, seconds: float) -> OSError:
     return ConnectionError(f"cannot connect to {node}: {visible(error)}")
 
 
-def connection_lost_error(node: Node, error: Exception) -> ConnectionError:
+def make_connection_lost_error(node: Node, error: Exception) -> ConnectionError:
     """Return the ConnectionError to raise for an error of a socket.
 
     The error may be of another type: TLS has its own errors, and so does a socket that another

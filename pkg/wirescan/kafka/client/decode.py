@@ -76,7 +76,7 @@ class Decoding(NamedTuple):
     check: bool = True
     limits: Limits = Limits()
 
-    def part(self, answer: FetchedBatches) -> Part:
+    def make_part(self, answer: FetchedBatches) -> Part:
         """Return fetched batches as a Part. Raises as `kafka.scan` and `kafka.records`."""
         topic = answer.range.topic
         partition = answer.range.partition
@@ -121,19 +121,19 @@ class Decoding(NamedTuple):
             _verify(in_range.where(~np.isin(in_range["start"], batches["start"])))
         return batches
 
-    def _open_records(self, batches: FrameTable, wanted: FetchRange) -> FrameTable:
+    def _open_records(self, batches: FrameTable, fetch_range: FetchRange) -> FrameTable:
         """Return the records of batches, without those outside the range."""
         table = records(batches, **self._options)
         rows = batches.rows
         may_exceed = (
-            (rows["base_offset"] < wanted.start)
-            | (rows["last_offset"] >= wanted.stop)
+            (rows["base_offset"] < fetch_range.start)
+            | (rows["last_offset"] >= fetch_range.stop)
             | (rows["record_count"] < 0)
         )
         if not may_exceed.any():
             return table
         offset = table["offset"]
-        inside = table.bad | ((offset >= wanted.start) & (offset < wanted.stop))
+        inside = table.bad | ((offset >= fetch_range.start) & (offset < fetch_range.stop))
         return table if inside.all() else table.where(inside)
 
 
@@ -163,7 +163,7 @@ def plan(
     if isinstance(partitions, (str, bytes)):
         raise TypeError(f"partitions are numbers, not {type(partitions).__name__}")
     if partitions is None:
-        numbers = sorted((yield from cluster.topic(topic)).partitions)
+        numbers = sorted((yield from cluster.find_topic(topic)).partitions)
     else:
         numbers = sorted(set(map(operator.index, partitions)))
     _check_partitions(topic, numbers, start)
@@ -172,23 +172,23 @@ def plan(
 
     def look_up(bounds: dict[int, int | str], *, are_times: bool) -> Operation[None]:
         """Put the offsets of named bounds, or of times, into `offsets`."""
-        wanted: dict[TopicPartition, int | str] = {
+        times: dict[TopicPartition, int | str] = {
             (topic, number): bound
             for number, bound in bounds.items()
             if are_times or isinstance(bound, str)
         }
-        if not wanted:
+        if not times:
             return
-        listed = yield from list_offsets(cluster, wanted, isolation)
-        for (name, number), offset in listed.items():
-            offsets[number, wanted[name, number]] = offset.offset
+        listed_offsets = yield from list_offsets(cluster, times, isolation)
+        for (name, number), offset in listed_offsets.items():
+            offsets[number, times[name, number]] = offset.offset
 
     starts = {
-        number: _bound_of(start, number, "earliest") if start_time is None else start_time
+        number: _get_bound(start, number, "earliest") if start_time is None else start_time
         for number in numbers
     }
     stops = {
-        number: _bound_of(stop, number, "latest") if stop_time is None else stop_time
+        number: _get_bound(stop, number, "latest") if stop_time is None else stop_time
         for number in numbers
     }
     yield from look_up(starts, are_times=start_time is not None)
@@ -222,7 +222,7 @@ def _check_partitions(topic: str, numbers: list[int], bounds: Bound) -> None:
         )
 
 
-def _bound_of(bounds: Bound, partition: int, default: str) -> int | str:
+def _get_bound(bounds: Bound, partition: int, default: str) -> int | str:
     """Return the bound of a partition. Raises ValueError for a bound that is none."""
     bound = bounds.get(partition, default) if isinstance(bounds, Mapping) else bounds
     if isinstance(bound, str) and bound not in ("earliest", "latest"):

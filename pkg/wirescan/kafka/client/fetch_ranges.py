@@ -20,10 +20,10 @@ from wirescan.kafka.client.cluster import (
     decode_text,
 )
 from wirescan.kafka.client.effects import Answer, Begin, Exchange, Finish, Give, Node, Operation
-from wirescan.kafka.client.offsets import isolation_level
+from wirescan.kafka.client.offsets import get_isolation_level
 from wirescan.kafka.formats import scan
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
-from wirescan.kafka.protocol.schema import message_of
+from wirescan.kafka.protocol.schema import get_message
 
 # The first versions of Fetch with a property.
 WHOLE_BATCH = 3  # the request has max_bytes; a batch larger than that comes whole
@@ -83,7 +83,7 @@ class Fetched:
         return max(int(self.table["records_size"][0]), 0)
 
 
-def fetch_exchange(
+def make_fetch_exchange(
     node: Node,
     share: Mapping[TopicPartition, tuple[int, Leader]],
     question: Question,
@@ -94,18 +94,18 @@ def fetch_exchange(
     share: partition -> (offset, leader).
     epoch: the leader epoch of the batch before the offset, or NO_EPOCH.
     """
-    level = isolation_level(question.isolation)
+    level = get_isolation_level(question.isolation)
     all_have_ids = all(leader.topic_id != NO_TOPIC_ID for _, leader in share.values())
-    stop_version = message_of("Fetch", "request").versions.stop if all_have_ids else FETCH_BY_ID
+    stop_version = get_message("Fetch", "request").versions.stop if all_have_ids else FETCH_BY_ID
 
-    def body(version: int) -> dict[str, Any]:
+    def encode_body(version: int) -> dict[str, Any]:
         return _encode_request_body(share, question, epoch, version)
 
     expected = min(question.max_bytes, question.partition_bytes * len(share)) + HEADROOM
     return Exchange(
         node,
         "Fetch",
-        body,
+        encode_body,
         range(WITH_ISOLATION if level else 0, stop_version),
         seconds=question.max_wait / 1000,
         expected=expected,
@@ -141,7 +141,7 @@ def _encode_request_body(
     if version >= WHOLE_BATCH:
         body["max_bytes"] = question.max_bytes
     if version >= WITH_ISOLATION:
-        body["isolation_level"] = isolation_level(question.isolation)
+        body["isolation_level"] = get_isolation_level(question.isolation)
     return body
 
 
@@ -188,32 +188,32 @@ def read_answer(
 
 def _find_error(row: Any, node: Node, partition: TopicPartition, offset: int) -> BrokerError | None:
     """Return the error of a partition in a Fetch response, or None."""
-    where = f"{partition[0]}-{partition[1]} at {node}"
+    subject = f"{partition[0]}-{partition[1]} at {node}"
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return BrokerError(row.error_code, f"offset {offset} of {where}")
+        return BrokerError(row.error_code, f"offset {offset} of {subject}")
     if row.error_code:
-        return BrokerError(row.error_code, where)
+        return BrokerError(row.error_code, subject)
     if row.diverging_epoch_epoch >= 0:
         return BrokerError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {where}, whose log has another history from "
+            f"offset {offset} of {subject}, whose log has another history from "
             f"{row.diverging_epoch_end_offset} on",
         )
     return None
 
 
 def fetch_once(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], question: Question
+    cluster: Cluster, offsets: Mapping[TopicPartition, int], question: Question
 ) -> Operation[dict[TopicPartition, Fetched]]:
     """Fetch once from each partition at its offset. See `Operations.fetch_once`."""
 
     def ask(
         node: Node, share: dict[TopicPartition, tuple[int, Leader]]
     ) -> Operation[dict[TopicPartition, Any]]:
-        answer = yield fetch_exchange(node, share, question)
+        answer = yield make_fetch_exchange(node, share, question)
         return read_answer(answer, node, share)
 
-    return (yield from cluster.each(wanted, ask))
+    return (yield from cluster.ask_leaders(offsets, ask))
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class FetchedBatches:
 
 
 def read_range(
-    cluster: Cluster, wanted: FetchRange, question: Question, limits: Limits, errors: str
+    cluster: Cluster, fetch_range: FetchRange, question: Question, limits: Limits, errors: str
 ) -> Operation[None]:
     """Give the FetchedBatches of a range in order; request the next batches before giving these.
 
@@ -254,9 +254,9 @@ def read_range(
     BrokerError(OFFSET_NOT_AVAILABLE) where the log was seen to reach beyond the offsets that the
     leader knows to be committed, and this persists. It can happen after an election.
     """
-    reading = _Reading(cluster, wanted, question, limits, errors)
+    reading = _Reading(cluster, fetch_range, question, limits, errors)
     ticket = None
-    while reading.position < wanted.stop:
+    while reading.position < fetch_range.stop:
         try:
             if ticket is None:
                 ticket = yield from reading.begin()
@@ -265,10 +265,10 @@ def read_range(
             batches = reading.take(answer)
         except (OSError, BrokerError) as error:
             ticket = None
-            cluster.forget(wanted.topic)
+            cluster.forget(fetch_range.topic)
             yield from reading.patience.wait(error)
             continue
-        if reading.position < wanted.stop:
+        if reading.position < fetch_range.stop:
             ticket = yield Begin(reading.exchange)
         if batches is not None:
             yield Give(batches)
@@ -278,25 +278,30 @@ class _Reading:
     """The progress of reading a range. `position` is the next offset to fetch."""
 
     def __init__(
-        self, cluster: Cluster, wanted: FetchRange, question: Question, limits: Limits, errors: str
+        self,
+        cluster: Cluster,
+        fetch_range: FetchRange,
+        question: Question,
+        limits: Limits,
+        errors: str,
     ):
-        self.position = wanted.start
-        self.patience = cluster.patience()
+        self.position = fetch_range.start
+        self.patience = cluster.make_patience()
         self._cluster = cluster
-        self._range = wanted
+        self._range = fetch_range
         self._limits = limits
         self._errors = errors
         self._question = question
         self._empty = 0  # empty answers in a row
         self._epoch = NO_EPOCH  # of the batch read last
         # The log was seen to reach this offset.
-        self._log_end = wanted.stop if wanted.reaches_stop else wanted.start
-        self._partition = (wanted.topic, wanted.partition)
+        self._log_end = fetch_range.stop if fetch_range.reaches_stop else fetch_range.start
+        self._partition = (fetch_range.topic, fetch_range.partition)
         self._leader: Any = None
 
     def begin(self) -> Operation[Any]:
         """Send the next request to the current leader. Returns a ticket."""
-        self._leader = yield from self._cluster.leader(*self._partition, self.patience)
+        self._leader = yield from self._cluster.find_leader(*self._partition, self.patience)
         return (yield Begin(self.exchange))
 
     @property
@@ -305,7 +310,7 @@ class _Reading:
         # No checksum covers the epoch of a batch, so one above the leader's is not sent.
         epoch = self._epoch if self._epoch <= self._leader.epoch else NO_EPOCH
         share = {self._partition: (self.position, self._leader)}
-        return fetch_exchange(self._leader.node, share, self._question, epoch)
+        return make_fetch_exchange(self._leader.node, share, self._question, epoch)
 
     def take(self, answer: Answer) -> FetchedBatches | None:
         """Return the batches of an answer, or None where it has nothing new."""
@@ -370,7 +375,7 @@ class _Reading:
 
     def _find_readable_end(self, fetched: Fetched) -> int:
         """Return the offset up to which a consumer may read."""
-        if isolation_level(self._question.isolation):
+        if get_isolation_level(self._question.isolation):
             return fetched.last_stable_offset
         return fetched.high_watermark
 
@@ -393,13 +398,15 @@ class _Reading:
 
     def _ask_for_more(self, fetched: Fetched) -> None:
         """Double the bytes to fetch. Raises FrameError where `limits` allows no more."""
-        most = self._limits.frame - HEADROOM
-        if self._question.partition_bytes >= most:
+        maximum = self._limits.frame - HEADROOM
+        if self._question.partition_bytes >= maximum:
             start = int(fetched.table["start"][0]) + int(fetched.table["records_at"][0])
             raise FrameError(
                 Fault.BAD_LENGTH, start, 0, fetched.table.bytes(0, "records") or b"", self._name
             )
-        more = min(2 * self._question.partition_bytes, most)
+        doubled = min(2 * self._question.partition_bytes, maximum)
         self._question = replace(
-            self._question, partition_bytes=more, max_bytes=max(more, self._question.max_bytes)
+            self._question,
+            partition_bytes=doubled,
+            max_bytes=max(doubled, self._question.max_bytes),
         )

@@ -11,7 +11,7 @@ from wirescan.kafka.client.cluster import Cluster, Leader, TopicPartition, decod
 from wirescan.kafka.client.effects import Exchange, Node, Operation
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.protocol.error_codes import BrokerError
-from wirescan.kafka.protocol.schema import message_of
+from wirescan.kafka.protocol.schema import get_message
 
 # The first versions of ListOffsets that have these fields.
 FIRST_WITH_ISOLATION = 2
@@ -45,38 +45,40 @@ class Offset(NamedTuple):
 
 def list_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int | str],
+    times: Mapping[TopicPartition, int | str],
     isolation: str = "read_uncommitted",
 ) -> Operation[dict[TopicPartition, Offset]]:
     """Return the offset of each partition at a time. See `Operations.list_offsets`.
 
     A time is milliseconds since 1970, or one of NAMED_TIMES.
     """
-    level = isolation_level(isolation)
+    level = get_isolation_level(isolation)
     first_version = FIRST_WITH_ISOLATION if level else 0
-    times: dict[TopicPartition, int] = {}
-    for partition, when in wanted.items():
-        if isinstance(when, str):
-            if when not in NAMED_TIMES:
+    timestamps: dict[TopicPartition, int] = {}
+    for partition, time in times.items():
+        if isinstance(time, str):
+            if time not in NAMED_TIMES:
                 raise ValueError(
-                    f"a time is milliseconds, or one of {', '.join(NAMED_TIMES)}, not {when!r}"
+                    f"a time is milliseconds, or one of {', '.join(NAMED_TIMES)}, not {time!r}"
                 )
-            named = NAMED_TIMES[when]
-            times[partition] = named.timestamp
+            named = NAMED_TIMES[time]
+            timestamps[partition] = named.timestamp
             first_version = max(first_version, named.first_version)
-        elif when < 0:
-            raise ValueError(f"a time is milliseconds since 1970, not {when}")
+        elif time < 0:
+            raise ValueError(f"a time is milliseconds since 1970, not {time}")
         else:
-            times[partition] = when
+            timestamps[partition] = time
 
     def ask(
         node: Node, share: dict[TopicPartition, tuple[int, Leader]]
     ) -> Operation[dict[TopicPartition, Any]]:
-        def body(version: int) -> dict[str, Any]:
+        def encode_body(version: int) -> dict[str, Any]:
             return _encode_request_body(share, version, level)
 
-        stop_version = message_of("ListOffsets", "request").versions.stop
-        answer = yield Exchange(node, "ListOffsets", body, range(first_version, stop_version))
+        stop_version = get_message("ListOffsets", "request").versions.stop
+        answer = yield Exchange(
+            node, "ListOffsets", encode_body, range(first_version, stop_version)
+        )
         topics = answer.table.open("topics")
         names = [decode_text(row.name) for row in topics]
         results: dict[TopicPartition, Any] = {}
@@ -84,8 +86,8 @@ def list_offsets(
         for i, row in enumerate(partitions):
             partition = names[row.parent], row.partition_index
             if row.error_code:
-                where = f"{partition[0]}-{partition[1]} at {node}"
-                results[partition] = BrokerError(row.error_code, where)
+                subject = f"{partition[0]}-{partition[1]} at {node}"
+                results[partition] = BrokerError(row.error_code, subject)
             elif answer.version == 0:
                 old = np.frombuffer(partitions.bytes(i, "old_style_offsets") or b"", ">i8")
                 results[partition] = Offset(int(old[0]) if len(old) else -1, -1, -1)
@@ -93,15 +95,15 @@ def list_offsets(
                 results[partition] = Offset(row.offset, row.timestamp, row.leader_epoch)
         return results
 
-    return (yield from cluster.each(times, ask))
+    return (yield from cluster.ask_leaders(timestamps, ask))
 
 
 def _encode_request_body(
     share: Mapping[TopicPartition, tuple[int, Leader]], version: int, level: int
 ) -> dict[str, Any]:
     topics: dict[str, list[dict[str, int]]] = {}
-    for (topic, partition), (when, leader) in share.items():
-        fields = {"partition_index": partition, "timestamp": when}
+    for (topic, partition), (timestamp, leader) in share.items():
+        fields = {"partition_index": partition, "timestamp": timestamp}
         if version >= FIRST_WITH_EPOCH:
             fields["current_leader_epoch"] = leader.epoch
         topics.setdefault(topic, []).append(fields)
@@ -114,7 +116,7 @@ def _encode_request_body(
     return body
 
 
-def isolation_level(isolation: str) -> int:
+def get_isolation_level(isolation: str) -> int:
     """Return the protocol's number of an isolation: 0 or 1.
 
     Raises ValueError for anything but ISOLATIONS.

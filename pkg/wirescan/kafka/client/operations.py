@@ -14,7 +14,7 @@ from wirescan.kafka.client.cluster import Cluster, Metadata, Retries, TopicParti
 from wirescan.kafka.client.decode import Decoding
 from wirescan.kafka.client.effects import Operation
 from wirescan.kafka.client.fetch_ranges import HEADROOM, Fetched, Question, fetch_once
-from wirescan.kafka.client.offsets import Offset, isolation_level, list_offsets
+from wirescan.kafka.client.offsets import Offset, get_isolation_level, list_offsets
 from wirescan.kafka.client.partitioners import Partitioner
 from wirescan.kafka.client.produce import Produced, produce
 from wirescan.kafka.client.sasl import check as check_login
@@ -73,7 +73,7 @@ class Operations:
         self._producer = Producer()
         self._options = {
             "client_id": client_id,
-            "tls": tls_context(tls),
+            "tls": make_tls_context(tls),
             "sasl": sasl,
             "timeout": timeout,
             "limits": limits,
@@ -91,7 +91,7 @@ class Operations:
         """
         if isinstance(topics, (str, bytes)):
             raise TypeError(f"topics must be a list of names, not {type(topics).__name__}")
-        metadata: Metadata = self.run(self.cluster.metadata(topics))
+        metadata: Metadata = self.run(self.cluster.fetch_metadata(topics))
         return metadata
 
     def list_offsets(
@@ -132,7 +132,7 @@ class Operations:
         A batch may begin before the offset, and the last batch may be incomplete.
         """
         question = Question(min_bytes, max_wait, max_bytes, max_bytes, isolation)
-        isolation_level(isolation)  # raises for an unknown name before anything is sent
+        get_isolation_level(isolation)  # raises for an unknown name before anything is sent
         fetched: dict[TopicPartition, Fetched] = self.run(
             fetch_once(self.cluster, dict(partitions), question)
         )
@@ -256,13 +256,13 @@ class Operations:
         Raises ValueError for an argument out of its range.
         """
         check_mode(errors, self.limits)
-        isolation_level(isolation)  # raises for an unknown name
+        get_isolation_level(isolation)  # raises for an unknown name
         if side_by_side < 1:
             raise ValueError(f"side_by_side must be 1 or more, not {side_by_side}")
-        most = self.limits.frame - HEADROOM
-        if not 0 < fetch_bytes <= most:
+        maximum = self.limits.frame - HEADROOM
+        if not 0 < fetch_bytes <= maximum:
             raise ValueError(
-                f"fetch_bytes must be 1 to {most}, below limits.frame, not {fetch_bytes}"
+                f"fetch_bytes must be 1 to {maximum}, below limits.frame, not {fetch_bytes}"
             )
         question = Question(
             max_bytes=fetch_bytes,
@@ -273,7 +273,7 @@ class Operations:
         return question, Decoding(isolation, records, errors, check, self.limits)
 
 
-def tls_context(tls: Any) -> Any:
+def make_tls_context(tls: Any) -> Any:
     """Return the ssl.SSLContext for `tls`, or None.
 
     Raises OSError where the file cannot be read or has no certificate. Raises TypeError for any

@@ -25,7 +25,7 @@ cdef enum:
     LARGEST = 0x7fffffff  # of an int32
 
 
-cdef uint32_t murmur2_of(const uint8_t* at, size_t size) noexcept nogil:
+cdef uint32_t hash_murmur2(const uint8_t* at, size_t size) noexcept nogil:
     """Return the MurmurHash2 of `size` bytes at `at`."""
     # The first number is the seed that Kafka uses.
     cdef uint32_t value = <uint32_t>0x9747b28c ^ <uint32_t>size, word
@@ -46,7 +46,7 @@ cdef uint32_t murmur2_of(const uint8_t* at, size_t size) noexcept nogil:
 
 def murmur2(const uint8_t[::1] key not None):
     """Return the MurmurHash2 of a bytes-like object as an int32, as Kafka's Java code does."""
-    return <int32_t>murmur2_of(&key[0], <size_t>key.shape[0])
+    return <int32_t>hash_murmur2(&key[0], <size_t>key.shape[0])
 
 
 def partition_of(keys, partitions, how="murmur2"):
@@ -85,7 +85,7 @@ def partition_of(keys, partitions, how="murmur2"):
             if size < 0:
                 out[i] = -1
             elif is_murmur2:
-                value = murmur2_of(
+                value = hash_murmur2(
                     <const uint8_t*>strings.address[i * strings.step], <size_t>size
                 )
                 # Kafka clears the sign bit, and does not negate.

@@ -98,11 +98,11 @@ def choose(
         chosen[chosen < 0] = 0  # the CRC-32 of an empty key is 0
     elif partitioner == "consistent_random":
         chosen[keys.lengths() <= 0] = NO_PARTITION
-    anywhere = np.flatnonzero(chosen < 0)
-    if len(anywhere):
-        sizes = values.lengths()[anywhere].clip(0).astype(np.int64) + RECORD_OVERHEAD
+    free_rows = np.flatnonzero(chosen < 0)
+    if len(free_rows):
+        sizes = values.lengths()[free_rows].clip(0).astype(np.int64) + RECORD_OVERHEAD
         # Records whose first bytes are in the same stretch of batch_bytes share a partition.
         stretch = (np.cumsum(sizes) - sizes) // batch_bytes
-        drawn = np.array(chance.choices(able, k=int(stretch[-1]) + 1), np.int64)
-        chosen[anywhere] = drawn[stretch]
+        drawn_partitions = np.array(chance.choices(able, k=int(stretch[-1]) + 1), np.int64)
+        chosen[free_rows] = drawn_partitions[stretch]
     return chosen

@@ -40,10 +40,10 @@ class Parts(Iterator[Part]):
         side_by_side: int,
     ):
         self.ranges = tuple(ranges)
-        jobs = deque(wanted for wanted in ranges if wanted.start < wanted.stop)
+        jobs = deque(item for item in ranges if item.start < item.stop)
         count = min(side_by_side, len(jobs))
         self._work = _Work(
-            cluster, driver.branch(), jobs, question, decoding, PARTS_AHEAD * max(count, 1)
+            cluster, driver.make_branch(), jobs, question, decoding, PARTS_AHEAD * max(count, 1)
         )
         self._threads = [
             threading.Thread(target=self._work.run, daemon=True, name=f"kafka.fetch-{number}")
@@ -153,14 +153,14 @@ class _Work:
             end = error
         self._put(end)
 
-    def _read(self, wanted: FetchRange) -> None:
+    def _read(self, fetch_range: FetchRange) -> None:
         operation = read_range(
-            self._cluster, wanted, self._question, self._decoding.limits, self._decoding.errors
+            self._cluster, fetch_range, self._question, self._decoding.limits, self._decoding.errors
         )
         answers = self._driver.iterate(operation)
         try:
             for answer in answers:
-                if not self._put(self._decoding.part(answer)):
+                if not self._put(self._decoding.make_part(answer)):
                     return
         finally:
             answers.close()

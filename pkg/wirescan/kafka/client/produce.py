@@ -28,7 +28,7 @@ from wirescan.kafka.client.effects import Answer, Begin, Exchange, Finish, Node,
 from wirescan.kafka.constants import MAGIC_AT
 from wirescan.kafka.encode.records import CODECS
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
-from wirescan.kafka.protocol.schema import message_of
+from wirescan.kafka.protocol.schema import get_message
 
 ACKS = (-1, 0, 1)
 INT32_END = 1 << 31
@@ -38,7 +38,7 @@ WITH_MAGIC_1 = 2
 WITH_BATCHES = 3  # magic 2
 WITH_ZSTD = 7
 PRODUCE_BY_ID = 13  # topics are named by their ids
-STOP_VERSION = message_of("Produce", "request").versions.stop
+STOP_VERSION = get_message("Produce", "request").versions.stop
 # Positions in a batch of magic 2; the magic is at the same position in messages of magic 0 and 1.
 ATTRIBUTES_AT = 22
 CODEC_BITS = 7
@@ -69,7 +69,7 @@ class Produced(NamedTuple):
     in_doubt: bool
 
     @classmethod
-    def failed(cls, error: Exception, *, in_doubt: bool) -> Produced:
+    def from_error(cls, error: Exception, *, in_doubt: bool) -> Produced:
         """Return the outcome of a record set that failed with an error."""
         return cls(-1, -1, error, in_doubt)
 
@@ -115,7 +115,7 @@ class Request:
         try:
             return self._read((yield Finish(ticket)))
         except (OSError, BrokerError, ValueError, MemoryError) as error:
-            return dict.fromkeys(self._share, Produced.failed(error, in_doubt=self._sent))
+            return dict.fromkeys(self._share, Produced.from_error(error, in_doubt=self._sent))
 
     def _encode_body(self, version: int) -> dict[str, Any]:
         topics: dict[Any, list[dict[str, Any]]] = {}
@@ -154,15 +154,15 @@ class Request:
             for row in topics
         ]
         missing = ConnectionError(f"{self._node} leaves a partition out of its Produce response")
-        results = dict.fromkeys(self._share, Produced.failed(missing, in_doubt=True))
+        results = dict.fromkeys(self._share, Produced.from_error(missing, in_doubt=True))
         for row in topics.open("partition_responses"):
             partition = names[row.parent], row.index
             if partition not in results:
                 continue
             error = None
             if row.error_code:
-                where = f"{partition[0]}-{partition[1]} at {self._node}"
-                error = BrokerError(row.error_code, where, decode_text(row.error_message))
+                subject = f"{partition[0]}-{partition[1]} at {self._node}"
+                error = BrokerError(row.error_code, subject, decode_text(row.error_message))
             results[partition] = Produced(
                 row.base_offset, row.log_append_time_ms, error, may_be_written(error)
             )
@@ -181,7 +181,7 @@ def may_be_written(error: BrokerError | None) -> bool:
     )
 
 
-def magic_of(version: int) -> int:
+def get_magic(version: int) -> int:
     """Return the magic of record sets in a version of Produce."""
     if version >= WITH_BATCHES:
         return 2
@@ -203,18 +203,18 @@ def produce(
 ) -> Operation[dict[TopicPartition, Produced]]:
     """Make one attempt at each record set. See `Operations.produce`."""
     check(acks, timeout_ms)
-    versions = {partition: versions_of(data, *partition) for partition, data in sets.items()}
+    versions = {partition: find_versions(data, *partition) for partition, data in sets.items()}
     results: dict[TopicPartition, Produced] = {}
     shares: dict[tuple[Node, range], dict[TopicPartition, Leader]] = {}
-    leaders = yield from cluster.leaders(sets)
+    leaders = yield from cluster.find_leaders(sets)
     for partition, leader in leaders.items():
         if isinstance(leader, Exception):
-            results[partition] = Produced.failed(leader, in_doubt=False)
+            results[partition] = Produced.from_error(leader, in_doubt=False)
         else:
             shares.setdefault((leader.node, versions[partition]), {})[partition] = leader
     requests = [
-        Request(node, share, lambda partition, _: sets[partition], acks, timeout_ms, within)
-        for (node, within), share in shares.items()
+        Request(node, share, lambda partition, _: sets[partition], acks, timeout_ms, allowed)
+        for (node, allowed), share in shares.items()
     ]
     tickets = []
     for request in requests:
@@ -227,7 +227,7 @@ def produce(
     return {partition: results[partition] for partition in sets}
 
 
-def versions_of(data: Any, topic: str, partition: int) -> range:
+def find_versions(data: Any, topic: str, partition: int) -> range:
     """Return the versions of Produce that may carry a record set, by its magic and codec.
 
     Raises ValueError where the bytes are no record set, TypeError where they are not bytes-like.

@@ -37,11 +37,11 @@ def check(sasl: tuple[str, str, str] | None) -> None:
         raise ValueError("a user or password for PLAIN must not contain NUL")
 
 
-def login(mechanism: str, user: str, password: str, where: str) -> Generator[bytes, bytes, None]:
+def login(mechanism: str, user: str, password: str, server: str) -> Generator[bytes, bytes, None]:
     """Yield the client's messages and receive the server's; end when the login is complete.
 
     With SCRAM the login is complete when the server has proved that it knows the password.
-    `where` names the server in error messages.
+    `server` names the server in error messages.
 
     Raises PermissionError where the server's messages do not follow the mechanism, or where the
     server does not know the password. Raises ImportError for SCRAM without scramp (the extra
@@ -59,7 +59,7 @@ def login(mechanism: str, user: str, password: str, where: str) -> Generator[byt
             is_number = rounds.isdecimal() and len(rounds) <= MAX_DIGITS
             if not (is_number and int(rounds) in ITERATIONS):
                 raise PermissionError(
-                    f"{where} asks for {rounds[:20]!r} iterations of the password hash; "
+                    f"{server} asks for {rounds[:20]!r} iterations of the password hash; "
                     f"{ITERATIONS[0]} to {ITERATIONS[-1]} are allowed"
                 )
         client.set_server_first(first.decode())
@@ -67,6 +67,6 @@ def login(mechanism: str, user: str, password: str, where: str) -> Generator[byt
         client.set_server_final(final.decode())
     except (ScramException, ValueError, LookupError, TypeError) as error:
         raise PermissionError(
-            f"{where} does not know the password or does not implement {mechanism}: "
+            f"{server} does not know the password or does not implement {mechanism}: "
             f"{visible(error)}"
         ) from error

@@ -31,10 +31,10 @@ from wirescan.kafka.client.produce import (
     Produced,
     Request,
     check,
-    magic_of,
+    get_magic,
 )
 from wirescan.kafka.encode.record_columns import Source
-from wirescan.kafka.encode.records import codec_of
+from wirescan.kafka.encode.records import find_codec
 from wirescan.kafka.encode.writer import write_batches, write_message_sets
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
@@ -130,23 +130,25 @@ class Job:
     batch_bytes: int
     versions: range
 
-    def batch(
+    def encode_batch(
         self, rows: NDArray[np.int64], session: Session | None, sequence: int
     ) -> tuple[memoryview, int]:
         """Return a batch of the first of these rows, and the number of rows in it."""
-        codec, pack = codec_of(self.codec, self.level)
+        codec, pack = find_codec(self.codec, self.level)
         if session is None:
             fields = (0, -1, -1, -1, codec, -1)
         else:
             fields = (0, session.producer_id, -1, sequence, codec, session.epoch)
-        data = write_batches(self.source.columns(rows), self.batch_bytes, fields, pack, batches=1)
+        data = write_batches(
+            self.source.make_columns(rows), self.batch_bytes, fields, pack, batches=1
+        )
         return data, int.from_bytes(data[COUNT_AT : COUNT_AT + 4], "big")
 
-    def message_set(self, rows: NDArray[np.int64], magic: int) -> memoryview:
+    def encode_message_set(self, rows: NDArray[np.int64], magic: int) -> memoryview:
         """Return these rows as a message set, for a broker that does not know batches."""
         codec = "lz4-legacy" if self.codec == "lz4" and magic == 0 else self.codec
         return write_message_sets(
-            self.source.columns(rows), INT32_MAX, magic, 0, 0, *codec_of(codec, self.level)
+            self.source.make_columns(rows), INT32_MAX, magic, 0, 0, *find_codec(codec, self.level)
         )
 
 
@@ -205,7 +207,7 @@ class Lane:
     def fill(self) -> bool:
         """Encode the head if there is none; return False where its rows cannot be encoded."""
         try:
-            self.head = self.head or self._batch(self.done, self.sequence)
+            self.head = self.head or self._encode_batch(self.done, self.sequence)
         except (ValueError, MemoryError) as error:
             self.error = error
         return self.error is None
@@ -215,7 +217,9 @@ class Lane:
         if self.ahead is None and self.head.end < len(self.rows):
             # After an error the batch is encoded again when it becomes the head.
             with suppress(ValueError, MemoryError):
-                self.ahead = self._batch(self.head.end, self._next_sequence(self.head))
+                self.ahead = self._encode_batch(
+                    self.head.end, self._compute_next_sequence(self.head)
+                )
 
     def settle(self, produced: Produced, now: float) -> None:
         """Apply the outcome of the head."""
@@ -237,41 +241,43 @@ class Lane:
 
         Where a retry cannot help, or `is_lasting`, the error ends the lane.
         """
-        pause = None if is_lasting else self._patience.next_pause(error, now)
+        pause = None if is_lasting else self._patience.compute_pause(error, now)
         if pause is None:
             self.error = error
         else:
             self.not_before = now + pause
             self.is_stale = True
 
-    def record_set(self, batch: Batch, version: int) -> memoryview:
+    def encode_record_set(self, batch: Batch, version: int) -> memoryview:
         """Return a batch in the form that a version of Produce carries."""
-        magic = magic_of(version)
+        magic = get_magic(version)
         if magic == 2:
             return batch.data
-        return self._job.message_set(self.rows[batch.first : batch.end], magic)
+        return self._job.encode_message_set(self.rows[batch.first : batch.end], magic)
 
     def _acknowledge(self, offset: int) -> None:
         if self.done == 0:
             self.first_offset = offset
         self.last_offset = offset if offset < 0 else offset + self.head.end - self.head.first - 1
-        self.sequence = self._next_sequence(self.head)
+        self.sequence = self._compute_next_sequence(self.head)
         self.done = self.head.end
         self.head = self.ahead
         self.ahead = None
         self.in_doubt = False
         self._patience.reset()
 
-    def _next_sequence(self, batch: Batch) -> int:
+    def _compute_next_sequence(self, batch: Batch) -> int:
         return self.sequence + batch.end - batch.first & INT32_MAX
 
-    def _batch(self, first: int, sequence: int) -> Batch:
+    def _encode_batch(self, first: int, sequence: int) -> Batch:
         """Encode a batch that is full or ends with the last row that it may have."""
-        most = min(self._max_rows, len(self.rows) - first)
+        max_count = min(self._max_rows, len(self.rows) - first)
         while True:
-            tried = min(self._rows_to_try, most)
-            data, count = self._job.batch(self.rows[first : first + tried], self._session, sequence)
-            if count < tried or tried == most:
+            row_count = min(self._rows_to_try, max_count)
+            data, count = self._job.encode_batch(
+                self.rows[first : first + row_count], self._session, sequence
+            )
+            if count < row_count or row_count == max_count:
                 self._rows_to_try = max(count + count // 4, 1)
                 return Batch(first, first + count, data)
             self._rows_to_try *= 4
@@ -298,7 +304,7 @@ def send(
     """Write records to a topic. See `Operations.send`."""
     check(acks, timeout_ms)
     partitioners.check(partitioner)
-    codec_of(codec, level)
+    find_codec(codec, level)
     if not 1 <= batch_bytes < INT32_END:
         raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
     if idempotent and acks != -1:
@@ -308,7 +314,7 @@ def send(
     source = Source(values, keys, timestamps, headers)
     if not len(source):
         return np.empty(0, SENT)
-    metadata = yield from cluster.topic(topic)
+    metadata = yield from cluster.find_topic(topic)
     partitions = len(metadata.partitions)
     if partition is not None:
         chosen = partitioners.validate_partitions(partition, len(source), partitions)
@@ -332,7 +338,7 @@ def send(
     sent = np.array(written, SENT)
     first_error = next((lane.error for lane in lanes if lane.error), None)
     if first_error is not None:
-        raise _produce_error(topic, sent, lanes) from first_error
+        raise _make_produce_error(topic, sent, lanes) from first_error
     if session is not None:
         session.sequences.update({lane.topic_partition: lane.sequence for lane in lanes})
         producer.sessions.append(session)
@@ -417,8 +423,9 @@ def _run_rounds(cluster: Cluster, job: Job, lanes: list[Lane]) -> Operation[None
             now = yield Now()
             for lane in share:
                 lane.settle(outcomes[lane.topic_partition], now)
-        served = {lane for share in shares.values() for lane in share}
-        waiting.sort(key=served.__contains__)  # lanes that did not fit go first in the next round
+        served_lanes = {lane for share in shares.values() for lane in share}
+        # Lanes that did not fit go first in the next round.
+        waiting.sort(key=served_lanes.__contains__)
 
 
 def _share_by_leader(
@@ -426,34 +433,34 @@ def _share_by_leader(
 ) -> Operation[dict[Node, dict[Lane, Leader]]]:
     """Return the lanes of this round, grouped by their leader."""
     shares: dict[Node, dict[Lane, Leader]] = {}
-    bytes_left: dict[Node, int] = {}
+    free_bytes_of: dict[Node, int] = {}
     due = [lane for lane in lanes if lane.not_before <= now]
     if any(lane.is_stale for lane in due):
         topic, _ = due[0].topic_partition
         cluster.forget(topic)
-    leaders = yield from cluster.leaders(lane.topic_partition for lane in due)
+    leaders = yield from cluster.find_leaders(lane.topic_partition for lane in due)
     for lane in due:
         leader = leaders[lane.topic_partition]
         if isinstance(leader, Exception):
             lane.fail(leader, now)
             continue
         lane.is_stale = False
-        left = bytes_left.setdefault(leader.node, REQUEST_BYTES)
-        if left > 0 and lane.fill():
+        free_bytes = free_bytes_of.setdefault(leader.node, REQUEST_BYTES)
+        if free_bytes > 0 and lane.fill():
             shares.setdefault(leader.node, {})[lane] = leader
-            bytes_left[leader.node] = left - len(lane.head.data)
+            free_bytes_of[leader.node] = free_bytes - len(lane.head.data)
     return shares
 
 
 def _make_request(job: Job, node: Node, share: Mapping[Lane, Leader]) -> Request:
     in_flight = {lane.topic_partition: (lane, lane.head) for lane in share}
 
-    def record_set(partition: TopicPartition, version: int) -> memoryview:
+    def encode_record_set(partition: TopicPartition, version: int) -> memoryview:
         lane, batch = in_flight[partition]
-        return lane.record_set(batch, version)
+        return lane.encode_record_set(batch, version)
 
     leaders = {lane.topic_partition: leader for lane, leader in share.items()}
-    return Request(node, leaders, record_set, job.acks, job.timeout_ms, job.versions)
+    return Request(node, leaders, encode_record_set, job.acks, job.timeout_ms, job.versions)
 
 
 def _list_able(topic: Topic) -> list[int]:
@@ -471,7 +478,7 @@ def _open_session(
     """
     with suppress(IndexError):
         return producer.sessions.pop()
-    patience = cluster.patience()
+    patience = cluster.make_patience()
     while True:
         nodes = [*cluster.brokers.values()] or [*cluster.bootstrap]
         node = cluster.chance.choice(nodes)
@@ -491,12 +498,12 @@ def _open_session(
             yield from patience.wait(error)
 
 
-def _produce_error(topic: str, sent: np.ndarray, lanes: list[Lane]) -> ProduceError:
+def _make_produce_error(topic: str, sent: np.ndarray, lanes: list[Lane]) -> ProduceError:
     unknown = []
     unsent = []
     for lane in lanes:
-        reached = lane.head.end if lane.in_doubt else lane.done
-        unknown.append(lane.rows[lane.done : reached])
-        unsent.append(lane.rows[reached:])
+        end = lane.head.end if lane.in_doubt else lane.done
+        unknown.append(lane.rows[lane.done : end])
+        unsent.append(lane.rows[end:])
     errors = [f"partition {lane.topic_partition[1]}: {lane.error}" for lane in lanes if lane.error]
     return ProduceError(topic, sent, np.concatenate(unknown), np.concatenate(unsent), errors)

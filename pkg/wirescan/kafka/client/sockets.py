@@ -21,9 +21,9 @@ from wirescan.kafka.client.connection import (
     CLOSED,
     HANG_UPS,
     Connection,
-    connect_error,
-    connection_lost_error,
     greet,
+    make_connect_error,
+    make_connection_lost_error,
 )
 from wirescan.kafka.client.effects import (
     SIDE_BY_SIDE,
@@ -104,7 +104,7 @@ class SocketDriver:
             for ticket in tickets:
                 self._drop(ticket.link)
 
-    def branch(self) -> SocketDriver:
+    def make_branch(self) -> SocketDriver:
         """Return a driver that shares the idle connections and can be stopped alone.
 
         It is closed with this driver.
@@ -162,12 +162,12 @@ class SocketDriver:
 
     def _run_together(self, operations: Any) -> list[Any]:
         results: list[Any] = [None] * len(operations)
-        left = deque(enumerate(operations))
+        remaining = deque(enumerate(operations))
 
         def work() -> None:
             while True:
                 try:
-                    number, operation = left.popleft()
+                    number, operation = remaining.popleft()
                 except IndexError:
                     return
                 try:
@@ -211,14 +211,14 @@ class SocketDriver:
             exchange = ticket.exchange
             answer = Answer(link.version, None)
             if exchange.answered:
-                answer = link.answer(exchange.api, self._timeout + exchange.seconds)
+                answer = link.receive_answer(exchange.api, self._timeout + exchange.seconds)
         except BaseException:
             self._drop(ticket.link)
             raise
         with self._lock:
             if link in self._links:  # otherwise it has been closed
                 self._links.discard(link)
-                self._idle.setdefault(_address_of(exchange.node), []).append(link)
+                self._idle.setdefault(_get_address(exchange.node), []).append(link)
         return answer
 
     def _take(self, node: Node) -> _Link:
@@ -226,7 +226,7 @@ class SocketDriver:
             with self._lock:
                 if self._closed.is_set():
                     raise ValueError(CLOSED)
-                idle = self._idle.get(_address_of(node))
+                idle = self._idle.get(_get_address(node))
                 link = idle.pop() if idle else None
                 if link is not None:
                     self._links.add(link)
@@ -250,16 +250,16 @@ class SocketDriver:
                 data = next(steps)
                 while True:
                     link.write(data, self._timeout)
-                    data = steps.send(link.answer("the greeting", self._timeout))
+                    data = steps.send(link.receive_answer("the greeting", self._timeout))
             except StopIteration:
-                self._greeted.add(_address_of(node))
+                self._greeted.add(_get_address(node))
                 return link
             except (ConnectionResetError, BrokenPipeError):
                 self._drop(link)
                 if (
                     self._sasl is not None
                     or link.connection.versions
-                    or _address_of(node) in self._greeted
+                    or _get_address(node) in self._greeted
                     or is_doubted
                     and not link.connection.has_answered
                 ):
@@ -295,7 +295,7 @@ class SocketDriver:
             failure = error
         if self._closed.is_set():
             raise ValueError(CLOSED)
-        raise connect_error(node, failure, self._timeout) from failure
+        raise make_connect_error(node, failure, self._timeout) from failure
 
     def _hold(self, link: _Link) -> None:
         """Register a connection with `close`. Raises ValueError where the driver is closed."""
@@ -311,7 +311,7 @@ class SocketDriver:
             link.close()
 
 
-def _address_of(node: Node) -> tuple[str, int]:
+def _get_address(node: Node) -> tuple[str, int]:
     """Return host and port, the key of a node's connections."""
     return node.host, node.port
 
@@ -349,7 +349,7 @@ class _Link:
 
     def send(self, exchange: Exchange, timeout: float) -> None:
         """Send the request of an exchange, in the newest version that both sides have."""
-        self.version = self.connection.version_of(exchange.api, exchange.versions)
+        self.version = self.connection.choose_version(exchange.api, exchange.versions)
         data = self.connection.send(
             exchange.api,
             self.version,
@@ -369,9 +369,9 @@ class _Link:
                 f"{self.connection.node} accepted no more bytes for {timeout} s"
             ) from error
         except OSError as error:
-            raise connection_lost_error(self.connection.node, error) from error
+            raise make_connection_lost_error(self.connection.node, error) from error
 
-    def answer(self, api: str, seconds: float) -> Answer:
+    def receive_answer(self, api: str, seconds: float) -> Answer:
         """Return the answer to the oldest request. `api` names the request in error messages."""
         until = time.monotonic() + seconds
         while True:
@@ -383,9 +383,9 @@ class _Link:
                     f"{self.connection.node} did not answer {api} in {seconds} s"
                 ) from error
             except OSError as error:
-                raise connection_lost_error(self.connection.node, error) from error
+                raise make_connection_lost_error(self.connection.node, error) from error
             if not count:
-                raise self.connection.close_error()
+                raise self.connection.make_close_error()
             answer = self.connection.buffer_updated(count)
             if answer is not None:
                 return answer

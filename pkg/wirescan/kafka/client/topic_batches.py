@@ -55,12 +55,12 @@ def to_batches(
 
     Raises as `to_arrow.to_batch`.
     """
-    wanted = make_schema(columns)
-    own = [name for name in wanted.names if name not in ADDED]
+    schema = make_schema(columns)
+    own = [name for name in schema.names if name not in ADDED]
     values = {"topic": part.topic, "partition": part.partition}
     for table in split_by_bytes(part.records, batch_bytes):
         batch = to_arrow.to_batch(table, own, types="spark", errors=errors, limits=limits)
-        if own == wanted.names:
+        if own == schema.names:
             # With no columns at all, only this batch has the right number of rows.
             yield batch
             continue
@@ -69,7 +69,7 @@ def to_batches(
                 pa.repeat(pa.scalar(values[name], kind), len(table))
                 if (kind := ADDED.get(name))
                 else batch.column(name)
-                for name in wanted.names
+                for name in schema.names
             ],
-            schema=wanted,
+            schema=schema,
         )

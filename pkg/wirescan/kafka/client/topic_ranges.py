@@ -20,7 +20,7 @@ from wirescan.kafka.client import Client
 EARLIEST = "earliest"
 LATEST = "latest"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-Where = int | str
+OffsetBound = int | str
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ClusterAddress:
     tls: bool | str = False
     sasl: tuple[str, str, str] | None = field(default=None, repr=False)
 
-    def client(self, limits: Limits = Limits()) -> Client:
+    def make_client(self, limits: Limits = Limits()) -> Client:
         """Return a client of the cluster. Raises ValueError and OSError as `kafka.Client`."""
         return Client(self.bootstrap, tls=self.tls, sasl=self.sasl, limits=limits)
 
@@ -43,7 +43,7 @@ class ClusterAddress:
 class OffsetRange:
     """The offsets of a partition from `start` to `stop`, exclusive.
 
-    gone: how many offsets that were asked for are before the start of the log by now.
+    deleted: how many offsets that were asked for are before the start of the log by now.
     ahead: how far the start that was asked for is after the end of the log.
 
     A length is a number of offsets, not of records. Raises ValueError for offsets that no log can
@@ -54,7 +54,7 @@ class OffsetRange:
     partition: int
     start: int
     stop: int
-    gone: int = 0
+    deleted: int = 0
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -75,8 +75,8 @@ def plan_ranges(
     topics: Iterable[str],
     partitions: Collection[int] | None = None,
     *,
-    start: Where = EARLIEST,
-    stop: Where = LATEST,
+    start: OffsetBound = EARLIEST,
+    stop: OffsetBound = LATEST,
     start_time: int | None = None,
     stop_time: int | None = None,
     isolation: str = "read_uncommitted",
@@ -97,38 +97,38 @@ def plan_ranges(
             stop_time=stop_time,
             isolation=isolation,
         )
-        for wanted in parts.ranges:
+        for fetch_range in parts.ranges:
             # Offsets that a broker reports may be wrong, so they are made valid here.
-            begin = max(wanted.start, 0)
-            end = max(begin, wanted.stop)
-            result.append(OffsetRange(wanted.topic, wanted.partition, begin, end))
+            begin = max(fetch_range.start, 0)
+            end = max(begin, fetch_range.stop)
+            result.append(OffsetRange(fetch_range.topic, fetch_range.partition, begin, end))
     return result
 
 
 def clip_ranges(
-    client: Client, asked: Iterable[OffsetRange], isolation: str = "read_uncommitted"
+    client: Client, ranges: Iterable[OffsetRange], isolation: str = "read_uncommitted"
 ) -> list[OffsetRange]:
     """Return ranges without the offsets before the start of their log and after its end.
 
-    asked: the ranges, at most one for each partition.
+    ranges: the ranges, at most one for each partition.
     isolation: with "read_committed", the log ends at its last stable offset.
 
     Raises BrokerError and OSError.
     """
-    by_partition = {(wanted.topic, wanted.partition): wanted for wanted in asked}
+    by_partition = {(offsets.topic, offsets.partition): offsets for offsets in ranges}
     first = client.list_offsets(dict.fromkeys(by_partition, EARLIEST), isolation)
     last = client.list_offsets(dict.fromkeys(by_partition, LATEST), isolation)
     result = []
-    for key, wanted in by_partition.items():
-        begin = max(wanted.start, first[key].offset)
-        stop = max(begin, min(wanted.stop, last[key].offset))
+    for key, offsets in by_partition.items():
+        begin = max(offsets.start, first[key].offset)
+        stop = max(begin, min(offsets.stop, last[key].offset))
         result.append(
             replace(
-                wanted,
+                offsets,
                 start=begin,
                 stop=stop,
-                gone=max(0, min(begin, wanted.stop) - wanted.start),
-                ahead=max(0, wanted.start - last[key].offset),
+                deleted=max(0, min(begin, offsets.stop) - offsets.start),
+                ahead=max(0, offsets.start - last[key].offset),
             )
         )
     return result

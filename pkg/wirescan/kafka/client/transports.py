@@ -13,9 +13,9 @@ from wirescan.kafka.client.connection import (
     CLOSED,
     HANG_UPS,
     Connection,
-    connect_error,
-    connection_lost_error,
     greet,
+    make_connect_error,
+    make_connection_lost_error,
 )
 from wirescan.kafka.client.effects import (
     SIDE_BY_SIDE,
@@ -65,7 +65,7 @@ class TransportDriver:
         """Run an operation and return its result. Raises what the operation raises."""
         running = _Running(self, operation)
         try:
-            while isinstance(end := await running.next(), Give):
+            while isinstance(end := await running.advance(), Give):
                 pass
             return end.value
         finally:
@@ -75,8 +75,8 @@ class TransportDriver:
         """Run an operation and yield the values that it gives."""
         running = _Running(self, operation)
         try:
-            while isinstance(given := await running.next(), Give):
-                yield given.value
+            while isinstance(result := await running.advance(), Give):
+                yield result.value
         finally:
             running.close()
 
@@ -158,19 +158,19 @@ class TransportDriver:
             exchange = ticket.exchange
             answer = Answer(link.version, None)
             if exchange.answered:
-                answer = await link.answer(exchange.api, self._timeout + exchange.seconds)
+                answer = await link.receive_answer(exchange.api, self._timeout + exchange.seconds)
         except BaseException:
             self.drop(ticket.link)
             raise
         link.is_unanswered = not exchange.answered
         if not self._closed:
-            self._idle.setdefault(_address_of(exchange.node), []).append(link)
+            self._idle.setdefault(_get_address(exchange.node), []).append(link)
         return answer
 
     async def _take(self, node: Node) -> _Link:
         if self._closed:
             raise ValueError(CLOSED)
-        idle = self._idle.get(_address_of(node), [])
+        idle = self._idle.get(_get_address(node), [])
         while idle:
             link = idle.pop()
             if link.is_good:
@@ -188,14 +188,14 @@ class TransportDriver:
             link = await self._dial(node)
             try:
                 await link.greet(self._sasl, self._timeout, is_doubted=is_doubted)
-                self._greeted.add(_address_of(node))
+                self._greeted.add(_get_address(node))
                 return link
             except (ConnectionResetError, BrokenPipeError):
                 self.drop(link)
                 if (
                     self._sasl is not None
                     or link.connection.versions
-                    or _address_of(node) in self._greeted
+                    or _get_address(node) in self._greeted
                     or is_doubted
                     and not link.connection.has_answered
                 ):
@@ -225,7 +225,7 @@ class TransportDriver:
             # A host name that came from a broker may be any text.
             if self._closed:
                 raise ValueError(CLOSED) from error
-            raise connect_error(node, error, self._timeout) from error
+            raise make_connect_error(node, error, self._timeout) from error
         if self._closed:
             link.fail(ValueError(CLOSED))
             raise ValueError(CLOSED)
@@ -233,7 +233,7 @@ class TransportDriver:
         return link
 
 
-def _address_of(node: Node) -> tuple[str, int]:
+def _get_address(node: Node) -> tuple[str, int]:
     """Return host and port, the key of a node's connections."""
     return node.host, node.port
 
@@ -253,7 +253,7 @@ class _Running:
         self._operation = operation
         self._tickets: set[_Ticket] = set()
 
-    async def next(self) -> Give | _End:
+    async def advance(self) -> Give | _End:
         """Run the operation up to the next value that it gives, or to its end."""
         step: Callable[[Any], Any] = self._operation.send
         value: Any = None
@@ -334,15 +334,15 @@ class _Link(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Fail: the broker closed the connection."""
-        self.fail(self.connection.close_error())
+        self.fail(self.connection.make_close_error())
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail with the error of the connection; asyncio calls this when the connection ends."""
         if error is None:
-            self.fail(self.connection.close_error())
+            self.fail(self.connection.make_close_error())
         else:
-            self.fail(connection_lost_error(self.connection.node, error))
+            self.fail(make_connection_lost_error(self.connection.node, error))
 
     def fail(self, error: Exception) -> None:
         """End the connection; calls that wait for it raise `error`."""
@@ -371,7 +371,7 @@ class _Link(asyncio.BufferedProtocol):
         data = next(steps)
         while True:
             await self.write(data, timeout)
-            answer = await self.answer("the greeting", timeout)
+            answer = await self.receive_answer("the greeting", timeout)
             try:
                 data = steps.send(answer)
             except StopIteration:
@@ -379,7 +379,7 @@ class _Link(asyncio.BufferedProtocol):
 
     async def send(self, exchange: Exchange, timeout: float) -> None:
         """Send the request of an exchange, in the newest version that both sides have."""
-        self.version = self.connection.version_of(exchange.api, exchange.versions)
+        self.version = self.connection.choose_version(exchange.api, exchange.versions)
         data = self.connection.send(
             exchange.api,
             self.version,
@@ -405,7 +405,7 @@ class _Link(asyncio.BufferedProtocol):
         if self._error is not None:
             raise self._error
 
-    async def answer(self, api: str, seconds: float) -> Answer:
+    async def receive_answer(self, api: str, seconds: float) -> Answer:
         """Return the answer to the oldest request. `api` names the request in error messages."""
         try:
             async with asyncio.timeout(seconds):

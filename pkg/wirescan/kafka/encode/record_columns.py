@@ -20,10 +20,10 @@ from wirescan.kafka.encode.records import (
     I64,
     NO_TIMESTAMP,
     TRANSACTIONAL,
-    codec_of,
+    check_message_attributes,
+    find_codec,
     fit,
-    message_attributes,
-    timestamp_bit,
+    get_timestamp_bit,
 )
 from wirescan.kafka.encode.writer import Columns, Headers, write_batches, write_message_sets
 
@@ -81,13 +81,13 @@ def encode_batches(
     their data. Raises ValueError, with the row, for a record that is too large or has a header
     without a key.
     """
-    number, pack = codec_of(codec, level)
+    number, pack = find_codec(codec, level)
     columns, count = _select_columns(values, keys, timestamps, headers, select)
     first = _check_base_offset(base_offset, count)
     sequence = fit(base_sequence, I32, "base_sequence")
     if sequence < -1:
         raise ValueError(f"base_sequence must be from -1 to {I32 - 1}, not {sequence}")
-    attributes = timestamp_bit(timestamp_type) | TRANSACTIONAL * bool(transactional) | number
+    attributes = get_timestamp_bit(timestamp_type) | TRANSACTIONAL * bool(transactional) | number
     fields = (
         first,
         fit(producer_id, I64, "producer_id"),
@@ -123,8 +123,8 @@ def encode_message_sets(
     Codecs, offsets and timestamps of wrappers are those of `encode_message_set`.
     Raises as these functions do.
     """
-    magic, bit = message_attributes(magic, codec, timestamp_type)
-    number, pack = codec_of(codec, level)
+    magic, bit = check_message_attributes(magic, codec, timestamp_type)
+    number, pack = find_codec(codec, level)
     if magic == 0 and timestamps is not None:
         raise ValueError("a message of magic 0 cannot hold a timestamp")
     columns, count = _select_columns(values, keys, timestamps, None, select)
@@ -138,16 +138,17 @@ def encode_message_sets(
     )
 
 
-def _check_base_offset(given: SupportsIndex, count: int) -> int:
-    first = fit(given, I64, "base_offset")
+def _check_base_offset(base_offset: SupportsIndex, count: int) -> int:
+    first = fit(base_offset, I64, "base_offset")
     fit(first + max(count - 1, 0), I64, "the last offset")
     return first
 
 
-def _check_batch_bytes(given: SupportsIndex) -> int:
-    if not 1 <= (most := fit(given, I64, "batch_bytes")) < I32:
-        raise ValueError(f"batch_bytes must be from 1 to {I32 - 1}, not {most}")
-    return most
+def _check_batch_bytes(batch_bytes: SupportsIndex) -> int:
+    number = fit(batch_bytes, I64, "batch_bytes")
+    if not 1 <= number < I32:
+        raise ValueError(f"batch_bytes must be from 1 to {I32 - 1}, not {number}")
+    return number
 
 
 class Source:
@@ -161,7 +162,7 @@ class Source:
 
     def __init__(self, values: Any, keys: Any, timestamps: Any, headers: Any):
         self._stamps = _convert_times(timestamps)
-        self._headers = _headers(headers)
+        self._headers = _convert_headers(headers)
         value_column = None if _is_scalar(values) else _convert_strings(values, "values")
         key_column = None if _is_scalar(keys) else _convert_strings(keys, "keys")
         columns = {
@@ -192,7 +193,7 @@ class Source:
     def __len__(self) -> int:
         return self._count
 
-    def columns(self, rows: np.ndarray | None = None) -> Columns:
+    def make_columns(self, rows: np.ndarray | None = None) -> Columns:
         """Return all rows, or those in `rows`, an int64 array of row numbers, in its order."""
         stamps = self._stamps
         headers = self._headers
@@ -214,36 +215,36 @@ def _select_columns(
     """Return the columns of the rows to write, and the number of these rows."""
     source = Source(values, keys, timestamps, headers)
     if select is None:
-        return source.columns(), len(source)
+        return source.make_columns(), len(source)
     rows = _convert_integers(select, "select")
     if len(rows) and not 0 <= rows.min() <= rows.max() < len(source):
         raise ValueError(
             f"select has rows from {rows.min()} to {rows.max()}, "
             f"but there are {len(source)} records"
         )
-    return source.columns(rows), len(rows)
+    return source.make_columns(rows), len(rows)
 
 
-def _is_scalar(given: Any) -> bool:
+def _is_scalar(value: Any) -> bool:
     """Return whether an argument is one string, or null, for all records."""
-    return given is None or isinstance(given, (bytes, bytearray, memoryview))
+    return value is None or isinstance(value, (bytes, bytearray, memoryview))
 
 
-def _convert_strings(given: Any, name: str, count: int | None = None) -> ByteStrings:
+def _convert_strings(column: Any, name: str, count: int | None = None) -> ByteStrings:
     """Return an argument as `ByteStrings`. Errors begin with the name of the argument."""
     try:
-        return ByteStrings(given, count)
+        return ByteStrings(column, count)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _convert_integers(given: Any, name: str) -> np.ndarray:
+def _convert_integers(column: Any, name: str) -> np.ndarray:
     """Return a copy as an int64 array of one dimension."""
-    if isinstance(given, np.ma.MaskedArray):
+    if isinstance(column, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array: its mask would be ignored")
-    array = np.asarray(given)
+    array = np.asarray(column)
     if array.shape == (0,):
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not np.can_cast(array.dtype, np.int64):
@@ -254,17 +255,17 @@ def _convert_integers(given: Any, name: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _convert_times(given: Any) -> np.ndarray:
+def _convert_times(timestamps: Any) -> np.ndarray:
     """Return an int64 array: of one dimension, or of none if one timestamp is for all records."""
-    if given is None:
+    if timestamps is None:
         return np.asarray(NO_TIMESTAMP, np.int64)
-    if is_arrow(given):
-        return np.concatenate([np.empty(0, np.int64), *map(_from_arrow, list_chunks(given))])
-    array = np.asanyarray(given)
+    if is_arrow(timestamps):
+        return np.concatenate([np.empty(0, np.int64), *map(_from_arrow, list_chunks(timestamps))])
+    array = np.asanyarray(timestamps)
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("timestamps must not be a masked array: use an Arrow array with nulls")
     if array.ndim == 0:
-        return np.asarray(fit(given, I64, "timestamps"), np.int64)
+        return np.asarray(fit(timestamps, I64, "timestamps"), np.int64)
     if array.dtype.kind == "M":
         return _from_datetimes(array)
     return _convert_integers(array, "timestamps")
@@ -286,9 +287,9 @@ def _from_arrow(chunk: Any) -> np.ndarray:
     kind = str(chunk.type)
     if not kind.startswith(("timestamp[", "int")):
         raise TypeError(f"timestamps in Arrow must be of type timestamp or int64, not {kind}")
-    whole = chunk.cast("int64")
+    integers = chunk.cast("int64")
     nulls = find_nulls(chunk)
-    stamps = read_numbers(whole.buffers()[1], np.int64, whole.offset, len(whole)).copy()
+    stamps = read_numbers(integers.buffers()[1], np.int64, integers.offset, len(integers)).copy()
     stamps[nulls] = 0
     if kind.startswith("timestamp["):
         stamps = _from_datetimes(stamps.view(f"M8[{chunk.type.unit}]"))
@@ -296,31 +297,31 @@ def _from_arrow(chunk: Any) -> np.ndarray:
     return stamps
 
 
-def _headers(given: Any) -> Headers | None:
-    if given is None:
+def _convert_headers(headers: Any) -> Headers | None:
+    if headers is None:
         return None
-    if isinstance(given, tuple) and len(given) == 3:
-        counts = _convert_integers(given[0], "the counts of headers")
+    if isinstance(headers, tuple) and len(headers) == 3:
+        counts = _convert_integers(headers[0], "the counts of headers")
         total = int(counts.sum())
-        keys = _convert_strings(given[1], "the headers' keys", total)
-        values = _convert_strings(given[2], "the headers' values", total)
+        keys = _convert_strings(headers[1], "the headers' keys", total)
+        values = _convert_strings(headers[2], "the headers' values", total)
         return Headers(np.cumsum(counts) - counts, counts, keys, values)
-    if not is_arrow(given):
+    if not is_arrow(headers):
         raise TypeError(
             "headers must be an Arrow array of list<struct<key, value>> or map, or a tuple "
-            f"(counts, keys, values), not {type(given).__name__}"
+            f"(counts, keys, values), not {type(headers).__name__}"
         )
-    return _convert_arrow_headers(given)
+    return _convert_arrow_headers(headers)
 
 
-def _convert_arrow_headers(given: Any) -> Headers:
+def _convert_arrow_headers(headers: Any) -> Headers:
     import pyarrow as pa
 
     starts = [np.empty(0, np.int64)]
     counts = [np.empty(0, np.int64)]
     pairs = []
-    before = 0  # pairs in the chunks before
-    for chunk in list_chunks(given):
+    pair_count = 0  # in the chunks before
+    for chunk in list_chunks(headers):
         pairs.append(_split_pairs(chunk, pa.types))
         offsets = chunk.offsets
         nulls = find_nulls(chunk)
@@ -329,8 +330,8 @@ def _convert_arrow_headers(given: Any) -> Headers:
             np.int64
         )
         counts.append(np.where(nulls, 0, np.diff(ends)))
-        starts.append(np.where(nulls, 0, ends[:-1] + before))
-        before += len(chunk.values)
+        starts.append(np.where(nulls, 0, ends[:-1] + pair_count))
+        pair_count += len(chunk.values)
     if pairs:
         keys, values = (
             _convert_strings(pa.chunked_array(column), "headers") for column in zip(*pairs)

@@ -123,12 +123,14 @@ def encode_batch(
     cannot hold.
     """
     rows = _make_rows(records, base_offset)
-    first = _fit_or(base_offset, rows[0].offset if rows else 0, "base_offset")
-    last = _fit_or(last_offset, rows[-1].offset if rows else first, "last_offset")
-    base = _fit_or(base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp")
+    first = _fit_or_default(base_offset, rows[0].offset if rows else 0, "base_offset")
+    last = _fit_or_default(last_offset, rows[-1].offset if rows else first, "last_offset")
+    base = _fit_or_default(
+        base_timestamp, rows[0].timestamp if rows else NO_TIMESTAMP, "base_timestamp"
+    )
     highest = max((row.timestamp for row in rows), default=NO_TIMESTAMP)
-    latest = _fit_or(max_timestamp, highest, "max_timestamp")
-    attributes = timestamp_bit(timestamp_type)
+    latest = _fit_or_default(max_timestamp, highest, "max_timestamp")
+    attributes = get_timestamp_bit(timestamp_type)
     attributes |= TRANSACTIONAL * bool(transactional) | CONTROL * bool(control)
     if delete_horizon is not None:
         attributes |= DELETE_HORIZON
@@ -187,7 +189,7 @@ def encode_message_set(
     Raises TypeError for an argument of another type, ValueError for an argument that the format
     cannot hold.
     """
-    magic, bit = message_attributes(magic, codec, timestamp_type)
+    magic, bit = check_message_attributes(magic, codec, timestamp_type)
     rows = _make_rows(records, base_offset)
     for row in rows:
         if _list_pairs(row.headers):
@@ -210,20 +212,20 @@ def encode_message_set(
         for row in rows
     )
     number, payload = _compress(codec, level, inner)
-    offset = _fit_or(wrapper_offset, rows[-1].offset, "wrapper_offset")
+    offset = _fit_or_default(wrapper_offset, rows[-1].offset, "wrapper_offset")
     highest = max(row.timestamp for row in rows)
-    timestamp = _fit_or(wrapper_timestamp, highest, "wrapper_timestamp")
+    timestamp = _fit_or_default(wrapper_timestamp, highest, "wrapper_timestamp")
     return _encode_message(magic, bit | number, offset, timestamp, None, payload)
 
 
 def _make_rows(records: Iterable[Any], base_offset: SupportsIndex | None) -> list[_Row]:
     """Return the records with every offset and timestamp filled in."""
     rows = []
-    next_offset = _fit_or(base_offset, 0, "base_offset")
+    next_offset = _fit_or_default(base_offset, 0, "base_offset")
     for item in records:
         record = _to_record(item)
         offset = fit(next_offset if record.offset is None else record.offset, I64, "offset")
-        timestamp = _fit_or(record.timestamp, NO_TIMESTAMP, "timestamp")
+        timestamp = _fit_or_default(record.timestamp, NO_TIMESTAMP, "timestamp")
         rows.append(_Row(offset, timestamp, record.key, record.value, record.headers))
         next_offset = offset + 1
     return rows
@@ -322,32 +324,32 @@ def _encode_sized32(value: Any, name: str) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def fit(given: SupportsIndex, bound: int, name: str) -> int:
+def fit(value: SupportsIndex, bound: int, name: str) -> int:
     """Return an argument as an int from -bound to bound - 1.
 
     Raises TypeError for another type and ValueError for another number, both with `name`.
     """
     try:
-        number = operator.index(given)  # a Python int: its sums do not wrap, unlike numpy's
+        number = operator.index(value)  # a Python int: its sums do not wrap, unlike numpy's
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {given!r}") from None
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
     if not -bound <= number < bound:
         raise ValueError(f"{name} must be from -{bound} to {bound - 1}, not {number}")
     return number
 
 
-def _fit_or(given: SupportsIndex | None, default: int, name: str) -> int:
-    return default if given is None else fit(given, I64, name)
+def _fit_or_default(value: SupportsIndex | None, default: int, name: str) -> int:
+    return default if value is None else fit(value, I64, name)
 
 
-def timestamp_bit(timestamp_type: str) -> int:
+def get_timestamp_bit(timestamp_type: str) -> int:
     """Return the bit of the attributes for "create" or "append". Raises ValueError for another."""
     if timestamp_type not in TIMESTAMP_TYPES:
         raise ValueError(f"timestamp_type must be 'create' or 'append', not {timestamp_type!r}")
     return TIMESTAMP_TYPES[timestamp_type]
 
 
-def codec_of(
+def find_codec(
     codec: str, level: SupportsIndex | None
 ) -> tuple[int, Callable[[bytes | memoryview], bytes] | None]:
     """Return a codec's number on the wire, and the function that compresses (None for "none").
@@ -365,7 +367,9 @@ def codec_of(
     return number, partial(compress, framing, level=level) if framing else None
 
 
-def message_attributes(magic: SupportsIndex, codec: str, timestamp_type: str) -> tuple[int, int]:
+def check_message_attributes(
+    magic: SupportsIndex, codec: str, timestamp_type: str
+) -> tuple[int, int]:
     """Return the magic, 0 or 1, and the timestamp bit of a message's attributes.
 
     Raises TypeError for a magic that is no integer. Raises ValueError for another magic, and for a
@@ -378,7 +382,7 @@ def message_attributes(magic: SupportsIndex, codec: str, timestamp_type: str) ->
         raise ValueError("zstd needs magic 2: use encode_batch")
     if codec == "lz4-legacy" and magic != 0:
         raise ValueError("lz4-legacy is a framing of magic 0 only")
-    bit = timestamp_bit(timestamp_type)
+    bit = get_timestamp_bit(timestamp_type)
     if bit and magic == 0:
         raise ValueError("a message of magic 0 has no timestamp and so no timestamp type")
     return magic, bit
@@ -386,5 +390,5 @@ def message_attributes(magic: SupportsIndex, codec: str, timestamp_type: str) ->
 
 def _compress(codec: str, level: SupportsIndex | None, data: bytes) -> tuple[int, bytes]:
     """Return the codec's number on the wire, and the compressed data."""
-    number, pack = codec_of(codec, level)
+    number, pack = find_codec(codec, level)
     return number, pack(data) if pack else data

@@ -25,14 +25,14 @@ class Columns:
 
 def write_batches(
     columns: Columns,
-    most: int,
+    max_bytes: int,
     fields: tuple[int, int, int, int, int, int],
     compress: Callable[[memoryview], bytes] | None = None,
     batches: int = 0,
 ) -> memoryview: ...
 def write_message_sets(
     columns: Columns,
-    most: int,
+    max_bytes: int,
     magic: int,
     attributes: int,
     base_offset: int,

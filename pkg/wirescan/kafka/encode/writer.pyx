@@ -20,7 +20,7 @@ from wirescan.core.writer cimport (
 cdef enum:
     BATCH_HEAD = 61             # bytes before the records of a batch
     SLACK = 1                   # put_varint may write one byte after its varint
-    MOST = 0x7fffffff           # the largest value of a signed 32-bit field
+    MAX_INT32 = 0x7fffffff      # the largest value of a signed 32-bit field
     AHEAD = 12                  # prefetch distance in records
     MAGIC_0_OVERHEAD = 26       # bytes of a message of magic 0 without its key and value
     MAGIC_1_OVERHEAD = 34       # the same for magic 1
@@ -69,7 +69,7 @@ cdef class Headers:
         cdef bint good = starts.shape[0] == counts.shape[0] and total == len(values)
         if good:
             for i in range(starts.shape[0]):
-                good &= 0 <= counts[i] <= MOST and 0 <= starts[i] <= total - counts[i]
+                good &= 0 <= counts[i] <= MAX_INT32 and 0 <= starts[i] <= total - counts[i]
         if not good:
             raise ValueError("the counts of headers do not fit their keys and values")
         self.first = np.asarray(starts)
@@ -127,7 +127,7 @@ cdef class Columns:
             self.records.header_keys = headers.keys.strings
             self.records.header_values = headers.values.strings
 
-    cdef object error_of(self, Py_ssize_t i):
+    cdef object make_error(self, Py_ssize_t i):
         # The exception for a record that cannot be written.
         row = i if self.rows is None else int(self.rows[i])
         if self.records.sizes[i] < 0:
@@ -137,19 +137,19 @@ cdef class Columns:
 
 # ---------------------------------------------------------------------------------------- measuring
 
-cdef inline int64_t byte_count(const Strings* strings, Py_ssize_t i) noexcept nogil:
+cdef inline int64_t count_bytes(const Strings* strings, Py_ssize_t i) noexcept nogil:
     # Bytes of a string; 0 for null.
     return max(strings.size[i * strings.step], 0)
 
-cdef inline int64_t encoded_size(const Strings* strings, Py_ssize_t i) noexcept nogil:
+cdef inline int64_t measure_string(const Strings* strings, Py_ssize_t i) noexcept nogil:
     # Bytes of a string with its varint length. A null has a length of one byte too.
-    cdef int64_t size = byte_count(strings, i)
+    cdef int64_t size = count_bytes(strings, i)
     return <int64_t>varint_size(2 * <uint64_t>size) + size
 
-cdef inline int64_t record_size(const Records* r, Py_ssize_t i) noexcept nogil:
+cdef inline int64_t measure_record(const Records* r, Py_ssize_t i) noexcept nogil:
     # Bytes of a record without its length and the two deltas; -1 if a header has a null key.
-    # The count stops when it exceeds MOST.
-    cdef int64_t size = 1 + encoded_size(&r.keys, i) + encoded_size(&r.values, i)
+    # The count stops when it exceeds MAX_INT32.
+    cdef int64_t size = 1 + measure_string(&r.keys, i) + measure_string(&r.values, i)
     cdef int64_t at
     if r.headers_at is NULL:
         return size + 1
@@ -157,8 +157,8 @@ cdef inline int64_t record_size(const Records* r, Py_ssize_t i) noexcept nogil:
     for at in range(r.headers_at[i], r.headers_at[i] + r.header_count[i]):
         if r.header_keys.size[at * r.header_keys.step] < 0:
             return -1
-        size += encoded_size(&r.header_keys, at) + encoded_size(&r.header_values, at)
-        if size > MOST:
+        size += measure_string(&r.header_keys, at) + measure_string(&r.header_values, at)
+        if size > MAX_INT32:
             break
     return size
 
@@ -173,54 +173,55 @@ cdef bint append_cut(Rows* cuts, Py_ssize_t first, Py_ssize_t end, int64_t size,
     return True
 
 
-cdef Py_ssize_t measure_batches(const Records* r, int64_t most, size_t batches,
+cdef Py_ssize_t measure_batches(const Records* r, int64_t max_bytes, size_t batches,
                                 Rows* cuts) noexcept nogil:
     # Divide the records into at most `batches` batches (0: any number). A batch has at most `most`
     # bytes of records, or one record. Return the record that cannot be written, or -1.
     cdef Py_ssize_t first = 0, i
-    cdef int64_t base = r.timestamps[0], latest = base, used = 0, stamp, rest, size, whole
+    cdef int64_t base = r.timestamps[0], latest = base, used = 0, stamp, body_size, size, total
     for i in range(r.count):
         stamp = r.timestamps[i * r.step]
-        rest = record_size(r, i)
+        body_size = measure_record(r, i)
         # The delta of a timestamp wraps at 64 bits, as in Java. The reader's sum wraps back.
-        size = rest + <int64_t>(varint_size(zigzag(<int64_t>(<uint64_t>stamp - <uint64_t>base)))
-                                + varint_size(2 * <uint64_t>(i - first)))
-        whole = size + <int64_t>varint_size(2 * <uint64_t>size)
-        if used + whole > most and i > first:
+        size = body_size + <int64_t>(
+            varint_size(zigzag(<int64_t>(<uint64_t>stamp - <uint64_t>base)))
+            + varint_size(2 * <uint64_t>(i - first)))
+        total = size + <int64_t>varint_size(2 * <uint64_t>size)
+        if used + total > max_bytes and i > first:
             if not append_cut(cuts, first, i, used, latest) or cuts.count == batches:
                 return -1
             first = i
             used = 0
             base = stamp
             latest = stamp
-            size = rest + 2
-            whole = size + <int64_t>varint_size(2 * <uint64_t>size)
-        if rest < 0 or whole > MOST - BATCH_HEAD or i - first == MOST:
-            r.sizes[i] = -1 if rest < 0 else 0
+            size = body_size + 2
+            total = size + <int64_t>varint_size(2 * <uint64_t>size)
+        if body_size < 0 or total > MAX_INT32 - BATCH_HEAD or i - first == MAX_INT32:
+            r.sizes[i] = -1 if body_size < 0 else 0
             return i
         r.sizes[i] = <int32_t>size
-        used += whole
+        used += total
         latest = max(latest, stamp)
     if r.count:
         append_cut(cuts, first, r.count, used, latest)
     return -1
 
 
-cdef Py_ssize_t measure_messages(const Records* r, int64_t overhead, int64_t most,
+cdef Py_ssize_t measure_messages(const Records* r, int64_t overhead, int64_t max_bytes,
                                  Rows* cuts) noexcept nogil:
     # Divide messages into wrappers, as measure_batches does with batches.
     cdef Py_ssize_t first = 0, i
     cdef int64_t latest = r.timestamps[0], used = 0, stamp, size
     for i in range(r.count):
         stamp = r.timestamps[i * r.step]
-        size = overhead + byte_count(&r.keys, i) + byte_count(&r.values, i)
-        if used + size > most and i > first:
+        size = overhead + count_bytes(&r.keys, i) + count_bytes(&r.values, i)
+        if used + size > max_bytes and i > first:
             if not append_cut(cuts, first, i, used, latest):
                 return -1
             first = i
             used = 0
             latest = stamp
-        if size - 12 > MOST:
+        if size - 12 > MAX_INT32:
             r.sizes[i] = 0
             return i
         used += size
@@ -241,10 +242,10 @@ cdef inline uint8_t* put_sized(uint8_t* to, const Strings* strings, Py_ssize_t i
     return to
 
 
-cdef void write_records(const Records* records, const Cut* part, uint8_t* to) noexcept nogil:
+cdef void write_records(const Records* records, const Cut* cut, uint8_t* to) noexcept nogil:
     # The local copy tells the compiler that the stores do not change the columns' addresses.
     cdef Records r = records[0]
-    cdef Py_ssize_t first = part.first, end = part.end, i
+    cdef Py_ssize_t first = cut.first, end = cut.end, i
     cdef int64_t base = r.timestamps[first * r.step], at
     cdef uint8_t* following
     for i in range(first, end):
@@ -272,24 +273,24 @@ cdef void write_records(const Records* records, const Cut* part, uint8_t* to) no
         to = following
 
 
-cdef void write_batch_head(uint8_t* to, const Batch* batch, const Cut* part, int64_t base,
+cdef void write_batch_head(uint8_t* to, const Batch* batch, const Cut* cut, int64_t base,
                            size_t payload) noexcept nogil:
     # Write the header before `payload` bytes of records. The checksum covers these bytes.
     cdef uint32_t sequence = 0xffffffff         # -1: no sequence
     if batch.base_sequence >= 0:
-        sequence = <uint32_t>((<uint64_t>batch.base_sequence + <uint64_t>part.first) & MOST)
-    store64(to, <uint64_t>batch.base_offset + <uint64_t>part.first)
+        sequence = <uint32_t>((<uint64_t>batch.base_sequence + <uint64_t>cut.first) & MAX_INT32)
+    store64(to, <uint64_t>batch.base_offset + <uint64_t>cut.first)
     store32(to + 8, <uint32_t>(BATCH_HEAD - 12 + payload))
     store32(to + 12, <uint32_t>batch.leader_epoch)
     to[16] = 2
     store16(to + 21, <uint16_t>batch.attributes)
-    store32(to + 23, <uint32_t>(part.end - part.first - 1))
+    store32(to + 23, <uint32_t>(cut.end - cut.first - 1))
     store64(to + 27, <uint64_t>base)
-    store64(to + 35, <uint64_t>part.latest)
+    store64(to + 35, <uint64_t>cut.latest)
     store64(to + 43, <uint64_t>batch.producer_id)
     store16(to + 51, <uint16_t>batch.producer_epoch)
     store32(to + 53, sequence)
-    store32(to + 57, <uint32_t>(part.end - part.first))
+    store32(to + 57, <uint32_t>(cut.end - cut.first))
     store32(to + 17, crc32c_of(to + 21, BATCH_HEAD - 21 + payload))
 
 
@@ -317,11 +318,11 @@ cdef uint8_t* write_message(
     return end
 
 
-cdef uint8_t* write_messages(const Records* r, const Cut* part, uint8_t* to, int magic,
+cdef uint8_t* write_messages(const Records* r, const Cut* cut, uint8_t* to, int magic,
                              int attributes, int64_t base) noexcept nogil:
     # base: the offset of record 0.
     cdef Py_ssize_t i, key, value
-    for i in range(part.first, part.end):
+    for i in range(cut.first, cut.end):
         key = i * r.keys.step
         value = i * r.values.step
         to = write_message(to, magic, attributes, <int64_t>(<uint64_t>base + <uint64_t>i),
@@ -333,24 +334,25 @@ cdef uint8_t* write_messages(const Records* r, const Cut* part, uint8_t* to, int
 
 # --------------------------------------------------------------------------------- Python functions
 
-cdef RowBlock measure(Columns columns, int magic, int64_t most, size_t batches=0):
+cdef RowBlock measure(Columns columns, int magic, int64_t max_bytes, size_t batches=0):
     # Return the cuts, as rows. Raises ValueError for a record that cannot be written.
     cdef RowBlock cuts = RowBlock(sizeof(Cut), 64, <size_t>-1 // (2 * sizeof(Cut)))
     cdef Py_ssize_t refused
     with nogil:
         if magic == 2:
-            refused = measure_batches(&columns.records, most - BATCH_HEAD, batches, &cuts.rows)
+            refused = measure_batches(
+                &columns.records, max_bytes - BATCH_HEAD, batches, &cuts.rows)
         else:
-            refused = measure_messages(&columns.records, message_overhead(magic),
-                                       most - message_overhead(magic), &cuts.rows)
+            refused = measure_messages(&columns.records, get_overhead(magic),
+                                       max_bytes - get_overhead(magic), &cuts.rows)
     if refused >= 0:
-        raise columns.error_of(refused)
+        raise columns.make_error(refused)
     if cuts.rows.out_of_memory:
         raise MemoryError(f"no memory for more than {len(cuts)} batches")
     return cuts
 
 
-cdef inline int64_t message_overhead(int magic) noexcept nogil:
+cdef inline int64_t get_overhead(int magic) noexcept nogil:
     return MAGIC_1_OVERHEAD if magic else MAGIC_0_OVERHEAD
 
 
@@ -364,10 +366,12 @@ cdef uint8_t* reserve(RowBlock out, size_t bytes) except NULL:
     return <uint8_t*>rows.at + rows.count
 
 
-def write_batches(Columns columns not None, int64_t most, fields, compress=None, size_t batches=0):
+def write_batches(Columns columns not None, int64_t max_bytes, fields, compress=None,
+                  size_t batches=0):
     """Write record batches of magic 2 and return them as a read-only buffer.
 
-    most: the most bytes of a batch before compression. A larger record has a batch of its own.
+    max_bytes: the maximum size of a batch before compression. A larger record has a batch of its
+        own.
     fields: (base offset, producer id, leader epoch, base sequence, attributes, producer epoch),
         each in its range.
     compress: compresses the bytes of a batch's records, or None.
@@ -376,9 +380,9 @@ def write_batches(Columns columns not None, int64_t most, fields, compress=None,
     MemoryError.
     """
     cdef Records* r = &columns.records
-    cdef RowBlock cuts = measure(columns, 2, most, batches)
+    cdef RowBlock cuts = measure(columns, 2, max_bytes, batches)
     cdef Batch batch = Batch(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
-    cdef Cut* part = <Cut*>cuts.rows.at
+    cdef Cut* cut = <Cut*>cuts.rows.at
     cdef size_t i, n = cuts.rows.count, size
     cdef int64_t total = 0, largest = 0
     cdef uint8_t* to
@@ -386,48 +390,49 @@ def write_batches(Columns columns not None, int64_t most, fields, compress=None,
     cdef Block scratch
     cdef const uint8_t[::1] payload
     for i in range(n):
-        total += BATCH_HEAD + part[i].size
-        largest = max(largest, part[i].size)
+        total += BATCH_HEAD + cut[i].size
+        largest = max(largest, cut[i].size)
     if compress is None:
         scratch = Block(total + SLACK)
         to = <uint8_t*>scratch.at
         with nogil:
             for i in range(n):
-                write_records(r, &part[i], to + BATCH_HEAD)
-                write_batch_head(to, &batch, &part[i], r.timestamps[part[i].first * r.step],
-                                 <size_t>part[i].size)
-                to += BATCH_HEAD + part[i].size
+                write_records(r, &cut[i], to + BATCH_HEAD)
+                write_batch_head(to, &batch, &cut[i], r.timestamps[cut[i].first * r.step],
+                                 <size_t>cut[i].size)
+                to += BATCH_HEAD + cut[i].size
         return memoryview(scratch)[:total].toreadonly()
     out = RowBlock(1, total // 4, <size_t>-1 // 2)
     scratch = Block(largest + SLACK)
     for i in range(n):
         with nogil:
-            write_records(r, &part[i], <uint8_t*>scratch.at)
-        payload = compress(memoryview(scratch)[:part[i].size])
+            write_records(r, &cut[i], <uint8_t*>scratch.at)
+        payload = compress(memoryview(scratch)[:cut[i].size])
         size = <size_t>payload.shape[0]
-        if size > MOST - BATCH_HEAD:
-            raise columns.error_of(part[i].first)
+        if size > MAX_INT32 - BATCH_HEAD:
+            raise columns.make_error(cut[i].first)
         to = reserve(out, BATCH_HEAD + size)
         with nogil:
             memcpy(to + BATCH_HEAD, &payload[0], size)
-            write_batch_head(to, &batch, &part[i], r.timestamps[part[i].first * r.step], size)
+            write_batch_head(to, &batch, &cut[i], r.timestamps[cut[i].first * r.step], size)
         out.rows.count += BATCH_HEAD + size
     return memoryview(out)
 
 
-def write_message_sets(Columns columns not None, int64_t most, int magic, int attributes,
+def write_message_sets(Columns columns not None, int64_t max_bytes, int magic, int attributes,
                        int64_t base_offset, int codec=0, compress=None):
     """Write messages of magic 0 or 1 and return them as a read-only buffer.
 
-    most: the most bytes of a wrapper before compression. A larger message has a wrapper of its own.
+    max_bytes: the maximum size of a wrapper before compression. A larger message has a wrapper of
+        its own.
     codec: the number of the codec. With one, the messages are inside wrappers.
     compress: compresses the bytes of a wrapper's messages, or None.
     Raises as `write_batches`.
     """
     cdef Records* r = &columns.records
     cdef RowBlock cuts = measure(
-        columns, magic, most if compress is not None else <int64_t>1 << 62)
-    cdef Cut* part = <Cut*>cuts.rows.at
+        columns, magic, max_bytes if compress is not None else <int64_t>1 << 62)
+    cdef Cut* cut = <Cut*>cuts.rows.at
     cdef size_t i, n = cuts.rows.count, size
     cdef int64_t largest = 0, base
     cdef uint8_t* to
@@ -435,27 +440,27 @@ def write_message_sets(Columns columns not None, int64_t most, int magic, int at
     cdef Block scratch
     cdef const uint8_t[::1] payload
     for i in range(n):
-        largest = max(largest, part[i].size)
+        largest = max(largest, cut[i].size)
     if compress is None:                # then there is one cut
         scratch = Block(largest)
         if n:
             with nogil:
-                write_messages(r, part, <uint8_t*>scratch.at, magic, attributes, base_offset)
+                write_messages(r, cut, <uint8_t*>scratch.at, magic, attributes, base_offset)
         return memoryview(scratch).toreadonly()
     out = RowBlock(1, largest, <size_t>-1 // 2)
     scratch = Block(largest)
     for i in range(n):
         # Inside a wrapper, offsets of magic 0 are absolute; offsets of magic 1 count from 0.
-        base = -<int64_t>part[i].first if magic else base_offset
+        base = -<int64_t>cut[i].first if magic else base_offset
         with nogil:
-            write_messages(r, &part[i], <uint8_t*>scratch.at, magic, attributes, base)
-        payload = compress(memoryview(scratch)[:part[i].size])
+            write_messages(r, &cut[i], <uint8_t*>scratch.at, magic, attributes, base)
+        payload = compress(memoryview(scratch)[:cut[i].size])
         size = <size_t>payload.shape[0]
-        if size > <size_t>(MOST - message_overhead(magic)):
-            raise columns.error_of(part[i].first)
-        to = reserve(out, <size_t>message_overhead(magic) + size)
+        if size > <size_t>(MAX_INT32 - get_overhead(magic)):
+            raise columns.make_error(cut[i].first)
+        to = reserve(out, <size_t>get_overhead(magic) + size)
         with nogil:
-            write_message(to, magic, attributes | codec, base_offset + part[i].end - 1,
-                          part[i].latest, NULL, -1, &payload[0], <int32_t>size)
-        out.rows.count += <size_t>message_overhead(magic) + size
+            write_message(to, magic, attributes | codec, base_offset + cut[i].end - 1,
+                          cut[i].latest, NULL, -1, &payload[0], <int32_t>size)
+        out.rows.count += <size_t>get_overhead(magic) + size
     return memoryview(out)

@@ -19,7 +19,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.table import FrameTable, empty, join
 from wirescan.kafka.constants import ISOLATIONS
-from wirescan.kafka.files import SEGMENTS, SNAPSHOT, topic_of
+from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.formats import BATCHES, records, scan
 from wirescan.kafka.log import index_files, segment, transactions
 from wirescan.kafka.log.segment import LogSegment
@@ -87,7 +87,7 @@ class PartitionLog:
         )
         if not self.segments:
             raise FileNotFoundError(f"no segment in {self.directory}")
-        self.topic, self.partition = topic_of(self.directory) or (None, None)
+        self.topic, self.partition = parse_directory_name(self.directory) or (None, None)
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.directory}: {len(self.segments)} segments>"

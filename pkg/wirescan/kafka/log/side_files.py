@@ -16,7 +16,7 @@ from wirescan.core.fault import Fault
 from wirescan.frames.errors import MEANING, FrameError
 from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.files import SEGMENTS, SNAPSHOT, topic_of
+from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.log import index_files
 from wirescan.kafka.log.transactions import ABORT, DATA, STEP, transaction_steps, transactions
 
@@ -402,7 +402,7 @@ def _read_checkpoint(log: LogState, name: str) -> list[Reach]:
     """Return how far the log has reached by a checkpoint file of its data directory, if at all."""
     folder = os.path.abspath(os.path.dirname(log.prefix or "") or ".")
     path = os.path.join(os.path.dirname(folder), name)
-    partition = topic_of(folder)
+    partition = parse_directory_name(folder)
     try:
         offset = index_files.offset_checkpoint(path).get(partition) if partition else None
     except (FrameError, FileNotFoundError):

@@ -70,14 +70,14 @@ cdef inline void store_count(char* to, int32_t count) noexcept nogil:
 cdef inline Fault read_count(Reader* r, const Step* step, int64_t* out) noexcept nogil:
     # Read a length or a count; -1 is null. A compact one is a varint of the value plus 1, so 0 is
     # null. Otherwise it is an integer, and any negative value is null.
-    cdef uint32_t more = 0
+    cdef uint32_t value = 0
     cdef const uint8_t* p
     cdef Fault fault
     if step.is_compact:
-        fault = varint32(r, &more)
+        fault = varint32(r, &value)
         if fault:
             return fault
-        out[0] = <int64_t>more - 1
+        out[0] = <int64_t>value - 1
     else:
         p = take(r, 2 if step.read == SIZED and step.width == 2 else 4)
         if p is NULL:
@@ -211,7 +211,7 @@ def open_structs(programs, buffers, spans, counts, dtype, limits):
     return open_frames(programs, buffers, spans, counts, dtype, run_structs, NULL, NULL, limits)
 
 
-def leading_int16(rows, buffers, name):
+def read_leading_int16(rows, buffers, name):
     """Return an int16 array with the first two bytes of the place `name` of each row.
 
     These bytes are the version of a key or a value. -1 means that the place is null or too short.

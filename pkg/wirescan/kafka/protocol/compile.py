@@ -139,7 +139,7 @@ def _find_position(level: Level, column: str) -> int:
 
 
 @cache
-def steps_of(message: MessageSchema, version: int) -> tuple[np.ndarray, dict[str, _StepRange]]:
+def compile_steps(message: MessageSchema, version: int) -> tuple[np.ndarray, dict[str, _StepRange]]:
     """Return the steps of a version of a message, dtype STEP, and the steps of each level in it."""
     writer = _Writer(message, version)
     written = [step for step in writer.steps if step is not None]
@@ -151,7 +151,7 @@ def steps_of(message: MessageSchema, version: int) -> tuple[np.ndarray, dict[str
 
 
 @cache
-def programs_of(message: MessageSchema, level: Level) -> np.ndarray:
+def compile_programs(message: MessageSchema, level: Level) -> np.ndarray:
     """Return the programs for the structs of a level, dtype PROGRAM.
 
     There is one program for each version up to the newest. One more, at the end, is for all unknown
@@ -165,7 +165,7 @@ def programs_of(message: MessageSchema, level: Level) -> np.ndarray:
     programs["stride"] = level.dtype.itemsize
     programs["first"] = -1
     for version in message.versions:
-        steps, ranges = steps_of(message, version)
+        steps, ranges = compile_steps(message, version)
         if level.path in ranges:
             _REFERENCES.append(steps)
             programs[version]["steps"] = steps.ctypes.data

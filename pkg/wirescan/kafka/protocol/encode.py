@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wirescan.kafka.protocol.schema import API, Field, api_key, message_of
+from wirescan.kafka.protocol.schema import API, Field, get_api_key, get_message
 
 __all__ = ["encode_request", "encode_response"]
 
@@ -43,12 +43,12 @@ def encode_request(
     (unless the value is the default), and for a value that does not fit. Raises TypeError for a
     value of another type.
     """
-    key = api_key(api)
-    message = message_of(API[key].name if key in API else str(key), "request")
+    key = get_api_key(api)
+    message = get_message(API[key].name if key in API else str(key), "request")
     version = message.check(version)
     parts: Parts = [
         struct.pack(">hh", key, version),
-        _number("int32", correlation_id, "correlation_id"),
+        _encode_number("int32", correlation_id, "correlation_id"),
     ]
     if not (key == CONTROLLED_SHUTDOWN and version == 0):
         # The client id is not compact, even in flexible versions.
@@ -65,10 +65,10 @@ def encode_response(
 
     The arguments and exceptions are those of `encode_request`.
     """
-    key = api_key(api)
-    message = message_of(API[key].name if key in API else str(key), "response")
+    key = get_api_key(api)
+    message = get_message(API[key].name if key in API else str(key), "response")
     version = message.check(version)
-    parts: Parts = [_number("int32", correlation_id, "correlation_id")]
+    parts: Parts = [_encode_number("int32", correlation_id, "correlation_id")]
     if version >= message.flexible and key != API_VERSIONS:
         parts.append(b"\0")
     return _encode_message(parts, message.fields, version, message.flexible, body)
@@ -85,7 +85,7 @@ def _encode_message(
     values = {} if body is None else body
     _append_struct(parts, fields, version, values, "the body", flexible=version >= flexible)
     size = sum(map(len, parts))
-    return b"".join([_number("int32", size, "the size of the message"), *parts])
+    return b"".join([_encode_number("int32", size, "the size of the message"), *parts])
 
 
 def _append_struct(
@@ -93,22 +93,22 @@ def _append_struct(
     fields: tuple[Field, ...],
     version: int,
     values: Mapping[str, Any],
-    where: str,
+    subject: str,
     *,
     flexible: bool,
 ) -> None:
     if not isinstance(values, Mapping):
-        raise TypeError(f"{where} must be a mapping of fields, not {type(values).__name__}")
+        raise TypeError(f"{subject} must be a mapping of fields, not {type(values).__name__}")
     unknown = set(values) - {field.name for field in fields}
     if unknown:
         names = ", ".join(field.name for field in fields)
-        raise ValueError(f"{where} has no field {min(map(str, unknown))!r}; it has {names}")
+        raise ValueError(f"{subject} has no field {min(map(str, unknown))!r}; it has {names}")
     tagged = []
     for field in fields:
         value = values.get(field.name)
         if version not in field.versions:
             if not _is_default(value, field):
-                raise ValueError(f"version {version} of {where} has no field {field.name!r}")
+                raise ValueError(f"version {version} of {subject} has no field {field.name!r}")
         elif field.tag is not None:
             data = _encode_field(field, version, value, flexible=flexible)
             default = _encode_field(field, version, None, flexible=flexible)
@@ -138,7 +138,9 @@ def _append_field(parts: Parts, field: Field, version: int, value: Any, *, flexi
     """Append a field. A value of None is the default of the field."""
     nullable = field.nullable <= version
     if field.type in LAYOUTS:
-        parts.append(_number(field.type, field.default if value is None else value, field.name))
+        parts.append(
+            _encode_number(field.type, field.default if value is None else value, field.name)
+        )
     elif field.type in LENGTHS:
         if value is None and not nullable:
             value = b""
@@ -169,10 +171,10 @@ def _append_array(
     parts.append(_encode_unsigned(len(values) + 1) if flexible else struct.pack(">i", len(values)))
     for value in values:
         if field.is_array:
-            where = f"one of {field.name}"
-            _append_struct(parts, field.fields, version, value, where, flexible=flexible)
+            subject = f"one of {field.name}"
+            _append_struct(parts, field.fields, version, value, subject, flexible=flexible)
         else:
-            parts.append(_number(field.type.removeprefix("[]"), value, field.name))
+            parts.append(_encode_number(field.type.removeprefix("[]"), value, field.name))
 
 
 def _append_sized(
@@ -186,7 +188,7 @@ def _append_sized(
         parts.append(_encode_unsigned(0 if data is None else len(data) + 1))
     else:
         length = -1 if data is None else len(data)
-        parts.append(_number(LENGTHS[kind], length, f"the length of {name}"))
+        parts.append(_encode_number(LENGTHS[kind], length, f"the length of {name}"))
     if data is not None:
         parts.append(data)
 
@@ -201,7 +203,7 @@ def _to_bytes(value: Any, name: str) -> bytes | memoryview:
         raise TypeError(f"{name} must be bytes or str, not {type(value).__name__}") from None
 
 
-def _number(kind: str, value: Any, name: str) -> bytes:
+def _encode_number(kind: str, value: Any, name: str) -> bytes:
     try:
         return struct.pack(LAYOUTS[kind], value)
     except struct.error:

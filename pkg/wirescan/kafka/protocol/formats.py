@@ -29,8 +29,8 @@ from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_i
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, Stop, empty, groups, join, require_rows
-from wirescan.kafka.protocol.body import leading_int16, open_structs
-from wirescan.kafka.protocol.compile import programs_of
+from wirescan.kafka.protocol.body import open_structs, read_leading_int16
+from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
 from wirescan.kafka.protocol.message import (
     REQUEST,
@@ -49,9 +49,9 @@ from wirescan.kafka.protocol.schema import (
     ApiKey,
     Level,
     MessageSchema,
-    api_key,
-    flat_fields,
-    message_of,
+    get_api_key,
+    get_message,
+    iter_flat_fields,
 )
 from wirescan.kafka.record_batches.scan import RECORD
 
@@ -175,14 +175,14 @@ def body(
     if side is None and dtype == RECORD:
         name, _, side = name.partition(" ")
         if (name, side) not in MESSAGE or side not in ("key", "value"):
-            known = ", ".join(" ".join(key) for key in MESSAGE if key[1] in ("key", "value"))
-            given = f"{name} {side}".strip()
+            names = ", ".join(" ".join(key) for key in MESSAGE if key[1] in ("key", "value"))
+            full_name = f"{name} {side}".strip()
             raise ValueError(
-                f"unknown key or value of a record: {given!r}; expected one of {known}"
+                f"unknown key or value of a record: {full_name!r}; expected one of {names}"
             )
     if not isinstance(messages, FrameTable) or side is None:
         raise TypeError("body takes a table of kafka.requests, kafka.responses or kafka.records")
-    return BODIES[message_of(name, side)].read(
+    return BODIES[get_message(name, side)].read(
         messages, errors=errors, check=check, limits=limits, credentials=credentials
     )
 
@@ -232,14 +232,14 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     requests_of = dict(groups(requests["buffer"], np.flatnonzero(awaits_response)))
     readable = np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)
     for connection, answers in groups(responses["buffer"], readable):
-        asked = requests_of.get(connection, NO_ROWS)
+        request_rows = requests_of.get(connection, NO_ROWS)
         number = match(
-            requests["correlation_id"][asked],
-            requests["kind"][asked] == OPAQUE,
+            requests["correlation_id"][request_rows],
+            requests["kind"][request_rows] == OPAQUE,
             responses["correlation_id"][answers],
             responses["size"][answers] >= HEADER,
         )
-        numbers[answers[number >= 0]] = asked[number[number >= 0]]
+        numbers[answers[number >= 0]] = request_rows[number[number >= 0]]
     return numbers
 
 
@@ -255,7 +255,7 @@ def _open_bodies(
         f"the {message.side}s of {message.name} are opened from a table of {within}",
     )
     chosen, version = _select(messages, message)
-    programs = programs_of(message, message.level)
+    programs = compile_programs(message, message.level)
     is_unknown = (version < 0) | (version > message.versions[-1])
     contexts = programs[np.where(is_unknown, len(programs) - 1, version)]
     contexts["is_whole"] = 1
@@ -294,14 +294,14 @@ def _select(messages: FrameTable, message: MessageSchema) -> tuple[np.ndarray, n
     """Return the rows that hold a message, and for every row the version of the message."""
     rows = messages.rows
     if message.side not in ("key", "value"):
-        chosen = np.flatnonzero(rows["api_key"] == api_key(message.name))
+        chosen = np.flatnonzero(rows["api_key"] == get_api_key(message.name))
         return chosen, rows["api_version"]
-    keys = leading_int16(rows, messages.buffers, "key")
+    keys = read_leading_int16(rows, messages.buffers, "key")
     has_key = np.isin(keys, MESSAGE[message.name, "key"].versions)
     chosen = np.flatnonzero(has_key & (rows[message.side + "_size"] >= 0))
     if message.side == "key":
         return chosen, keys
-    return chosen, leading_int16(rows, messages.buffers, "value")
+    return chosen, read_leading_int16(rows, messages.buffers, "value")
 
 
 def _open_structs(
@@ -316,7 +316,7 @@ def _open_structs(
         raise TypeError(
             f"{format.name} is opened from a table of {format.within}, not of {outer.name}"
         )
-    programs = programs_of(message, level)
+    programs = compile_programs(message, level)
     contexts = programs[np.minimum(rows["kind"], len(programs) - 1)]
     is_lost = outer.bad & (rows[array + "_at"] == 0)  # the fault is before the array
     chosen = np.flatnonzero((rows[array + "_count"] > 0) | is_lost)
@@ -382,7 +382,7 @@ def _make_formats(
     names: the columns that identify the structs of the enclosing levels. Every export has them.
     """
     is_body = level is message.level
-    types = {name: field.type for name, field in flat_fields(level.fields)}
+    types = {name: field.type for name, field in iter_flat_fields(level.fields)}
     inherited = tuple(name for name in names if name not in types)
     inner_names: tuple[str, ...] = ()
     if not is_body:
@@ -441,7 +441,7 @@ for _message in reversed(MESSAGE.values()):
     _make_formats(_message, _message.level, WITHIN[_message.side])
 
 
-def _bodies_of(side: str) -> dict[str, Callable[..., FrameTable]]:
+def _list_body_readers(side: str) -> dict[str, Callable[..., FrameTable]]:
     return {
         message.level.name: BODIES[message].read
         for message in MESSAGE.values()
@@ -454,7 +454,7 @@ REQUESTS = Format(
     "requests of the protocol, sent by a client",
     REQUEST,
     requests,
-    children=_bodies_of("request"),
+    children=_list_body_readers("request"),
     scan=scan_requests,
     spans=scan_request_streams,
     boundaries=find_boundaries,
@@ -467,7 +467,7 @@ RESPONSES = Format(
     "responses of the protocol, sent by a broker",
     RESPONSE,
     responses,
-    children=_bodies_of("response"),
+    children=_list_body_readers("response"),
     scan=scan_responses,
     spans=scan_response_streams,
     boundaries=find_boundaries,

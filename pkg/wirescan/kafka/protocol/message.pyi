@@ -42,10 +42,10 @@ def scan_response_streams(
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def expects_response(requests: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.bool_]: ...
 def match(
-    asked: NDArray[np.int32],
+    request_ids: NDArray[np.int32],
     opaque: NDArray[np.bool_],
-    answers: NDArray[np.int32],
-    whole: NDArray[np.bool_],
+    response_ids: NDArray[np.int32],
+    complete: NDArray[np.bool_],
 ) -> NDArray[np.int64]: ...
 def name_responses(
     responses: _Rows, buffers: Sequence[memoryview], requests: _Rows, numbers: NDArray[np.int64]

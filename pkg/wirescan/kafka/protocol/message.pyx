@@ -223,8 +223,8 @@ def expects_response(requests, buffers):
     cdef uint8_t[::1] out = flags
     if not lie_inside(requests, buffers):
         raise ValueError("a row points outside its buffer")
-    cdef list held = [np.frombuffer(b, np.uint8) for b in buffers]
-    cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in held], np.uint64)
+    cdef list arrays = [np.frombuffer(b, np.uint8) for b in buffers]
+    cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in arrays], np.uint64)
     if n:
         rows = np.ascontiguousarray(requests).view(np.uint8)
         with nogil:
@@ -234,31 +234,31 @@ def expects_response(requests, buffers):
     return flags.view(bool)
 
 
-def match(asked, opaque, answers, whole):
+def match(request_ids, opaque, response_ids, complete):
     """Return an int64 array: for each response on a connection the number of its request, or -1.
 
-    asked: int32 array, the correlation ids of the requests.
+    request_ids: int32 array, the correlation ids of the requests.
     opaque: bool array, whether each request is opaque (a token of SASL; its response has no id).
-    answers: int32 array, the correlation ids of the responses.
-    whole: bool array, whether each response has a correlation id.
+    response_ids: int32 array, the correlation ids of the responses.
+    complete: bool array, whether each response has a correlation id.
 
     All arrays are in the order of the wire. The request of a response is the first one with its id
     after the request that was answered before.
     """
-    cdef Py_ssize_t i, low, high, middle, n = len(asked)
+    cdef Py_ssize_t i, low, high, middle, n = len(request_ids)
     cdef int64_t next = 0
-    cdef const int32_t[::1] ids = asked
-    cdef const int32_t[::1] id_of = answers
+    cdef const int32_t[::1] ids = request_ids
+    cdef const int32_t[::1] id_of = response_ids
     cdef const uint8_t[::1] is_opaque = opaque.view(np.uint8)
-    cdef const uint8_t[::1] is_whole = whole.view(np.uint8)
-    cdef const int64_t[::1] order = np.argsort(asked, kind="stable")
-    numbers = np.full(len(answers), -1, np.int64)
+    cdef const uint8_t[::1] is_complete = complete.view(np.uint8)
+    cdef const int64_t[::1] order = np.argsort(request_ids, kind="stable")
+    numbers = np.full(len(response_ids), -1, np.int64)
     cdef int64_t[::1] out = numbers
     with nogil:
         for i in range(id_of.shape[0]):
-            if next < n and (is_opaque[next] or (is_whole[i] and ids[next] == id_of[i])):
+            if next < n and (is_opaque[next] or (is_complete[i] and ids[next] == id_of[i])):
                 out[i] = next
-            elif is_whole[i]:
+            elif is_complete[i]:
                 low = 0
                 high = n
                 while low < high:
@@ -294,8 +294,8 @@ def name_responses(responses, buffers, requests, numbers):
     cdef Response* row
     cdef const uint8_t* start
     cdef Reader r
-    cdef list held = [np.frombuffer(b, np.uint8) for b in buffers]
-    cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in held], np.uint64)
+    cdef list arrays = [np.frombuffer(b, np.uint8) for b in buffers]
+    cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in arrays], np.uint64)
     if not lie_inside(rows, buffers):
         raise ValueError("a row points outside its buffer")
     if n:

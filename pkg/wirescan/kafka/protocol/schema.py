@@ -89,7 +89,7 @@ class Level:
     def columns(self) -> list[tuple[str, str, int]]:
         """(name, type, default) of each column, widest first."""
         columns: list[tuple[str, str, int]] = []
-        for name, item in flat_fields(self.fields):
+        for name, item in iter_flat_fields(self.fields):
             if item.type in WIDTHS:
                 kind = "u1" if item.type == "bool" else f"i{WIDTHS[item.type]}"
                 columns.append((name, kind, item.default or 0))
@@ -135,7 +135,7 @@ class MessageSchema:
     @cached_property
     def level(self) -> Level:
         """The message as a tree of tables."""
-        path = f"{snake(self.name)}_{self.side}"
+        path = f"{to_snake_case(self.name)}_{self.side}"
         return _make_level(path, path, path, self.fields)
 
     def check(self, version: int) -> int:
@@ -152,16 +152,16 @@ class MessageSchema:
         return version
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """Return a name in snake case: ListOffsets -> list_offsets."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
-def flat_fields(fields: tuple[Field, ...], prefix: str = "") -> Iterator[tuple[str, Field]]:
+def iter_flat_fields(fields: tuple[Field, ...], prefix: str = "") -> Iterator[tuple[str, Field]]:
     """Yield (column, field) of fields. A struct is replaced by its fields."""
     for item in fields:
         if item.type == "struct":
-            yield from flat_fields(item.fields, f"{prefix}{item.name}_")
+            yield from iter_flat_fields(item.fields, f"{prefix}{item.name}_")
         else:
             yield prefix + item.name, item
 
@@ -169,7 +169,7 @@ def flat_fields(fields: tuple[Field, ...], prefix: str = "") -> Iterator[tuple[s
 def _make_level(root: str, name: str, path: str, fields: tuple[Field, ...]) -> Level:
     arrays = tuple(
         _make_level(root, column, f"{root}.{column}", item.fields)
-        for column, item in flat_fields(fields)
+        for column, item in iter_flat_fields(fields)
         if item.is_array
     )
     return Level(name, path, fields, arrays)
@@ -234,14 +234,14 @@ API = {
     for key, name, newest, flexible in map(str.split, APIS.strip().split("\n"))
 }
 KEYS = {api.name: api.key for api in API.values()}
-_API_KEYS = {snake(name).upper(): key for name, key in KEYS.items()}
+_API_KEYS = {to_snake_case(name).upper(): key for name, key in KEYS.items()}
 # mypy wants the members as a literal; they come from the table.
 ApiKey = IntEnum("ApiKey", _API_KEYS, module=__name__)  # type: ignore[misc]
 ApiKey.__doc__ = "A value of the columns `api_key` of kafka.requests and kafka.responses."
 MESSAGE = {(message.name, message.side): message for message in _parse_messages()}
 
 
-def message_of(name: str, side: str) -> MessageSchema:
+def get_message(name: str, side: str) -> MessageSchema:
     """Return a message by its name and side. Raises ValueError, which lists the known names."""
     if (name, side) not in MESSAGE:
         names = ", ".join(known_name for known_name, known_side in MESSAGE if known_side == side)
@@ -249,7 +249,7 @@ def message_of(name: str, side: str) -> MessageSchema:
     return MESSAGE[name, side]
 
 
-def api_key(name: str | int) -> int:
+def get_api_key(name: str | int) -> int:
     """Return the key of an API by its name, or a key itself.
 
     Raises ValueError for an unknown name.

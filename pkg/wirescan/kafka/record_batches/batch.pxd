@@ -10,7 +10,7 @@ from wirescan.kafka.record_batches.rows cimport (
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
 
 
-cdef inline bint good_checksum(const uint8_t* p, size_t size, uint8_t magic) noexcept nogil:
+cdef inline bint has_good_checksum(const uint8_t* p, size_t size, uint8_t magic) noexcept nogil:
     # The checksum covers all bytes after itself.
     if magic == 2:
         return crc32c_of(p + 21, size - 21) == be32(p + 17)
@@ -36,7 +36,7 @@ cdef inline Fault read_batch_v2(
     row.codec = row.attributes & CODEC
     row.is_transactional = (row.attributes & TRANSACTIONAL) != 0
     row.is_control = (row.attributes & CONTROL) != 0
-    if check and not good_checksum(p, size, 2):
+    if check and not has_good_checksum(p, size, 2):
         return BAD_CHECKSUM
     if row.codec > LAST_CODEC:
         return BAD_CODEC
@@ -60,7 +60,7 @@ cdef inline Fault read_message(
     row.attributes = p[17]
     row.codec = p[17] & CODEC
     row.record_count = -1 if row.codec else 1
-    if check and not good_checksum(p, size, row.magic):
+    if check and not has_good_checksum(p, size, row.magic):
         return BAD_CHECKSUM
     if row.codec == 0:
         return OK
@@ -124,7 +124,7 @@ cdef inline Fault verify_batch(const void* parent, const Readable* buffer) noexc
     cdef uint32_t smallest = <uint32_t>(HEADER_V2 if batch.magic == 2 else HEADER_V0)
     if batch.head.size < smallest or p[16] != batch.magic:
         return BAD_CHECKSUM
-    return OK if good_checksum(p, batch.head.size, batch.magic) else BAD_CHECKSUM
+    return OK if has_good_checksum(p, batch.head.size, batch.magic) else BAD_CHECKSUM
 
 
 cdef inline size_t probe_batch(
@@ -144,7 +144,7 @@ cdef inline size_t probe_batch(
             return UNDECIDED
         if not charge_budget(budget, <uint64_t>size):
             return 1
-        return 0 if good_checksum(at, <size_t>size, at[16]) else 1
+        return 0 if has_good_checksum(at, <size_t>size, at[16]) else 1
     # Most random bytes are rejected here: no magic is above 2.
     while distance < <size_t>available - HEADER_V0 - 8 and at[16 + distance] > 2:
         distance += 1

@@ -4,7 +4,7 @@ from wirescan.core cimport (
     BAD_CHECKSUM, BAD_COUNT, BAD_MAGIC, BAD_NULL, BAD_OFFSET, Fault, LEFTOVER, NESTED, OK, Reader,
     SHORT, TRUNCATED, be32, be64, enter, int32_t, int64_t, left, sized, take, uint8_t, uint32_t,
     uint64_t, zigzag32, zigzag64)
-from wirescan.kafka.record_batches.batch cimport good_checksum, read_message_fields
+from wirescan.kafka.record_batches.batch cimport has_good_checksum, read_message_fields
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, HEADER_V0, HEADER_V1, Header, LOG_APPEND_TIME, LOG_OVERHEAD, Record,
     SMALLEST_LENGTH, SMALLEST_RECORD)
@@ -95,7 +95,7 @@ cdef inline Fault read_record_inner(
     row.head.body = HEADER_V1 if p[16] else HEADER_V0
     if take(&body, row.head.body - LOG_OVERHEAD) is NULL:
         return TRUNCATED
-    if check and not good_checksum(p, <size_t>(r.at - p), p[16]):
+    if check and not has_good_checksum(p, <size_t>(r.at - p), p[16]):
         return BAD_CHECKSUM
     if p[17] & CODEC:
         return NESTED

@@ -12,7 +12,7 @@ cdef enum:
 
 
 cdef inline size_t read_short_records(
-        Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
+        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
         const Head* span, bint ahead, bint past) noexcept nogil:
     # Read records of magic 2 that have short varints and no headers. Return how many were read.
     # The loop loads whole words, so it stops before the last bytes of the buffer. It also stops
@@ -26,7 +26,7 @@ cdef inline size_t read_short_records(
     cdef uint64_t shared_word       # its last word
     cdef uint64_t word, value, key, timestamp, offset
     cdef char* row = rows
-    cdef char* stop = rows + most * sizeof(Record)
+    cdef char* stop = rows + max_rows * sizeof(Record)
     cdef const uint8_t* start = r.at
     cdef const uint8_t* limit = r.end
     cdef const uint8_t* p

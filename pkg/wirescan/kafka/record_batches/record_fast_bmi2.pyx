@@ -17,12 +17,12 @@ from wirescan.kafka.record_batches.record_fast cimport read_short_records
 
 
 cdef size_t read_short_records_bmi2(
-        Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
+        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
         const Head* span, bint ahead, bint past) noexcept nogil:
     # A constant `past` gives each loop its own code without the other's branches.
     if past:
-        return read_short_records(r, rows, most, parent, buffer, span, ahead, True)
-    return read_short_records(r, rows, most, parent, buffer, span, ahead, False)
+        return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, True)
+    return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, False)
 
 if WIRESCAN_BMI2:
     short_records = <void*><ReadRun>read_short_records_bmi2

@@ -36,12 +36,12 @@ from wirescan.kafka.record_batches.rows cimport Batch, Header, Record
 
 
 cdef size_t read_short_records_portable(
-        Reader* r, char* rows, size_t most, const void* parent, const Readable* buffer,
+        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
         const Head* span, bint ahead, bint past) noexcept nogil:
     # A constant `past` gives each loop its own code without the other's branches.
     if past:
-        return read_short_records(r, rows, most, parent, buffer, span, ahead, True)
-    return read_short_records(r, rows, most, parent, buffer, span, ahead, False)
+        return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, True)
+    return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, False)
 
 # The implementations for records of magic 2 on this processor, the fastest last.
 # All return the same rows.

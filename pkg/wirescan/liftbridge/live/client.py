@@ -19,7 +19,7 @@ from nats.errors import SlowConsumerError
 from wirescan.frames.escape import visible
 from wirescan.frames.table import FrameTable
 from wirescan.liftbridge.live.publisher import SETTLING, Publisher, Receipt, Sending
-from wirescan.liftbridge.live.subjects import subjects_of
+from wirescan.liftbridge.live.subjects import list_subjects
 from wirescan.liftbridge.live.subscriber import Subscriber
 
 __all__ = ["Client"]
@@ -140,12 +140,12 @@ class Client:
         it raises nats.errors.SlowConsumerError if tables were taken so slowly that messages were
         dropped, and nats.errors.ConnectionClosedError if nats-py stopped reconnecting.
         """
-        subjects = subjects_of(subject, partitions)
+        subjects = list_subjects(subject, partitions)
         feed = _Feed(Subscriber(clock=self._loop.time, **options))
         for name in subjects:
             self._feeds[await self._nats.subscribe(name, queue, cb=feed.take)] = feed
         await self._nats.flush()
-        return self._tables(feed)
+        return self._iterate_tables(feed)
 
     async def close(self) -> None:
         """Send what is not sent yet, receive what has arrived, and close the connection.
@@ -233,7 +233,7 @@ class Client:
             else:
                 future.set_result(receipt)
 
-    async def _tables(self, feed: _Feed) -> AsyncIterator[FrameTable]:
+    async def _iterate_tables(self, feed: _Feed) -> AsyncIterator[FrameTable]:
         subscriber = feed.subscriber
         try:
             while True:

@@ -34,7 +34,7 @@ from wirescan.frames.table import FrameTable
 from wirescan.liftbridge.constants import AckError, AckPolicy
 from wirescan.liftbridge.encode import encode_message, encode_messages
 from wirescan.liftbridge.formats import acks, scan
-from wirescan.liftbridge.live.subjects import check_subject, partition_of, subjects_of
+from wirescan.liftbridge.live.subjects import check_subject, compute_partition, list_subjects
 
 __all__ = ["Outcome", "PublishError", "Publisher", "Receipt", "Sending"]
 
@@ -218,16 +218,16 @@ class Publisher:
         """Return what to send for one message.
 
         subject: of the stream. partitions: the number of its partitions. partition: by default that
-        of the key (`partition_of`). value, key, headers, crc: as `encode_message` takes them.
+        of the key (`compute_partition`). value, key, headers, crc: as `encode_message` takes them.
         ack_policy: with AckPolicy.NONE no receipt comes, unless the message is refused.
         expected_offset: the offset that the message is expected to get, if the stream has
         optimistic concurrency control; -1: any. correlation_id: a new one by default.
 
         Raises ValueError for a correlation id that already waits for its ack.
         """
-        subjects = subjects_of(subject, partitions)
+        subjects = list_subjects(subject, partitions)
         if partition is None:
-            number = partition_of(key, partitions)
+            number = compute_partition(key, partitions)
         else:
             number = check_integer(partition, "partition", (0, partitions - 1))
         (id_,) = self._make_correlation_ids(1, None if correlation_id is None else [correlation_id])
@@ -265,14 +265,14 @@ class Publisher:
         messages, or an array of integers. correlation_ids: one for each message. The other
         arguments are as in `publish`.
         """
-        subjects = subjects_of(subject, partitions)
+        subjects = list_subjects(subject, partitions)
         values, keys = convert_columns({"value": values, "key": keys})[0].values()
         if partition is not None:
             numbers = _expand_partitions(partition, len(values), partitions)
         elif partitions == 1:
             numbers = [0] * len(values)
         else:
-            numbers = [partition_of(key, partitions) for key in keys]
+            numbers = [compute_partition(key, partitions) for key in keys]
         ids = self._make_correlation_ids(len(values), correlation_ids)
         data, offsets = encode_messages(
             values,
@@ -328,13 +328,13 @@ class Publisher:
             for text in map(bytes.decode, expired)
         ]
 
-    def _make_correlation_ids(self, count: int, given: Iterable[str] | None) -> list[str]:
-        """Return the given correlation ids after validation, or `count` new ones."""
-        if given is None:
+    def _make_correlation_ids(self, count: int, correlation_ids: Iterable[str] | None) -> list[str]:
+        """Return the correlation ids after validation, or, for None, `count` new ones."""
+        if correlation_ids is None:
             first = self._number
             self._number += count
             return [f"{self._token}.{number}" for number in range(first, first + count)]
-        ids = list(given)
+        ids = list(correlation_ids)
         for id_ in ids:
             if not isinstance(id_, str):
                 raise TypeError(f"a correlation id must be a str, not {type(id_).__name__}")
@@ -403,11 +403,11 @@ class Publisher:
 
     def _judge(self, id_: bytes, policy: int, *, is_refusal: bool) -> Outcome:
         """Return the outcome of an ack, and remember it."""
-        before = self._settled.get(id_)
+        earlier = self._settled.get(id_)
         if id_ in self._pending:
             outcome = Outcome.REFUSED if is_refusal else Outcome.ACKED
-        elif before is not None:
-            outcome = Outcome.LATE if before is Outcome.EXPIRED else Outcome.DUPLICATE
+        elif earlier is not None:
+            outcome = Outcome.LATE if earlier is Outcome.EXPIRED else Outcome.DUPLICATE
         elif is_refusal and policy == AckPolicy.NONE:
             outcome = Outcome.REFUSED  # no call waits for it, but the user should know of it
         else:

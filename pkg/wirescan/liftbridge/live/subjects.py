@@ -10,12 +10,12 @@ from typing import Any
 
 from wirescan.core.arguments import I32, check_integer, to_bytes
 
-__all__ = ["check_subject", "partition_of", "subjects_of"]
+__all__ = ["check_subject", "compute_partition", "list_subjects"]
 
 PARTITIONS = (1, I32[1])  # bounds of a number of partitions
 
 
-def subjects_of(subject: str, partitions: int = 1) -> tuple[str, ...]:
+def list_subjects(subject: str, partitions: int = 1) -> tuple[str, ...]:
     """Return the NATS subjects of a stream's partitions.
 
     Partition 0 has the subject of the stream, and partition n has `subject.n`.
@@ -28,7 +28,7 @@ def subjects_of(subject: str, partitions: int = 1) -> tuple[str, ...]:
     return subject, *(f"{subject}.{number}" for number in range(1, count))
 
 
-def partition_of(key: Any, partitions: int) -> int:
+def compute_partition(key: Any, partitions: int) -> int:
     """Return the partition of a key: its CRC-32 (IEEE) modulo `partitions`.
 
     go-liftbridge's PartitionByKey computes the same. key: bytes-like, str or None. None and an

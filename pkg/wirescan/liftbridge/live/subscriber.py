@@ -28,7 +28,7 @@ __all__ = ["Subscriber"]
 ENVELOPES = "liftbridge.envelopes"
 
 
-class _Held(NamedTuple):
+class _WaitingPayload(NamedTuple):
     """A payload that is in no table yet, its size in bytes, and when it arrived."""
 
     payload: Any
@@ -76,32 +76,32 @@ class Subscriber:
                 raise ValueError(f"format must be {ENVELOPES} or a format inside it, not {format}")
             outer = format_of(outer.within)
         self._count = min(count, limits.rows)  # a table cannot have more rows than the limit
-        self._most = bytes
+        self._max_bytes = bytes
         self._seconds = seconds
         self._clock = clock
         self._errors = errors
         self._options = {"check": check, "limits": limits}
-        self._held: deque[_Held] = deque()
+        self._waiting: deque[_WaitingPayload] = deque()
         self._bytes = 0
 
     @property
     def held(self) -> int:
         """The number of payloads that are in no table yet."""
-        return len(self._held)
+        return len(self._waiting)
 
     @property
     def ready(self) -> bool:
         """Whether a batch has ended, so that `poll` returns a table."""
         return (
-            len(self._held) >= self._count
-            or self._bytes >= self._most
-            or (bool(self._held) and self._clock() >= self._held[0].arrived + self._seconds)
+            len(self._waiting) >= self._count
+            or self._bytes >= self._max_bytes
+            or (bool(self._waiting) and self._clock() >= self._waiting[0].arrived + self._seconds)
         )
 
     @property
     def deadline(self) -> float | None:
         """The time, by the clock, at which the next batch ends; None if no payload waits."""
-        return self._held[0].arrived + self._seconds if self._held else None
+        return self._waiting[0].arrived + self._seconds if self._waiting else None
 
     def receive(self, payloads: Iterable[Any]) -> None:
         """Add the payloads of some NATS messages, in order.
@@ -109,8 +109,8 @@ class Subscriber:
         payloads: bytes-like objects. They are not copied, so they must not change afterwards.
         """
         now = self._clock()
-        items = [_Held(payload, len(as_byte_array(payload)), now) for payload in payloads]
-        self._held += items
+        items = [_WaitingPayload(payload, len(as_byte_array(payload)), now) for payload in payloads]
+        self._waiting += items
         self._bytes += sum(item.size for item in items)
 
     def poll(self, *, errors: str | None = None) -> FrameTable | None:
@@ -128,10 +128,10 @@ class Subscriber:
         """
         batch: list[Any] = []
         size = 0
-        for item in self._held:
+        for item in self._waiting:
             batch.append(item.payload)
             size += item.size
-            if len(batch) == self._count or size >= self._most:
+            if len(batch) == self._count or size >= self._max_bytes:
                 break
         if not batch:
             return None
@@ -141,6 +141,6 @@ class Subscriber:
         }
         table = self._format.inside(scan(batch, **options), **options)
         for _ in batch:
-            self._held.popleft()
+            self._waiting.popleft()
         self._bytes -= size
         return table
