@@ -62,6 +62,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.table import FrameTable
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 WIDEST = 32  # characters of a column that is not the last one
@@ -251,9 +252,11 @@ class Tables:
         for path in self._files:
             if self._left == 0:
                 return
-            pieces = read_input(path, self._progress)
-            for piece in scan_outermost(pieces, self._format, **self._options):
-                for table in open_nested(piece, self._format, most=self._left, **self._options):
+            allowance = Allowance(self._options["limits"])
+            options = {"allowance": allowance, **self._options}
+            pieces = read_input(path, self._progress, allowance=allowance)
+            for piece in scan_outermost(pieces, self._format, **options):
+                for table in open_nested(piece, self._format, most=self._left, **options):
                     yield from self._apply_mode(table, path)
                     if self._left == 0:
                         return
