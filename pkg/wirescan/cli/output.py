@@ -75,7 +75,8 @@ def encode(data: Any, encoding: str) -> str:
     if encoding == "escape":
         return escape_bytes(data)
     if encoding == "utf8":
-        return TO_ESCAPE.sub(_escape_match, data.decode("utf-8", "surrogateescape"))
+        text = data.decode("utf-8", "surrogateescape")
+        return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
     return binascii.b2a_base64(data, newline=False).decode()
 
 

@@ -232,15 +232,20 @@ def open_nested(
                 check=check,
                 limits=limits if alone else together,
             )
-            too_large = bool((inner["fault"] == Fault.TOO_LARGE).any())
+            refused = inner["fault"] == Fault.TOO_LARGE
+            too_large = bool(refused.any())
+            fitting = _find_outermost_row(inner, int(refused.argmax()), part) if too_large else 0
         except FrameError as error:
             too_large = error.fault == Fault.TOO_LARGE or _lacks_memory(error, limits)
             if alone or not too_large:
                 error.source = error.source or source
                 raise
+            fitting = len(part) // 2
+            if error.partial is not None and len(error.partial):
+                fitting = _find_outermost_row(error.partial, len(error.partial) - 1, part)
         if too_large and not alone:
-            # The frames exceed a limit together, but a smaller group may not.
-            count = len(part) // 2
+            # The frames exceed a limit together, but those before the limit do not.
+            count = max(fitting, 1)
             growing = False
             continue
         if allowance is not None:
@@ -275,6 +280,14 @@ def _lacks_memory(error: FrameError, limits: Limits) -> bool:
         and error.partial is not None
         and len(error.partial) < limits.rows
     )
+
+
+def _find_outermost_row(table: FrameTable, row: int, outermost: FrameTable) -> int:
+    """Return the row of the table `outermost` that contains a row of a table inside it."""
+    while table is not outermost and table.outer is not None:
+        row = int(table["parent"][row])
+        table = table.outer
+    return row
 
 
 def _open_inside(

@@ -68,6 +68,7 @@ from wirescan.reading.chunked import open_nested, scan_outermost
 WIDEST = 32  # characters of a column that is not the last one
 SAMPLE = 200  # rows that decide how wide the columns are
 CHUNK = 4096  # rows that are rendered together
+CHUNK_BYTES = 8 << 20  # bytes of frames that are written at a time
 SUFFIXES = {
     "json": (".json", ".jsonl", ".ndjson"),
     "arrow": (".arrow", ".arrows", ".ipc"),
@@ -373,8 +374,15 @@ def _choose_output_kind(output: str | None, option: str | None) -> str:
 
 
 def _split(table: FrameTable) -> Iterator[FrameTable]:
-    """Return an iterator over a table in parts of CHUNK rows."""
-    return (table[at : at + CHUNK] for at in range(0, len(table), CHUNK))
+    """Yield a table in parts of at most CHUNK rows, and of CHUNK_BYTES or one row."""
+    ends = np.cumsum(table["size"], dtype=np.int64)
+    first = 0
+    while first < len(table):
+        before = int(ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(ends, before + CHUNK_BYTES, "right"))
+        stop = min(max(stop, first + 1), first + CHUNK)
+        yield table[first:stop]
+        first = stop
 
 
 def _write_json(
