@@ -27,9 +27,9 @@ from wirescan.reading.stream import Stream
 
 __version__ = "0.6.0"
 __all__ = [
+    "ExpansionError",
     "Fault",
     "Format",
-    "ExpansionError",
     "FrameError",
     "FrameTable",
     "Limits",

@@ -149,8 +149,8 @@ def limits_option(command: Command) -> Command:
         default=Limits().expansion,
         show_default=True,
         metavar="N",
-        help="Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small files "
-        "may have N times 512 KiB. 0 means no maximum.",
+        help="Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small "
+        "files may have N times 512 KiB. 0 means no maximum.",
     )
     @wraps(command)
     def run(

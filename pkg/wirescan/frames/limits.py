@@ -42,9 +42,9 @@ class Limits:
         expansion: decompressed bytes per byte of a file that is read in chunks, over the whole
             file. Rows are bounded too: a row counts as 512 bytes, and a pair in a list of a row,
             such as a header, as 128 bytes. The first 512 KiB of the file are not counted, but
-            up to 256 MiB are always allowed by the default, and up to `expansion` times 512 KiB
-            by another number. The command line, Parquet and Spark apply it; calls of `scan` and
-            `stream` do not. 1 or more; None means no bound.
+            every file may expand to `expansion` times 512 KiB. The command line, Parquet, Spark
+            and growing files apply it; `scan` and `stream` do not. 1 or more; None means no
+            bound.
 
     Raises:
         TypeError: a limit is not an integer.
