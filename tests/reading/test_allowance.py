@@ -8,7 +8,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from tests.laws.test_cost import HOSTILE, ROW_MAKERS, bytes_held, zstd_batches
+from tests.support.hostile import HOSTILE, ROW_MAKERS, bytes_held, zstd_batches
 from wirescan import ExpansionError, FrameError, Limits, formats, kafka
 from wirescan.cli.main import main
 from wirescan.core.fault import Fault
