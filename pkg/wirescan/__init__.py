@@ -17,7 +17,7 @@ Importing this file imports no protocol package: the first look-up of a format i
 from wirescan.core.fault import Fault
 from wirescan.core.include_path import get_include
 from wirescan.files.source import open
-from wirescan.frames.errors import FrameError
+from wirescan.frames.errors import ExpansionError, FrameError
 from wirescan.frames.format import Format, register
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
@@ -27,6 +27,7 @@ from wirescan.reading.stream import Stream
 
 __version__ = "0.6.0"
 __all__ = [
+    "ExpansionError",
     "Fault",
     "Format",
     "FrameError",

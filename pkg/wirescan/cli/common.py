@@ -148,15 +148,30 @@ def limits_option(command: Command) -> Command:
         help="Maximum bytes of memory for the rows that are made at once. The default is 256 MiB, "
         "or 3 times the bytes that hold the frames, if that is more.",
     )
+    @click.option(
+        "--max-expansion",
+        type=click.IntRange(0),
+        default=Limits().expansion,
+        show_default=True,
+        metavar="N",
+        help="Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small "
+        "files may have N times 512 KiB. 0 means no maximum.",
+    )
     @wraps(command)
     def run(
         *arguments: Any,
         max_frame: int,
         max_inflated: int,
         max_row_bytes: int | None,
+        max_expansion: int,
         **options: Any,
     ) -> Any:
-        limits = Limits(frame=max_frame, inflated=max_inflated, row_bytes=max_row_bytes)
+        limits = Limits(
+            frame=max_frame,
+            inflated=max_inflated,
+            row_bytes=max_row_bytes,
+            expansion=max_expansion or None,
+        )
         return command(*arguments, limits=limits, **options)
 
     return run

@@ -15,11 +15,15 @@ from wirescan.cli.foreign_files import (
     describe_foreign_file,
 )
 from wirescan.files.source import URL, read_some, size_of
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
 
 
 def read_input(
-    path: str, advance: Callable[[int], None] = lambda count: None, size: int = PIECE
+    path: str,
+    advance: Callable[[int], None] = lambda count: None,
+    size: int = PIECE,
+    allowance: Allowance | None = None,
 ) -> Iterator[memoryview]:
     """Yield the contents of a file, a URL or standard input in pieces of `size` bytes.
 
@@ -30,14 +34,18 @@ def read_input(
         path: the file, the URL, or "-" for standard input.
         advance: called with the number of bytes of each read, before decompression.
         size: bytes in a piece.
+        allowance: counts the bytes of each read, and the contents of a compressed file.
 
     Raises:
+        ExpansionError: if a compressed file has more contents than the allowance.
         OSError: if the input cannot be read.
         EOFError: if an object of a store shrinks while it is read.
         CompressionError: if compressed data is damaged.
         ValueError: if the input is a known kind of file that holds no frames.
     """
     pieces = _read_raw(path, advance, size)
+    if allowance is not None:
+        pieces = allowance.count_chunks(pieces)
     for first in pieces:
         codec = compression_of(bytes(first[:HEAD]))
         if codec is None:
@@ -48,6 +56,8 @@ def read_input(
             for number, data in enumerate(pieces):
                 if not number:
                     _refuse_foreign(data, path)
+                if allowance is not None:
+                    allowance.spend_contents(data)
                 yield data
             return
         yield from pieces

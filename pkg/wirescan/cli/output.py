@@ -33,6 +33,7 @@ INVALID_BYTE = "\ufffd"  # precedes the digits of a byte that is not UTF-8
 TO_ESCAPE = re.compile("[\ufffd\udc80-\udcff]")
 ESCAPED = [NAMED.get(chr(b)) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in range(256)]
 ESCAPED[ord("\\")] = BACKSLASH
+_JSON = json.JSONEncoder(separators=(",", ":"))  # made once: making one takes as long as a row
 LONGEST_CHARACTER = 4  # bytes in UTF-8
 FILE_MODE = 0o666  # of a new file, before the umask is applied
 
@@ -74,7 +75,8 @@ def encode(data: Any, encoding: str) -> str:
     if encoding == "escape":
         return escape_bytes(data)
     if encoding == "utf8":
-        return TO_ESCAPE.sub(_escape_match, data.decode("utf-8", "surrogateescape"))
+        text = data.decode("utf-8", "surrogateescape")
+        return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
     return binascii.b2a_base64(data, newline=False).decode()
 
 
@@ -113,7 +115,7 @@ def fault_name(number: int) -> str:
 
 def dump_json(value: Any) -> str:
     """Return a value as one line of JSON in ASCII."""
-    return json.dumps(value, separators=(",", ":"))
+    return _JSON.encode(value)
 
 
 def colour(text: str, **style: Any) -> str:

@@ -37,6 +37,7 @@ from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import format_of
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
 from wirescan.reading.filters import check_filters
 from wirescan.reading.splits import SLICE_BYTES, Slice, tasks
@@ -123,13 +124,13 @@ def write_counted(
     for part in slices:
         covered = 0
         tail = part.last or part.stop >= seekable_size(part.path)
-        chunks = read_chunks(part.path, part.start, part.stop)
-        for frames in scan_outermost(
-            chunks, format, source=part.path, offset=part.start, tail=tail, **options
-        ):
+        allowance = Allowance(limits)
+        options |= {"source": part.path, "allowance": allowance}
+        chunks = allowance.count_chunks(read_chunks(part.path, part.start, part.stop))
+        for frames in scan_outermost(chunks, format, offset=part.start, tail=tail, **options):
             covered += int(frames["size"].sum(dtype=np.int64))
             yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
-            for table in open_nested(frames, format, source=part.path, filters=wanted, **options):
+            for table in open_nested(frames, format, filters=wanted, **options):
                 # Under "strict" the readers have raised for any damage.
                 damaged = [] if errors == "strict" else find_bad_frames(table, layout.columns)
                 bad_count = sum(len(bad) for bad, _ in damaged)

@@ -96,8 +96,29 @@ class FrameError(ValueError):
         if self.source:
             where += f" of {visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
-        meaning = MEANING.get(self.fault, "unknown fault")
+        meaning = self._meaning()
         return f"{meaning} ({_name_of(self.fault)}) {where}, row {self.row}: {near}"
+
+
+    def _meaning(self) -> str:
+        return MEANING.get(self.fault, "unknown fault")
+
+
+class ExpansionError(FrameError):
+    """A file that expands to more than `Limits.expansion` allows. Its fault is LIMIT.
+
+    The offset is that of the first outermost frame that was opened and not returned. It is raised
+    in every mode.
+    """
+
+    __slots__ = ()
+
+    def _meaning(self) -> str:
+        return (
+            "the file expands to more rows or decompressed bytes than its size allows: if you "
+            "trust it, pass wirescan.Limits with a larger expansion, or None for no bound "
+            "(--max-expansion on the command line, maxExpansion in Spark)"
+        )
 
 
 def _name_of(fault: int) -> str:

@@ -9,7 +9,9 @@ __all__ = ["Limits"]
 
 # `size` of a row is u4; `parent`, and the `_size` of a place, are i4.
 _LARGEST = {"frame": 2**32 - 1, "inflated": 2**31 - 1, "rows": 2**31 - 1}
+_OPTIONAL = ("row_bytes", "expansion")
 
+EXPANSION = 512
 FREE_ROW_BYTES = 256 << 20
 # A small compressed input holds at most about 250 MB of frames. Bytes beyond that were really sent,
 # so more bytes of rows are allowed for each of them.
@@ -37,6 +39,12 @@ class Limits:
         row_bytes: bytes of the rows that one call makes, over all levels that it opens. 1 or
             more. None, the default, means the largest of three numbers: 256 MiB, 3 times the
             bytes that hold the frames, and 16 times those beyond 256 MiB.
+        expansion: decompressed bytes per byte of a file that is read in chunks, over the whole
+            file. Rows are bounded too: a row counts as 512 bytes, and a pair in a list of a row,
+            such as a header, as 128 bytes. The first 512 KiB of the file are not counted, but
+            every file may expand to `expansion` times 512 KiB. The command line, Parquet, Spark
+            and growing files apply it; `scan` and `stream` do not. 1 or more; None means no
+            bound.
 
     Raises:
         TypeError: a limit is not an integer.
@@ -50,12 +58,14 @@ class Limits:
     ratio_total: int = 100
     rows: int = _LARGEST["rows"]
     row_bytes: int | None = None
+    expansion: int | None = EXPANSION
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if field.name == "row_bytes" and self.row_bytes is None:
+            value = getattr(self, field.name)
+            if value is None and field.name in _OPTIONAL:
                 continue
-            limit = operator.index(getattr(self, field.name))
+            limit = operator.index(value)
             largest = _LARGEST.get(field.name)
             if limit < 1 or (largest is not None and limit > largest):
                 raise ValueError(f"limit {field.name}={limit} is not in 1 .. {largest or 'any'}")

@@ -6,6 +6,7 @@ The exports, growing files, the command line and Spark's tasks read files with t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.filters import Filter, apply_filters, check_filters, prune_file, prune_frames
 from wirescan.reading.stream import Stream
 
@@ -53,7 +55,7 @@ def iter_tables(
         piece: bytes read at a time.
         errors: "strict", "mark" or "skip".
         check: verify checksums.
-        limits: bounds on rows and bytes.
+        limits: bounds on rows and bytes. `limits.expansion` bounds the whole range.
         tail: a frame that `stop` cuts is a tail, because the file ended there when its size was
             read. Otherwise such a frame before the end of the file is damage.
         filters: the filters that rows have to pass, see `wirescan.reading.filters`. Frames
@@ -62,7 +64,8 @@ def iter_tables(
             reported.
 
     Raises:
-        FrameError: with the path and the position in the file.
+        FrameError: with the path and the position in the file. In every mode: an ExpansionError
+            where `limits.expansion` is exceeded.
         EOFError: the file ends before `stop`.
         OSError: the file cannot be read.
         ValueError: the range ends before it starts, `piece` is below 1, or as
@@ -77,8 +80,9 @@ def iter_tables(
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
+    allowance = Allowance(limits)
     for table in scan_outermost(
-        read_chunks(path, start, stop, piece),
+        allowance.count_chunks(read_chunks(path, start, stop, piece)),
         inner,
         errors=errors,
         check=check,
@@ -86,9 +90,17 @@ def iter_tables(
         source=path,
         offset=start,
         tail=tail or stop >= end,
+        allowance=allowance,
     ):
         yield from open_nested(
-            table, inner, errors=errors, check=check, limits=limits, source=path, filters=wanted
+            table,
+            inner,
+            errors=errors,
+            check=check,
+            limits=limits,
+            source=path,
+            filters=wanted,
+            allowance=allowance,
         )
 
 
@@ -138,11 +150,16 @@ def scan_outermost(
     source: str | None = None,
     offset: int = 0,
     tail: bool = True,
+    allowance: Allowance | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
     The last table states why the scan stopped, and it may be empty. The arguments are those of
-    `Stream` and of `Stream.close`.
+    `Stream` and of `Stream.close`, and `allowance`, which counts the frames. Whoever reads the
+    chunks counts their bytes (`Allowance.count_chunks`). None, the default: no bound.
+
+    Raises:
+        FrameError: as `errors` says, and ExpansionError for more frames than the allowance.
     """
     stream = Stream(
         format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset
@@ -150,6 +167,9 @@ def scan_outermost(
     for chunk in chunks:
         table = stream.feed(chunk)
         if len(table):
+            if allowance is not None:
+                with _named_source(source):
+                    allowance.spend_frames(table)
             yield table
     yield stream.close(tail=tail)
 
@@ -164,6 +184,7 @@ def open_nested(
     source: str | None = None,
     filters: Sequence[Filter] = (),
     most: int | None = None,
+    allowance: Allowance | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the frames of a format inside outermost frames, a group of outermost frames at a time.
 
@@ -179,9 +200,10 @@ def open_nested(
         filters: the result of `filters.check_filters`. Only rows that pass are returned.
         most: the number of good rows that are wanted. The iteration ends after them or a few
             more, and opens few frames after them.
+        allowance: counts what is opened, over all tables of a file. None, the default: no bound.
 
     Raises:
-        FrameError: as `errors` says.
+        FrameError: as `errors` says, and ExpansionError for more than the allowance.
     """
     if filters:
         table = prune_frames(table, format, filters, errors, source)
@@ -210,17 +232,25 @@ def open_nested(
                 check=check,
                 limits=limits if alone else together,
             )
-            too_large = bool((inner["fault"] == Fault.TOO_LARGE).any())
+            refused = inner["fault"] == Fault.TOO_LARGE
+            too_large = bool(refused.any())
+            fitting = _find_outermost_row(inner, int(refused.argmax()), part) if too_large else 0
         except FrameError as error:
             too_large = error.fault == Fault.TOO_LARGE or _lacks_memory(error, limits)
             if alone or not too_large:
                 error.source = error.source or source
                 raise
+            fitting = len(part) // 2
+            if error.partial is not None and len(error.partial):
+                fitting = _find_outermost_row(error.partial, len(error.partial) - 1, part)
         if too_large and not alone:
-            # The frames exceed a limit together, but a smaller group may not.
-            count = len(part) // 2
+            # The frames exceed a limit together, but those before the limit do not.
+            count = max(fitting, 1)
             growing = False
             continue
+        if allowance is not None:
+            with _named_source(source):
+                allowance.spend_nested(inner, part)
         if most is not None:
             most -= len(inner) - int(np.count_nonzero(inner.bad))
         if errors == "skip":
@@ -233,6 +263,16 @@ def open_nested(
             count *= 2
 
 
+@contextmanager
+def _named_source(source: str | None) -> Iterator[None]:
+    """Add the path of the file to a FrameError that has none."""
+    try:
+        yield
+    except FrameError as error:
+        error.source = error.source or source
+        raise
+
+
 def _lacks_memory(error: FrameError, limits: Limits) -> bool:
     """Return whether the rows ended at `limits.row_bytes`, and not at `limits.rows`."""
     return (
@@ -240,6 +280,14 @@ def _lacks_memory(error: FrameError, limits: Limits) -> bool:
         and error.partial is not None
         and len(error.partial) < limits.rows
     )
+
+
+def _find_outermost_row(table: FrameTable, row: int, outermost: FrameTable) -> int:
+    """Return the row of the table `outermost` that contains a row of a table inside it."""
+    while table is not outermost and table.outer is not None:
+        row = int(table["parent"][row])
+        table = table.outer
+    return row
 
 
 def _open_inside(

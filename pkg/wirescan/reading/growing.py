@@ -37,6 +37,7 @@ from wirescan.frames.escape import visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, in_pieces, open_nested, scan_outermost
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.reading.stream import Stream
@@ -251,15 +252,16 @@ class Tail:
         try:
             with self._files.open(part.file) as (path, read):
                 chunks = in_pieces(read, path, part.start, part.stop, piece)
+                allowance = Allowance(self._options["limits"])
+                options = {"source": path, "allowance": allowance, **self._options}
                 for table in scan_outermost(
-                    chunks,
+                    allowance.count_chunks(chunks),
                     self._format,
-                    source=path,
                     offset=part.start,
                     tail=False,
-                    **self._options,
+                    **options,
                 ):
-                    for inner in open_nested(table, self._format, source=path, **self._options):
+                    for inner in open_nested(table, self._format, **options):
                         yield path, inner
         except (FileNotFoundError, EOFError) as error:
             self._report_loss(error)

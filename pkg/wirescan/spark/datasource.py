@@ -17,6 +17,9 @@ Options for files, with their defaults:
     maxInflated         maximum bytes of the decompressed payload of one frame; default 64m
     maxRowBytes         maximum bytes of memory for the rows that are made at once. Default 256m, or
                         3 times the bytes that hold the frames if that is more.
+    maxExpansion        maximum decompressed bytes per byte of a file; a row counts as 512 bytes.
+                        Small files may have 512 KiB times this number. Default 512; a large number
+                        removes the bound.
     nonStrict           Thrift: accept binary messages that do not start with a version too; default
                         false
     idl                 thrift.fields: the path of an IDL file. The names of fields are read from it

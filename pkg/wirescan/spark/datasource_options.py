@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyspark.sql.types import StructType
 
-from wirescan.frames.limits import Limits
+from wirescan.frames.limits import EXPANSION, Limits
 from wirescan.frames.registry import spec_of
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import kafka_topics
@@ -29,6 +29,7 @@ OPTIONS = (
     "maxFrame",
     "maxInflated",
     "maxRowBytes",
+    "maxExpansion",
     "nonStrict",
     "idl",
     "pushdown",
@@ -59,6 +60,7 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
         frame=parse_size(options.get("maxFrame"), Limits().frame, "maxFrame"),
         inflated=parse_size(options.get("maxInflated"), Limits().inflated, "maxInflated"),
         row_bytes=None if row_bytes is None else parse_size(row_bytes, name="maxRowBytes"),
+        expansion=parse_size(options.get("maxExpansion"), EXPANSION, "maxExpansion"),
     )
     non_strict = "true" if kafka_topics.parse_flag(options, "nonStrict", default=False) else None
     format = options.get("format", DEFAULT_FORMAT)

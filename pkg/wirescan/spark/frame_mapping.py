@@ -26,6 +26,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, Stop, empty
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested
 from wirescan.spark.run import DEFAULT_FORMAT, Reading, freeze_gc_for_batches, hide_traceback
 
@@ -180,6 +181,7 @@ def read_values(
     filled = _find_filled_values(values, least_bytes=0 if single else 1)
     # A new group of values begins wherever the data passes a multiple of BATCH_BYTES.
     group_starts = np.flatnonzero(np.diff(offsets[filled] // BATCH_BYTES)) + 1
+    allowance = Allowance(reading.limits)
     for group in np.split(filled, group_starts):
         if not len(group):
             continue
@@ -188,8 +190,14 @@ def read_values(
             outer, origins = scan(
                 data, offsets[group], offsets[group + 1], reading, cut, format.in_values
             )
+            allowance.count_read(int(outer["size"].sum(dtype=np.int64)))
             for table in open_nested(
-                outer, format, errors="mark", check=reading.check, limits=reading.limits
+                outer,
+                format,
+                errors="mark",
+                check=reading.check,
+                limits=reading.limits,
+                allowance=allowance,
             ):
                 rows, outermost = _find_outermost_rows(table)
                 holders = group[origins[rows]]
@@ -358,6 +366,6 @@ def _move_into_value(error: FrameError, start: int, place: str) -> FrameError:
 
     place: the name of the value.
     """
-    return FrameError(
+    return type(error)(
         error.fault, error.offset - start, error.row, error.near, place, error.inflated
     )

@@ -39,6 +39,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.logs import Finding, Reach, SegmentCheck
 from wirescan.frames.registry import format_of, formats
 from wirescan.frames.table import FrameTable
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 SHOWN_GAPS = 20  # gaps in the offsets that the text lists for a file
@@ -97,6 +98,7 @@ class Report:
         self._deep = deep
         self._json = as_json
         self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
+        self._allowance = Allowance(limits)  # of the file in progress
         log = self._outermost.log
         self._side_files = None if log is None or log_only else log.side_files
         self._segments = None if log is None else log.segments
@@ -139,7 +141,11 @@ class Report:
             if self._side_files is not None:
                 with self._side_file_errors():
                     self._segment_check = self._side_files.segment(path, self._log)
-        for piece in scan_outermost(read_input(path, progress), self._outermost, **self._options):
+        self._allowance = Allowance(self._options["limits"])
+        pieces = read_input(path, progress, allowance=self._allowance)
+        for piece in scan_outermost(
+            pieces, self._outermost, allowance=self._allowance, **self._options
+        ):
             self._verify_piece(piece)
         self._verify_tail(piece)
         if self._segment_check is not None:
@@ -344,7 +350,8 @@ class Report:
         lists = [self._outermost.children[name] for name in self._outermost.lists]
         for format in self._formats_inside(self._outermost):
             at = 0
-            for inner in open_nested(table, format, **self._options):
+            opened = open_nested(table, format, allowance=self._allowance, **self._options)
+            for inner in opened:
                 if format.read not in lists:
                     self._count["records"] += int(np.count_nonzero(~inner.bad))
                 self._verify_nested(inner)
@@ -393,7 +400,9 @@ class Report:
                     inner, row, at, inside=inner.name, inflated=inflated, lost=losses.get(row)
                 )
         for format in self._formats_inside(inner.format):
-            self._verify_nested(format.read(inner, **self._options))
+            nested = format.read(inner, **self._options)
+            self._allowance.spend_nested(nested, inner.outermost)
+            self._verify_nested(nested)
 
     def _verify_offsets(
         self, table: FrameTable, first: np.ndarray, claims: dict[int, Claim | None]

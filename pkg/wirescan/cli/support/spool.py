@@ -42,7 +42,7 @@ NAME = re.compile(r"_?(\d{8}T\d{6}\.\d{6}Z-\d{6,})\.(lumberjack|parquet)")
 MAX_VIEWS = 1024  # buffers in one call of writev (IOV_MAX)
 SHORTEST_WAIT = 0.01  # seconds
 # The frames of a spool were accepted, with whatever limits that run had.
-WIDEST = Limits(frame=(1 << 32) - 1, inflated=(1 << 31) - 1)
+WIDEST = Limits(frame=(1 << 32) - 1, inflated=(1 << 31) - 1, expansion=None)
 MAX_UNPUBLISHED = 4  # files that wait to become Parquet; with more, writers have to wait
 
 

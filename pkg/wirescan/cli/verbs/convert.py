@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
-FRAME_ERROR = re.compile(r"FrameError: (.*)")
+FRAME_ERROR = re.compile(r"(?:Frame|Expansion)Error: (.*)")
 
 HELP = """Write frames as Parquet. OUT becomes a directory of part files, complete or not at all.
 

@@ -62,11 +62,13 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.table import FrameTable
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 WIDEST = 32  # characters of a column that is not the last one
 SAMPLE = 200  # rows that decide how wide the columns are
 CHUNK = 4096  # rows that are rendered together
+CHUNK_BYTES = 8 << 20  # bytes of frames that are written at a time
 SUFFIXES = {
     "json": (".json", ".jsonl", ".ndjson"),
     "arrow": (".arrow", ".arrows", ".ipc"),
@@ -251,9 +253,11 @@ class Tables:
         for path in self._files:
             if self._left == 0:
                 return
-            pieces = read_input(path, self._progress)
-            for piece in scan_outermost(pieces, self._format, **self._options):
-                for table in open_nested(piece, self._format, most=self._left, **self._options):
+            allowance = Allowance(self._options["limits"])
+            options = {"allowance": allowance, **self._options}
+            pieces = read_input(path, self._progress, allowance=allowance)
+            for piece in scan_outermost(pieces, self._format, **options):
+                for table in open_nested(piece, self._format, most=self._left, **options):
                     yield from self._apply_mode(table, path)
                     if self._left == 0:
                         return
@@ -370,8 +374,15 @@ def _choose_output_kind(output: str | None, option: str | None) -> str:
 
 
 def _split(table: FrameTable) -> Iterator[FrameTable]:
-    """Return an iterator over a table in parts of CHUNK rows."""
-    return (table[at : at + CHUNK] for at in range(0, len(table), CHUNK))
+    """Yield a table in parts of at most CHUNK rows, and of CHUNK_BYTES or one row."""
+    ends = np.cumsum(table["size"], dtype=np.int64)
+    first = 0
+    while first < len(table):
+        before = int(ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(ends, before + CHUNK_BYTES, "right"))
+        stop = min(max(stop, first + 1), first + CHUNK)
+        yield table[first:stop]
+        first = stop
 
 
 def _write_json(

@@ -43,6 +43,7 @@ from wirescan.cli.support.tally import (
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 QUANTILES = ("min", "median", "p95", "max")
@@ -114,7 +115,11 @@ def stat(
             tallies = [file_tally, total_tally]
             for tally in tallies:
                 tally.start_file(path)
-            for piece in scan_outermost(read_input(path, progress), top, **options):
+            allowance = Allowance(limits)
+            options["allowance"] = allowance
+            for piece in scan_outermost(
+                read_input(path, progress, allowance=allowance), top, **options
+            ):
                 opened = open_nested(piece, inner, **options) if inner else ()
                 count_piece(tallies, piece, opened)
             size = piece.origins[0] + len(piece.buffers[0])

@@ -1,0 +1,143 @@
+"""`Allowance`: what the bytes of one file may expand to, over all groups that are opened.
+
+`Limits` bounds each group by itself. A small file may have many groups, so the sum needs a bound
+too. This module has the rule. `chunked.py` and the command's `read_input` apply it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.frames.errors import NEAR, ExpansionError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import with_list
+from wirescan.frames.table import FrameTable
+
+# The first bytes of a file: the allowance does not grow with them. So it is the same for all
+# files of up to twice this size, which may thus compress better than others.
+FIRST_BYTES = 512 << 10
+ROW_COST = 512  # decompressed bytes that take about as long as one row, where rows are written
+PAIR_COST = 128  # the same for a pair in a list of a row, such as a header
+REFUSED_BYTES = 1 << 20  # at least so many bytes are decompressed until a payload is too large
+
+
+class Allowance:
+    """Counts what the bytes of one file expand to, and raises an error where it is too much.
+
+    The allowance is `limits.expansion` times the bytes that were read. The first 512 KiB of these
+    bytes do not count, but the bytes that count are at least 512 KiB. Decompressed bytes and rows
+    are counted apart, and each format is. A row counts as 512 bytes, and a pair in a list of a row
+    as 128 bytes.
+
+    Args:
+        limits: its `expansion` is applied; None allows everything.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._expansion = limits.expansion
+        self._limits = limits
+        self._read = 0  # bytes of the file, as they are stored
+        self._unpacked = 0  # bytes of a compressed file's contents
+        self._inflated: Counter[str] = Counter()  # bytes of payloads, by format
+        self._row_cost: Counter[str] = Counter()  # by format
+
+    @property
+    def total(self) -> float:
+        """The allowance for the bytes that were read so far, in bytes."""
+        if self._expansion is None:
+            return float("inf")
+        return self._expansion * max(self._read - FIRST_BYTES, FIRST_BYTES)
+
+    def count_read(self, count: int) -> None:
+        """Count bytes that were read from the file."""
+        self._read += count
+
+    def count_chunks(self, chunks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the chunks of a file, and count their bytes as read."""
+        for chunk in chunks:
+            self.count_read(len(chunk))
+            yield chunk
+
+    def spend_contents(self, data: memoryview) -> None:
+        """Count the next contents of a file that is compressed as a whole.
+
+        Raises:
+            ExpansionError: they are more than the allowance.
+        """
+        position = self._unpacked
+        self._unpacked += len(data)
+        if self._unpacked > self.total:
+            raise ExpansionError(Fault.LIMIT, position, 0, data[:NEAR])
+
+    def spend_frames(self, frames: FrameTable) -> None:
+        """Count outermost frames.
+
+        Raises:
+            ExpansionError: the rows so far are more than the allowance.
+        """
+        self._spend(frames, frames, 0, ROW_COST * len(frames))
+
+    def spend_nested(self, inner: FrameTable, outermost: FrameTable) -> None:
+        """Count the frames that were opened inside some outermost frames.
+
+        Args:
+            inner: the frames inside.
+            outermost: the outermost frames that were opened.
+
+        Raises:
+            ExpansionError: what was opened so far is more than the allowance.
+        """
+        if inner.format is outermost.format:
+            return  # `spend_frames` has counted them
+        inflated = sum(map(len, inner.buffers)) - sum(map(len, outermost.buffers))
+        inflated += self._measure_refused(inner)
+        cost = PAIR_COST * _count_pairs(inner)
+        level = inner
+        while level.format is not outermost.format and level.outer is not None:
+            cost += ROW_COST * len(level)
+            level = level.outer
+        self._spend(inner, outermost, max(inflated, 0), cost)
+
+    def _measure_refused(self, inner: FrameTable) -> int:
+        """Return the most bytes that were decompressed of payloads above a limit."""
+        refused = inner["fault"] == Fault.TOO_LARGE
+        if not refused.any():
+            return 0
+        sizes = inner["size"][refused].astype(np.int64)
+        bytes_tried = np.clip(self._limits.ratio * sizes, REFUSED_BYTES, self._limits.inflated)
+        return int(bytes_tried.sum())
+
+    def _spend(self, table: FrameTable, outermost: FrameTable, inflated: int, cost: int) -> None:
+        """Count the cost of a table; an error names the first of its outermost frames."""
+        name = table.name
+        self._inflated[name] += inflated
+        self._row_cost[name] += cost
+        if max(self._inflated[name], self._row_cost[name]) > self.total:
+            raise ExpansionError(
+                Fault.LIMIT, int(outermost[:1].positions[0]), 0, outermost.frame(0)
+            )
+
+
+def _count_pairs(table: FrameTable) -> int:
+    """Return how many pairs the lists of the rows have, at most.
+
+    The count of a list comes from the wire, but a pair takes at least a byte of the frame or of
+    its payload.
+    """
+    format: Format | None = table.format
+    if format is None:
+        return 0
+    total = 0
+    for name, column in format.lists.items():
+        if not table[column].any():
+            continue  # most tables: one pass instead of several
+        has_list = with_list(table, name)
+        counts = np.minimum(table[column][has_list], table["size"][has_list])
+        total += int(counts.sum(dtype=np.int64))
+    return total

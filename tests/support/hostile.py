@@ -1,0 +1,237 @@
+"""Hostile input: generators of small inputs that expand to much, and what reads them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from crc32c import crc32c
+
+import wirescan
+from wirescan import kafka, liftbridge, lumberjack, nats, thrift
+from wirescan.frames.codecs import compress
+from wirescan.thrift import MessageType, Protocol, Transform
+
+
+def zstd_batches(count: int, records: int) -> bytes:
+    """Kafka batches of equal records of seven bytes: they compress as well as anything can."""
+    batch = bytearray(kafka.encode_batch([b""], codec="zstd"))[:61] + compress(
+        "zstd", b"\x0c\0\0\0\1\1\0" * records
+    )
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">i", batch, 57, records)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return bytes(batch) * count
+
+
+def thrift_elements(count: int) -> bytes:
+    """A compressed Thrift frame: a list of `count` booleans in the compact protocol."""
+    size, varint = count, bytearray()
+    while size > 127:
+        varint.append(size & 127 | 128)
+        size >>= 7
+    arguments = b"\x19\xf1" + bytes(varint) + bytes((size,)) + b"\1" * count + b"\0"
+    message = thrift.encode_message("m", MessageType.CALL, 1, arguments, protocol=Protocol.COMPACT)
+    return thrift.encode_frame(message, protocol_id=Protocol.COMPACT, transforms=[Transform.ZSTD])
+
+
+ROW_MAKERS = {
+    "kafka.records": lambda: zstd_batches(2, 5000),
+    "thrift.fields": lambda: thrift_elements(10_000),
+}
+
+
+def layers(count: int, size: int = 1_000_000) -> bytes:
+    """A Thrift frame with `count` transforms: one of zstd, and snappy that holds only literals."""
+    payload = thrift.encode_message("m", MessageType.CALL, 1, bytes(size))
+    inner = snappy_literals(payload)
+    for _ in range(count - 2):
+        inner = snappy_literals(inner)
+    header = thrift.encode_frame(compress("zstd", inner), transforms=[])
+    return with_transforms(header, [Transform.SNAPPY] * (count - 1) + [Transform.ZSTD])
+
+
+def snappy_literals(data: bytes) -> bytes:
+    """One raw block of snappy: its size, and one literal."""
+    size, prefix = len(data), bytearray()
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    return bytes(prefix) + bytes((size, 63 << 2)) + (len(data) - 1).to_bytes(4, "little") + data
+
+
+def with_transforms(frame: bytes, transforms: list[int]) -> bytes:
+    """A header frame without transforms, whose header says that it has some."""
+    words = int.from_bytes(frame[12:14], "big")
+    payload = frame[14 + 4 * words :]
+    header = bytes((frame[14], len(transforms), *transforms))
+    header += bytes(-len(header) % 4)
+    body = frame[4:12] + (len(header) // 4).to_bytes(2, "big") + header + payload
+    return len(body).to_bytes(4, "big") + body
+
+
+def persistent_headers(frames: int) -> bytes:
+    """Frames that each bring one more persistent header: all before them stay in force."""
+    return b"".join(
+        bytes(thrift.encode_frame(b"", persistent={b"%x" % i: b""})) for i in range(frames)
+    )
+
+
+def scanning(name: str):
+    def work(data: bytes) -> int:
+        return bytes_held(wirescan.scan(data, name, errors="mark"), data)
+
+    return work
+
+
+def bytes_held(table, data: bytes) -> int:
+    """What a table keeps in memory beside the data."""
+    size, level = sum(map(len, table.buffers)), table
+    while level is not None:
+        size, level = size + level.rows.nbytes, level.outer
+    return size - len(data)
+
+
+def resolving(data: bytes) -> int:
+    return bytes_held(thrift.resolve(thrift.scan(data)), data)
+
+
+def receiving(data: bytes) -> int:
+    with pytest.raises(thrift.ConversationError) as caught:
+        thrift.ServerChannel().receive(data)
+    return sum(len(call.arguments) for call in caught.value.events)
+
+
+def parsing(data: bytes) -> int:
+    return lumberjack.documents(lumberjack.events(lumberjack.scan(data)), errors="mark").nbytes
+
+
+def refusing_fields(data: bytes) -> int:
+    with pytest.raises(ValueError, match="1000 different fields"):
+        lumberjack.documents(lumberjack.events(lumberjack.scan(data)), errors="mark")
+    return 0
+
+
+def filled(size: int, one: bytes) -> bytes:
+    return one * max(size // len(one), 1)
+
+
+def documents_of(size: int, *texts: bytes) -> bytes:
+    count = size // (sum(map(len, texts)) + 10 * len(texts)) or 1
+    return b"".join(bytes(lumberjack.encode_json(i, text)) for i, text in enumerate(texts * count))
+
+
+def headers_of_records(count: int) -> bytes:
+    return bytes(
+        kafka.encode_batch([{"value": b"", "headers": [(b"", b"")] * count}], codec="zstd")
+    )
+
+
+def pairs_of_nothing(count: int) -> bytes:
+    frame = b"2D" + (1).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(8 * count)
+    packed = zlib.compress(frame, 9)
+    return b"2C" + len(packed).to_bytes(4, "big") + packed
+
+
+def acks_in_layers(count: int) -> bytes:
+    packed = zlib.compress(b"2A\0\0\0\1" * count, 9)
+    return b"2C" + len(packed).to_bytes(4, "big") + packed
+
+
+def structs(depth: int) -> bytes:
+    return bytes(
+        thrift.encode_framed(
+            thrift.encode_message("m", MessageType.CALL, 1, b"\x0c\0\1" * depth + bytes(depth + 1))
+        )
+    )
+
+
+def nats_headers(count: int) -> bytes:
+    block = b"NATS/1.0\r\n" + b"".join(b"%x:\r\n" % i for i in range(count)) + b"\r\n"
+    return b"HPUB a %d %d\r\n%s\r\n" % (len(block), len(block), block)
+
+
+def liftbridge_message(envelope: bytes) -> bytes:
+    return bytes(nats.encode_pub("a", bytes(liftbridge.encode_envelope(envelope, 0))))
+
+
+# Hostile input: (function of a size that returns bytes, the call, bytes of memory for each byte
+# of input, if measured).
+# Small inputs have the largest factors, because each call and each payload has a free allowance.
+HOSTILE = {
+    "kafka.records, rows": (
+        lambda n: filled(n, zstd_batches(1, 5000)),
+        scanning("kafka.records"),
+        8000,
+    ),
+    "kafka.headers, rows": (
+        lambda n: filled(n, headers_of_records(5000)),
+        scanning("kafka.headers"),
+        4000,
+    ),
+    "lumberjack.pairs, rows": (
+        lambda n: filled(n, pairs_of_nothing(20_000)),
+        scanning("lumberjack.pairs"),
+        8000,
+    ),
+    "lumberjack.frames, rows": (
+        lambda n: filled(n, b"2A\0\0\0\1"),
+        scanning("lumberjack.frames"),
+        10,
+    ),
+    "lumberjack.events, layers": (
+        lambda n: filled(n, acks_in_layers(20_000)),
+        scanning("lumberjack.events"),
+        8000,
+    ),
+    "nats.messages, rows": (lambda n: filled(n, b"+OK\r\n"), scanning("nats.messages"), 20),
+    "nats.headers, many names": (lambda n: nats_headers(n // 6), scanning("nats.headers"), 20),
+    "liftbridge.messages, rows": (
+        lambda n: filled(n, liftbridge_message(b"")),
+        scanning("liftbridge.messages"),
+        20,
+    ),
+    "liftbridge.headers, rows": (
+        lambda n: liftbridge_message(b"\x4a\x00" * (n // 2)),  # empty headers of two bytes each
+        scanning("liftbridge.headers"),
+        40,
+    ),
+    "liftbridge.entries, rows": (
+        lambda n: filled(n, bytes(liftbridge.encode_entry(1, 1, 1, b"", b""))),
+        scanning("liftbridge.entries"),
+        10,
+    ),
+    "kafka.batches, search": (
+        lambda n: filled(n, bytes(7) + b"\1\0\0\0\x32\0\0\0\0\2"),  # headers without batches
+        scanning("kafka.batches"),
+        10,
+    ),
+    "kafka.requests, rows": (
+        lambda n: filled(n, b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff"),  # ApiVersions of 14 bytes
+        scanning("kafka.requests"),
+        10,
+    ),
+    "thrift.infos, rows": (lambda n: persistent_headers(n // 26), scanning("thrift.infos"), 10),
+    "thrift.fields, rows": (
+        lambda n: filled(n, thrift_elements(5000)),
+        scanning("thrift.fields"),
+        10_000,
+    ),
+    "thrift.fields, deep": (lambda n: filled(n, structs(64)), scanning("thrift.fields"), 30),
+    "thrift.fields, too deep": (lambda n: filled(n, structs(5000)), scanning("thrift.fields"), 30),
+    "thrift.plain, layers": (lambda n: filled(n, layers(8)), scanning("thrift.plain"), 10_000),
+    "thrift.plain, too many layers": (lambda n: filled(n, layers(60)), scanning("thrift.plain"), 2),
+    "thrift.ServerChannel, layers": (lambda n: filled(max(n, 2000), layers(8)), receiving, 10_000),
+    "thrift.resolve, persistent headers": (lambda n: persistent_headers(n // 26), resolving, 400),
+    "documents, refused": (lambda n: documents_of(n, b'{"a":1}', b'{"a":"x"}'), parsing, 10),
+    "documents, no JSON": (lambda n: documents_of(n, b"{]"), parsing, 15),
+    "documents, deep": (lambda n: documents_of(n, b'{"a":' * 49 + b"1" + b"}" * 49), parsing, 10),
+    "documents, many names": (
+        lambda n: b"".join(
+            bytes(lumberjack.encode_json(i, b'{"k%d":1}' % i)) for i in range(max(n // 20, 1100))
+        ),
+        refusing_fields,
+        1,
+    ),
+}
