@@ -26,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fake_broker import FakeCluster, HangUp, Server
+from tests.support.log_files import read_segments
 from wirescan import kafka
 from wirescan.cli.main import main
 from wirescan.cli.support.fetch_store import (
@@ -100,10 +101,6 @@ def run(
     return result
 
 
-def content(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
-
-
 def stored_bytes(cluster: FakeCluster, partition: int) -> bytes:
     return b"".join(data for _, _, data in cluster.topics["orders"][partition].entries)
 
@@ -126,8 +123,8 @@ GAPS = [*range(5, 15), *range(30, 40), *range(100, 110)]
 @pytest.mark.parametrize("size", [1, 700, 3000, 1 << 30])
 def test_segments_have_the_bytes_of_the_log(cluster, tmp_path, size):
     result = run(cluster, "--to", tmp_path, "--segment-bytes", size)
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-    assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-2") == stored_bytes(cluster, 2)
     assert not (tmp_path / "orders-1").exists()
     assert "orders-0: offsets 0 to 199\n" in result.stderr
     assert "orders-1: nothing from offset 0 on\n" in result.stderr
@@ -162,7 +159,7 @@ def test_segments_need_no_pyarrow(cluster, tmp_path):
     ]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
     result = subprocess.run([*command, "--as", "parquet"], capture_output=True, text=True)
     assert result.returncode == 2
     assert result.stderr == "wirescan: pyarrow is not installed: pip install 'wirescan[cli]'\n"
@@ -260,12 +257,12 @@ def test_open_and_aborted_transactions(tmp_path):
     with Server(cluster):
         for kind in ("segments", "parquet"):
             run(cluster, "--to", tmp_path / kind, "--as", kind, "--isolation", "read_committed")
-        assert content(tmp_path / "segments" / "orders-0") == log.entries[0][2]
+        assert read_segments(tmp_path / "segments" / "orders-0") == log.entries[0][2]
         assert offsets(tmp_path / "parquet") == []
         log.stable = None  # the second transaction is committed
         for kind in ("segments", "parquet"):
             run(cluster, "--to", tmp_path / kind, "--as", kind, "--isolation", "read_committed")
-    assert content(tmp_path / "segments" / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "segments" / "orders-0") == stored_bytes(cluster, 0)
     assert offsets(tmp_path / "parquet") == [*range(10, 20), *range(21, 31)]
 
 
@@ -296,8 +293,8 @@ def test_segments_continue_after_the_last_whole_batch(cluster, tmp_path, size, c
         file.truncate(max(0, last.stat().st_size - cut))
     for _ in range(2):
         run(cluster, "--to", tmp_path, "--segment-bytes", size)
-        assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-        assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+        assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+        assert read_segments(tmp_path / "orders-2") == stored_bytes(cluster, 2)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +308,7 @@ def test_the_torn_tail_of_a_killed_process_is_cut_off(cluster, tmp_path, tail):
         file.write(tail)
     cluster.append("orders", 0, batch(200, 7))
     assert "offsets 200 to 206, where an earlier run ended" in run(cluster, "--to", tmp_path).stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
 
 
 def test_a_tail_is_kept_until_the_cluster_is_known_to_have_it(cluster, tmp_path):
@@ -322,9 +319,9 @@ def test_a_tail_is_kept_until_the_cluster_is_known_to_have_it(cluster, tmp_path)
     log.entries = []
     log.start = 500
     log.end = 500
-    before = content(tmp_path / "orders-0")
+    before = read_segments(tmp_path / "orders-0")
     assert "orders-0: offsets 190 to 499 are gone" in run(cluster, "--to", tmp_path, code=1).stderr
-    assert content(tmp_path / "orders-0") == before
+    assert read_segments(tmp_path / "orders-0") == before
 
 
 def test_a_bad_batch_between_good_ones_is_no_tail(cluster, tmp_path):
@@ -345,7 +342,7 @@ def test_a_bad_batch_between_good_ones_is_no_tail(cluster, tmp_path):
         assert path.read_bytes() == damaged
         os.truncate(path, begin)  # the message says so
         run(cluster, "--to", tmp_path)
-        assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+        assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
 
 
 def test_parquet_continues_after_the_last_file(cluster, tmp_path):
@@ -385,8 +382,8 @@ def test_a_second_run_continues_after_a_lost_connection(cluster, tmp_path, kind,
     cluster.mangle = lambda node, api, data: data
     run(cluster, *arguments)
     if kind == "segments":
-        assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-        assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+        assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+        assert read_segments(tmp_path / "orders-2") == stored_bytes(cluster, 2)
     else:
         assert offsets(tmp_path) == list(range(200))
         assert offsets(tmp_path, 2) == GAPS
@@ -414,8 +411,8 @@ def test_partitions_that_come_later(cluster, tmp_path):
     run(cluster, "--to", tmp_path, "--partitions", "2")
     assert not (tmp_path / "orders-0").exists()
     run(cluster, "--to", tmp_path)
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-    assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-2") == stored_bytes(cluster, 2)
 
 
 # --- damage
@@ -444,7 +441,7 @@ def test_damaged_batches_follow_the_mode(damaged, tmp_path):
                 errors,
                 code=code,
             )
-        assert content(tmp_path / errors / "segments" / "orders-0") == b"".join(good)
+        assert read_segments(tmp_path / errors / "segments" / "orders-0") == b"".join(good)
         table = (
             pyarrow.dataset.dataset(tmp_path / errors / "parquet")
             .to_table()
@@ -454,7 +451,7 @@ def test_damaged_batches_follow_the_mode(damaged, tmp_path):
         assert len(table["fault"].drop_null()) == (errors == "mark")
     for _ in range(2):
         run(damaged, "--to", tmp_path / "unchecked", "--no-check")
-        assert content(tmp_path / "unchecked" / "orders-0") == stored_bytes(damaged, 0)
+        assert read_segments(tmp_path / "unchecked" / "orders-0") == stored_bytes(damaged, 0)
 
 
 def test_unchecked_batches_are_no_damage_later(damaged, tmp_path):
@@ -462,7 +459,7 @@ def test_unchecked_batches_are_no_damage_later(damaged, tmp_path):
     damaged.append("orders", 0, batch(200))
     for more in ((), ("--no-check",), ()):
         run(damaged, "--to", tmp_path, *more)
-        assert content(tmp_path / "orders-0") == stored_bytes(damaged, 0)
+        assert read_segments(tmp_path / "orders-0") == stored_bytes(damaged, 0)
 
 
 @pytest.mark.parametrize("size", [100, 1 << 30])
@@ -488,7 +485,7 @@ def test_offsets_that_are_gone(cluster, tmp_path):
     assert not (tmp_path / "orders-0").exists()
     result = run(cluster, *arguments, "--errors", "skip")
     assert "orders-0: offsets 20 to 49 are gone" in result.stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
 
 
 def test_offsets_that_are_deleted_during_the_fetch(cluster, tmp_path):
@@ -515,11 +512,11 @@ def test_interrupt_keeps_fetched_batches(cluster, tmp_path):
     assert "wirescan: interrupted" in result.stderr
     released.set()
     cluster.mangle = lambda node, api, data: data
-    fetched = content(tmp_path / "orders-0")
+    fetched = read_segments(tmp_path / "orders-0")
     assert fetched
     assert stored_bytes(cluster, 0).startswith(fetched)
     run(cluster, "--to", tmp_path, "--segment-bytes", 700, "--partitions", "0")
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
 
 
 def test_a_log_that_was_cut(cluster, tmp_path):
@@ -554,7 +551,7 @@ def test_a_directory_of_another_fetch_is_refused(cluster, tmp_path):
         body | ({"cluster_id": "other"} if api == "Metadata" else {})
     )
     assert "with cluster fake, not other" in run(cluster, "--to", tmp_path, code=2).stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == stored_bytes(cluster, 0)
 
 
 def test_a_second_run_needs_the_same_columns(cluster, tmp_path):
@@ -644,7 +641,7 @@ def test_the_longest_topic_name_fits(cluster, tmp_path):
     cluster.append(topic, 0, batch(0))
     for _ in range(2):
         run(cluster, "--to", tmp_path / "segments", topic=topic)
-    assert content(tmp_path / "segments" / f"{topic}-0") == batch(0)
+    assert read_segments(tmp_path / "segments" / f"{topic}-0") == batch(0)
     result = run(cluster, "--to", tmp_path / "parquet", "--as", "parquet", topic=topic, code=2)
     assert "file names there have at most 255 characters" in result.stderr
     assert not os.listdir(tmp_path / "parquet")
@@ -671,7 +668,7 @@ def test_password_comes_from_a_file_or_the_environment(cluster, tmp_path):
     assert "SASL_AUTHENTICATION_FAILED" in result.stderr
     assert "wrong" not in result.output
     for name in ("a", "b"):
-        assert content(tmp_path / name / "orders-0") == stored_bytes(cluster, 0)
+        assert read_segments(tmp_path / name / "orders-0") == stored_bytes(cluster, 0)
     (tmp_path / "password").write_bytes(b"caf\xe9\n")
     result = run(
         cluster, *arguments, tmp_path / "d", "--password-file", tmp_path / "password", code=2

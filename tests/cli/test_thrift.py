@@ -11,6 +11,7 @@ import pytest
 
 import wirescan
 from tests.support.command import parse_lines, run
+from tests.support.tables import scan_and_mark
 from tests.support.thrift_bytes import (
     make_binary_message,
     make_binary_struct,
@@ -85,13 +86,9 @@ def damaged(tmp_path):
     return path, [sum(len(raw) for raw, _, _ in DAMAGED[:i]) for i in range(len(DAMAGED))]
 
 
-def frames(path, format):
-    return wirescan.scan(path, format, errors="mark")
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_scan_gives_every_row_in_text_and_json(capture_file, format):
-    table = frames(capture_file, format)
+    table = scan_and_mark(capture_file, format)
     assert len(table) > 80
     assert not table.bad.any()
     text = run("scan", capture_file, "--format", format)
@@ -203,7 +200,7 @@ def test_convert_writes_all_rows(capture_file, tmp_path, format):
     out = tmp_path / "out"
     result = run("convert", capture_file, out, "--format", format)
     assert result.exit_code == 0, result.stderr
-    batch = to_arrow.to_batch(frames(capture_file, format), types="spark")
+    batch = to_arrow.to_batch(scan_and_mark(capture_file, format), types="spark")
     assert pq.read_table(out).equals(pa.Table.from_batches([batch]))
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import wirescan
+from tests.support.damage import flip_bit
 from wirescan import Fault, FrameError, FrameTable, Limits, join, kafka
 from wirescan.core.loop import HEAD, spans
 from wirescan.export import fault_report as faults
@@ -33,13 +34,6 @@ FIRST, SECOND = (
 )
 RAW = FIRST + SECOND
 RECORDS = wirescan.formats()["kafka.records"]
-
-
-def broken(raw, at=-1):
-    """The bytes with one bit flipped."""
-    raw = bytearray(raw)
-    raw[at] ^= 1
-    return bytes(raw)
 
 
 @pytest.fixture
@@ -181,14 +175,14 @@ def test_stop_tail_and_consumed():
 
 
 def test_bytes_of_a_bad_row():
-    table = kafka.records(kafka.scan(broken(FIRST) + SECOND, errors="mark"), errors="mark")
+    table = kafka.records(kafka.scan(flip_bit(FIRST) + SECOND, errors="mark"), errors="mark")
     assert table.bad.tolist() == [True] + [False] * 20
     assert (
         table[0].fault == Fault.BAD_CHECKSUM
         and table[0].key is None
         and table.bytes(0, "value") is None
     )
-    assert table.frame(0) == broken(FIRST)[61:]  # the row covers the batch's payload
+    assert table.frame(0) == flip_bit(FIRST)[61:]  # the row covers the batch's payload
     assert table[0].offset == 0  # unread columns are zero
     assert table.bad.dtype == bool
 
@@ -551,7 +545,7 @@ def test_every_fault_has_a_meaning():
 
 def test_frame_error_says_where(tmp_path):
     path = tmp_path / "00000000000000000000.log"
-    path.write_bytes(FIRST + broken(SECOND))
+    path.write_bytes(FIRST + flip_bit(SECOND))
     with pytest.raises(FrameError) as caught:
         kafka.scan(path)
     error = caught.value
@@ -573,7 +567,7 @@ def test_frame_error_says_where(tmp_path):
 
 
 def test_damage_follows_the_mode(tmp_path):
-    raw = FIRST + broken(SECOND) + FIRST
+    raw = FIRST + flip_bit(SECOND) + FIRST
     with pytest.raises(FrameError, match="BAD_CHECKSUM"):
         kafka.scan(raw)
     marked = kafka.scan(raw, errors="mark")

@@ -23,6 +23,7 @@ from tests.support.liftbridge_bytes import (
     make_segment,
 )
 from tests.support.paths import ORDERS
+from tests.support.places import copy_bytes
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats
 from wirescan.core.gather import WINDOW, Places
 from wirescan.core.loop import HEAD
@@ -373,17 +374,13 @@ def test_every_column_of_other_formats(format, types):
     for name in table.format.lists:
         lists = [
             [
-                {"key": bytes_or_none(pair.key), "value": bytes_or_none(pair.value)}
+                {"key": copy_bytes(pair.key), "value": copy_bytes(pair.value)}
                 for pair in getattr(row, name)
             ]
             for row in table
         ]
         assert batch.column(name).to_pylist() == lists and any(lists)
     assert batch.column("_start").to_pylist() == table.positions.tolist()
-
-
-def bytes_or_none(view):
-    return None if view is None else bytes(view)
 
 
 def test_nanoseconds_and_epochs_of_any_value():

@@ -31,6 +31,7 @@ from tests.support.fake_broker import (
     Trickle,
 )
 from tests.support.kafka_answers import NODE, greet_cluster, make_batch, make_cluster
+from tests.support.kafka_parts import collect_offsets
 from wirescan import FrameError, Limits, kafka
 from wirescan.kafka.client.cluster import Cluster, Retries, parse_nodes
 from wirescan.kafka.client.connection import FIRST_BUFFER_BYTES, Connection, connect_error, greet
@@ -101,10 +102,6 @@ def control_batch(offset, key, **options):
     return encode_batch([(offset, 0, key, b"\0" * 6)], control=True, transactional=True, **options)
 
 
-def offsets_of(parts):
-    return [offset for part in parts for offset in part.records["offset"].tolist()]
-
-
 def count_records(parts):
     return sum(len(part.records) for part in parts)
 
@@ -128,7 +125,7 @@ def read(
     wanted = FetchRange(topic, partition, start, stop)
     pieces = driver.iterate(read_range(cluster, wanted, question, driver.limits, decoding.errors))
     parts = [decoding.part(piece) for piece in pieces]
-    return offsets_of(parts), parts
+    return collect_offsets(parts), parts
 
 
 def read_offsets(fake, *arguments, **options):
@@ -1073,7 +1070,7 @@ def test_a_connection_cut_at_every_byte(driver, stride):
         for position in [*range(0, size, 7 * stride), *range(size - 10, size)]:
             cut = position
             parts = client.fetch("orders", start=3, stop=9)
-            assert offsets_of(parts) == list(range(3, 9))
+            assert collect_offsets(parts) == list(range(3, 9))
 
 
 @pytest.mark.parametrize(
@@ -1621,7 +1618,7 @@ def test_the_client_verifies_before_it_continues():
             parts = kafka.fetch(
                 server.bootstrap, "orders", fetch_bytes=1, errors="skip", check=check
             )
-            return offsets_of(parts)
+            return collect_offsets(parts)
 
         assert fetch_offsets(check=True) == [*range(10), *range(15, 25)]
         assert fetch_offsets(check=False)[:15] == list(range(15))
@@ -1654,7 +1651,7 @@ def test_a_high_watermark_that_lags_is_not_the_end(isolation):
     question = Question(isolation=isolation)
     lag(fake, EMPTY_ANSWERS + 2)
     pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
-    assert offsets_of(Decoding().part(piece) for piece in pieces) == list(range(50))
+    assert collect_offsets(Decoding().part(piece) for piece in pieces) == list(range(50))
     lag(fake, 99)
     pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
     message = "OFFSET_NOT_AVAILABLE.*offsets to 10; before there were offsets to 50"

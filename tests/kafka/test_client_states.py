@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.support.examples import read_example_count
 from tests.support.fake_broker import VERSIONS, FakeCluster, FakeDriver, HangUp, Silence
+from tests.support.kafka_parts import collect_offsets
 from wirescan import FrameError, Limits, kafka
 from wirescan.kafka.client.cluster import Cluster, Retries, parse_nodes
 from wirescan.kafka.client.decode import Decoding
@@ -61,10 +62,6 @@ DAMAGE = st.tuples(
     st.sampled_from([hang_up, fall_silent, answer_another_request, send_wrong_size, cut_body]),
     st.integers(0, 2**31 - 1),
 )
-
-
-def offsets_of(parts):
-    return [offset for part in parts for offset in part.records["offset"].tolist()]
 
 
 class Clients(RuleBasedStateMachine):
@@ -199,7 +196,7 @@ class Clients(RuleBasedStateMachine):
             read_range(self.cluster, wanted, question, Limits(frame=FRAME), "strict")
         )
         parts = [Decoding().part(piece) for piece in pieces or ()]
-        read = offsets_of(parts)
+        read = collect_offsets(parts)
         right = [offset for offset in self.offsets.get(partition, []) if start <= offset < stop]
         assert read == (right if error is None else right[: len(read)])
         next_offsets = [part.next_offset for part in parts]
@@ -280,7 +277,7 @@ class Clients(RuleBasedStateMachine):
             )
             assert error is None
             parts = [Decoding().part(piece) for piece in pieces or ()]
-            assert offsets_of(parts) == self.offsets[partition]
+            assert collect_offsets(parts) == self.offsets[partition]
 
 
 Clients.TestCase.settings = settings(

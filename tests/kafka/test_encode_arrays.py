@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.strategies import kafka as strategies
 from tests.support.examples import read_example_count
 from tests.support.guard import GuardedMemory
+from tests.support.places import copy_bytes
 from wirescan import kafka
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.table import FrameTable
@@ -66,19 +67,15 @@ def table_of(raw):
     return kafka.records(kafka.scan(raw))
 
 
-def own(view):
-    return None if view is None else bytes(view)
-
-
 def read(raw):
     """List all records as wirescan reads them."""
     return [
         Record(
             row.offset,
             row.timestamp,
-            own(row.key),
-            own(row.value),
-            tuple((own(key), own(value)) for key, value in row.headers),
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            tuple((copy_bytes(key), copy_bytes(value)) for key, value in row.headers),
         )
         for row in table_of(raw)
     ]

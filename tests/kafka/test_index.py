@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
+from tests.support.file_errors import catch_file_error
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import Fault, FrameError, kafka
 from wirescan.kafka import PartitionLog
@@ -99,15 +100,6 @@ def write(folder, name, raw):
     return str(path)
 
 
-def fault_of(read, path):
-    """Return (fault, position, row) of the error that `read` raises for a file."""
-    with pytest.raises(FrameError) as caught:
-        read(path)
-    assert caught.value.source == path
-    assert str(caught.value)
-    return Fault(caught.value.fault), caught.value.offset, caught.value.row
-
-
 def test_an_offset_index_is_read(tmp_path):
     name = f"{10**12:020}.index"
     path = str(tmp_path / name)
@@ -131,9 +123,9 @@ def test_an_offset_index_is_read(tmp_path):
         ([(5, 100), (0, 0), (6, 200)], 1),
     ):
         write(tmp_path, name, pack(entries))
-        assert fault_of(index_files.offset_index, path) == (Fault.NOT_A_FRAME, 8 * row, row)
+        assert catch_file_error(index_files.offset_index, path) == (Fault.NOT_A_FRAME, 8 * row, row)
     write(tmp_path, name, pack([(5, 100)]) + b"\0\0\0")
-    assert fault_of(index_files.offset_index, path) == (Fault.TRUNCATED, 8, 1)
+    assert catch_file_error(index_files.offset_index, path) == (Fault.TRUNCATED, 8, 1)
     with pytest.raises(ValueError, match="invalid literal for int"):
         index_files.offset_index(write(tmp_path, "x.index", b""))
     with pytest.raises(OSError, match="No such file"):
@@ -145,9 +137,9 @@ def test_a_time_index_is_read(tmp_path):
     assert index_files.time_index(path).tolist() == [(50, 100), (60, 107)]
     for pair in ((50, 0, 50, 7), (50, 8, 60, 7)):
         write(tmp_path, Path(path).name, struct.pack(">qiqi", *pair))
-        assert fault_of(index_files.time_index, path) == (Fault.NOT_A_FRAME, 12, 1)
+        assert catch_file_error(index_files.time_index, path) == (Fault.NOT_A_FRAME, 12, 1)
     write(tmp_path, Path(path).name, struct.pack(">qi", -1, 7))
-    assert fault_of(index_files.time_index, path) == (Fault.NOT_A_FRAME, 0, 0)
+    assert catch_file_error(index_files.time_index, path) == (Fault.NOT_A_FRAME, 0, 0)
 
 
 def test_a_transaction_index_is_read(tmp_path):
@@ -166,10 +158,10 @@ def test_a_transaction_index_is_read(tmp_path):
         (bytes(33), Fault.TRUNCATED),
     ):
         write(tmp_path, Path(path).name, good + bad)
-        assert fault_of(index_files.transaction_index, path) == (fault, 68, 2)
+        assert catch_file_error(index_files.transaction_index, path) == (fault, 68, 2)
     in_segment_before = entry(0, 7, 100, 149, 0)
     write(tmp_path, Path(path).name, in_segment_before)
-    assert fault_of(index_files.transaction_index, path) == (Fault.NOT_A_FRAME, 0, 0)
+    assert catch_file_error(index_files.transaction_index, path) == (Fault.NOT_A_FRAME, 0, 0)
 
 
 def test_a_producer_snapshot_is_read(tmp_path):
@@ -190,9 +182,11 @@ def test_a_producer_snapshot_is_read(tmp_path):
         ((2**31 - 1, b""), Fault.BAD_COUNT),
         ((1, entry, 2), Fault.BAD_VERSION),
     ):
-        assert fault_of(index_files.producer_snapshot, write_snapshot(*arguments))[0] == fault
+        assert (
+            catch_file_error(index_files.producer_snapshot, write_snapshot(*arguments))[0] == fault
+        )
     path = write(tmp_path, f"{9:020}.snapshot", b"\0\1\0")
-    assert fault_of(index_files.producer_snapshot, path)[0] == Fault.TRUNCATED
+    assert catch_file_error(index_files.producer_snapshot, path)[0] == Fault.TRUNCATED
 
 
 def test_checkpoints_are_read(tmp_path):
@@ -227,11 +221,11 @@ def test_checkpoints_are_read(tmp_path):
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
         write(tmp_path, Path(path).name, text)
-        assert fault_of(index_files.offset_checkpoint, path) == wanted
+        assert catch_file_error(index_files.offset_checkpoint, path) == wanted
     assert read_epochs(b"0\n2\n3 0\n5 70\n") == [(3, 0), (5, 70)]
     assert read_epochs(b"0\n0\n") == []
     path = write(tmp_path, "leader-epoch-checkpoint", b"0\n2\n3 0\n3 70\n")
-    assert fault_of(index_files.leader_epochs, path) == (Fault.NOT_A_FRAME, 8, 1)
+    assert catch_file_error(index_files.leader_epochs, path) == (Fault.NOT_A_FRAME, 8, 1)
 
 
 def test_partition_metadata_is_read(tmp_path):
@@ -250,7 +244,7 @@ def test_partition_metadata_is_read(tmp_path):
         (b"version: 0\ntopic_id: " + text[:-1], Fault.NOT_A_FRAME),
     ):
         write(tmp_path, Path(path).name, raw)
-        assert fault_of(index_files.partition_metadata, path)[0] == fault
+        assert catch_file_error(index_files.partition_metadata, path)[0] == fault
 
 
 # ---- hostile bytes
@@ -324,7 +318,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / f"{ZERO}.index"
     with open(path, "wb") as file:
         file.truncate(1 << 42)
-    assert fault_of(index_files.offset_index, str(path))[0] == Fault.BAD_LENGTH
+    assert catch_file_error(index_files.offset_index, str(path))[0] == Fault.BAD_LENGTH
 
 
 def test_a_whole_directory_with_noise_beside_its_segments(tmp_path):

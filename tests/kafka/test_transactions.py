@@ -12,12 +12,13 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.peers.canonical import Record, bytes_or_none, digest
+from tests.peers.canonical import Record, digest
 from tests.reference import kafka_log as reference
 from tests.strategies import kafka_log as strategy
 from tests.strategies.kafka_log import make_segments
 from tests.support.examples import read_example_count
 from tests.support.paths import KAFKA_CORPUS
+from tests.support.places import copy_bytes
 from wirescan import FrameError, kafka
 from wirescan.frames.table import FrameTable
 from wirescan.kafka import PartitionLog, encode_batch
@@ -213,14 +214,14 @@ def canonical_records(records):
     headers = kafka.headers(records)
     of_record = [[] for _ in range(len(records))]
     for row, parent in enumerate(headers["parent"].tolist()):
-        pair = bytes_or_none(headers.bytes(row, "key")), bytes_or_none(headers.bytes(row, "value"))
+        pair = copy_bytes(headers.bytes(row, "key")), copy_bytes(headers.bytes(row, "value"))
         of_record[parent].append(pair)
     return [
         Record(
             offset,
             timestamp,
-            bytes_or_none(records.bytes(row, "key")),
-            bytes_or_none(records.bytes(row, "value")),
+            copy_bytes(records.bytes(row, "key")),
+            copy_bytes(records.bytes(row, "value")),
             tuple(of_record[row]),
         )
         for row, (offset, timestamp) in enumerate(records.rows[["offset", "timestamp"]].tolist())

@@ -19,6 +19,7 @@ from tests.strategies import lumberjack as lumberjack_strategies
 from tests.strategies import nats as nats_strategies
 from tests.strategies import shared as st
 from tests.strategies import thrift as thrift_strategies
+from tests.support.places import copy_bytes
 from wirescan.kafka.encode.records import encode_batch, encode_message_set
 from wirescan.kafka.protocol.encode import encode_request, encode_response
 from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
@@ -206,7 +207,7 @@ def make_request_package(message, chain):
                 {
                     name: getattr(row, name)
                     if name not in table.places
-                    else to_bytes(table.bytes(i, name))
+                    else copy_bytes(table.bytes(i, name))
                     for name in found
                 },
             )
@@ -232,10 +233,6 @@ def make_request_package(message, chain):
         expected,
         children,
     )
-
-
-def to_bytes(view):
-    return None if view is None else bytes(view)
 
 
 def make_array_locator(array):
@@ -331,9 +328,9 @@ def encoded_events(draw):
 
 def list_events(pairs):
     """Return [(sequence, version, document or None, pairs)] from a table of lumberjack.pairs."""
-    found = [(event.sequence, event.version, to_bytes(event.json), []) for event in pairs.outer]
+    found = [(event.sequence, event.version, copy_bytes(event.json), []) for event in pairs.outer]
     for parent, pair in zip(pairs["parent"].tolist(), pairs):
-        found[parent][3].append(tuple(to_bytes(string) for string in pair))
+        found[parent][3].append(tuple(copy_bytes(string) for string in pair))
     return [(*event, tuple(inside)) for *event, inside in found]
 
 
@@ -410,7 +407,7 @@ def list_messages(headers):
     """Return [(subject, sid, reply, payload, headers)] from a table of nats.headers."""
     pairs = list_pairs(headers)
     return [
-        tuple(to_bytes(getattr(row, name)) for name in ("subject", "sid", "reply", "payload"))
+        tuple(copy_bytes(getattr(row, name)) for name in ("subject", "sid", "reply", "payload"))
         + (pairs[i],)
         for i, row in enumerate(headers.outer)
     ]
@@ -420,7 +417,7 @@ def list_pairs(headers):
     """Return the headers of each enclosing row, as tuples of pairs."""
     found = [[] for _ in headers.outer]
     for parent, pair in zip(headers["parent"].tolist(), headers):
-        found[parent].append(tuple(map(to_bytes, pair)))
+        found[parent].append(tuple(map(copy_bytes, pair)))
     return [tuple(pairs) for pairs in found]
 
 
@@ -488,7 +485,7 @@ def make_field_reader(columns):
         inner = table if table.name != "liftbridge.headers" else table.outer
         found = [
             {
-                name: to_bytes(getattr(row, name))
+                name: copy_bytes(getattr(row, name))
                 if name in inner.places
                 else int(getattr(row, name))
                 for name in columns
@@ -567,9 +564,9 @@ def list_entries(entries):
             row.offset,
             row.timestamp,
             row.leader_epoch,
-            to_bytes(row.key),
-            to_bytes(row.value),
-            tuple(tuple(map(to_bytes, pair)) for pair in row.headers),
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            tuple(tuple(map(copy_bytes, pair)) for pair in row.headers),
         )
         for row in entries
     ]
@@ -720,7 +717,7 @@ def list_calls(table):
             else row.integer
         )
         strings = (
-            to_bytes(row.value)
+            copy_bytes(row.value)
             if row.kind in (thrift_strategies.STRING, thrift_strategies.UUID)
             else None
         )
@@ -728,7 +725,7 @@ def list_calls(table):
             (row.depth, row.role, row.id, row.kind, row.count, value, strings)
         )
     return [
-        (to_bytes(row.method), to_bytes(row.service), row.kind, row.seqid, tuple(inside[i]))
+        (copy_bytes(row.method), copy_bytes(row.service), row.kind, row.seqid, tuple(inside[i]))
         for i, row in enumerate(table.outer)
     ]
 
@@ -755,7 +752,7 @@ def encoded_infos(draw):
 
 
 def list_infos(table):
-    return [(row.kind, tuple(map(to_bytes, row))) for row in table]
+    return [(row.kind, tuple(map(copy_bytes, row))) for row in table]
 
 
 @st.composite
@@ -816,7 +813,7 @@ THRIFT = make_thrift_package(encoded_calls(), list_calls, "thrift.messages", "th
 INFOS = make_thrift_package(encoded_infos(), list_infos, "thrift.infos")
 PLAIN = make_thrift_package(
     encoded_frame_payloads(),
-    lambda table: [to_bytes(row.payload) for row in table],
+    lambda table: [copy_bytes(row.payload) for row in table],
     "thrift.plain",
 )
 

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import liftbridge as strategies
+from tests.support.encoded_columns import flatten_pairs as lists_of
+from tests.support.encoded_columns import split_strings as split_payloads
 from tests.support.examples import read_example_count
 from tests.support.guard import GuardedMemory
 from wirescan import liftbridge, nats
@@ -84,22 +86,6 @@ def write_plainly(write, fields):
     """Write Protobuf with a function of the strategies, which omits a number if it is None."""
     omitted = {name: None for name in NUMBERS if name in fields and not fields[name]}
     return write(**{**fields, **omitted})
-
-
-def lists_of(rows):
-    """Return the headers of rows as (counts, keys, values)."""
-    flat = [pair for pairs in rows for pair in pairs]
-    return [*map(len, rows)], [key for key, _ in flat], [value for _, value in flat]
-
-
-def split_payloads(written):
-    """Return the payloads of (data, offsets)."""
-    data, offsets = written
-    assert type(data) is bytes
-    assert offsets.dtype == np.int64
-    assert offsets[0] == 0
-    assert offsets[-1] == len(data)
-    return [data[start:end] for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
 
 
 def values_of(row, fields):

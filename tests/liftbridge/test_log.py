@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
+from tests.support.file_errors import catch_file_error
 from tests.support.paths import CORPUS
 from wirescan import Fault, FrameError, Limits, liftbridge
 from wirescan.liftbridge import CommitLog, files
@@ -703,14 +704,6 @@ def test_a_pipe_or_a_huge_file_is_not_an_index(tmp_path):
 # ---- the files beside segments
 
 
-def fault_of(read, path):
-    with pytest.raises(FrameError) as caught:
-        read(path)
-    assert caught.value.source == path
-    assert str(caught.value)
-    return Fault(caught.value.fault), caught.value.offset, caught.value.row
-
-
 def test_an_index_is_read(tmp_path):
     base = 10**12
     good = [
@@ -744,10 +737,10 @@ def test_an_index_is_read(tmp_path):
         ([(0, 7, 0, 0)], 0),
     ):
         write(tmp_path, Path(path).name, b"".join(ENTRY.pack(*entry) for entry in entries))
-        assert fault_of(index_files.read_index, path) == (Fault.NOT_A_FRAME, 20 * row, row)
+        assert catch_file_error(index_files.read_index, path) == (Fault.NOT_A_FRAME, 20 * row, row)
     beyond = ENTRY.pack(1, 1, 0, 44) + ENTRY.pack(2, 1, 44, 44)
     largest = write(tmp_path, f"{2**63 - 2:020}.index", beyond)
-    assert fault_of(index_files.read_index, largest) == (Fault.NOT_A_FRAME, 20, 1)
+    assert catch_file_error(index_files.read_index, largest) == (Fault.NOT_A_FRAME, 20, 1)
     for name in ("x.index", f"{2**63:020}.index"):
         with pytest.raises(ValueError, match="invalid literal for int|not an offset of a log"):
             index_files.read_index(write(tmp_path, name, b""))
@@ -777,9 +770,9 @@ def test_a_high_watermark_is_read(tmp_path):
         b"\xd9\xa1",
     ):
         write(tmp_path, Path(path).name, raw)
-        assert fault_of(index_files.read_high_watermark, path) == (Fault.NOT_A_FRAME, 0, 0)
+        assert catch_file_error(index_files.read_high_watermark, path) == (Fault.NOT_A_FRAME, 0, 0)
     write(tmp_path, Path(path).name, b"")
-    assert fault_of(index_files.read_high_watermark, path) == (Fault.TRUNCATED, 0, 0)
+    assert catch_file_error(index_files.read_high_watermark, path) == (Fault.TRUNCATED, 0, 0)
 
 
 def test_leader_epochs_are_read(tmp_path):
@@ -809,7 +802,7 @@ def test_leader_epochs_are_read(tmp_path):
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
         write(tmp_path, Path(path).name, raw)
-        assert fault_of(index_files.read_leader_epochs, path) == wanted
+        assert catch_file_error(index_files.read_leader_epochs, path) == wanted
 
 
 READERS = {

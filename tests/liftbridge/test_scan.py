@@ -10,7 +10,7 @@ import pytest
 
 import wirescan
 from tests.laws import laws
-from tests.laws.packages import PACKAGES, to_bytes
+from tests.laws.packages import PACKAGES
 from tests.reference import liftbridge as reference
 from tests.strategies.liftbridge import (
     GOLDEN,
@@ -34,6 +34,8 @@ from tests.strategies.liftbridge import (
     seal_record,
 )
 from tests.strategies.nats import make_hmsg, make_hpub, make_msg, make_pub
+from tests.support.places import copy_bytes
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, liftbridge, nats
 from wirescan.core.loop import HEAD
 from wirescan.frames.registry import format_of
@@ -47,12 +49,8 @@ checked = pytest.mark.parametrize("check", [True, False], ids=["check", "no chec
 POSITIONS = {"start", "size", "body", "parent", "buffer", "kind", "fault"}
 
 
-def columns(table, names):
-    return table.rows[names.split()].tolist()
-
-
 def headers_of(table):
-    return [[tuple(map(to_bytes, pair)) for pair in row.headers] for row in table]
+    return [[tuple(map(copy_bytes, pair)) for pair in row.headers] for row in table]
 
 
 def read_payload(payload, read=liftbridge.messages, **options):
@@ -69,7 +67,7 @@ def read_payload(payload, read=liftbridge.messages, **options):
         if name in POSITIONS or name.endswith(("_at", "_size")):
             continue
         value = getattr(row, name)
-        values[name] = to_bytes(value) if name in table.places else int(value)
+        values[name] = copy_bytes(value) if name in table.places else int(value)
     return values
 
 
@@ -100,7 +98,7 @@ def test_envelopes_have_columns():
     raw += make_hmsg(payloads[3]) + make_pub(payloads[4])
     outer = nats.scan(raw)
     table = liftbridge.scan(outer)
-    assert columns(table, "kind parent size body crc version header_size flags") == [
+    assert list_columns(table, "kind parent size body crc version header_size flags") == [
         (Kind.PUBLISH, 1, 11, 8, 0, 0, 8, 0),
         (Kind.ACK, 2, 12, 12, 0, 0, 12, 1),
         (Kind.LIFT, 3, 7, 4, 0, 0, 0, 0),
@@ -205,7 +203,7 @@ def test_envelopes_and_their_faults(payload, outcome):
 def test_checksums_are_not_verified_without_check():
     wrong = make_envelope(BODY, flags=1, header=b"\1\2\3\4")
     table = liftbridge.scan([wrong], check=False)
-    assert columns(table, "crc body fault") == [(0x01020304, 12, 0)]
+    assert list_columns(table, "crc body fault") == [(0x01020304, 12, 0)]
     assert without_nulls(read_payload(wrong, check=False)) == dict(value=b"v")
 
 
@@ -243,14 +241,14 @@ def test_every_source_gives_the_same_rows(source):
     table = liftbridge.scan(source)
     assert laws.list_frames(table) == PAYLOADS
     assert table["kind"].tolist() == [Kind.PUBLISH, Kind.PLAIN, Kind.PLAIN, Kind.ACK]
-    assert [to_bytes(row.value) for row in liftbridge.messages(table)] == [b"v", b"", b"plain"]
+    assert [copy_bytes(row.value) for row in liftbridge.messages(table)] == [b"v", b"", b"plain"]
     assert liftbridge.messages(table)["parent"].tolist() == [0, 1, 2]
 
 
 def test_one_payload_and_nulls():
     assert laws.list_frames(liftbridge.scan(PAYLOADS[0])) == PAYLOADS[:1]
     table = liftbridge.scan(pa.array([None, b"x", None]))
-    assert columns(table, "kind size fault") == [
+    assert list_columns(table, "kind size fault") == [
         (Kind.PLAIN, 0, 0),
         (Kind.PLAIN, 1, 0),
         (Kind.PLAIN, 0, 0),
@@ -262,12 +260,12 @@ def test_one_payload_and_nulls():
 def test_bare_values_are_not_envelopes():
     """Bare values, as in gRPC, are never read as envelopes."""
     table = liftbridge.scan([BODY, b"", b"\x07", b"LIFT"], bare=Kind.PUBLISH)
-    assert columns(table, "kind body header_size fault") == [(Kind.PUBLISH, 0, 0, 0)] * 4
+    assert list_columns(table, "kind body header_size fault") == [(Kind.PUBLISH, 0, 0, 0)] * 4
     messages = liftbridge.messages(table, errors="mark")
     assert messages["fault"].tolist() == [0, 0, Fault.BAD_FIELD, Fault.BAD_FIELD]
-    assert to_bytes(messages.bytes(0, "value")) == b"v"
+    assert copy_bytes(messages.bytes(0, "value")) == b"v"
     table = liftbridge.acks(liftbridge.scan([make_ack(b"name")], bare=Kind.ACK))
-    assert to_bytes(table.bytes(0, "stream")) == b"name"
+    assert copy_bytes(table.bytes(0, "stream")) == b"name"
     for kind in (Kind.PLAIN, Kind.LIFT, Kind.REPLICATION_REQUEST, 7):
         with pytest.raises(ValueError, match="bare"):
             liftbridge.scan([b""], bare=kind)
@@ -334,13 +332,13 @@ def test_messages_have_columns():
     envelopes = liftbridge.scan(payloads)
     table = liftbridge.messages(envelopes)
     names = "kind parent size body offset timestamp partition ack_policy header_count"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (Kind.PUBLISH, 0, len(SAMPLE), 0, -1, 9, 2, 1, 2),
         (Kind.LIFT, 1, 3, 0, 0, 0, 0, 0, 0),
         (Kind.PLAIN, 3, 5, 0, 0, 0, 0, 0, 0),
         (Kind.PUBLISH, 4, 0, 0, 0, 0, 0, 0, 0),
     ]
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"k", b"v", b"s", b"s.2", b"r", b"in", b"id"),
         (None, b"v", *5 * [None]),
         (None, b"whole", *5 * [None]),
@@ -361,11 +359,11 @@ def test_acks_have_columns():
     )
     table = liftbridge.acks(envelopes)
     names = "kind parent offset reception_timestamp commit_timestamp ack_policy ack_error"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (Kind.ACK, 1, -1, 5, 6, AckPolicy.NONE, AckError.TOO_LARGE),
         (Kind.ACK, 2, 0, 0, 0, 0, 0),
     ]
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"s", b"p", b"m", b"in", b"id"),
         5 * (None,),
     ]
@@ -395,7 +393,7 @@ def test_a_bad_envelope_is_a_bad_row_of_its_content():
     envelopes = liftbridge.scan(wrong, errors="mark")
     for i, read in enumerate((liftbridge.messages, liftbridge.acks, liftbridge.internal)):
         table = read(envelopes, errors="mark")
-        assert columns(table, "parent fault kind") == [(i, Fault.BAD_CHECKSUM, i)]
+        assert list_columns(table, "parent fault kind") == [(i, Fault.BAD_CHECKSUM, i)]
         assert len(read(envelopes, errors="skip")) == 0
         with pytest.raises(FrameError, match="BAD_CHECKSUM"):
             read(envelopes)
@@ -522,7 +520,7 @@ def test_messages_have_headers():
     raw = [make_envelope(pairs), b"plain", make_envelope(odd_pair, crc=True)]
     messages = liftbridge.messages(liftbridge.scan(raw))
     table = liftbridge.headers(messages)
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"k", b"v"),
         (b"", None),
         (None, b""),
@@ -531,7 +529,7 @@ def test_messages_have_headers():
     ]
     assert table["parent"].tolist() == [0, 0, 0, 0, 2]
     assert table.outer is messages
-    assert columns(table[:2], "start size body key_at key_size value_at value_size") == [
+    assert list_columns(table[:2], "start size body key_at key_size value_at value_size") == [
         (8, 8, 2, 4, 1, 7, 1),
         (18, 4, 2, 4, 0, 0, -1),
     ]
@@ -547,7 +545,7 @@ def test_headers_of_bad_messages():
     )
     messages = liftbridge.messages(envelopes, errors="mark")
     table = liftbridge.headers(messages, errors="mark")
-    assert columns(table, "parent fault size") == [(0, Fault.BAD_FIELD, 6), (1, 0, 5)]
+    assert list_columns(table, "parent fault size") == [(0, Fault.BAD_FIELD, 6), (1, 0, 5)]
     with pytest.raises(FrameError, match="BAD_FIELD"):
         liftbridge.headers(messages)
 
@@ -649,12 +647,16 @@ def test_only_kinds_between_servers_are_internal():
 def test_entries_have_columns():
     table = liftbridge.entries(LOG)
     names = "start body offset timestamp leader_epoch magic attributes header_count parent"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (0, 28, 5, 9, 1, 1, 0, 2, -1),
         (71, 28, 8, 0, 0, 1, 0, 0, -1),
         (115, 28, 9, 0, 0, 1, 0, 0, -1),
     ]
-    assert [tuple(map(to_bytes, row)) for row in table] == [(b"k", b"v"), (None, b""), (b"", None)]
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
+        (b"k", b"v"),
+        (None, b""),
+        (b"", None),
+    ]
     assert headers_of(table) == [[(b"subject", b"s"), (b"reply", None)], [], []]
     assert table.name == "liftbridge.entries"
     assert table.dtype.itemsize == 80
@@ -798,7 +800,7 @@ def test_entries_have_headers():
     raw = LOG + with_headers + RECORDS["a byte behind"][0]
     entries = liftbridge.entries(raw, errors="mark")
     table = liftbridge.headers(entries, errors="mark")
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"subject", b"s"),
         (b"reply", None),
         (b"", b""),
@@ -808,7 +810,7 @@ def test_entries_have_headers():
     assert table["parent"].tolist() == [0, 0, 3, 3, 4]
     assert table.name == "liftbridge.headers"
     names = "start size body key_at key_size value_at value_size"
-    assert columns(table[:1], names) == [(46, 14, 2, 2, 7, 13, 1)]
+    assert list_columns(table[:1], names) == [(46, 14, 2, 2, 7, 13, 1)]
     headers = []
     for i, row in enumerate(laws.list_rows(entries)):
         headers += reference.read_entry_headers(raw, row, i)

@@ -26,6 +26,7 @@ from tests.strategies.lumberjack import (
     wrap_payload,
 )
 from tests.support.paths import CORPUS
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, lumberjack
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
@@ -61,13 +62,9 @@ def outcomes_of(events):
 # ---- columns
 
 
-def columns(table, names):
-    return table.rows[names.split()].tolist()
-
-
 def test_frames_have_columns():
     table = lumberjack.scan(MIXED)
-    assert columns(table, "kind start size body sequence count length version depth") == [
+    assert list_columns(table, "kind start size body sequence count length version depth") == [
         (Kind.WINDOW, 0, 6, 6, 0, 3, 0, 2, 0),
         (Kind.DATA, 6, 36, 10, 1, 2, 0, 1, 0),
         (Kind.COMPRESSED, 42, 25, 6, 0, 0, 19, 2, 0),
@@ -86,7 +83,7 @@ def test_events_have_columns():
     frames = lumberjack.scan(MIXED)
     table = lumberjack.events(frames)
     names = "kind parent size body sequence count window json_at json_size version depth"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (Kind.DATA, 1, 36, 10, 1, 2, 0, 0, -1, 1, 0),
         (Kind.JSON, 2, 13, 10, 2, 0, 0, 10, 3, 1, 1),
         (Kind.JSON, 3, 11, 10, 3, 0, 0, 10, 1, 2, 0),
@@ -108,7 +105,7 @@ def test_events_have_columns():
 def test_pairs_have_columns():
     events = lumberjack.events(lumberjack.scan(MIXED))
     table = lumberjack.pairs(events)
-    assert columns(table, "parent start size body key_at key_size value_at value_size") == [
+    assert list_columns(table, "parent start size body key_at key_size value_at value_size") == [
         (0, 16, 17, 4, 4, 4, 12, 5),
         (0, 33, 9, 4, 4, 0, 8, 1),
     ]
@@ -121,7 +118,7 @@ def test_pairs_have_columns():
 def test_plain_frames_have_columns():
     frames = lumberjack.scan(MIXED)
     table = lumberjack.plain(frames)
-    assert columns(table, "kind parent version depth") == [
+    assert list_columns(table, "kind parent version depth") == [
         (Kind.WINDOW, 0, 2, 0),
         (Kind.DATA, 1, 1, 0),
         (Kind.JSON, 2, 1, 1),
@@ -394,7 +391,7 @@ def test_faults_have_positions():
     assert (gzipped, end, rest) == (gzip.compress(EVENT), b"", b"2J?")
     assert first + second == EVENT
     names = "kind body sequence count json_at json_size version depth"
-    assert columns(table.where(table.bad), names) == [
+    assert list_columns(table.where(table.bad), names) == [
         (Kind.COMPRESSED, 0, 0, 0, 0, -1, 2, 0),
         (0, 0, 0, 0, 0, -1, 0, 1),
         (0, 0, 0, 0, 0, -1, 0, 1),

@@ -26,6 +26,7 @@ from tests.strategies.nats import (
     make_msg,
     make_pub,
 )
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, nats
 from wirescan.frames.registry import format_of
 from wirescan.nats import Kind
@@ -47,10 +48,6 @@ def outcomes_of(raw, **options):
         texts = {name: bytes(view) for name, view in views.items() if view is not None}
         outcomes.append((table.format.kinds.get(row.kind), texts))
     return outcomes
-
-
-def columns(table, names):
-    return table.rows[names.split()].tolist()
 
 
 # ---- operations and columns
@@ -112,14 +109,14 @@ def test_messages_have_columns():
     message = make_hmsg(b"x", make_block((b"A", b"1"), status=b" 503 none"), reply=b"r")
     raw = INFO + message + b"UNSUB 7 30\r\nPING\r\n"
     table = nats.scan(raw)
-    assert columns(table, "kind start size body count status header_count") == [
+    assert list_columns(table, "kind start size body count status header_count") == [
         (Kind.INFO, 0, 40, 5, 0, 0, 0),
         (Kind.HMSG, 40, 48, 45, 0, 503, 1),
         (Kind.UNSUB, 88, 12, 12, 30, 0, 0),
         (Kind.PING, 100, 6, 6, 0, 0, 0),
     ]
     names = "subject_at sid_at reply_at headers_at headers_size payload_at payload_size"
-    assert columns(table[1:2], names) == [(5, 7, 9, 18, 27, 45, 1)]
+    assert list_columns(table[1:2], names) == [(5, 7, 9, 18, 27, 45, 1)]
     assert table.name == "nats.messages"
     assert table.dtype.itemsize == 80
     assert not table.bad.any()
@@ -324,7 +321,7 @@ def test_faults_after_which_the_scan_continues(raw, fault):
     assert table[1:]["kind"] == Kind[raw.split()[0].decode()]
     assert all(table.bytes(1, name) is None for name in table.places)
     names = "body count status header_count subject_size payload_size"
-    assert columns(table[1:], names) == [(0, 0, 0, 0, 0, 0)]
+    assert list_columns(table[1:], names) == [(0, 0, 0, 0, 0, 0)]
     with pytest.raises(FrameError, match=fault):
         nats.scan(raw)
     laws.keeps_every_law(PACKAGE, b"PING\r\n" + raw + b"PONG\r\n", [3, 9, 11])
@@ -421,7 +418,7 @@ def test_headers_have_columns():
     )
     messages = nats.scan(raw)
     table = nats.headers(messages)
-    assert columns(table, "parent start size key_at key_size value_at value_size") == [
+    assert list_columns(table, "parent start size key_at key_size value_at value_size") == [
         (1, 35, 6, 0, 1, 3, 1),
         (1, 41, 10, 0, 3, 5, 3),
         (2, 82, 5, 0, 1, 3, 0),
@@ -511,7 +508,7 @@ def test_a_status_is_a_number(text, status):
 def test_headers_of_bad_messages():
     messages = nats.scan(b"SUB\r\n" + make_hpub(b"", BLOCK) + b"?", errors="mark")
     table = nats.headers(messages, errors="mark")
-    assert columns(table, "parent fault") == [
+    assert list_columns(table, "parent fault") == [
         (0, Fault.BAD_COUNT),
         (1, 0),
         (1, 0),

@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 from tests.support.paths import CORPUS
 
+from .json_lines import write_json_lines
 from .liftbridge import (
     MAGIC,
     Api,
@@ -218,15 +219,6 @@ def make_messages() -> list[PublishedMessage]:
     return messages
 
 
-def to_hexadecimal(value: bytes) -> str:
-    return value.hex()
-
-
-def write_lines(file: Path, rows) -> None:
-    lines = [json.dumps(row, default=to_hexadecimal, ensure_ascii=False) + "\n" for row in rows]
-    file.write_text("".join(lines), encoding="utf-8")
-
-
 class Recording:
     """nats-server, a subscriber to everything, and proxies before the servers.
 
@@ -281,7 +273,7 @@ class Recording:
             if parsed:
                 row |= {"kind": parsed[0], "fields": parsed[1]}
             rows.append(row)
-        write_lines(self.target / "tap.jsonl", rows)
+        write_json_lines(self.target / "tap.jsonl", rows)
 
     def _write(self, name: str, connection: Connection) -> None:
         first_line = bytes(connection.requests).split(b"\r\n", 1)[0]
@@ -339,7 +331,9 @@ async def record_single(target: Path) -> None:
                     cursorId=f"cursor {number}",
                     offset=number * 5,
                 )
-            write_lines(target / "published.jsonl", [message._asdict() for message in messages])
+            write_json_lines(
+                target / "published.jsonl", [message._asdict() for message in messages]
+            )
 
             def keep_keyed_log() -> None:
                 recording.keep_log(server.partition("keyed"), "keyed-0-live")
@@ -359,7 +353,7 @@ async def record_single(target: Path) -> None:
                     }
                     for data in raw
                 ]
-            write_lines(target / "subscribed.jsonl", rows)
+            write_json_lines(target / "subscribed.jsonl", rows)
             for stream, number in PARTITIONS[:1] + [("rolled", 0)]:
                 recording.keep_log(server.partition(stream, number), f"{stream}-{number}-live")
             await close_cleanly(client)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.places import copy_bytes
 from wirescan import Limits, kafka
 from wirescan.kafka.client.decode import Decoding
 from wirescan.kafka.client.effects import Begin, Exchange, Together
@@ -92,17 +93,13 @@ def records(parts) -> list[Record]:
         Record(
             row.offset,
             row.timestamp,
-            bytes_or_none(row.key),
-            bytes_or_none(row.value),
-            tuple((bytes(key), bytes_or_none(value)) for key, value in row.headers),
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            tuple((bytes(key), copy_bytes(value)) for key, value in row.headers),
         )
         for part in parts
         for row in part.records
     ]
-
-
-def bytes_or_none(view):
-    return None if view is None else bytes(view)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import wirescan
+from tests.support.log_files import read_segments
 
 from .broker import PASSWORD, USER
 from .canonical import Record, read_with_wirescan
@@ -76,10 +77,6 @@ def size_of(out: Path) -> int:
             with contextlib.suppress(FileNotFoundError):
                 total += os.path.getsize(os.path.join(folder, name))
     return total
-
-
-def read_segments(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 
 def rows_of(out: Path) -> list[Record]:

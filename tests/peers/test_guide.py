@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.places import copy_bytes
 from wirescan import kafka
 from wirescan.kafka.protocol.schema import API, KEYS, MESSAGE
 
@@ -197,10 +198,7 @@ def test_fetch_of_the_guide(guided):
     assert column(partitions, *names) == topics[0][1]
     records = kafka.records(kafka.scan(partitions))
 
-    def bytes_or_none(view) -> bytes | None:
-        return None if view is None else bytes(view)
-
-    pairs = [(bytes_or_none(record.key), bytes_or_none(record.value)) for record in records]
+    pairs = [(copy_bytes(record.key), copy_bytes(record.value)) for record in records]
     assert pairs == list(PAIRS)
 
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.support.places import decode_text
 from wirescan import kafka
 
 from .broker import Broker
@@ -14,10 +15,6 @@ MEMBERS = 2
 # The states of a transaction.
 ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(1, 6)
 METADATA = "noted"  # the metadata of committed offsets
-
-
-def text(view):
-    return None if view is None else bytes(view).decode()
 
 
 def log_of(broker: Broker, topic: str, tmp_path):
@@ -31,7 +28,8 @@ def states_of(name: str, broker: Broker, tmp_path):
     """The values of __transaction_state for a transactional id, in order."""
     records = log_of(broker, "__transaction_state", tmp_path)
     names = {
-        key.parent: text(key.transactional_id) for key in kafka.body(records, "TransactionLog key")
+        key.parent: decode_text(key.transactional_id)
+        for key in kafka.body(records, "TransactionLog key")
     }
     return [
         value
@@ -71,8 +69,10 @@ def test_committed_offsets_are_those_of_the_broker(broker, topic, tmp_path):
     last = {}
     for offset in offsets:
         key = key_of[offset.parent]
-        metadata = text(offset.metadata).removesuffix("\0")  # confluent-kafka adds a zero byte
-        last[text(key.group), text(key.topic), key.partition] = (offset.offset, metadata)
+        # confluent-kafka adds a zero byte.
+        metadata = decode_text(offset.metadata).removesuffix("\0")
+        partition = (decode_text(key.group), decode_text(key.topic), key.partition)
+        last[partition] = (offset.offset, metadata)
     admin = AdminClient({"bootstrap.servers": broker.address})
     group = f"group of {topic}"
     futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
@@ -114,21 +114,23 @@ def test_group_metadata_has_the_members(broker, topic, tmp_path):
     records = log_of(broker, "__consumer_offsets", tmp_path)
     for member in members:
         member.close()
-    group_of = {key.parent: text(key.group) for key in kafka.body(records, "GroupMetadata key")}
+    group_of = {
+        key.parent: decode_text(key.group) for key in kafka.body(records, "GroupMetadata key")
+    }
     values = [
         value
         for value in kafka.body(records, "GroupMetadata value")
         if group_of[value.parent] == group
     ]
     full = [value for value in values if len(list(value.members)) == MEMBERS][-1]
-    assert text(full.protocol_type) == "consumer"
+    assert decode_text(full.protocol_type) == "consumer"
     assert full.generation > 0
-    assert {text(member.client_id) for member in full.members} == {
+    assert {decode_text(member.client_id) for member in full.members} == {
         f"member {number}" for number in range(MEMBERS)
     }
     for member in full.members:
         assert topic.encode() in bytes(member.subscription)
-        assert text(member.client_host) == "/127.0.0.1"
+        assert decode_text(member.client_host) == "/127.0.0.1"
 
 
 def test_transaction_log_has_every_state(broker, topic, tmp_path):
@@ -152,7 +154,8 @@ def test_transaction_log_has_every_state(broker, topic, tmp_path):
     assert {ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT} <= set(states)
     ongoing = values[states.index(ONGOING)]
     partitions = [
-        (text(row.topic), row.partition_ids.tolist()) for row in ongoing.transaction_partitions
+        (decode_text(row.topic), row.partition_ids.tolist())
+        for row in ongoing.transaction_partitions
     ]
     assert partitions == [(topic, [1])]
     written = kafka.records(kafka.open_log(broker.directory(topic, 1)))

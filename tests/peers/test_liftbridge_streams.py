@@ -4,7 +4,6 @@ They are in tests/corpus/liftbridge (see make_liftbridge.py), and are also recor
 field has the value that Google's library and the server's API read.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from wirescan.liftbridge.log.index_files import read_index
 from wirescan.nats import Kind as Operation
 
 from . import liftbridge_views as views
+from .json_lines import read_json_lines
 from .make_liftbridge import STREAMS, record
 
 CASES = ("single", "pair")
@@ -38,10 +38,6 @@ def corpus(request, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("liftbridge")
     record(directory)
     return directory
-
-
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def parse_hexadecimal(fields: dict, names=("key", "value", "records")) -> dict:
@@ -83,7 +79,7 @@ def test_messages_like_google_and_the_subscriber(corpus, case):
     Google's library reads the same envelopes and fields.
     """
     rows = messages_with_payload(corpus / case / "tap.server.bin")
-    expected = lines(corpus / case / "tap.jsonl")
+    expected = read_json_lines(corpus / case / "tap.jsonl")
     assert subjects_of(rows) == [message["subject"] for message in expected]
     digits = [payload.hex() for payload in payloads(rows)]
     assert digits == [message["payload"] for message in expected]
@@ -151,7 +147,7 @@ def test_published_messages_and_their_acks(corpus):
     stored columns. The acks and refusals are the expected ones.
     """
     rows = messages_with_payload(corpus / "single/client.client.bin")
-    published = lines(corpus / "single/published.jsonl")
+    published = read_json_lines(corpus / "single/published.jsonl")
     digits = [payload.hex() for payload in payloads(rows)]
     assert digits == [message["payload"] for message in published]
     assert subjects_of(rows) == [message["subject"] for message in published]
@@ -207,8 +203,8 @@ def test_delivered_messages_are_those_of_the_log(corpus):
 
     They are the bytes of the API's Subscribe, the records of the log, and the published messages.
     """
-    published = lines(corpus / "single/published.jsonl")
-    subscribed = lines(corpus / "single/subscribed.jsonl")
+    published = read_json_lines(corpus / "single/published.jsonl")
+    subscribed = read_json_lines(corpus / "single/subscribed.jsonl")
     data = [bytes.fromhex(message["bytes"]) for message in subscribed]
     table = liftbridge.messages(liftbridge.scan(data, bare=Kind.PUBLISH))
     all_delivered = views.list_messages(table)

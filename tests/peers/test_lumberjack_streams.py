@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.peers.lumberjack_corpus import CASES, THREE, decode_events, list_sequences
+from tests.support.tables import scan_whole_frames
 from wirescan import lumberjack
 from wirescan.lumberjack import Kind
 
@@ -46,15 +47,6 @@ class Window(NamedTuple):
     events: list[dict]
 
 
-def whole(data: bytes):
-    """The frames of a stream that ends at the end of a frame."""
-    frames = lumberjack.scan(data)
-    assert frames["size"].sum() == len(data)
-    assert not len(frames.tail)
-    assert not frames.bad.any()
-    return frames
-
-
 def test_every_case_has_streams(streams):
     assert {path.name.split(".")[0] for path in streams.iterdir()} == set(CASES)
 
@@ -63,7 +55,7 @@ def test_every_case_has_streams(streams):
 def test_streams_hold_the_sent_events(streams, name):
     """The frames, windows, sequence numbers and events are those of the client."""
     case = CASES[name]
-    frames = whole((streams / f"{name}.sent.bin").read_bytes())
+    frames = scan_whole_frames((streams / f"{name}.sent.bin").read_bytes(), "lumberjack.frames")
     version = 1 if name.startswith("lumberjack-protocol") else 2
     assert set(frames["version"].tolist()) == {version}
 
@@ -103,7 +95,7 @@ def test_acks_of_the_server(streams, name):
 
     Acks of 0 mean that the server is busy. Each window has the expected ack.
     """
-    frames = whole((streams / f"{name}.acks.bin").read_bytes())
+    frames = scan_whole_frames((streams / f"{name}.acks.bin").read_bytes(), "lumberjack.frames")
     assert set(frames["kind"].tolist()) <= {Kind.ACK}
     assert set(frames["version"].tolist()) <= {1 if name.startswith("lumberjack-protocol") else 2}
     acks = frames["sequence"].tolist()
@@ -126,13 +118,16 @@ def test_many_events_of_go_lumber(level, pipeline):
         counts = send(proxy.address, given, level=level, pipeline=pipeline)
         (connection,) = proxy.take()
     assert counts == {"events": 20_000, "connections": 1, "windows": 10}
-    frames = whole(bytes(connection.requests))
+    frames = scan_whole_frames(bytes(connection.requests), "lumberjack.frames")
     table = lumberjack.events(frames)
     sizes = [2048] * 9 + [20_000 - 9 * 2048]
     assert frames["count"][frames["kind"] == Kind.WINDOW].tolist() == sizes
     assert table["sequence"].tolist() == sum(list_sequences(*sizes), [])
     assert decode_events(table) == given
-    assert whole(bytes(connection.responses))["sequence"].tolist() == sizes
+    assert (
+        scan_whole_frames(bytes(connection.responses), "lumberjack.frames")["sequence"].tolist()
+        == sizes
+    )
 
 
 @pytest.mark.peers
@@ -148,7 +143,7 @@ def test_streams_of_tst_send(level):
             client.await_true(lambda: client.acknowledged() >= 5000)
         (connection,) = proxy.take()
     sent = bytes(connection.requests)
-    acks = whole(bytes(connection.responses))
+    acks = scan_whole_frames(bytes(connection.responses), "lumberjack.frames")
     frames = lumberjack.scan(sent)
     assert frames["size"].sum() + len(frames.tail) == len(sent)
     table = lumberjack.events(frames)

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 import wirescan
+from tests.support.places import decode_text
+from tests.support.tables import scan_whole_frames
 from wirescan import nats
 from wirescan.nats import Kind
 
+from .json_lines import read_json_lines
 from .make_nats import HEADERS, RAW_OPERATIONS, RECORDED, REFUSALS, converse, record
 from .nats import NatsServer, close_cleanly, connect, wait_until
 from .proxy import Proxy
@@ -34,23 +37,6 @@ def streams(request, tmp_path_factory) -> Path:
     return directory
 
 
-def whole(data: bytes):
-    """The messages of a stream that ends at the end of a message."""
-    messages = wirescan.scan(data, "nats.messages")
-    assert messages["size"].sum() == len(data)
-    assert not len(messages.tail)
-    assert not messages.bad.any()
-    return messages
-
-
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def text(view) -> str | None:
-    return None if view is None else bytes(view).decode()
-
-
 def as_dicts(messages, names=("subject", "reply")) -> list[dict]:
     """Rows in the form of make_nats.py's files."""
 
@@ -58,7 +44,7 @@ def as_dicts(messages, names=("subject", "reply")) -> list[dict]:
         return None if view is None else view.hex()
 
     return [
-        {name: text(messages.bytes(i, name)) for name in names}
+        {name: decode_text(messages.bytes(i, name)) for name in names}
         | {name: digits(messages.bytes(i, name)) for name in ("headers", "payload")}
         for i in range(len(messages))
     ]
@@ -94,11 +80,11 @@ def test_every_case_has_streams(streams):
 
 @pytest.mark.parametrize("case", NATS_PY)
 def test_published_messages_of_nats_py(streams, case):
-    messages = whole((streams / f"{case}.client.bin").read_bytes())
+    messages = scan_whole_frames((streams / f"{case}.client.bin").read_bytes(), "nats.messages")
     assert operations(messages)[0] == "CONNECT"
     assert set(operations(messages)) == {"CONNECT", "PUB", "HPUB", "SUB", "UNSUB"}
     rows = select(messages, PUBLISHED)
-    published = lines(streams / f"{case}.published.jsonl")
+    published = read_json_lines(streams / f"{case}.published.jsonl")
     assert [dict(row, headers=None) for row in as_dicts(rows)] == [
         dict(message, headers=None) for message in published
     ]
@@ -120,12 +106,14 @@ def test_published_messages_of_nats_py(streams, case):
 
 @pytest.mark.parametrize("case", NATS_PY)
 def test_received_messages_of_nats_py(streams, case):
-    messages = whole((streams / f"{case}.server.bin").read_bytes())
+    messages = scan_whole_frames((streams / f"{case}.server.bin").read_bytes(), "nats.messages")
     others = {"INFO", "OK"} if case == "nats-py-verbose" else {"INFO"}
     assert set(operations(messages)) == {"MSG", "HMSG", *others}
     assert operations(messages).count("INFO") == 2
     rows = select(messages, DELIVERED)
-    assert as_dicts(rows, ("subject", "sid", "reply")) == lines(streams / f"{case}.given.jsonl")
+    assert as_dicts(rows, ("subject", "sid", "reply")) == read_json_lines(
+        streams / f"{case}.given.jsonl"
+    )
     assert [status for status in rows["status"].tolist() if status] == [503]
     assert [dict(pairs) for pairs in header_lists(rows) if pairs] == [
         *(headers for headers in HEADERS for _ in range(2)),
@@ -133,14 +121,16 @@ def test_received_messages_of_nats_py(streams, case):
     ]
     if case == "nats-py-verbose":
         # Each operation but PING and PONG has a +OK.
-        client_messages = whole((streams / f"{case}.client.bin").read_bytes())
+        client_messages = scan_whole_frames(
+            (streams / f"{case}.client.bin").read_bytes(), "nats.messages"
+        )
         assert operations(messages).count("OK") == len(operations(client_messages))
 
 
 @pytest.mark.parametrize("case", NATS_PY)
 def test_options_of_client_and_server(streams, case):
-    client = whole((streams / f"{case}.client.bin").read_bytes())
-    server = whole((streams / f"{case}.server.bin").read_bytes())
+    client = scan_whole_frames((streams / f"{case}.client.bin").read_bytes(), "nats.messages")
+    server = scan_whole_frames((streams / f"{case}.server.bin").read_bytes(), "nats.messages")
     (connect,) = filter(None, nats.options(client))
     assert connect["lang"] == "python3"
     assert connect["verbose"] is (case == "nats-py-verbose")
@@ -153,7 +143,7 @@ def test_options_of_client_and_server(streams, case):
 
 def test_operations_of_the_raw_client(streams):
     """The client uses lower case, tabs, bare line feeds, zeros before a size, and a text as sid."""
-    messages = whole((streams / "raw.client.bin").read_bytes())
+    messages = scan_whole_frames((streams / "raw.client.bin").read_bytes(), "nats.messages")
     rows = select(messages, [kind for kind in Kind if kind != Kind.PING])
     expected = [("CONNECT", {}, None)]
     expected += [(sent.kind, sent.columns, sent.payload) for sent in RAW_OPERATIONS]
@@ -170,7 +160,7 @@ def test_operations_of_the_raw_client(streams):
 
 
 def test_messages_to_the_raw_client(streams):
-    messages = whole((streams / "raw.server.bin").read_bytes())
+    messages = scan_whole_frames((streams / "raw.server.bin").read_bytes(), "nats.messages")
     rows = select(messages, DELIVERED)
     subscriptions = {"limited": ["9"], "nobody.hears": []}
     expected = [
@@ -188,7 +178,7 @@ def test_messages_to_the_raw_client(streams):
     del expected[2]  # the third message on "limited", whose subscription is for two
     assert [
         (
-            *(text(rows.bytes(i, name)) for name in ("subject", "sid", "reply")),
+            *(decode_text(rows.bytes(i, name)) for name in ("subject", "sid", "reply")),
             rows.bytes(i, "headers"),
             rows.bytes(i, "payload"),
         )
@@ -206,7 +196,9 @@ def test_the_server_refuses_bad_bytes(streams, name):
     The client's complete messages are read.
     """
     case = REFUSALS[name]
-    server = whole((streams / f"refused-{name}.server.bin").read_bytes())
+    server = scan_whole_frames(
+        (streams / f"refused-{name}.server.bin").read_bytes(), "nats.messages"
+    )
     (refusal,) = select(server, (Kind.ERR,))
     assert bytes(refusal.payload).decode() == f"'{case.error}'"
     assert operations(server) == ["INFO", *["OK"] * (2 if name == "permission" else 0), "ERR"]
@@ -256,8 +248,8 @@ def test_many_messages_of_nats_py(size):
         proxy.target = server.address
         client = asyncio.run(run(proxy.address))
         (connection,) = proxy.take()
-    sent = select(whole(bytes(connection.requests)), PUBLISHED)
-    received = select(whole(bytes(connection.responses)), DELIVERED)
+    sent = select(scan_whole_frames(bytes(connection.requests), "nats.messages"), PUBLISHED)
+    received = select(scan_whole_frames(bytes(connection.responses), "nats.messages"), DELIVERED)
     assert [dict(row, headers=None) for row in as_dicts(sent)] == [
         dict(message, headers=None) for message in client.published
     ]
@@ -275,7 +267,7 @@ def test_a_live_stream_in_pieces():
         client = asyncio.run(converse(proxy.address))
         (connection,) = proxy.take()
     data = bytes(connection.responses)
-    expected = whole(data)
+    expected = scan_whole_frames(data, "nats.messages")
     stream = wirescan.stream("nats.messages")
     tables = [stream.feed(data[start : start + 777]) for start in range(0, len(data), 777)]
     tables.append(stream.close())

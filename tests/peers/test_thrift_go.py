@@ -24,7 +24,7 @@ from .make_thrift_go import (
     list_cases,
     record,
 )
-from .thrift_go import list_infos, list_messages, make_call, scan_whole_frames, write
+from .thrift_go import list_infos, list_messages, make_call, scan_frames_and_messages, write
 
 # Types of an application exception.
 UNKNOWN_METHOD = 1
@@ -91,7 +91,7 @@ def test_written_messages_have_the_given_values(corpus, manifest, name):
     messages = manifest["messages"][case["messages"]]
     options = case["options"]
     program = case["program"]
-    frames, table = scan_whole_frames((corpus / f"{name}.theader").read_bytes())
+    frames, table = scan_frames_and_messages((corpus / f"{name}.theader").read_bytes())
 
     def is_call(message: dict) -> bool:
         return message["type"] in (MessageType.CALL, MessageType.ONEWAY)
@@ -150,7 +150,7 @@ def test_the_same_bytes_are_encoded_again(corpus, manifest, name):
     """
     case = manifest["written"][name]
     options = case["options"]
-    frames, table = scan_whole_frames((corpus / f"{name}.theader").read_bytes())
+    frames, table = scan_frames_and_messages((corpus / f"{name}.theader").read_bytes())
     all_infos = list_infos(frames)
     for number, (frame, message) in enumerate(zip(frames, table, strict=True)):
         compact = message.protocol == Protocol.COMPACT
@@ -198,7 +198,7 @@ def test_conversations_pair_calls_and_replies(corpus, manifest, name):
     options = case["options"]
     answers = case["answers"]
     version = 2 if client == "fbthrift" else 1
-    called, calls = scan_whole_frames((corpus / f"{name}.calls.theader").read_bytes())
+    called, calls = scan_frames_and_messages((corpus / f"{name}.calls.theader").read_bytes())
     oneway = MessageType.CALL if client == "apache" else MessageType.ONEWAY
     assert list_messages(calls) == [
         (
@@ -212,7 +212,7 @@ def test_conversations_pair_calls_and_replies(corpus, manifest, name):
     ]
     check_frames(called, calls, options, version, range(1, len(CALLS) + 1), [0] * len(CALLS))
 
-    replied, replies = scan_whole_frames((corpus / f"{name}.replies.theader").read_bytes())
+    replied, replies = scan_frames_and_messages((corpus / f"{name}.replies.theader").read_bytes())
     expected = []
     for seqid, (sent, answer) in enumerate(zip(CALLS, answers, strict=True), 1):
         method = sent["method"]
@@ -266,7 +266,7 @@ def test_many_frames_of_the_programs(program, transforms, compact):
         for number in range(MANY)
     ]
     data = b"".join(write(program, messages, compact=compact, transforms=transforms))
-    frames, table = scan_whole_frames(data)
+    frames, table = scan_frames_and_messages(data)
     fields = thrift.fields(table)
     assert table["seqid"].tolist() == frames["seq"].tolist() == list(range(MANY))
     assert fields["integer"][::2].tolist() == list(range(MANY))

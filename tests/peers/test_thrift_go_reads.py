@@ -35,7 +35,7 @@ from .thrift_go import (
     list_trees,
     make_call,
     read,
-    scan_whole_frames,
+    scan_frames_and_messages,
     speak,
     write,
 )
@@ -199,7 +199,7 @@ def test_padding_ends_the_infos():
         b"\0\0" + b"\1\1\1a\1b" + b"\0\0" + b"\1\1\1c\1d",
         encode_message("add", MessageType.CALL, 7),
     )
-    frames, _ = scan_whole_frames(frame)
+    frames, _ = scan_frames_and_messages(frame)
     assert list_infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]]
     assert frames["padding"].tolist() == [8]
     (apache,), (fbthrift,) = (read(program, [frame])[0]["messages"] for program in PROGRAMS)
@@ -215,7 +215,7 @@ def test_unknown_infos_end_the_infos():
     frame = header_frame(
         b"\0\0" + b"\1\1\1a\1b" + b"\3\1\1c\1d", encode_message("add", MessageType.CALL, 7)
     )
-    frames, table = scan_whole_frames(frame)
+    frames, table = scan_frames_and_messages(frame)
     assert list_infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]]
     assert list_messages(table)[0][0] == "add"
     (apache,), (fbthrift,) = (read(program, [frame]) for program in PROGRAMS)
@@ -232,7 +232,9 @@ def test_large_headers_are_read():
     sizes = [60_000, 70_000, 262_120]
     frames = [encode_frame(message, infos={"a": "x" * size}) for size in sizes]
     for frame, size in zip(frames, sizes, strict=True):
-        assert [len(value) for _, _, value in list_infos(scan_whole_frames(frame)[0])[0]] == [size]
+        assert [
+            len(value) for _, _, value in list_infos(scan_frames_and_messages(frame)[0])[0]
+        ] == [size]
     apache, fbthrift = read("apache", frames), read("fbthrift", frames)
     assert [len(stream["messages"][0]["headers"]["a"]) for stream in apache] == sizes
     assert ["error" in stream for stream in fbthrift] == [False, True, True]
@@ -254,8 +256,8 @@ def test_programs_misread_several_transforms():
             **protocol_options(program, compact=True),
         )
         ours = encode_frame(data, protocol_id=Protocol.COMPACT, seq=1, transforms=transforms)
-        assert list_messages(scan_whole_frames(theirs)[1]) == list_messages(
-            scan_whole_frames(ours)[1]
+        assert list_messages(scan_frames_and_messages(theirs)[1]) == list_messages(
+            scan_frames_and_messages(ours)[1]
         )
         first, second = read(program, [theirs, ours])
         assert first == second
@@ -274,9 +276,9 @@ def test_frames_that_the_programs_refuse(program):
     for stream in read(program, frames):
         assert "error" in stream
         assert not stream["messages"]
-    assert [list_messages(scan_whole_frames(frame)[1])[0][0] for frame in frames] == ["add"] * len(
-        frames
-    )
+    assert [list_messages(scan_frames_and_messages(frame)[1])[0][0] for frame in frames] == [
+        "add"
+    ] * len(frames)
 
 
 CONNECTIONS = [

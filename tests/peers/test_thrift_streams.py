@@ -26,7 +26,7 @@ from tests.support.thrift_corpus import (
     list_message_fields,
     list_messages,
     read_recorded_values,
-    scan_whole_frames,
+    scan_recording,
 )
 from wirescan import thrift
 from wirescan.thrift import Kind, MessageType, Protocol, Transform
@@ -196,7 +196,7 @@ HEADERS = {b"trace": b"17", b"": bytes(range(256)), b"k" * 200: b"v" * 300}
 
 
 def messages_of(data: bytes) -> wirescan.FrameTable:
-    return thrift.messages(scan_whole_frames(data))
+    return thrift.messages(scan_recording(data))
 
 
 def arguments(protocol: type = TBinaryProtocol, **values) -> bytes:
@@ -364,7 +364,7 @@ def test_a_server_answers_our_calls():
         sent += message
     with apache.Server(apache.make_wire("HEADER")) as server:
         replies = exchange(server.address, sent, 30)
-    assert list_messages(scan_whole_frames(replies)) == server.sent
+    assert list_messages(scan_recording(replies)) == server.sent
     assert len(server.sent) == 30
     pairs = thrift.pair(messages_of(sent), messages_of(replies))
     assert pairs["call"].tolist() == pairs["reply"].tolist() == list(range(30))
@@ -390,7 +390,7 @@ def test_ten_thousand_calls_are_read():
             number,
             build_struct(APACHE.add_args, {"a": number}),
         )
-    assert list_messages(scan_whole_frames(transport.getvalue())) == sent
+    assert list_messages(scan_recording(transport.getvalue())) == sent
 
 
 @pytest.mark.parametrize("sizes", [(1,), (3, 500, 17)])
@@ -423,7 +423,7 @@ def test_chunked_requests_of_http_client(sizes):
             headers={"Transfer-Encoding": "chunked"},
         )
         bodies.append(message)
-    frames = scan_whole_frames(memory_socket.sent)
+    frames = scan_recording(memory_socket.sent)
     assert set(frames["kind"].tolist()) == {Kind.HTTP_CHUNKED}
     assert [bytes(row.payload) for row in thrift.plain(frames)] == bodies
     assert messages_of(memory_socket.sent)["seqid"].tolist() == list(range(5))

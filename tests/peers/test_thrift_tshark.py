@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 import wirescan
-from tests.support.thrift_corpus import CASES, CORPUS, read_recording, scan_whole_frames
+from tests.support.thrift_corpus import CASES, CORPUS, read_recording, scan_recording
 from wirescan import thrift
 from wirescan.thrift import MessageType, Protocol, Role, Type
 
@@ -58,13 +58,13 @@ def test_reads_the_same_as_tshark(scene, side, size):
     if size is None:
         segments = [data]
     elif "unframed" in scene:  # for tshark a message begins with a segment
-        frames = scan_whole_frames(data)
+        frames = scan_recording(data)
         segments = [bytes(frames.frame(i)) for i in range(len(frames))]
     else:
         segments = [data[start : start + size] for start in range(0, len(data), size)]
     shown = run_tshark(segments)
 
-    messages = thrift.messages(scan_whole_frames(data))
+    messages = thrift.messages(scan_recording(data))
     (compact,) = set((messages["protocol"] == Protocol.COMPACT).tolist())
     services = [f"{bytes(row.service).decode()}:" if row.service else "" for row in messages]
     methods = [bytes(row.method).decode() for row in messages]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.log_files import append_bytes
 from tests.support.paths import ORDERS
 from wirescan import FrameError, kafka, lumberjack
 from wirescan.files import file_identity, source
@@ -27,11 +28,6 @@ def batch(base, count=3, size=20, codec="none"):
             codec=codec,
         )
     )
-
-
-def append(path, data):
-    with open(path, "ab") as file:
-        file.write(data)
 
 
 def read(tail, start, **most):
@@ -61,13 +57,13 @@ def test_frames_are_read_when_they_are_whole(log, tmp_path):
     tail = Tail([str(tmp_path)], "kafka.records")
     assert read(tail, START) == (START, [])
     whole, torn = batch(0), batch(3)
-    append(log, whole + torn[:70])
+    append_bytes(log, whole + torn[:70])
     end, got = read(tail, START)
     assert got == [0, 1, 2] and ends(end) == {log.name: len(whole)}
     assert tail.latest(end) is end
-    append(log, torn[70:-1])
+    append_bytes(log, torn[70:-1])
     assert tail.latest(end) is end
-    append(log, torn[-1:] + batch(6) + bytes(100))  # a segment may end in zeros
+    append_bytes(log, torn[-1:] + batch(6) + bytes(100))  # a segment may end in zeros
     end, got = read(tail, end)
     assert got == list(range(3, 9))
     assert tail.latest(end) is end
@@ -134,13 +130,13 @@ def test_files_are_limited_and_take_turns(tmp_path):
         name.write_bytes(batch(1000 * i))
     tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
     for _ in range(3):
-        append(names[0], batch(100))  # it never ends, and keeps no other from its turn
+        append_bytes(names[0], batch(100))  # it never ends, and keeps no other from its turn
         end, more = read(tail, end, most_files=1)
         got.append({n // 1000 for n in more})
     assert got == [{0}, {1}, {2}]
     tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
     for _ in range(8):
-        append(names[0], batch(100) * 5)
+        append_bytes(names[0], batch(100) * 5)
         end, more = read(tail, end, most_bytes=4 * len(batch(0)))
         got += more
     assert {1000, 2000} < set(got)
@@ -150,7 +146,7 @@ def test_nothing_that_comes_later(log, tmp_path):
     log.write_bytes(batch(0))
     tail = Tail([str(tmp_path)], "kafka.records")
     tail.stop_growing()
-    append(log, batch(3))
+    append_bytes(log, batch(3))
     (tmp_path / ("1" * 20 + ".log")).write_bytes(batch(6))
     end, got = read(tail, START)
     assert got == [0, 1, 2] and tail.latest(end) is end
@@ -159,7 +155,7 @@ def test_nothing_that_comes_later(log, tmp_path):
     tail.stop_growing()
     end, got = read(tail, end)
     assert got == [6, 7, 8, 3, 4, 5]
-    append(tmp_path / "rolled", batch(9))
+    append_bytes(tmp_path / "rolled", batch(9))
     assert tail.latest(end) is end
 
 
@@ -172,11 +168,11 @@ def test_a_renamed_file_goes_on(log, tmp_path):
     end, _ = read(tail, START)
     rolled, deleted = tmp_path / ("9" * 20 + ".log"), tmp_path / (log.name + ".deleted")
     log.rename(rolled)
-    append(rolled, batch(3))
+    append_bytes(rolled, batch(3))
     log.write_bytes(batch(6))  # another one, under its name
     end, got = read(tail, end)
     assert sorted(got) == list(range(3, 9))
-    append(log, batch(9))
+    append_bytes(log, batch(9))
     log.rename(deleted)  # a name that is not read otherwise
     end, got = read(tail, end)
     assert got == [9, 10, 11] and deleted.name in ends(end)
@@ -188,13 +184,13 @@ def test_a_file_is_known_without_its_inode(log, tmp_path):
     end, _ = read(Tail([str(tmp_path)], "kafka.records"), START)
     shutil.copy(log, tmp_path / "copy")
     os.replace(tmp_path / "copy", log)
-    append(log, batch(3))
+    append_bytes(log, batch(3))
     end, got = read(Tail([str(tmp_path)], "kafka.records"), end)
     assert got == [3, 4, 5]
     moved = tmp_path / ("7" * 20 + ".log")
     shutil.copy(log, moved)
     log.unlink()
-    append(moved, batch(6))
+    append_bytes(moved, batch(6))
     assert read(Tail([str(tmp_path)], "kafka.records"), end)[1] == [6, 7, 8]
 
 
@@ -238,7 +234,7 @@ def test_files_that_were_read_may_go(log, tmp_path):
     end, _ = read(tail, START)
     log.unlink()
     assert tail.latest(end) is end
-    append(other, batch(6))
+    append_bytes(other, batch(6))
     end, got = read(tail, end)
     assert got == [6, 7, 8] and ends(end).keys() == {other.name}
 
@@ -294,7 +290,7 @@ def test_a_file_that_was_cut(log, tmp_path, caplog):
     end, got = read(lax, end)
     assert got == [] and ends(end) == {log.name: len(first)} and log.name in caplog.text
     os.truncate(log, len(first))
-    append(log, batch(50))
+    append_bytes(log, batch(50))
     end, got = read(lax, end)
     assert got == [50, 51, 52] and lax.latest(end) is end
 
@@ -305,7 +301,7 @@ def test_a_file_that_was_cut(log, tmp_path, caplog):
 def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
     good = batch(0) + batch(3)
     log.write_bytes(good + b"\xff" * 50)
-    append(log, batch(6))
+    append_bytes(log, batch(6))
     tail = Tail([str(tmp_path)], "kafka.records")
     end, got = read(tail, START)
     assert got == list(range(6))
@@ -342,7 +338,7 @@ def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
         written = 0
         while written < len(raw) or tail.latest(end) is not end:
             more = chance.randrange(1, 3000)
-            append(path, raw[written : written + more])
+            append_bytes(path, raw[written : written + more])
             written += more
             if written >= len(raw):
                 os.utime(path, (0, 0))  # nothing was added for long
@@ -428,10 +424,10 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
     tail, count = Tail([str(tmp_path)], "kafka.records"), 100
     olds = [tmp_path / f"{i:020}.log" for i in range(count)]
     for i, path in enumerate(olds):
-        append(path, batch(3 * i, size=500))
+        append_bytes(path, batch(3 * i, size=500))
     end = tail.latest(START)
     for i in range(count):
-        append(tmp_path / f"{count + i:020}.log", batch(3 * (count + i), size=500))
+        append_bytes(tmp_path / f"{count + i:020}.log", batch(3 * (count + i), size=500))
     for path in olds:
         path.unlink()
     opened.clear()
@@ -448,7 +444,7 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
 
 
 def test_what_reads_a_file_may_miss_another(log, tmp_path):
-    append(log, batch(0))
+    append_bytes(log, batch(0))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
     (known,) = file_identity.parse_offset(
         Tail([str(tmp_path)], "kafka.records").latest(START)
@@ -477,10 +473,10 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
             held += batch(written, 2, chance.randrange(60))
             written += 2
             cut = chance.randrange(len(held) + 1)
-            append(active, held[:cut])
+            append_bytes(active, held[:cut])
             held = held[cut:]
         elif what < 0.65:
-            append(active, held)
+            append_bytes(active, held)
             held = b""
             if chance.random() < 0.5 and active.exists():
                 active.rename(tmp_path / f"{1000 + number:020}.log")
@@ -503,7 +499,7 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
                 tail = Tail([str(tmp_path)], "kafka.records")
                 offsets(tail, begin, end)  # an attempt that came to nothing
             got += offsets(tail, begin, end)
-    append(active, held)
+    append_bytes(active, held)
     while (end := tail.latest(begin := end)) is not begin:
         got += offsets(tail, begin, end)
     assert sorted(got) == list(range(written))
@@ -527,7 +523,7 @@ def test_a_file_with_a_changed_beginning_is_read_from_there(log, tmp_path):
     end, _ = read(tail, START)
     with open(log, "rb+") as file:  # the inode and the end stay
         file.write(batch(-3, size=500))
-    append(log, batch(6))
+    append_bytes(log, batch(6))
     assert read(tail, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]
 
 
@@ -551,7 +547,7 @@ def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, mo
     log.write_bytes(batch(0, size=500) + batch(3, size=500))
     tail = Tail([str(tmp_path)], "kafka.records")
     end, _ = read(tail, START)
-    append(log, batch(6))
+    append_bytes(log, batch(6))
 
     def ranges_of_changed(path):
         replace_second_batch(path)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
+from tests.support.damage import flip_bit
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.frames.errors import MODES
 from wirescan.frames.registry import format_of
@@ -29,12 +30,6 @@ BATCHES = [
 RAW = b"".join(BATCHES)
 WHOLE = kafka.records(kafka.scan(RAW))
 FORMATS = ["kafka.batches", "kafka.records", "kafka.headers"]
-
-
-def broken(raw, at=-1):
-    raw = bytearray(raw)
-    raw[at] ^= 1
-    return bytes(raw)
 
 
 def pieces(raw, *sizes):
@@ -292,7 +287,7 @@ def test_chunk_after_close_and_second_close():
 
 @pytest.mark.parametrize("size", [1, 13, 64, 500, 1 << 20])
 def test_errors_count_from_the_first_byte_of_the_stream(size):
-    raw = RAW + broken(BATCHES[0]) + BATCHES[1]
+    raw = RAW + flip_bit(BATCHES[0]) + BATCHES[1]
     with pytest.raises(FrameError) as caught:
         run(pieces(raw, size), "kafka.batches")
     assert (caught.value.fault, caught.value.offset) == (Fault.BAD_CHECKSUM, len(RAW))
@@ -309,7 +304,7 @@ def test_stream_with_a_source_and_an_offset():
     table = stream.feed(RAW)
     assert table.positions[0] == 1 << 40 and stream.offset == (1 << 40) + len(RAW)
     with pytest.raises(FrameError) as caught:
-        stream.feed(broken(BATCHES[0]))
+        stream.feed(flip_bit(BATCHES[0]))
     assert caught.value.source == "/data/a.log" and caught.value.offset == (1 << 40) + len(RAW)
     assert "/data/a.log" in str(caught.value)
 

@@ -17,7 +17,7 @@ import pytest
 from venv_pack import pack
 
 import wirescan
-from tests.spark.cluster import Cluster, Driver, make_bare_python, wait_for_executors
+from tests.spark.cluster import Driver, make_bare_python, wait_for_executors
 from tests.support.paths import CORPUS
 from wirescan.export.batches import iter_batches
 from wirescan.frames import to_arrow
@@ -123,12 +123,6 @@ def read_stream(spark, source, folder):
     sink = frame.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
     sink.trigger(availableNow=True).start(f"{folder}/rows").awaitTermination()
     return spark.read.parquet(f"{folder}/rows").orderBy("offset").toArrow()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

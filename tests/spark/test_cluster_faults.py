@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.cluster import (
-    Cluster,
     Driver,
     list_executors,
     list_python_processes,
@@ -42,12 +41,6 @@ SPECULATION = {
     "spark.speculation.minTaskRuntime": "1s",
 }
 FAILURES = {"spark.task.maxFailures": 1000}  # a task fails often while its file is away
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -729,8 +729,8 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def outputs_of_claims():
-    raws = [raw * 3 for raw in CLAIMS.values()]
-    return dict(zip(CLAIMS, run_each_in_little_memory(CHILD, raws, 96)))
+    inputs = {claim: raw * 3 for claim, raw in CLAIMS.items()}
+    return run_each_in_little_memory(CHILD, inputs, 96)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

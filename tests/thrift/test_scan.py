@@ -54,6 +54,7 @@ from tests.strategies.thrift import (
     make_ttheader,
     make_varint,
 )
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, thrift
 from wirescan.frames import to_arrow
 from wirescan.frames.registry import format_of
@@ -65,10 +66,6 @@ ALL = b"".join(raw for name, raw in GOLDEN.items() if name != "http until the en
 GET = b"GET / HTTP/1.1"
 PAIRS = make_block(2, (b"id", b"1")) + make_block(1, (b"k", b"v"), (b"k", b""))
 FORMATS = ("thrift.frames", "thrift.infos", "thrift.plain", "thrift.messages", "thrift.fields")
-
-
-def columns(table, names):
-    return table.rows[names.split()].tolist()
 
 
 def faults(table):
@@ -113,7 +110,7 @@ def test_frames_have_columns():
     assert table.dtype == thrift.FRAME
     assert table.dtype.itemsize == 64
     places = "kind size body infos_at infos_size payload_at payload_size protocol_id header_words"
-    assert columns(table, places) == [
+    assert list_columns(table, places) == [
         (Kind.HEADER, 50, 34, 16, 16, 34, 16, 2, 5),
         (Kind.BIG_HEADER, 42, 26, 26, 0, 26, 16, 0, 1),
         (Kind.DOUBLE_HEADER, 42, 26, 20, 0, 26, 16, 0, 2),
@@ -126,7 +123,7 @@ def test_frames_have_columns():
         (Kind.TTHEADER, 20, 4, 0, -1, 0, -1, 0, 0),
     ]
     numbers = "seq flags info_count transform_count transform_0 transform_1 padding mac_size"
-    assert columns(table[:3], numbers) == [
+    assert list_columns(table[:3], numbers) == [
         (2**32 - 1, 0xFFFF, 3, 0, 0, 0, 2, 0),
         (0, 0, 0, 2, 0, 1, 0, 0),
         (0, 0, 0, 0, 0, 0, 0, 0),
@@ -145,17 +142,17 @@ def test_frames_of_fbthrift_are_read():
         "0000001f0fff0000000000000001020000008242000967657453746174757305000400"
     )
     frames = thrift.scan(raw)
-    assert columns(frames, "kind size protocol_id padding payload_at") == [
+    assert list_columns(frames, "kind size protocol_id padding payload_at") == [
         (1, 32, 2, 2, 18),
         (1, 35, 2, 2, 18),
     ]
     messages = thrift.messages(frames)
-    assert columns(messages, "kind seqid protocol version") == [
+    assert list_columns(messages, "kind seqid protocol version") == [
         (MessageType.CALL, 0, 2, 2),
         (MessageType.REPLY, 0, 2, 2),
     ]
     assert strings(messages, "method") == [b"getStatus"] * 2
-    assert columns(thrift.fields(messages), "parent kind id integer") == [(1, I32, 0, 2)]
+    assert list_columns(thrift.fields(messages), "parent kind id integer") == [(1, I32, 0, 2)]
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 3, 4, 254, 255, 256, 1000])
@@ -170,9 +167,9 @@ def test_zeros_after_infos_are_padding(zeros):
 def test_transforms_beyond_four_are_counted():
     ids = [1, 5, 6, 3, 0, 13, 8]
     frames = thrift.scan(make_header_frame(apply_transforms(make_message(), ids), transforms=ids))
-    assert columns(frames, "transform_count transform_0 transform_1 transform_2 transform_3") == [
-        (7, 1, 5, 6, 3)
-    ]
+    assert list_columns(
+        frames, "transform_count transform_0 transform_1 transform_2 transform_3"
+    ) == [(7, 1, 5, 6, 3)]
     assert strings(thrift.plain(frames), "payload") == [make_message()]
 
 
@@ -221,7 +218,7 @@ def test_frames_have_kinds(raw, expected):
 
 def test_a_header_inside_a_header_is_a_payload():
     frames = thrift.scan(make_header_frame(make_header_frame(make_message())))
-    assert columns(frames, "kind size payload_size") == [(1, 52, 34)]
+    assert list_columns(frames, "kind size payload_size") == [(1, 52, 34)]
     # The payload reads as a message without a version, with a name of 30 bytes.
     assert faults(thrift.messages(frames, errors="mark")) == ["TRUNCATED"]
 
@@ -234,7 +231,7 @@ def test_binary_without_a_version_on_request(name, wrap):
     kind = Kind.FRAMED_BINARY if wrap is make_framed else Kind.UNFRAMED_BINARY
     assert table["kind"].tolist() == [kind] * 2
     messages = thrift.messages(table)
-    assert columns(messages, "kind seqid protocol version strict") == [(2, -5, 0, 0, 0)] * 2
+    assert list_columns(messages, "kind seqid protocol version strict") == [(2, -5, 0, 0, 0)] * 2
     assert strings(messages, "method") == [name] * 2
     assert thrift.fields(messages)["integer"].tolist() == [1, 1]
     assert thrift.scan(ALL, non_strict=True).rows.tobytes() == thrift.scan(ALL).rows.tobytes()
@@ -305,7 +302,9 @@ def test_infos_have_columns():
     assert table.dtype == thrift.INFO
     assert table.dtype.itemsize == 40
     assert table.outer is frames
-    assert columns(table, "parent kind start size body key_at key_size value_at value_size") == [
+    assert list_columns(
+        table, "parent kind start size body key_at key_size value_at value_size"
+    ) == [
         (1, InfoKind.PKEYVALUE, 38, 5, 4, 1, 2, 4, 1),
         (1, InfoKind.KEYVALUE, 45, 4, 3, 1, 1, 3, 1),
         (1, InfoKind.KEYVALUE, 49, 3, 3, 1, 1, 3, 0),
@@ -319,7 +318,7 @@ def test_infos_have_columns():
 def test_infos_of_an_unknown_transform_are_read():
     frames = thrift.scan(UNKNOWN, errors="mark")
     assert faults(frames) == ["BAD_CODEC"]
-    assert columns(frames, "transform_0 transform_1 info_count") == [(1, 4, 3)]
+    assert list_columns(frames, "transform_0 transform_1 info_count") == [(1, 4, 3)]
     assert frames["payload_size"].tolist() == [16]
     assert strings(thrift.infos(frames), "key") == [b"id", b"k", b"k"]
     for read in (thrift.plain, thrift.messages):
@@ -660,7 +659,7 @@ def test_http_messages_are_frames(raw, expected, tail):
     table = thrift.scan(raw, errors="mark")
     rows = [
         Fault(fault).name if fault else (kind, size)
-        for kind, size, fault in columns(table, "kind payload_size fault")
+        for kind, size, fault in list_columns(table, "kind payload_size fault")
     ]
     assert rows == expected
     assert len(table.tail) == tail
@@ -759,7 +758,7 @@ def test_messages_have_columns():
     assert table.name == "thrift.messages"
     assert table.dtype == thrift.MESSAGE
     assert table.dtype.itemsize == 56
-    assert columns(table, "parent kind seqid protocol version strict") == [
+    assert list_columns(table, "parent kind seqid protocol version strict") == [
         (0, MessageType.CALL, -1, 0, 1, 1),
         (1, MessageType.REPLY, 2**31 - 1, 0, 1, 1),
         (2, MessageType.ONEWAY, -(2**31), 2, 1, 1),
@@ -771,7 +770,7 @@ def test_messages_have_columns():
     assert strings(table, "service") == [b"S", None, b"", None, None]
     assert strings(table, "arguments") == [b"\0"] * 5
     assert (table["body"] == table["arguments_at"]).all()
-    assert columns(table[:1], "start size body method_at service_at service_size") == [
+    assert list_columns(table[:1], "start size body method_at service_at service_size") == [
         (4, 18, 17, 10, 8, 1)
     ]
     assert laws.describe_rows(wirescan.scan(raw, "thrift.messages")) == laws.describe_rows(table)
@@ -782,7 +781,7 @@ def test_the_unused_byte_of_strict_messages_is_ignored(unused):
     raw = make_message()
     raw = raw[:2] + bytes([unused]) + raw[3:]
     for wrapped in (raw, make_framed(raw), make_header_frame(raw)):
-        assert columns(thrift.messages(thrift.scan(wrapped)), "kind version") == [(1, 1)]
+        assert list_columns(thrift.messages(thrift.scan(wrapped)), "kind version") == [(1, 1)]
 
 
 def test_the_protocol_is_that_of_the_header():
@@ -848,7 +847,7 @@ def test_fields_have_columns(version):
     assert table.dtype.itemsize == 64
     assert (table["parent"] == 0).all()
     names = "depth role id kind integer count key_type element_type enclosing"
-    assert columns(table, names) == EVERY_ROW
+    assert list_columns(table, names) == EVERY_ROW
     assert table["real"].tolist() == [-0.1 if row[3] == DOUBLE else 0.0 for row in EVERY_ROW]
     values = strings(table, "value")
     assert values[:2] == ([b"", b""] if version else [b"\1", b"\0"])
@@ -871,7 +870,7 @@ def test_types_of_one_protocol():
     }
     for version, struct_ in fields.items():
         table = fields_of(make_message(arguments=make_struct(struct_, version), version=version))
-        assert columns(table, "id kind") == [field[:2] for field in struct_]
+        assert list_columns(table, "id kind") == [field[:2] for field in struct_]
         for row, (_, kind, value) in zip(table, struct_):
             if kind == UUID:
                 assert bytes(row.value) == value
@@ -891,7 +890,7 @@ def test_depth_selects_outer_fields(version, depth):
         "start size body parent kind integer count id depth role "
         "value_at value_size key_type element_type"
     )
-    assert columns(table, names) == columns(expected, names)
+    assert list_columns(table, names) == list_columns(expected, names)
     inside = table["enclosing"] >= 0
     assert (table["depth"][table["enclosing"][inside]] == table["depth"][inside] - 1).all()
     assert (inside == (table["depth"] > 1)).all()
