@@ -23,7 +23,6 @@ It holds the NATS messages of real Liftbridge servers, and their logs:
 Bytes in JSON are hexadecimal digits. A server's connection may end in the middle of a message.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -46,6 +45,7 @@ from .liftbridge import (
 )
 from .nats import NatsServer, close_cleanly, connect, wait_until
 from .proxy import Connection, Proxy
+from .target import clear_target
 
 LARGEST = 4000  # the largest message, in bytes, that our servers accept
 ZEROS = 2000  # the number of zeros to keep at the end of a live index
@@ -497,14 +497,7 @@ def record(target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=CORPUS / "liftbridge", help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, CORPUS / "liftbridge")
     record(target)
     for file in sorted(target.rglob("*")):
         if file.is_file():

@@ -10,9 +10,7 @@ thriftpy2. An HTTP file holds all connections of its scene, one after the other:
                                 read the same values
 """
 
-import argparse
 import json
-import shutil
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -22,6 +20,7 @@ from tests.support.paths import CORPUS
 
 from . import thrift, thriftpy2
 from .proxy import Proxy
+from .target import clear_target
 from .thrift_types import EVERYTHING
 
 RECORDED = CORPUS / "thrift"
@@ -181,14 +180,7 @@ def record(target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=RECORDED, help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, RECORDED)
     target.mkdir(parents=True)
     record(target)
     for file in sorted(target.iterdir()):
