@@ -28,7 +28,7 @@ FILES = {
 FORMATS = [name for name, one in wirescan.formats().items() if one.outermost.name in FILES]
 
 
-def told(table):
+def list_errors(table):
     """What `error_of` tells of the outermost bad frame around each bad one, row by row."""
     out = set()
     for frames, _ in find_bad_frames(table):
@@ -60,7 +60,7 @@ def test_it_is_what_the_exception_says(name):
                 tuple(row[name] for name in ("start", "size", "format", "fault", "near"))
                 for row in found
             ]
-            assert set(shown) == told(table)
+            assert set(shown) == list_errors(table)
             starts = batch["start"].to_pylist()
             assert starts == sorted(starts) and {row["file"] for row in found} <= {"a file"}
             met += len(found)

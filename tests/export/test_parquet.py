@@ -33,13 +33,13 @@ def source(tmp_path):
     return str(path)
 
 
-def parts(out):
+def list_parts(out):
     return sorted(path.name for path in out.iterdir())
 
 
 def check_empty(out, columns=None):
     """One part file with the schema and no rows, so that readers know the columns."""
-    assert parts(out) == ["_SUCCESS", "part-00000.parquet"]
+    assert list_parts(out) == ["_SUCCESS", "part-00000.parquet"]
     found = pq.read_table(out)
     assert found.num_rows == 0
     assert found.schema.remove_metadata() == to_arrow.schema(
@@ -58,7 +58,7 @@ def test_the_corpus_is_written_exactly(tmp_path):
     )
     found = pq.read_table(out)
     assert found.schema.remove_metadata() == wanted.schema and found.combine_chunks().equals(wanted)
-    names = [name for name in parts(out) if name != "_SUCCESS"]
+    names = [name for name in list_parts(out) if name != "_SUCCESS"]
     assert len(names) > 3 and names == [f"part-{n:05}.parquet" for n in range(len(names))]
     assert (done.files, done.frames, done.records, done.faults) == (9, 284, 27_708, 0)
     assert done.bytes == 2_213_570 and done.written == sum(
@@ -149,7 +149,7 @@ def test_what_is_written_is_what_is_kept(tmp_path):
     for raw in (one * 5, one * 2 + GOOD + one * 2):
         path.write_bytes(raw)
         done = convert(path, tmp_path / "out", "kafka.records", size=1, overwrite=True)
-        assert parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+        assert list_parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
         assert done.written == os.path.getsize(tmp_path / "out" / "part-00000.parquet") > 0
         assert (done.frames, done.bytes) == (5, len(raw))
 
@@ -178,16 +178,16 @@ def test_nothing_is_overwritten_unasked(source, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     convert(source, out, "kafka.records", errors="skip")  # an empty directory is fine
-    before = parts(out)
+    before = list_parts(out)
     with pytest.raises(FileExistsError, match="overwrite"):
         convert(ORDERS, out, "kafka.records")
-    assert parts(out) == before and pq.read_table(out).num_rows == 20
+    assert list_parts(out) == before and pq.read_table(out).num_rows == 20
     convert(ORDERS, out, "kafka.records", overwrite=True, size=100_000, file_bytes=1)
-    assert pq.read_table(out).num_rows == 27_708 and len(parts(out)) > 10
+    assert pq.read_table(out).num_rows == 27_708 and len(list_parts(out)) > 10
     convert(
         source, out, "kafka.records", errors="skip", overwrite=True
     )  # fewer parts than before: the rest go
-    assert pq.read_table(out).num_rows == 20 and parts(out) == before
+    assert pq.read_table(out).num_rows == 20 and list_parts(out) == before
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError, match="not a directory: .*file"):
         convert(source, tmp_path / "file", "kafka.records", overwrite=True)
@@ -200,11 +200,13 @@ def test_only_an_earlier_output_is_overwritten(source, tmp_path, other):
     out = tmp_path / "out"
     convert(source, out, "kafka.records", errors="skip")
     (out / other).mkdir() if other.endswith("/") else (out / other).write_text("mine")
-    before = parts(out)
+    before = list_parts(out)
     for overwrite in (False, True):
         with pytest.raises(FileExistsError, match=other.strip("/") if overwrite else "overwrite"):
             convert(ORDERS, out, "kafka.records", overwrite=overwrite)
-        assert parts(out) == before and pq.read_table(out / "part-00000.parquet").num_rows == 20
+        assert (
+            list_parts(out) == before and pq.read_table(out / "part-00000.parquet").num_rows == 20
+        )
 
 
 def test_what_spark_leaves_and_what_a_kill_leaves_are_earlier_outputs(source, tmp_path):
@@ -219,7 +221,9 @@ def test_what_spark_leaves_and_what_a_kill_leaves_are_earlier_outputs(source, tm
     ):
         (out / name).touch()
     convert(source, out, "kafka.records", errors="skip", overwrite=True)
-    assert parts(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 20
+    assert (
+        list_parts(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 20
+    )
 
 
 def test_nothing_appears_after_a_failure(source, tmp_path):
@@ -230,7 +234,7 @@ def test_nothing_appears_after_a_failure(source, tmp_path):
     out.mkdir()
     with pytest.raises(FrameError, match="BAD_CHECKSUM"):
         convert([ORDERS, source], out, "kafka.records", size=100_000)
-    assert parts(out) == []  # the directory was there before
+    assert list_parts(out) == []  # the directory was there before
     convert(ORDERS, out, "kafka.records")
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     for overwrite in (False, True):
@@ -411,10 +415,10 @@ def test_faults_are_a_table_of_their_own(source, tmp_path):
             }
         ]
         assert pq.read_table(tmp_path / errors).num_rows == (21 if errors == "mark" else 20)
-        assert parts(tmp_path / errors) == ["_SUCCESS", "part-00000.parquet"]
+        assert list_parts(tmp_path / errors) == ["_SUCCESS", "part-00000.parquet"]
     convert(ORDERS, tmp_path / "mark", "kafka.records", errors="mark", overwrite=True)
     convert(ORDERS, tmp_path / "skip", "kafka.records", overwrite=True)
-    assert parts(tmp_path) == ["in", "mark", "skip"]
+    assert list_parts(tmp_path) == ["in", "mark", "skip"]
 
 
 @pytest.mark.parametrize("errors, records", [("mark", 21), ("skip", 20)])
@@ -471,7 +475,7 @@ def test_a_file_of_nothing_but_faults(tmp_path):
     )
     starts = pq.read_table(tmp_path / "out.faults")["start"].to_pylist()
     assert starts == [2 * len(GOOD) * i for i in range(500)]
-    assert parts(tmp_path / "out.faults") == ["part-00000.parquet"]
+    assert list_parts(tmp_path / "out.faults") == ["part-00000.parquet"]
 
 
 # ---- directories by values
@@ -506,7 +510,7 @@ def test_partitioned_by_numbers_and_days(tmp_path):
         == whole.sort_by("offset").combine_chunks()
     )
     for directory in {path.parent for path in (tmp_path / "out").rglob("part*")}:
-        assert parts(directory) == ["part-00000.parquet"]  # whatever the number of tasks
+        assert list_parts(directory) == ["part-00000.parquet"]  # whatever the number of tasks
         offsets = (
             pq.ParquetFile(directory / "part-00000.parquet").read(["offset"])["offset"].to_pylist()
         )
@@ -540,12 +544,12 @@ def test_times_keep_their_units(tmp_path, unit, text):
         partition_by=f"timestamp:{unit}",
         columns=["offset", "timestamp"],
     )
-    assert parts(tmp_path / "out") == [
+    assert list_parts(tmp_path / "out") == [
         "_SUCCESS",
         f"timestamp_{unit}={text}",
         f"timestamp_{unit}=__HIVE_DEFAULT_PARTITION__",
     ]
-    for name, offsets in zip(parts(tmp_path / "out")[1:], ([0, 2], [1, 3])):
+    for name, offsets in zip(list_parts(tmp_path / "out")[1:], ([0, 2], [1, 3])):
         assert pq.read_table(tmp_path / "out" / name)["offset"].to_pylist() == offsets
 
 
@@ -572,8 +576,8 @@ def test_any_bytes_name_directories(tmp_path):
     found = sorted(read_hive(tmp_path / "out").to_pylist(), key=lambda row: row["offset"])
     texts = [None if not key else key.decode(errors="backslashreplace") for key in KEYS]
     assert [row["key"] for row in found] == texts
-    assert all(name.startswith(("key=", "_SUCCESS")) for name in parts(tmp_path / "out"))
-    assert parts(tmp_path) == ["a.log", "out"]
+    assert all(name.startswith(("key=", "_SUCCESS")) for name in list_parts(tmp_path / "out"))
+    assert list_parts(tmp_path) == ["a.log", "out"]
     path.write_bytes(encode_batch([Record(0, 0, b"x" * 300, b"v")]))
     with pytest.raises(ValueError, match="too long for the name of a directory: key=xxx"):
         convert(path, tmp_path / "long", "kafka.records", partition_by="key")
@@ -606,7 +610,7 @@ def test_text_too_long_for_a_directory_is_shortened(tmp_path, errors):
         errors=errors,
     )
     assert done.records == len(keys) and done.faults == 0
-    names = [name for name in parts(tmp_path / "out") if name.startswith("key=")]
+    names = [name for name in list_parts(tmp_path / "out") if name.startswith("key=")]
     assert len(names) == len(set(keys)) and max(len(os.fsencode(name)) for name in names) == 255
     rows = sorted(read_hive(tmp_path / "out").to_pylist(), key=lambda row: row["offset"])
     for key, row in zip(keys, rows):
@@ -655,7 +659,7 @@ def test_partitioned_by_kind_and_by_fault(source, tmp_path):
         errors="mark",
         columns=["offset", "fault"],
     )
-    assert parts(tmp_path / "out") == [
+    assert list_parts(tmp_path / "out") == [
         "_SUCCESS",
         "fault=BAD_CHECKSUM",
         "fault=__HIVE_DEFAULT_PARTITION__",
@@ -667,7 +671,7 @@ def test_partitioned_by_kind_and_by_fault(source, tmp_path):
         partition_by=("is_control",),
         columns=["offset", "is_control"],
     )
-    assert parts(tmp_path / "control") == ["_SUCCESS", "is_control=false", "is_control=true"]
+    assert list_parts(tmp_path / "control") == ["_SUCCESS", "is_control=false", "is_control=true"]
     assert (
         pq.ParquetFile(
             tmp_path / "control" / "is_control=true" / "part-00000.parquet"
@@ -709,7 +713,7 @@ def test_readers_see_what_is_partitioned_by_columns_of_the_place(source, tmp_pat
         errors="mark",
         columns=["offset"],
     )
-    assert any(name.startswith(first) for name in parts(tmp_path / "out"))
+    assert any(name.startswith(first) for name in list_parts(tmp_path / "out"))
     assert read_hive(tmp_path / "out").num_rows == done.records > 0
 
 
@@ -748,5 +752,5 @@ def test_small_files_are_merged(tmp_path):
             encode_batch([Record(number, 0, None, b"v")], base_offset=number)
         )
     done = convert(folder, tmp_path / "out", "kafka.records", size=1000)
-    assert done.files == 500 and parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+    assert done.files == 500 and list_parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
     assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(500))

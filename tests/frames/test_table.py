@@ -251,7 +251,7 @@ def test_spans_cover_rows_and_places(records):
     assert at_headers["size"][1] == 0 and (at_headers["size"] <= found["size"]).all()
 
 
-def forged(table, **columns):
+def replace_values(table, **columns):
     rows = table.rows.copy()
     for name, (row, value) in columns.items():
         rows[name][row] = value
@@ -262,7 +262,7 @@ def forged(table, **columns):
 def test_places_outside_their_frame_are_refused(records, name):
     size = int(records["size"][4])
     for at, length in ((2**32 - 1, 1), (size - 4, 5), (size + 1, 0), (0, 2**31 - 1), (0, size + 1)):
-        table = forged(records, **{f"{name}_at": (4, at), f"{name}_size": (4, length)})
+        table = replace_values(records, **{f"{name}_at": (4, at), f"{name}_size": (4, length)})
         for call in (
             lambda: table.bytes(4, name),
             lambda: getattr(table[4], name),
@@ -273,7 +273,7 @@ def test_places_outside_their_frame_are_refused(records, name):
             ):
                 call()
         assert table.bytes(3, name) == records.bytes(3, name)
-    whole = forged(records, **{f"{name}_at": (4, 0), f"{name}_size": (4, size)})
+    whole = replace_values(records, **{f"{name}_at": (4, 0), f"{name}_size": (4, size)})
     assert whole.bytes(4, name) == records.frame(4)
 
 
@@ -289,14 +289,14 @@ def test_places_outside_their_frame_are_refused(records, name):
     ],
 )
 def test_frames_outside_their_buffer_are_refused(records, name, value):
-    table = forged(records, **{name: (-1, value)})
+    table = replace_values(records, **{name: (-1, value)})
     for call in (table.frame, table.payload, lambda i: table.bytes(i, "value")):
         with pytest.raises(
             ValueError, match="row -1 of kafka.records: start and size point outside its buffer"
         ):
             call(-1)
     with pytest.raises(ValueError, match="row 0 of kafka.records: body points outside its frame"):
-        forged(records, body=(0, int(records["size"][0]) + 1)).payload(0)
+        replace_values(records, body=(0, int(records["size"][0]) + 1)).payload(0)
 
 
 @pytest.mark.parametrize("level", ["headers", "records"])
@@ -305,10 +305,10 @@ def test_rows_outside_the_table_around_them_are_refused(records, level, value):
     """The last frame is not taken for the one meant, and there is no IndexError."""
     table = kafka.headers(records)
     if level == "headers":
-        table = forged(table, parent=(0, value))
+        table = replace_values(table, parent=(0, value))
     else:
-        table = dataclasses.replace(table, outer=forged(records, parent=(0, value)))
-    marked = forged(table, fault=(0, Fault.BAD_VARINT))
+        table = dataclasses.replace(table, outer=replace_values(records, parent=(0, value)))
+    marked = replace_values(table, fault=(0, Fault.BAD_VARINT))
     wanted = filters.check_filters([("base_offset", ">=", 0)], table.format)
     for call in (
         lambda: table.positions,
@@ -329,7 +329,7 @@ def test_rows_outside_the_table_around_them_are_refused(records, level, value):
 
 @pytest.mark.parametrize("value", [1, 65_535])
 def test_rows_of_no_buffer_are_refused(batches, value):
-    table = forged(batches, buffer=(0, value), fault=(0, Fault.BAD_VARINT))
+    table = replace_values(batches, buffer=(0, value), fault=(0, Fault.BAD_VARINT))
     for call in (
         lambda: table.positions,
         lambda: dataclasses.replace(kafka.records(batches), outer=table).positions,
@@ -341,7 +341,7 @@ def test_rows_of_no_buffer_are_refused(batches, value):
         ):
             call()
     with pytest.raises(ValueError, match="row 0 points outside its buffer"):
-        to_arrow.to_batch(forged(kafka.records(batches), buffer=(0, value)), ["value"])
+        to_arrow.to_batch(replace_values(kafka.records(batches), buffer=(0, value)), ["value"])
 
 
 @pytest.mark.parametrize(
@@ -350,8 +350,10 @@ def test_rows_of_no_buffer_are_refused(batches, value):
 def test_an_error_of_a_row_outside_its_buffer(batches, name, value):
     """Of the row itself, or of the frame on the wire around one in an inflated payload."""
     outer = kafka.scan(encode_batch(ROWS, codec="gzip"))
-    inflated = dataclasses.replace(kafka.records(outer), outer=forged(outer, **{name: (0, value)}))
-    for table in (forged(batches, **{name: (0, value)}), inflated):
+    inflated = dataclasses.replace(
+        kafka.records(outer), outer=replace_values(outer, **{name: (0, value)})
+    )
+    for table in (replace_values(batches, **{name: (0, value)}), inflated):
         with pytest.raises(
             ValueError, match="row 0 of kafka.batches: buffer and start point outside its buffers"
         ):
@@ -477,8 +479,12 @@ def test_bytes_travel_once(records):
 )
 def test_errors_are_told_alike_after_a_journey(tmp_path, move):
     path = tmp_path / "a.log"
-    path.write_bytes(FIRST + with_bad_header("none"))
-    for source in (path, FIRST + with_bad_header("none"), FIRST + with_bad_header("gzip")):
+    path.write_bytes(FIRST + make_batch_with_null_key("none"))
+    for source in (
+        path,
+        FIRST + make_batch_with_null_key("none"),
+        FIRST + make_batch_with_null_key("gzip"),
+    ):
         table = kafka.records(kafka.scan(source))
         said = []
         for one in (table, move(table)):
@@ -619,7 +625,7 @@ def test_unknown_modes_are_refused(batches, records):
         wirescan.scan(RAW, "kafka.nothing")
 
 
-def with_bad_header(codec):
+def make_batch_with_null_key(codec):
     """A batch whose second record has a header without a key."""
     raw = bytearray(
         encode_batch(
@@ -651,7 +657,7 @@ def encode_raw(raw, codec):
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_offset_of_an_error_inside(codec):
-    raw = FIRST + with_bad_header(codec)
+    raw = FIRST + make_batch_with_null_key(codec)
     table = kafka.records(kafka.scan(raw))
     with pytest.raises(FrameError) as caught:
         kafka.headers(table)
@@ -665,7 +671,7 @@ def test_offset_of_an_error_inside(codec):
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_bad_headers_of_a_row_are_met_as_its_table_was(codec):
-    raw = FIRST + with_bad_header(codec) + SECOND
+    raw = FIRST + make_batch_with_null_key(codec) + SECOND
 
     def read(errors):
         return kafka.records(kafka.scan(raw, errors=errors), errors=errors)
@@ -695,12 +701,12 @@ def test_error_in_a_joined_table_names_its_own_file(tmp_path):
     """Buffers of a joined table lie as its parts had them, arenas in between."""
     first, second = tmp_path / "a.log", tmp_path / "b.log"
     first.write_bytes(encode_batch([b"x" * 500], codec="gzip"))
-    second.write_bytes(FIRST + with_bad_header("none"))
+    second.write_bytes(FIRST + make_batch_with_null_key("none"))
     joined = join([kafka.records(kafka.scan(path)) for path in (first, second)])
     with pytest.raises(FrameError) as caught:
         kafka.headers(joined)
     assert (caught.value.source, caught.value.inflated) == (str(second), False)
-    assert caught.value.offset == len(FIRST) + len(with_bad_header("none")) - 3
+    assert caught.value.offset == len(FIRST) + len(make_batch_with_null_key("none")) - 3
     inside = error_of(joined, 0)
     assert (inside.source, inside.inflated, inside.offset) == (str(first), True, 0)
 

@@ -291,7 +291,7 @@ VALUES = [b"one", b"", b"a longer value of many bytes"]
 STAMPS = [1, -2, 10**18]
 
 
-def values_of_every_kind():
+def make_values_of_every_kind():
     long = pa.array([b"before", *VALUES, b"after"])[1:4]
     yield np.array(VALUES, object)
     yield np.array(VALUES)
@@ -305,7 +305,7 @@ def values_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    "values", [*values_of_every_kind()], ids=lambda column: type(column).__name__
+    "values", [*make_values_of_every_kind()], ids=lambda column: type(column).__name__
 )
 def test_values_of_every_kind(values):
     payloads = split_payloads(encode_messages(values, keys=values))

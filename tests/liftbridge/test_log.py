@@ -485,7 +485,7 @@ def test_verify_reports_every_field(tmp_path):
 # ---- boundaries
 
 
-def slow_starts(raw):
+def list_starts_slowly(raw):
     return [row["start"] for row in rows_of(raw)]
 
 
@@ -524,7 +524,7 @@ def test_boundaries_by_an_index_need_no_walk(tmp_path, monkeypatch):
     parts = [record(n, TIME + n, value=bytes(n % 300)) for n in range(2000)]
     [(_, raw)] = make(tmp_path / "0", [(0, parts)])
     path = str(tmp_path / "0" / f"{0:020}.log")
-    starts = slow_starts(raw)
+    starts = list_starts_slowly(raw)
     by_walk = [0]
     for start in starts:
         if start - by_walk[-1] >= 20_000:

@@ -49,7 +49,7 @@ checked = pytest.mark.parametrize("check", [True, False], ids=["check", "no chec
 POSITIONS = {"start", "size", "body", "parent", "buffer", "kind", "fault"}
 
 
-def headers_of(table):
+def list_headers(table):
     return [[tuple(map(copy_bytes, pair)) for pair in row.headers] for row in table]
 
 
@@ -71,7 +71,7 @@ def read_payload(payload, read=liftbridge.messages, **options):
     return values
 
 
-def without_nulls(values):
+def drop_nulls(values):
     """Return the values that are neither 0 nor null."""
     return {name: value for name, value in values.items() if value not in (0, None)}
 
@@ -80,7 +80,7 @@ def read_body(body):
     """Return the fields of a message that are not null, or its fault; check the laws too."""
     laws.agrees_with_the_reference(PACKAGE, make_pub(make_envelope(body)))
     values = read_payload(make_envelope(body))
-    return values if isinstance(values, str) else without_nulls(values)
+    return values if isinstance(values, str) else drop_nulls(values)
 
 
 # ---- envelopes
@@ -204,7 +204,7 @@ def test_checksums_are_not_verified_without_check():
     wrong = make_envelope(BODY, flags=1, header=b"\1\2\3\4")
     table = liftbridge.scan([wrong], check=False)
     assert list_columns(table, "crc body fault") == [(0x01020304, 12, 0)]
-    assert without_nulls(read_payload(wrong, check=False)) == dict(value=b"v")
+    assert drop_nulls(read_payload(wrong, check=False)) == dict(value=b"v")
 
 
 def test_the_checksum_does_not_cover_the_header():
@@ -219,7 +219,7 @@ def test_the_checksum_does_not_cover_the_header():
 PAYLOADS = [make_envelope(BODY), b"", b"plain", make_envelope(make_ack(), 1, crc=True)]
 
 
-def sources():
+def list_sources():
     data = b"".join(PAYLOADS)
     offsets = np.cumsum([0, *map(len, PAYLOADS)])
     yield "a list", PAYLOADS
@@ -235,7 +235,7 @@ def sources():
 
 
 @pytest.mark.parametrize(
-    "source", [source for _, source in sources()], ids=[name for name, _ in sources()]
+    "source", [source for _, source in list_sources()], ids=[name for name, _ in list_sources()]
 )
 def test_every_source_gives_the_same_rows(source):
     table = liftbridge.scan(source)
@@ -349,7 +349,7 @@ def test_messages_have_columns():
     assert table.name == "liftbridge.messages"
     assert table.dtype.itemsize == 112
     assert table.outer is envelopes
-    assert headers_of(table) == [[(b"a", b"1"), (b"a", b"2")], [], [], []]
+    assert list_headers(table) == [[(b"a", b"1"), (b"a", b"2")], [], [], []]
 
 
 def test_acks_have_columns():
@@ -500,7 +500,7 @@ def test_the_same_rules_for_all_payloads(read, kind):
 def test_a_lift_message_is_read_like_an_envelope():
     assert read_payload(b"LIFT" + SAMPLE) == read_payload(make_envelope(SAMPLE))
     assert read_payload(b"LIFT\x07") == "BAD_FIELD"
-    assert without_nulls(read_payload(b"\x07")) == dict(value=b"\x07")
+    assert drop_nulls(read_payload(b"\x07")) == dict(value=b"\x07")
 
 
 # ---- headers
@@ -582,13 +582,13 @@ def test_internal_payloads_have_columns(kind):
     values = read_payload(make_envelope(INTERNAL[kind], kind), liftbridge.internal)
     assert values.pop("op") == EXPECTED[kind].get("op", -1)
     expected = {name: value for name, value in EXPECTED[kind].items() if name != "op"}
-    assert without_nulls(values) == expected
+    assert drop_nulls(values) == expected
     empty = make_envelope(b"", kind)
     values = read_payload(empty, liftbridge.internal)
     if kind == Kind.REPLICATION_RESPONSE:
         assert values == "TRUNCATED"
     else:
-        assert not without_nulls(values | dict(op=0))
+        assert not drop_nulls(values | dict(op=0))
     laws.keeps_every_law(
         PACKAGES["liftbridge.internal"], make_pub(make_envelope(INTERNAL[kind], kind)), [9, 20]
     )
@@ -620,7 +620,7 @@ def test_operations_have_columns(number):
     body, expected = OPERATIONS[number]
     payload = make_envelope(make_fields(9) + make_field(number, body), 8)
     operation = dict(operation=body) if number < 13 else {}
-    values = without_nulls(read_payload(payload, liftbridge.internal))
+    values = drop_nulls(read_payload(payload, liftbridge.internal))
     assert values == dict(op=9) | operation | expected
 
 
@@ -638,7 +638,7 @@ def test_only_kinds_between_servers_are_internal():
     assert table.name == "liftbridge.internal"
     assert read_payload(make_envelope(b"\0" * 15, 3), liftbridge.internal) == "TRUNCATED"
     values = read_payload(make_envelope(b"\0" * 16, 3), liftbridge.internal)
-    assert without_nulls(values | dict(op=0)) == dict(entries=b"")
+    assert drop_nulls(values | dict(op=0)) == dict(entries=b"")
 
 
 # ---- entries
@@ -657,7 +657,7 @@ def test_entries_have_columns():
         (None, b""),
         (b"", None),
     ]
-    assert headers_of(table) == [[(b"subject", b"s"), (b"reply", None)], [], []]
+    assert list_headers(table) == [[(b"subject", b"s"), (b"reply", None)], [], []]
     assert table.name == "liftbridge.entries"
     assert table.dtype.itemsize == 80
     assert table.stop == (0, len(LOG), 0)
@@ -674,12 +674,12 @@ def test_entries_hold_extreme_numbers():
     assert row.attributes == -1
 
 
-def faults(raw, **options):
+def list_faults(raw, **options):
     table = liftbridge.entries(raw, errors="mark", **options)
     return [Fault(fault).name for fault in table["fault"].tolist()]
 
 
-def with_size(size):
+def make_payload_of_size(size):
     return LOG[:24] + struct.pack(">I", size) + LOG[28:]
 
 
@@ -717,7 +717,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("raw, fault", RECORDS.values(), ids=RECORDS)
 def test_bad_records_have_faults(raw, fault):
-    assert faults(NEXT + raw + NEXT) == ["OK", fault, "OK"]
+    assert list_faults(NEXT + raw + NEXT) == ["OK", fault, "OK"]
     with pytest.raises(FrameError, match=fault) as caught:
         liftbridge.entries(NEXT + raw)
     assert caught.value.offset == len(NEXT)
@@ -731,29 +731,37 @@ def test_bad_records_have_faults(raw, fault):
 @pytest.mark.parametrize("size", [0, 1, 15, 2**31, 2**32 - 1])
 def test_impossible_sizes_of_records(size):
     """The next record is recognized by its checksum."""
-    assert faults(NEXT + with_size(size) + NEXT) == ["OK", "BAD_LENGTH", "OK", "OK", "OK"]
+    assert list_faults(NEXT + make_payload_of_size(size) + NEXT) == [
+        "OK",
+        "BAD_LENGTH",
+        "OK",
+        "OK",
+        "OK",
+    ]
     with pytest.raises(FrameError, match="BAD_LENGTH") as caught:
-        liftbridge.entries(NEXT + with_size(size) + NEXT)
+        liftbridge.entries(NEXT + make_payload_of_size(size) + NEXT)
     assert caught.value.offset == len(NEXT)
-    laws.keeps_every_law(PACKAGES["liftbridge.entries"], NEXT + with_size(size) + NEXT, [30, 90])
+    laws.keeps_every_law(
+        PACKAGES["liftbridge.entries"], NEXT + make_payload_of_size(size) + NEXT, [30, 90]
+    )
 
 
 def test_a_size_past_the_end_is_a_fault_if_records_follow():
-    assert faults(with_size(10_000)) == ["BAD_LENGTH", "OK", "OK"]
-    assert liftbridge.entries(with_size(10_000)[:71]).stop[:2] == (Fault.SHORT, 0)
+    assert list_faults(make_payload_of_size(10_000)) == ["BAD_LENGTH", "OK", "OK"]
+    assert liftbridge.entries(make_payload_of_size(10_000)[:71]).stop[:2] == (Fault.SHORT, 0)
 
 
 def test_wrong_checksums_are_faults():
     for at in range(28, 71):
         raw = bytearray(LOG)
         raw[at] ^= 1
-        assert faults(raw) == ["BAD_CHECKSUM", "OK", "OK"]
+        assert list_faults(raw) == ["BAD_CHECKSUM", "OK", "OK"]
     raw = LOG[:28] + bytes(4) + LOG[32:]
-    assert faults(raw, check=False) == ["OK", "OK", "OK"]
+    assert list_faults(raw, check=False) == ["OK", "OK", "OK"]
     for at in range(24):  # the checksum does not cover the fields that a server sets
         raw = bytearray(LOG)
         raw[at] ^= 1
-        assert faults(raw) == ["OK", "OK", "OK"]
+        assert list_faults(raw) == ["OK", "OK", "OK"]
 
 
 def test_logs_end_with_cuts_or_zeros():
@@ -763,8 +771,8 @@ def test_logs_end_with_cuts_or_zeros():
         assert table.stop[:2] == (fault, 71 if cut < 115 else 115)
     assert liftbridge.entries(LOG + bytes(28)).stop[:2] == (Fault.ZEROS, len(LOG))
     assert liftbridge.entries(LOG + bytes(27)).stop[:2] == (Fault.SHORT, len(LOG))
-    assert faults(LOG + bytes(100) + b"\1") == ["OK", "OK", "OK", "BAD_LENGTH"]
-    assert faults(LOG + bytes(100) + NEXT) == ["OK", "OK", "OK", "BAD_LENGTH", "OK"]
+    assert list_faults(LOG + bytes(100) + b"\1") == ["OK", "OK", "OK", "BAD_LENGTH"]
+    assert list_faults(LOG + bytes(100) + NEXT) == ["OK", "OK", "OK", "BAD_LENGTH", "OK"]
 
 
 def test_responses_hold_entries():

@@ -308,7 +308,7 @@ def test_long_streams_read_back(restart):
 STRINGS = [b"a", b"exactly 12 b", b"x" * 50, b"{}"]
 
 
-def containers():
+def list_containers():
     """Yield (name, the same byte strings in each container that can hold them)."""
     yield "list", STRINGS
     yield "objects", np.array(STRINGS, object)
@@ -338,7 +338,7 @@ def containers():
 def test_every_container_gives_equal_bytes():
     wanted = encode_batches(STRINGS)
     data = encode_data_batches({"k": STRINGS})
-    for name, strings in containers():
+    for name, strings in list_containers():
         assert encode_batches(strings) == wanted, name
         assert encode_data_batches({"k": strings}) == data, name
 

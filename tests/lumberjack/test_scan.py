@@ -45,13 +45,13 @@ MIXED = (
 )
 
 
-def events_of(raw, errors="mark", depth=1, check=True):
+def scan_events(raw, errors="mark", depth=1, check=True):
     return lumberjack.events(
         lumberjack.scan(raw, errors=errors), errors=errors, depth=depth, check=check
     )
 
 
-def outcomes_of(events):
+def list_outcomes(events):
     """Return (window, sequence) of each good event, and the name of its fault of each bad event."""
     return [
         Fault(fault).name if fault else (number, sequence)
@@ -146,7 +146,7 @@ def test_windows_count_from_0_in_each_table():
         + make_json(1)
         + make_json(2)
     )
-    assert events_of(raw)["window"].tolist() == [-1, 0, 2, 2]
+    assert scan_events(raw)["window"].tolist() == [-1, 0, 2, 2]
     stream = wirescan.stream("lumberjack.events")
     tables = [stream.feed(raw[:30]), stream.feed(raw[30:])]
     assert [table["window"].tolist() for table in tables] == [[-1, 0], [1, 1]]
@@ -345,15 +345,15 @@ every_outcome = pytest.mark.parametrize("raw, outcome", OUTCOMES.values(), ids=O
 
 @every_outcome
 def test_streams_have_their_outcomes(raw, outcome):
-    assert outcomes_of(events_of(raw)) == outcome
+    assert list_outcomes(scan_events(raw)) == outcome
     good = [event for event in outcome if isinstance(event, tuple)]
-    assert outcomes_of(events_of(raw, "skip")) == good
+    assert list_outcomes(scan_events(raw, "skip")) == good
     fault = next((event for event in outcome if isinstance(event, str)), None)
     if fault is None:
-        assert outcomes_of(events_of(raw, "strict")) == outcome
+        assert list_outcomes(scan_events(raw, "strict")) == outcome
     else:
         with pytest.raises(FrameError, match=fault) as caught:
-            events_of(raw, "strict")
+            scan_events(raw, "strict")
         assert caught.value.fault.name == fault
 
 
@@ -376,7 +376,7 @@ def test_recordings_of_real_programs(path):
 
 def test_adler_32_is_not_verified_without_check():
     wrong = make_window(2) + wrap_payload(GOOD[:-4] + bytes(4)) + wrap_payload(GOOD[:-4] + bytes(3))
-    assert outcomes_of(events_of(wrong, check=False)) == [*BOTH, *BOTH, "TRUNCATED"]
+    assert list_outcomes(scan_events(wrong, check=False)) == [*BOTH, *BOTH, "TRUNCATED"]
 
 
 def test_faults_have_positions():
@@ -386,7 +386,7 @@ def test_faults_have_positions():
     """
     payloads = wrap_payload(gzip.compress(EVENT)) + wrap_payload(GOOD[:-4])
     raw = make_window(2) + payloads + make_compressed(make_json(1) + b"2J?")
-    table = events_of(raw)
+    table = scan_events(raw)
     gzipped, first, second, end, third, rest = (bytes(table.frame(i)) for i in range(len(table)))
     assert (gzipped, end, rest) == (gzip.compress(EVENT), b"", b"2J?")
     assert first + second == EVENT
@@ -421,8 +421,8 @@ def test_nested_frames_have_a_limit(layers):
     for depth in {1, 2, layers - 1, layers, layers + 1, 0xFFFF} - {0}:
         opens = depth >= layers
         plain = lumberjack.plain(lumberjack.scan(raw), errors="mark", depth=depth)
-        for events in (events_of(raw, depth=depth), lumberjack.events(plain, errors="mark")):
-            assert outcomes_of(events) == ([*BOTH, (0, 3)] if opens else ["NESTED", (0, 3)])
+        for events in (scan_events(raw, depth=depth), lumberjack.events(plain, errors="mark")):
+            assert list_outcomes(events) == ([*BOTH, (0, 3)] if opens else ["NESTED", (0, 3)])
             assert events["depth"].tolist() == ([layers, layers, 0] if opens else [depth, 0])
             if not opens:
                 assert bytes(events.frame(0)) == nest(EVENT, layers - depth)
@@ -516,7 +516,7 @@ def test_unroll_undoes_wraps(windows, numbers):
     raw = b"".join(
         make_window(len(events)) + b"".join(map(make_json, events)) for events in windows
     )
-    events = events_of(raw)
+    events = scan_events(raw)
     unrolled = lumberjack.unroll(events)
     assert unrolled.dtype == np.int64
     assert unrolled.tolist() == numbers
@@ -524,13 +524,13 @@ def test_unroll_undoes_wraps(windows, numbers):
 
 
 def test_unroll_works_without_windows():
-    events = events_of(make_json(TURN - 1) + make_json(0) + make_json(1))
+    events = scan_events(make_json(TURN - 1) + make_json(0) + make_json(1))
     assert lumberjack.unroll(events).tolist() == [TURN - 1, TURN, TURN + 1]
 
 
 def test_bad_rows_do_not_roll_over():
     """A bad row has no sequence number, or one that may be wrong."""
-    events = events_of(
+    events = scan_events(
         make_window(2)
         + make_json(5)
         + wrap_payload(b"")
@@ -601,9 +601,9 @@ def test_rows_have_a_limit():
         assert caught.value.fault == Fault.LIMIT
         assert len(call(frames, limits=Limits(rows=5))) in (4, 5)
     events = lumberjack.events(frames, errors="mark", limits=Limits(inflated=23))
-    assert outcomes_of(events) == ["TOO_LARGE", *BOTH]
+    assert list_outcomes(events) == ["TOO_LARGE", *BOTH]
     events = lumberjack.events(frames, errors="mark", limits=Limits(inflated=24))
-    assert outcomes_of(events) == BOTH * 2
+    assert list_outcomes(events) == BOTH * 2
     three = lumberjack.scan(make_compressed(EVENT) * 3)
     events = lumberjack.events(three, errors="mark", limits=Limits(inflated_total=50))
     assert events["fault"].tolist() == [0, 0, 0, 0, Fault.TOO_LARGE]
@@ -634,7 +634,7 @@ def test_forged_rows_do_no_harm(column, value):
     for table, opens in (
         (lumberjack.scan(MIXED), (lumberjack.plain, lumberjack.events)),
         (lumberjack.plain(lumberjack.scan(MIXED)), (lumberjack.plain, lumberjack.events)),
-        (events_of(MIXED), (lumberjack.pairs,)),
+        (scan_events(MIXED), (lumberjack.pairs,)),
     ):
         if column not in table.dtype.names:
             continue

@@ -159,7 +159,7 @@ def test_columns_of_headers_equal_single_messages(rows):
 PAYLOADS = [b"one", b"", b"a longer payload of many bytes"]
 
 
-def columns_of_every_kind():
+def make_columns_of_every_kind():
     long = pa.array([b"before", *PAYLOADS, b"after"])[1:4]
     data = b"".join(PAYLOADS)
     yield PAYLOADS
@@ -182,7 +182,7 @@ def columns_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    "payloads", [*columns_of_every_kind()], ids=lambda column: type(column).__name__
+    "payloads", [*make_columns_of_every_kind()], ids=lambda column: type(column).__name__
 )
 def test_columns_of_every_kind(payloads):
     assert encode_pubs("a", payloads) == b"".join(map(strategies.make_pub, PAYLOADS))

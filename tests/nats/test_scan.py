@@ -36,7 +36,7 @@ PACKAGE = PACKAGES["nats"]
 BLOCK = make_block((b"A", b"1"), (b"b", b"x y"))
 
 
-def outcomes_of(raw, **options):
+def list_outcomes(raw, **options):
     """Return (operation, non-null columns) of a good message, the fault's name of a bad one."""
     table = nats.scan(raw, errors="mark", **options)
     outcomes = []
@@ -99,7 +99,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_operations_have_places(name):
     raw, places = EXAMPLES[name]
-    assert outcomes_of(raw + make_pub()) == [
+    assert list_outcomes(raw + make_pub()) == [
         (name.split()[0], places),
         ("PUB", dict(subject=b"a", payload=b"")),
     ]
@@ -194,7 +194,7 @@ LENIENT = {
 
 @pytest.mark.parametrize("raw, message", LENIENT.values(), ids=LENIENT)
 def test_lenient_syntax_is_accepted(raw, message):
-    assert outcomes_of(raw + b"PING\r\n") == [message, ("PING", {})]
+    assert list_outcomes(raw + b"PING\r\n") == [message, ("PING", {})]
     laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 5)))
 
 
@@ -279,7 +279,7 @@ HARD = {
 @pytest.mark.parametrize("raw, fault", HARD.values(), ids=HARD)
 def test_faults_that_end_the_scan(raw, fault):
     """The rest of the stream is one bad row. A strict scan reports its position and fault."""
-    assert outcomes_of(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault]
+    assert list_outcomes(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault]
     assert nats.scan(b"PING\r\n" + raw + b"PONG\r\n", errors="skip")["kind"].tolist() == [Kind.PING]
     with pytest.raises(FrameError, match=fault) as caught:
         nats.scan(b"PING\r\n" + raw)
@@ -315,7 +315,7 @@ SOFT = {
 @pytest.mark.parametrize("raw, fault", SOFT.values(), ids=SOFT)
 def test_faults_after_which_the_scan_continues(raw, fault):
     """The message is one bad row with its kind and no other column. The scan continues after it."""
-    assert outcomes_of(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault, ("PONG", {})]
+    assert list_outcomes(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault, ("PONG", {})]
     table = nats.scan(b"PING\r\n" + raw, errors="mark")
     assert bytes(table.frame(1)) == raw
     assert table[1:]["kind"] == Kind[raw.split()[0].decode()]
@@ -404,7 +404,7 @@ def test_options_have_no_credentials():
 # ---- headers
 
 
-def pairs(raw, errors="mark"):
+def list_pairs(raw, errors="mark"):
     """Return the pair of each good header, and the fault's name of each bad header."""
     table = nats.headers(nats.scan(raw), errors=errors)
     return [Fault(row.fault).name if row.fault else tuple(map(bytes, row)) for row in table]
@@ -472,7 +472,7 @@ def test_a_bad_header_block_leaves_its_message_good(headers, expected):
         assert not messages.bad.any()
         assert messages["header_count"].tolist() == [len(expected), 0]
         assert bytes(messages[:1].bytes(0, "headers")) == headers
-        assert pairs(raw + make_pub()) == expected
+        assert list_pairs(raw + make_pub()) == expected
         laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 5)))
         whole = nats.headers(messages, errors="mark")
         if expected in (["BAD_MAGIC"], ["TRUNCATED"]):

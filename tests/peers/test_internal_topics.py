@@ -17,16 +17,16 @@ ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(
 METADATA = "noted"  # the metadata of committed offsets
 
 
-def log_of(broker: Broker, topic: str, tmp_path):
+def read_log(broker: Broker, topic: str, tmp_path):
     """The records of an internal topic with one partition. Reads a copy of the live log."""
     copy = tmp_path / f"{topic}-0"
     shutil.copytree(broker.directory(topic), copy, dirs_exist_ok=True)
     return kafka.records(kafka.open_log(copy))
 
 
-def states_of(name: str, broker: Broker, tmp_path):
+def list_states(name: str, broker: Broker, tmp_path):
     """The values of __transaction_state for a transactional id, in order."""
-    records = log_of(broker, "__transaction_state", tmp_path)
+    records = read_log(broker, "__transaction_state", tmp_path)
     names = {
         key.parent: decode_text(key.transactional_id)
         for key in kafka.body(records, "TransactionLog key")
@@ -62,7 +62,7 @@ def test_committed_offsets_are_those_of_the_broker(broker, topic, tmp_path):
         ]
         consumer.commit(offsets=committed, asynchronous=False)
     consumer.close()
-    records = log_of(broker, "__consumer_offsets", tmp_path)
+    records = read_log(broker, "__consumer_offsets", tmp_path)
     keys = kafka.body(records, "OffsetCommit key")
     offsets = kafka.body(records, "OffsetCommit value")
     key_of = {key.parent: key for key in keys}
@@ -111,7 +111,7 @@ def test_group_metadata_has_the_members(broker, topic, tmp_path):
         if all(member.assignment() for member in members):
             break
     assert all(member.assignment() for member in members)
-    records = log_of(broker, "__consumer_offsets", tmp_path)
+    records = read_log(broker, "__consumer_offsets", tmp_path)
     for member in members:
         member.close()
     group_of = {
@@ -145,11 +145,11 @@ def test_transaction_log_has_every_state(broker, topic, tmp_path):
         producer.flush(30)
         end(30)
     until = time.monotonic() + 30
-    values = states_of(name, broker, tmp_path)
+    values = list_states(name, broker, tmp_path)
     # The broker writes the markers after its answer to the client.
     while values[-1].transaction_status != COMPLETE_ABORT and time.monotonic() < until:
         time.sleep(0.1)
-        values = states_of(name, broker, tmp_path)
+        values = list_states(name, broker, tmp_path)
     states = [value.transaction_status for value in values]
     assert {ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT} <= set(states)
     ongoing = values[states.index(ONGOING)]

@@ -30,7 +30,7 @@ from .lumberjack import (
 )
 from .lumberjack_corpus import CASES, decode_events
 from .make_lumberjack import RECORDED, make_events, make_messages, make_pairs, ship
-from .ports import free_ports
+from .ports import find_free_ports
 
 pytestmark = pytest.mark.peers
 
@@ -95,7 +95,7 @@ def read_documents(directory: Path) -> list[bytes]:
     return [document for column in columns for document in column.to_pylist()]
 
 
-def numbered_lines(count: int) -> bytes:
+def make_numbered_lines(count: int) -> bytes:
     """JSON lines of numbered events of about 150 bytes. zlib halves their size."""
     return b"".join(
         b'{"@timestamp":"2026-03-01T10:00:00.000Z","number":%d,"message":"%080x"}\n'
@@ -117,7 +117,7 @@ def directory(tmp_path) -> Path:
     return tmp_path / "kept"
 
 
-def tls_options(authority):
+def make_tls_options(authority):
     """The TLS options of (our receiver, a real client, our sender, a real server).
 
     Both sides have certificates.
@@ -134,10 +134,10 @@ def tls_options(authority):
 @pytest.fixture(params=["plain", "tls"])
 def secured(request, authority):
     """The options of `tls_options`, and the same without TLS."""
-    return tls_options(authority) if request.param == "tls" else ((), {}, (), {})
+    return make_tls_options(authority) if request.param == "tls" else ((), {}, (), {})
 
 
-def compression_options(level: int | None) -> list[object]:
+def make_compression_options(level: int | None) -> list[object]:
     return [] if level is None else ["--compress", level]
 
 
@@ -246,7 +246,7 @@ def test_receive_from_filebeat(directory, secured, level):
 
 
 def test_a_client_without_a_certificate_is_refused(directory, authority):
-    options, client, _, _ = tls_options(authority)
+    options, client, _, _ = make_tls_options(authority)
     with Receiver(directory, *options) as receiver:
         with pytest.raises(RuntimeError, match="send ended with"):
             send(receiver.address, make_events(10), authority=authority.file)
@@ -259,7 +259,7 @@ def test_a_client_without_a_certificate_is_refused(directory, authority):
 # ---- wirescan's sender and real servers
 
 
-def wirescan_send(address: str, *arguments: object) -> dict:
+def send_with_wirescan(address: str, *arguments: object) -> dict:
     """Run `wirescan send`, which must succeed, and return its report."""
     completed = subprocess.run(
         [*WIRESCAN, "send", "lumberjack", address, *map(str, arguments), "--json"],
@@ -277,7 +277,7 @@ def test_send_json_to_go_lumber(tmp_path, secured, level):
     (tmp_path / "events.jsonl").write_bytes(format_lines(given))
     _, _, options, server = secured
     with Receive(**server) as real:
-        report = wirescan_send(
+        report = send_with_wirescan(
             real.address,
             tmp_path / "events.jsonl",
             "--lines",
@@ -285,7 +285,7 @@ def test_send_json_to_go_lumber(tmp_path, secured, level):
             "--window",
             700,
             *options,
-            *compression_options(level),
+            *make_compression_options(level),
         )
         windows = real.windows()
     assert (report["events"], report["connections"]) == (5000, 1)
@@ -294,9 +294,9 @@ def test_send_json_to_go_lumber(tmp_path, secured, level):
 
 
 def test_send_to_tst_lj(tmp_path):
-    (tmp_path / "events.jsonl").write_bytes(numbered_lines(10_000))
+    (tmp_path / "events.jsonl").write_bytes(make_numbered_lines(10_000))
     with TstLj() as real:
-        wirescan_send(
+        send_with_wirescan(
             real.address,
             tmp_path / "events.jsonl",
             "--lines",
@@ -317,7 +317,7 @@ def test_send_text_to_go_lumber(tmp_path, secured, version, level):
     (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
     _, _, options, server = secured
     with Receive(**server) as real:
-        wirescan_send(
+        send_with_wirescan(
             real.address,
             tmp_path / "orders.log",
             "--lines",
@@ -325,7 +325,7 @@ def test_send_text_to_go_lumber(tmp_path, secured, version, level):
             "--version",
             version,
             *options,
-            *compression_options(level),
+            *make_compression_options(level),
         )
         assert real.events() == given
 
@@ -341,8 +341,8 @@ def test_send_recorded_streams_to_go_lumber(name, level):
         json.loads(line) for line in (RECORDED / f"{name}.events.jsonl").read_text().splitlines()
     ]
     with Receive() as real:
-        report = wirescan_send(
-            real.address, RECORDED / f"{name}.sent.bin", *compression_options(level)
+        report = send_with_wirescan(
+            real.address, RECORDED / f"{name}.sent.bin", *make_compression_options(level)
         )
         received = real.events()
     assert report["events"] == len(given)
@@ -359,13 +359,13 @@ def test_unacknowledged_windows_are_sent_again(tmp_path):
     count = 100_000
     window = 500
     kills = 2
-    (tmp_path / "events.jsonl").write_bytes(numbered_lines(count))
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    (tmp_path / "events.jsonl").write_bytes(make_numbered_lines(count))
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     received = []
     with ThreadPoolExecutor() as pool:
         with Receive(address=address, hold=0.005) as real:
             sending = pool.submit(
-                wirescan_send,
+                send_with_wirescan,
                 address,
                 tmp_path / "events.jsonl",
                 "--lines",
@@ -397,7 +397,7 @@ def test_unacknowledged_windows_are_sent_again(tmp_path):
 def test_many_events_arrive_once(directory, count):
     """go-lumber's client sends the events, and the receiver writes several Parquet files."""
     with Receiver(directory, "--as", "parquet", "--roll-bytes", 64 * count) as receiver:
-        assert send(receiver.address, numbered_lines(count), pipeline=2)["connections"] == 1
+        assert send(receiver.address, make_numbered_lines(count), pipeline=2)["connections"] == 1
         report = receiver.stop()
     numbers = [json.loads(text)["number"] for text in read_documents(directory)]
     assert report["events"] == count
@@ -414,7 +414,7 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
     All events are in Parquet. Only those in flight at a kill are there twice.
     """
     window = 2048
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     options = ("--as", "parquet", "--roll-bytes", 3 << 20)
     with ThreadPoolExecutor() as pool:
         for number in range(kills):
@@ -423,7 +423,7 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
                     sending = pool.submit(
                         send,
                         address,
-                        numbered_lines(count),
+                        make_numbered_lines(count),
                         batch=window,
                         level=3,
                         pipeline=2,
@@ -450,7 +450,7 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
 def test_filebeat_sends_all_lines_to_a_restarted_receiver(directory, tmp_path):
     """The receiver is killed while it receives a log file of 30,000 lines, and started again."""
     given = make_messages(30_000)
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(Receiver(directory, address=address))
         (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))

@@ -37,7 +37,7 @@ def streams(request, tmp_path_factory) -> Path:
     return directory
 
 
-def as_dicts(messages, names=("subject", "reply")) -> list[dict]:
+def make_dicts(messages, names=("subject", "reply")) -> list[dict]:
     """Rows in the form of make_nats.py's files."""
 
     def digits(view) -> str | None:
@@ -54,7 +54,7 @@ def select(messages, kinds):
     return messages.where([kind in kinds for kind in messages["kind"].tolist()])
 
 
-def operations(messages) -> list[str]:
+def list_operations(messages) -> list[str]:
     """The names of the operations without PING and PONG.
 
     The server sends those at any time to see whether the client still answers.
@@ -64,7 +64,7 @@ def operations(messages) -> list[str]:
     ]
 
 
-def header_lists(messages) -> list[list[tuple[str, str]]]:
+def list_headers(messages) -> list[list[tuple[str, str]]]:
     table = nats.headers(messages)
     lists = [[] for _ in range(len(messages))]
     for row, parent in zip(table, table["parent"].tolist(), strict=True):
@@ -81,15 +81,15 @@ def test_every_case_has_streams(streams):
 @pytest.mark.parametrize("case", NATS_PY)
 def test_published_messages_of_nats_py(streams, case):
     messages = scan_whole_frames((streams / f"{case}.client.bin").read_bytes(), "nats.messages")
-    assert operations(messages)[0] == "CONNECT"
-    assert set(operations(messages)) == {"CONNECT", "PUB", "HPUB", "SUB", "UNSUB"}
+    assert list_operations(messages)[0] == "CONNECT"
+    assert set(list_operations(messages)) == {"CONNECT", "PUB", "HPUB", "SUB", "UNSUB"}
     rows = select(messages, PUBLISHED)
     published = read_json_lines(streams / f"{case}.published.jsonl")
-    assert [dict(row, headers=None) for row in as_dicts(rows)] == [
+    assert [dict(row, headers=None) for row in make_dicts(rows)] == [
         dict(message, headers=None) for message in published
     ]
     expected_headers = [list((message["headers"] or {}).items()) for message in published]
-    assert header_lists(rows) == expected_headers
+    assert list_headers(rows) == expected_headers
 
     subscriptions = [
         (bytes(row.subject), row.queue and bytes(row.queue))
@@ -108,14 +108,14 @@ def test_published_messages_of_nats_py(streams, case):
 def test_received_messages_of_nats_py(streams, case):
     messages = scan_whole_frames((streams / f"{case}.server.bin").read_bytes(), "nats.messages")
     others = {"INFO", "OK"} if case == "nats-py-verbose" else {"INFO"}
-    assert set(operations(messages)) == {"MSG", "HMSG", *others}
-    assert operations(messages).count("INFO") == 2
+    assert set(list_operations(messages)) == {"MSG", "HMSG", *others}
+    assert list_operations(messages).count("INFO") == 2
     rows = select(messages, DELIVERED)
-    assert as_dicts(rows, ("subject", "sid", "reply")) == read_json_lines(
+    assert make_dicts(rows, ("subject", "sid", "reply")) == read_json_lines(
         streams / f"{case}.given.jsonl"
     )
     assert [status for status in rows["status"].tolist() if status] == [503]
-    assert [dict(pairs) for pairs in header_lists(rows) if pairs] == [
+    assert [dict(pairs) for pairs in list_headers(rows) if pairs] == [
         *(headers for headers in HEADERS for _ in range(2)),
         {"Nats-Subject": "nobody"},
     ]
@@ -124,7 +124,7 @@ def test_received_messages_of_nats_py(streams, case):
         client_messages = scan_whole_frames(
             (streams / f"{case}.client.bin").read_bytes(), "nats.messages"
         )
-        assert operations(messages).count("OK") == len(operations(client_messages))
+        assert list_operations(messages).count("OK") == len(list_operations(client_messages))
 
 
 @pytest.mark.parametrize("case", NATS_PY)
@@ -185,8 +185,8 @@ def test_messages_to_the_raw_client(streams):
         for i in range(len(rows))
     ] == expected
     assert [status for status in rows["status"].tolist() if status] == [409, 409]
-    assert [("Name", "a"), ("name", "b"), ("Name", "c"), ("Empty", "")] in header_lists(rows)
-    assert operations(messages).count("INFO") == 2
+    assert [("Name", "a"), ("name", "b"), ("Name", "c"), ("Empty", "")] in list_headers(rows)
+    assert list_operations(messages).count("INFO") == 2
 
 
 @pytest.mark.parametrize("name", REFUSALS)
@@ -201,7 +201,7 @@ def test_the_server_refuses_bad_bytes(streams, name):
     )
     (refusal,) = select(server, (Kind.ERR,))
     assert bytes(refusal.payload).decode() == f"'{case.error}'"
-    assert operations(server) == ["INFO", *["OK"] * (2 if name == "permission" else 0), "ERR"]
+    assert list_operations(server) == ["INFO", *["OK"] * (2 if name == "permission" else 0), "ERR"]
 
     sent = (streams / f"refused-{name}.client.bin").read_bytes()
     client = wirescan.scan(sent, "nats.messages", errors="mark")
@@ -250,13 +250,13 @@ def test_many_messages_of_nats_py(size):
         (connection,) = proxy.take()
     sent = select(scan_whole_frames(bytes(connection.requests), "nats.messages"), PUBLISHED)
     received = select(scan_whole_frames(bytes(connection.responses), "nats.messages"), DELIVERED)
-    assert [dict(row, headers=None) for row in as_dicts(sent)] == [
+    assert [dict(row, headers=None) for row in make_dicts(sent)] == [
         dict(message, headers=None) for message in client.published
     ]
-    assert as_dicts(received, ("subject", "sid", "reply")) == client.received
+    assert make_dicts(received, ("subject", "sid", "reply")) == client.received
     headers = [list((message["headers"] or {}).items()) for message in client.published]
-    assert header_lists(sent) == headers
-    assert header_lists(received) == headers
+    assert list_headers(sent) == headers
+    assert list_headers(received) == headers
 
 
 @pytest.mark.peers
@@ -272,6 +272,6 @@ def test_a_live_stream_in_pieces():
     tables = [stream.feed(data[start : start + 777]) for start in range(0, len(data), 777)]
     tables.append(stream.close())
     names = BYTES_COLUMNS[:4]
-    rows = [row for table in tables for row in as_dicts(table, names)]
-    assert rows == as_dicts(expected, names)
-    assert as_dicts(select(expected, DELIVERED), ("subject", "sid", "reply")) == client.received
+    rows = [row for table in tables for row in make_dicts(table, names)]
+    assert rows == make_dicts(expected, names)
+    assert make_dicts(select(expected, DELIVERED), ("subject", "sid", "reply")) == client.received

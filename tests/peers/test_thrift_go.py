@@ -46,7 +46,7 @@ def manifest(corpus) -> dict:
     return json.loads((corpus / "told.json").read_text())
 
 
-def kind(options: dict) -> Kind:
+def get_kind(options: dict) -> Kind:
     """The kind of frame for the options."""
     transport = options.get("transport", "header")
     if transport == "header":
@@ -60,10 +60,10 @@ def check_frames(
 ) -> None:
     """Check the columns that depend on the options."""
     compact = options.get("compact", False)
-    header = kind(options) == Kind.HEADER
+    header = get_kind(options) == Kind.HEADER
     protocol = Protocol.COMPACT if compact else Protocol.BINARY
     transforms = options.get("transforms", [])
-    assert set(frames["kind"].tolist()) == {kind(options)}
+    assert set(frames["kind"].tolist()) == {get_kind(options)}
     assert set(frames["protocol_id"].tolist()) == {protocol}
     assert set(table["protocol"].tolist()) == {protocol}
     assert set(table["version"].tolist()) == {version if compact else 1}
@@ -124,7 +124,7 @@ def test_written_messages_have_the_given_values(corpus, manifest, name):
     persistent = {}
     first = True
     for message, with_seqid, infos in zip(messages, has_seqid, list_infos(frames), strict=True):
-        if kind(options) != Kind.HEADER:
+        if get_kind(options) != Kind.HEADER:
             assert infos == []
             continue
         headers = message.get("headers", {})

@@ -199,7 +199,7 @@ def messages_of(data: bytes) -> wirescan.FrameTable:
     return thrift.messages(scan_recording(data))
 
 
-def arguments(protocol: type = TBinaryProtocol, **values) -> bytes:
+def write_arguments(protocol: type = TBinaryProtocol, **values) -> bytes:
     """The bytes of echo_args, written by Apache's library."""
     transport = TMemoryBuffer()
     build_struct(APACHE.echo_args, {"what": values}).write(protocol(transport))
@@ -219,7 +219,7 @@ def test_apache_reads_our_frames(compact, writer, transforms, padding):
     Infos after persistent ones are lost for it; `infos_order` describes that.
     """
     protocol = Protocol.COMPACT if compact else Protocol.BINARY
-    struct = arguments(writer, **EVERYTHING)
+    struct = write_arguments(writer, **EVERYTHING)
     data = b""
     expected = []
     cases = [
@@ -263,7 +263,7 @@ def test_both_read_our_messages(kind, strict):
     compact = kind.endswith("COMPACT")
     framed = kind.startswith("FRAMED")
     values = {name: value for name, value in EVERYTHING.items() if name != "uuid"}
-    struct = arguments(TCompactProtocol if compact else TBinaryProtocol, **values)
+    struct = write_arguments(TCompactProtocol if compact else TBinaryProtocol, **values)
     options = {"protocol": "compact"} if compact else {"strict": strict}
     message = encode_message("echo", MessageType.CALL, 1 << 30, struct, service="Other", **options)
     data = (encode_framed(message) if framed else message) * 2
@@ -409,7 +409,7 @@ def test_chunked_requests_of_http_client(sizes):
     for number in range(5):
         connection = http.client.HTTPConnection("peer")
         connection.sock = memory_socket
-        message = encode_message("tell", MessageType.ONEWAY, number, arguments(**EVERYTHING))
+        message = encode_message("tell", MessageType.ONEWAY, number, write_arguments(**EVERYTHING))
         chunks = []
         start = 0
         while start < len(message):

@@ -25,7 +25,7 @@ LIVE = ORDERS.parent / "live-0"
 SEGMENTS = sorted(str(path) for path in ORDERS.glob("*.log"))
 
 
-def starts_of(path):
+def list_starts(path):
     return set(kafka.scan(path, check=False)["start"].tolist())
 
 
@@ -36,7 +36,7 @@ def segment(folder, raw, base=0):
     return str(path)
 
 
-def index_of(path, entries):
+def write_index(path, entries):
     """Write the index of a segment: (relative offset, position) pairs."""
     Path(path[:-3] + "index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
 
@@ -55,7 +55,7 @@ def check_cover(slices, paths):
     assert list(at.items()) == wanted
 
 
-def offsets_of(slices, errors="strict"):
+def list_offsets(slices, errors="strict"):
     return [
         offset
         for one in slices
@@ -76,9 +76,9 @@ def test_slices_of_real_segments(size):
     slices = plan(ORDERS, "kafka.records", size)
     check_cover(slices, SEGMENTS)
     for path in SEGMENTS:
-        assert {one.start for one in slices if one.path == path} <= starts_of(path)
+        assert {one.start for one in slices if one.path == path} <= list_starts(path)
     if size in (16_384, SLICE_BYTES):
-        assert offsets_of(slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+        assert list_offsets(slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
 
 
 @pytest.mark.parametrize("path", SEGMENTS, ids=os.path.basename)
@@ -104,7 +104,7 @@ def test_a_preallocated_index_ends_before_its_zeros():
     )
     slices = plan(LIVE, "kafka.records", 4_096)
     check_cover(slices, sorted(map(str, LIVE.glob("*.log"))))
-    assert offsets_of(slices) == list(range(600))
+    assert list_offsets(slices) == list(range(600))
 
 
 def test_read_index_drops_bad_entries(tmp_path):
@@ -147,7 +147,7 @@ def test_an_index_of_nothing_but_zeros_has_no_entries_of_use(tmp_path, data):
     Path(path[:-3] + "index").write_bytes(data)
     check_cover(plan(path, "kafka.records", 500), [path])
     assert (
-        set(files.find_boundaries(path, 500)) <= starts_of(path)
+        set(files.find_boundaries(path, 500)) <= list_starts(path)
         and len(files.find_boundaries(path, 500)) > 3
     )
 
@@ -164,7 +164,7 @@ TRUE = [(3 * i + 2, i * SIZE) for i in range(4, 40, 4)]
 
 def test_a_true_index_is_used(tmp_path):
     path = segment(tmp_path, RAW)
-    index_of(path, TRUE)
+    write_index(path, TRUE)
     assert files.find_boundaries(path, 1_000) == [0, *(position for _, position in TRUE)]
     assert files.find_boundaries(path, 800) == files.find_boundaries(
         path, 1_000
@@ -191,7 +191,7 @@ LIES = {
 @pytest.mark.parametrize("size", [1, 500, 1_000, 4_000])
 def test_wrong_indexes_do_not_change_the_rows(tmp_path, lie, size):
     path = segment(tmp_path, RAW)
-    index_of(path, LIES[lie])
+    write_index(path, LIES[lie])
     found = files.find_boundaries(path, size)
     assert (
         found[0] == 0
@@ -200,17 +200,17 @@ def test_wrong_indexes_do_not_change_the_rows(tmp_path, lie, size):
     )
     if lie != "descending":  # its first entry is true, but far away
         assert len(found) >= len(RAW) // max(size, SIZE) // 4  # the walk stands in
-    assert offsets_of(plan(path, "kafka.records", size)) == list(range(120))
+    assert list_offsets(plan(path, "kafka.records", size)) == list(range(120))
 
 
 def test_index_of_another_segment(tmp_path):
     for source, target in ((SEGMENTS[2], SEGMENTS[3]), (SEGMENTS[3], SEGMENTS[2])):
         copy = shutil.copy(target, tmp_path / os.path.basename(target))
         shutil.copy(source[:-3] + "index", str(copy)[:-3] + "index")
-        assert set(files.find_boundaries(str(copy), 20_000)) <= starts_of(target)
+        assert set(files.find_boundaries(str(copy), 20_000)) <= list_starts(target)
         check_cover(plan(copy, "kafka.records", 20_000), [str(copy)])
         assert (
-            offsets_of(plan(copy, "kafka.records", 20_000))
+            list_offsets(plan(copy, "kafka.records", 20_000))
             == wirescan.scan(target, "kafka.records")["offset"].tolist()
         )
 
@@ -276,7 +276,7 @@ def test_magic_0_and_1_are_cut_too(tmp_path):
     for name in ("magic0-none", "magic1-gzip", "magic1-none", "magic0-lz4"):
         path = str(ORDERS.parent / "fetched" / f"{name}.bin")
         assert (
-            set(files.find_boundaries(path, 3_000)) <= starts_of(path)
+            set(files.find_boundaries(path, 3_000)) <= list_starts(path)
             and len(files.find_boundaries(path, 3_000)) > 3
         )
 
@@ -284,7 +284,7 @@ def test_magic_0_and_1_are_cut_too(tmp_path):
 # ---- damage
 
 
-def rows_of(slices, errors="mark"):
+def list_rows(slices, errors="mark"):
     """(position, offset or None, fault) of every record row."""
     out = []
     for one in slices:
@@ -305,9 +305,9 @@ def test_soft_damage_gives_the_same_rows_sliced_or_not(tmp_path, size, indexed):
         raw[batch * SIZE + 100] ^= 0xFF  # checksums
     path = segment(tmp_path, bytes(raw))
     if indexed:
-        index_of(path, TRUE)
-    whole = rows_of([Slice(path, 0, len(raw))])
-    assert rows_of(plan(path, "kafka.records", size)) == whole
+        write_index(path, TRUE)
+    whole = list_rows([Slice(path, 0, len(raw))])
+    assert list_rows(plan(path, "kafka.records", size)) == whole
     assert sum(fault != 0 for _, _, fault in whole) == 5 and len(whole) == 35 * 3 + 5
 
 
@@ -321,14 +321,14 @@ def test_damaged_lengths_lose_no_intact_batch(tmp_path, size, indexed, at, damag
     raw = RAW[: at + 8] + damage + RAW[at + 12 :]
     path = segment(tmp_path, raw)
     if indexed:
-        index_of(path, TRUE)
+        write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
     check_cover(slices, [path])
-    good = [offset for _, offset, fault in rows_of(slices) if not fault]
+    good = [offset for _, offset, fault in list_rows(slices) if not fault]
     lost = set(range(120)) - set(good)
     number = at // SIZE
     assert lost == {3 * number, 3 * number + 1, 3 * number + 2} and len(good) == len(set(good))
-    skipped = rows_of(slices, "skip")
+    skipped = list_rows(slices, "skip")
     assert [offset for _, offset, _ in skipped] == good and not any(
         fault for _, _, fault in skipped
     )
@@ -350,7 +350,7 @@ def test_the_walk_is_not_led_astray(tmp_path, size):
     path = segment(tmp_path, damaged + trap + RAW[10 * SIZE :])
     slices = plan(path, "kafka.records", size)
     check_cover(slices, [path])
-    good = [offset for _, offset, fault in rows_of(slices) if not fault]
+    good = [offset for _, offset, fault in list_rows(slices) if not fault]
     assert good == [*range(27), 120, *range(30, 120)]
 
 
@@ -361,12 +361,12 @@ def test_damage_is_told_however_the_file_is_cut(tmp_path, size, number, damage):
     """A frame that runs past the end of its slice is damage, unless that is the end of the file."""
     at = number * SIZE
     path = segment(tmp_path, RAW[: at + 8] + damage + RAW[at + 12 :])
-    index_of(path, TRUE)
+    write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
-    told = [position for position, _, fault in rows_of(slices) if fault]
+    told = [position for position, _, fault in list_rows(slices) if fault]
     assert told and told[0] == at
     with pytest.raises(FrameError) as caught:
-        rows_of(slices, "strict")
+        list_rows(slices, "strict")
     assert (caught.value.source, caught.value.offset) == (path, at)
 
 
@@ -374,13 +374,13 @@ def test_damage_is_told_however_the_file_is_cut(tmp_path, size, number, damage):
 def test_a_hole_of_zeros_is_told_however_the_file_is_cut(tmp_path, size):
     """Zeros at the end of a file were never written; at the end of a slice they are damage."""
     path = segment(tmp_path, RAW[: 3 * SIZE] + bytes(SIZE) + RAW[4 * SIZE :])
-    index_of(path, TRUE)
+    write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
-    assert [(position, fault > 0) for position, _, fault in rows_of(slices) if fault] == [
+    assert [(position, fault > 0) for position, _, fault in list_rows(slices) if fault] == [
         (3 * SIZE, True)
     ]
     with pytest.raises(FrameError) as caught:
-        rows_of(slices, "strict")
+        list_rows(slices, "strict")
     assert (caught.value.source, caught.value.offset) == (path, 3 * SIZE)
 
 
@@ -388,7 +388,9 @@ def test_a_hole_of_zeros_is_told_however_the_file_is_cut(tmp_path, size):
 def test_a_hole_of_zeros_loses_no_intact_batch(tmp_path, size):
     raw = RAW[: 10 * SIZE] + bytes(3 * SIZE) + RAW[13 * SIZE :]
     path = segment(tmp_path, raw)
-    good = [offset for _, offset, fault in rows_of(plan(path, "kafka.records", size)) if not fault]
+    good = [
+        offset for _, offset, fault in list_rows(plan(path, "kafka.records", size)) if not fault
+    ]
     assert good == [n for n in range(120) if not 30 <= n < 39]
 
 
@@ -399,7 +401,7 @@ def test_tails_are_in_the_last_slice(tmp_path, tail, size):
     slices = plan(path, "kafka.records", size)
     check_cover(slices, [path])
     for errors in ("strict", "mark", "skip"):
-        assert [(offset, fault) for _, offset, fault in rows_of(slices, errors)] == [
+        assert [(offset, fault) for _, offset, fault in list_rows(slices, errors)] == [
             (n, 0) for n in range(120)
         ]
 
@@ -409,12 +411,12 @@ def test_a_slice_that_ends_inside_a_batch_before_its_file_does(tmp_path, whole, 
     path = segment(tmp_path, RAW + bytes(SIZE) + RAW)
     cut = [Slice(path, 0, stop)]
     with pytest.raises(FrameError, match="BAD_LENGTH") as caught:
-        rows_of(cut, "strict")
+        list_rows(cut, "strict")
     assert (caught.value.source, caught.value.offset) == (path, whole * SIZE)
-    marked = rows_of(cut)
+    marked = list_rows(cut)
     assert [offset for _, offset, fault in marked if not fault] == list(range(3 * whole))
     assert [position for position, _, fault in marked if fault] == [whole * SIZE]
-    assert rows_of(cut, "skip") == marked[: 3 * whole]
+    assert list_rows(cut, "skip") == marked[: 3 * whole]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, SIZE - 1])
@@ -426,7 +428,7 @@ def test_a_file_that_grows_after_it_was_planned(tmp_path, cut, size):
     assert [one.last for one in slices] == [False] * (len(slices) - 1) + [True]
     Path(path).write_bytes(RAW)
     for errors in ("strict", "mark", "skip"):
-        assert [(offset, fault) for _, offset, fault in rows_of(slices, errors)] == [
+        assert [(offset, fault) for _, offset, fault in list_rows(slices, errors)] == [
             (n, 0) for n in range(60)
         ]
 
@@ -532,10 +534,10 @@ def every(step, asked=None):
 def test_tasks_of_real_segments(size):
     found = tasks(ORDERS, "kafka.records", size)
     check_cover(found.slices, SEGMENTS)
-    assert {one.start for one in found.slices if one.path == SEGMENTS[1]} <= starts_of(
+    assert {one.start for one in found.slices if one.path == SEGMENTS[1]} <= list_starts(
         SEGMENTS[1]
     ) | {0}
-    assert offsets_of(found.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+    assert list_offsets(found.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
     assert [one.last for one in found.slices] == [
         one.stop == os.path.getsize(one.path) for one in found.slices
     ]
@@ -658,7 +660,7 @@ def test_tasks_refuse_what_plan_refuses(tmp_path):
 def test_filters_leave_out_what_has_no_such_row(low, high):
     wanted = [("offset", ">=", low), ("offset", "<=", high)]
     found = tasks(ORDERS, "kafka.records", 50_000, filters=wanted)
-    offsets = [offset for offset in offsets_of(found.slices) if low <= offset <= high]
+    offsets = [offset for offset in list_offsets(found.slices) if low <= offset <= high]
     whole = wirescan.scan(ORDERS, "kafka.records")["offset"]
     assert offsets == whole[(whole >= low) & (whole <= high)].tolist()
     assert found.bytes < tasks(ORDERS, "kafka.records").bytes and (
@@ -683,7 +685,7 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
     looked_at = {
         int(one)
         for parts in (25 * MIB, 100 * MIB)
-        for one in -(-_targets(count, size, parts) // batch)
+        for one in -(-_count_targets(count, size, parts) // batch)
     }
     for number in range(count):
         base = number * (size // batch)
@@ -700,7 +702,7 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
         assert found.bytes == count * size and len(found) == count * size // parts
 
 
-def _targets(count, size, parts):
+def _count_targets(count, size, parts):
     """Where cuts are looked for in each file, `splits.GRAINS` of them a task."""
     grain = int(count * size / -(-count * size // parts) / partition.GRAINS)
     return np.arange(grain, size, grain)

@@ -196,21 +196,21 @@ def test_a_driver_that_is_killed(spark, tmp_path, kills):
         child = start_child(directory, out)
         try:
             has_batch = write_until_a_batch(writer, child, out, chance)
-            if child.poll() is not None and "failed to connect back" in output_of(out):
+            if child.poll() is not None and "failed to connect back" in read_output(out):
                 # Spark gives a worker ten seconds to start. A busy machine may need more.
                 continue
-            assert child.poll() is None, output_of(out)
-            assert has_batch, output_of(out)
+            assert child.poll() is None, read_output(out)
+            assert has_batch, read_output(out)
         finally:
-            kill(child)
+            kill_driver(child)
         killed += 1
         writer.remove_one(out)
     writer.finish()
     child = start_child(directory, out, "once")
     try:
-        assert child.wait(300) == 0, output_of(out)
+        assert child.wait(300) == 0, read_output(out)
     finally:
-        kill(child)
+        kill_driver(child)
     offsets = [row.offset for row in spark.read.parquet(str(out)).select("offset").collect()]
     assert sorted(offsets) == list(range(writer.count))
     assert writer.removed
@@ -246,11 +246,11 @@ def start_child(*arguments):
         )
 
 
-def output_of(out):
+def read_output(out):
     return Path(f"{out}.output").read_text()[-3000:]
 
 
-def kill(child):
+def kill_driver(child):
     """Kill the driver and its JVM."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -76,7 +76,7 @@ PROTOCOL = st.sampled_from(
 )
 
 
-def text(data):
+def make_text(data):
     return make_varint(len(data)) + data
 
 
@@ -108,7 +108,7 @@ def plain_frame(
         if pairs := (infos, persistent)[kind - 1]:
             header += make_varint(kind) + make_varint(len(pairs))
             for info_key, info_value in pairs:
-                header += text(info_key) + text(info_value)
+                header += make_text(info_key) + make_text(info_value)
     header += b"\0" if padding == "1-4" else b""
     while len(header) % 4:
         header += b"\0"
@@ -131,7 +131,10 @@ def plain_message(
     name = method if service is None else service + b":" + method
     if protocol in ("compact", 2):
         return (
-            bytes([0x82, kind << 5 | version]) + make_varint(seqid % 2**32) + text(name) + arguments
+            bytes([0x82, kind << 5 | version])
+            + make_varint(seqid % 2**32)
+            + make_text(name)
+            + arguments
         )
     name = struct.pack(">I", len(name)) + name
     begin = b"\x80\1\0" + bytes([kind]) + name if strict else name + bytes([kind])
@@ -440,7 +443,7 @@ VALUES = [b"one", b"", b"a longer value of many bytes"]
 NUMBERS = [1, 65535, 3]
 
 
-def values_of_every_kind():
+def make_values_of_every_kind():
     long = pa.array([b"before", *VALUES, b"after"])[1:4]
     yield np.array(VALUES, object)
     yield np.array(VALUES)
@@ -453,7 +456,7 @@ def values_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    "values", [*values_of_every_kind()], ids=lambda column: type(column).__name__
+    "values", [*make_values_of_every_kind()], ids=lambda column: type(column).__name__
 )
 def test_values_of_every_kind(values):
     encoded = split(encode_frames(values, infos={"k": values}, persistent=[("p", values)]))
