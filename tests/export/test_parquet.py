@@ -40,9 +40,9 @@ def list_parts(out):
 def check_empty(out, columns=None):
     """One part file with the schema and no rows, so that readers know the columns."""
     assert list_parts(out) == ["_SUCCESS", "part-00000.parquet"]
-    found = pq.read_table(out)
-    assert found.num_rows == 0
-    assert found.schema.remove_metadata() == to_arrow.schema(
+    table = pq.read_table(out)
+    assert table.num_rows == 0
+    assert table.schema.remove_metadata() == to_arrow.schema(
         "kafka.records", columns, types="spark"
     )
 
@@ -52,12 +52,14 @@ def test_the_corpus_is_written_exactly(tmp_path):
     columns = [*to_arrow.columns_of("kafka.records"), "codec", "_start"]
     done = convert(ORDERS, out, "kafka.records", columns=columns, size=300_000, file_bytes=1)
     table = wirescan.scan(ORDERS, "kafka.records")
-    wanted = pa.table(
+    expected = pa.table(
         [to_arrow.to_batch(table, columns, types="spark").column(n) for n in columns],
         schema=to_arrow.schema("kafka.records", columns, types="spark"),
     )
-    found = pq.read_table(out)
-    assert found.schema.remove_metadata() == wanted.schema and found.combine_chunks().equals(wanted)
+    written = pq.read_table(out)
+    assert written.schema.remove_metadata() == expected.schema and written.combine_chunks().equals(
+        expected
+    )
     names = [name for name in list_parts(out) if name != "_SUCCESS"]
     assert len(names) > 3 and names == [f"part-{n:05}.parquet" for n in range(len(names))]
     assert (done.files, done.frames, done.records, done.faults) == (9, 284, 27_708, 0)
@@ -72,11 +74,11 @@ def test_the_corpus_is_written_exactly(tmp_path):
 def test_every_format_is_converted(tmp_path, format, size):
     done = convert(ORDERS, tmp_path / "out", format=format, size=size, workers=2)
     table = wirescan.scan(ORDERS, format)
-    found = pq.read_table(tmp_path / "out")
-    assert found.num_rows == len(table) == done.records and done.files == 9 and done.frames == 284
-    assert found.schema.names == to_arrow.columns_of(format)
+    written = pq.read_table(tmp_path / "out")
+    assert written.num_rows == len(table) == done.records and done.files == 9 and done.frames == 284
+    assert written.schema.names == to_arrow.columns_of(format)
     if format == "kafka.records":
-        assert found["offset"].to_pylist() == table["offset"].tolist()
+        assert written["offset"].to_pylist() == table["offset"].tolist()
 
 
 def test_columns_and_compression_are_options(tmp_path):
@@ -103,10 +105,10 @@ def test_damage_follows_the_mode(source, tmp_path):
     assert (caught.value.source, caught.value.offset) == (source, len(GOOD))
     done = convert(source, tmp_path / "mark", "kafka.records", errors="mark")
     assert (done.records, done.frames, done.faults) == (21, 2, 1)
-    found = pq.read_table(tmp_path / "mark")
+    table = pq.read_table(tmp_path / "mark")
     assert (
-        found["fault"].to_pylist() == [None] * 10 + ["BAD_CHECKSUM"] + [None] * 10
-        and found["value"][10].as_py() is None
+        table["fault"].to_pylist() == [None] * 10 + ["BAD_CHECKSUM"] + [None] * 10
+        and table["value"][10].as_py() is None
     )
     done = convert(source, tmp_path / "skip", "kafka.records", errors="skip")
     assert (done.records, done.frames, done.faults) == (20, 2, 1)
@@ -145,8 +147,8 @@ def test_skip_with_nothing_good(tmp_path, raw):
 
 def test_what_is_written_is_what_is_kept(tmp_path):
     """Of many part files without records one is kept, and none where another has records."""
-    path, one = tmp_path / "a.log", encode_batch([])
-    for raw in (one * 5, one * 2 + GOOD + one * 2):
+    path, batch = tmp_path / "a.log", encode_batch([])
+    for raw in (batch * 5, batch * 2 + GOOD + batch * 2):
         path.write_bytes(raw)
         done = convert(path, tmp_path / "out", "kafka.records", size=1, overwrite=True)
         assert list_parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
@@ -252,7 +254,7 @@ def test_a_group_of_slices_is_one_file(tmp_path, source):
     out = str(tmp_path / "one.parquet")
     done = write(slices, out, format="kafka.records")
     assert done.bytes == sum(map(len, slices)) and done.files == sum(
-        one.start == 0 for one in slices
+        piece.start == 0 for piece in slices
     ) < len(slices)
     assert pq.read_table(out).num_rows == done.records and done.written == os.path.getsize(out)
     for number, none in enumerate(([Slice(source, 0, 0)], [])):
@@ -260,8 +262,8 @@ def test_a_group_of_slices_is_one_file(tmp_path, source):
         done = write(none, str(out), format="kafka.records")
         assert done.records == done.frames == done.bytes == 0 and done.files == len(none)
         assert done.written == out.stat().st_size
-        found = pq.read_table(out)  # it is always there, with its columns
-        assert found.num_rows == 0 and found.schema.remove_metadata() == to_arrow.schema(
+        table = pq.read_table(out)  # it is always there, with its columns
+        assert table.num_rows == 0 and table.schema.remove_metadata() == to_arrow.schema(
             "kafka.records", types="spark"
         )
 
@@ -283,9 +285,11 @@ def test_limits_and_checks_are_passed_on(source, tmp_path):
 
 
 def test_summaries_add_up():
-    one = Summary(1, 2, 3, 4, 5, 6, 7, 0.5)
-    assert one + Summary() == one and one + one == Summary(2, 4, 6, 8, 10, 12, 14, 1.0)
-    assert sum([one, one], Summary()).records == 6
+    summary = Summary(1, 2, 3, 4, 5, 6, 7, 0.5)
+    assert summary + Summary() == summary and summary + summary == Summary(
+        2, 4, 6, 8, 10, 12, 14, 1.0
+    )
+    assert sum([summary, summary], Summary()).records == 6
 
 
 @pytest.mark.parametrize("size", [1, 300, 1 << 30])
@@ -329,20 +333,21 @@ def test_what_is_counted(tmp_path, errors, size):
     empty = encode_batch([])
     path.write_bytes(GOOD + empty + BAD + empty + GOOD + b"\xfe" * 100 + GOOD + GOOD[:70])
     layout = Layout.of("kafka.records", ["offset", "fault"])
-    found = list(write_counted(plan(path, "kafka.records", size), layout, errors=errors))
-    total = sum((done for done, _, _ in found), Summary())
+    pieces = list(write_counted(plan(path, "kafka.records", size), layout, errors=errors))
+    total = sum((done for done, _, _ in pieces), Summary())
     bad = 2 if errors == "mark" else 0
     assert (total.files, total.frames, total.records, total.faults) == (1, 5, 30 + bad, 2)
     assert (total.bytes, total.tail) == (path.stat().st_size, 70)
     assert total.written == total.seconds == 0
-    for done, batches, _ in found:
+    for done, batches, _ in pieces:
         assert done.records == sum(batch.num_rows for _, batch in batches)
         assert all(
             batch.num_rows and batch.schema.names == ["offset", "fault"] for _, batch in batches
         )
-    told = pa.Table.from_batches(piece.faults for piece in found if piece.faults)
+    fault_rows = pa.Table.from_batches(piece.faults for piece in pieces if piece.faults)
     assert (
-        told["fault"].to_pylist() == ["BAD_CHECKSUM", "BAD_LENGTH"] and told.schema == faults.SCHEMA
+        fault_rows["fault"].to_pylist() == ["BAD_CHECKSUM", "BAD_LENGTH"]
+        and fault_rows.schema == faults.SCHEMA
     )
     with pytest.raises(FrameError, match="BAD_CHECKSUM"):
         list(write_counted(plan(path, "kafka.records", size), layout))
@@ -358,11 +363,11 @@ def test_row_groups_are_large(tmp_path, monkeypatch):
     monkeypatch.setattr(sink, "GROUP_BYTES", 10_000_000)
     monkeypatch.setattr("wirescan.export.hive_layout.BATCH_BYTES", 1 << 20)
     convert(path, tmp_path / "some", "kafka.records")
-    told = pq.ParquetFile(tmp_path / "some" / "part-00000.parquet").metadata
-    sizes = [told.row_group(i).num_rows for i in range(told.num_row_groups)]
+    metadata = pq.ParquetFile(tmp_path / "some" / "part-00000.parquet").metadata
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     assert sum(sizes) == 40_000 and 3 <= len(sizes) <= 5
-    for one in ("one", "some"):
-        assert pq.read_table(tmp_path / one)["offset"].to_pylist() == list(range(100)) * 400
+    for name in ("one", "some"):
+        assert pq.read_table(tmp_path / name)["offset"].to_pylist() == list(range(100)) * 400
 
 
 def test_columns_have_suitable_encodings(tmp_path):
@@ -391,8 +396,8 @@ def test_columns_have_suitable_encodings(tmp_path):
 def test_control_records_are_told(tmp_path):
     convert(ORDERS, tmp_path / "out", "kafka.records")
     table = wirescan.scan(ORDERS, "kafka.records")
-    found = pq.read_table(tmp_path / "out", columns=["is_control"])["is_control"].to_pylist()
-    assert found == (table.outer["is_control"][table["parent"]] != 0).tolist() and sum(found) == 8
+    flags = pq.read_table(tmp_path / "out", columns=["is_control"])["is_control"].to_pylist()
+    assert flags == (table.outer["is_control"][table["parent"]] != 0).tolist() and sum(flags) == 8
 
 
 # ---- faults
@@ -494,19 +499,19 @@ def test_partitioned_by_numbers_and_days(tmp_path):
         size=100_000,
     )
     table = wirescan.scan(ORDERS, "kafka.records")
-    found = read_hive(tmp_path / "out").sort_by("offset")
-    assert found.num_rows == done.records == len(table)
-    assert {*found.column_names} == {
+    written = read_hive(tmp_path / "out").sort_by("offset")
+    assert written.num_rows == done.records == len(table)
+    assert {*written.column_names} == {
         *to_arrow.columns_of("kafka.records"),
         "codec",
         "timestamp_day",
     }
-    assert found["codec"].to_pylist() == table.outer["codec"][table["parent"]].tolist()
+    assert written["codec"].to_pylist() == table.outer["codec"][table["parent"]].tolist()
     days = np.datetime_as_string(table["timestamp"].astype("M8[ms]").astype("M8[D]"))
-    assert found["timestamp_day"].to_pylist() == days.tolist()
+    assert written["timestamp_day"].to_pylist() == days.tolist()
     whole = pq.read_table(convert_to(tmp_path / "whole"))
     assert (
-        found.select(whole.column_names).combine_chunks()
+        written.select(whole.column_names).combine_chunks()
         == whole.sort_by("offset").combine_chunks()
     )
     for directory in {path.parent for path in (tmp_path / "out").rglob("part*")}:
@@ -573,9 +578,9 @@ def test_any_bytes_name_directories(tmp_path):
     convert(
         path, tmp_path / "out", "kafka.records", partition_by=["key"], columns=["offset", "value"]
     )
-    found = sorted(read_hive(tmp_path / "out").to_pylist(), key=lambda row: row["offset"])
+    rows = sorted(read_hive(tmp_path / "out").to_pylist(), key=lambda row: row["offset"])
     texts = [None if not key else key.decode(errors="backslashreplace") for key in KEYS]
-    assert [row["key"] for row in found] == texts
+    assert [row["key"] for row in rows] == texts
     assert all(name.startswith(("key=", "_SUCCESS")) for name in list_parts(tmp_path / "out"))
     assert list_parts(tmp_path) == ["a.log", "out"]
     path.write_bytes(encode_batch([Record(0, 0, b"x" * 300, b"v")]))
@@ -641,9 +646,9 @@ def test_many_directories_get_each_row_once(tmp_path, monkeypatch):
         columns=["offset", "value"],
         size=200_000,
     )
-    found = read_hive(tmp_path / "out").sort_by("offset")
-    assert done.records == 20_000 and found["offset"].to_pylist() == list(range(20_000))
-    assert found["key"].to_pylist() == [i * 7 % 100 for i in range(20_000)]
+    table = read_hive(tmp_path / "out").sort_by("offset")
+    assert done.records == 20_000 and table["offset"].to_pylist() == list(range(20_000))
+    assert table["key"].to_pylist() == [i * 7 % 100 for i in range(20_000)]
     files = sorted((tmp_path / "out").rglob("part*"))
     assert len(files) == 100 and done.written == sum(file.stat().st_size for file in files)
     offsets = pq.ParquetFile(files[0]).read()["offset"].to_pylist()

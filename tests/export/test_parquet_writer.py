@@ -42,12 +42,12 @@ def test_output_is_put_in_place_at_once(tmp_path):
     with Output(out) as output:
         parts = [put(output, 0, 0), put(output, 1, 1, directory="k=1"), put(output, 2, 2)]
         put(output, "7-tried", 3)  # of a try that did not count
-        told = put(output, 8, 4, directory=FAULTS)
+        fault_part = put(output, 8, 4, directory=FAULTS)
         assert list_names(out) == [
-            f"{output._partial.name}/{Path(one).name}"
-            for one in sorted(os.listdir(output._partial))
+            f"{output._partial.name}/{Path(name).name}"
+            for name in sorted(os.listdir(output._partial))
         ]
-        assert output.commit([*parts, told], ONE) == sum(part.written for part in parts)
+        assert output.commit([*parts, fault_part], ONE) == sum(part.written for part in parts)
     assert list_names(out) == [
         "_SUCCESS",
         "k=1/part-00000.parquet",
@@ -131,12 +131,12 @@ def test_two_outputs_at_once_do_not_mix(tmp_path, overwrite):
     (tmp_path / "out").mkdir()
     if overwrite:
         (tmp_path / "out" / "part-00000.parquet").touch()
-    one, other = (
+    first, other = (
         Output(tmp_path / "out", overwrite=overwrite),
         Output(tmp_path / "out", overwrite=overwrite),
     )
-    with pytest.raises(FileExistsError, match="another conversion"), one, other:
-        one.commit([put(one, number, number) for number in range(3)])
+    with pytest.raises(FileExistsError, match="another conversion"), first, other:
+        first.commit([put(first, number, number) for number in range(3)])
         other.commit([put(other, 0, 7)])
     assert list_names(tmp_path / "out") == [
         "_SUCCESS",
@@ -146,10 +146,10 @@ def test_two_outputs_at_once_do_not_mix(tmp_path, overwrite):
 
 
 def test_who_fails_leaves_what_another_made(tmp_path):
-    one, other = Output(tmp_path / "out"), Output(tmp_path / "out")
+    first, other = Output(tmp_path / "out"), Output(tmp_path / "out")
     with pytest.raises(ZeroDivisionError, match="division by zero"), other:
-        with one:
-            one.commit([put(one, 0, 1)])
+        with first:
+            first.commit([put(first, 0, 1)])
         1 / 0
     assert list_names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
 
@@ -175,8 +175,8 @@ def test_other_files_are_not_removed(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
-        found = find_foreign_file(tmp_path)
-        assert found is not None and path.is_relative_to(found)
+        foreign = find_foreign_file(tmp_path)
+        assert foreign is not None and path.is_relative_to(foreign)
         with pytest.raises(FileExistsError, match="no output of a conversion"):
             Output(tmp_path, overwrite=True)
         path.unlink()
@@ -200,12 +200,12 @@ def test_files_of_a_task(tmp_path, monkeypatch):
             part.path
         ).num_rows and part.written == os.path.getsize(part.path)
     for directory in ("a", "b", "c"):
-        found = [
+        values = [
             pq.read_table(part.path)["a"].to_pylist()
             for part in task.parts
             if part.directory == directory
         ]
-        assert sum(found, []) == list(range(400))
+        assert sum(values, []) == list(range(400))
 
 
 def test_a_full_file_is_followed_by_another(tmp_path, monkeypatch):
@@ -217,8 +217,8 @@ def test_a_full_file_is_followed_by_another(tmp_path, monkeypatch):
             )
     assert len(task.parts) > 2 and [part.directory for part in task.parts] == [""] * len(task.parts)
     assert all(part.written >= 5000 for part in task.parts[:-1])
-    found = [pq.read_table(part.path)["a"].to_pylist() for part in task.parts]
-    assert sum(found, []) == [value * value for value in range(8000)]
+    values = [pq.read_table(part.path)["a"].to_pylist() for part in task.parts]
+    assert sum(values, []) == [value * value for value in range(8000)]
 
 
 def test_small_files_are_merged_with_their_neighbours(tmp_path):
@@ -236,7 +236,7 @@ def test_small_files_are_merged_with_their_neighbours(tmp_path):
         *(part(number, 6) for number in range(7, 50)),
     ]
     runs = find_small(parts, 100)
-    assert [[int(one.path) for one in run] for run in runs] == [
+    assert [[int(part.path) for part in run] for run in runs] == [
         [0, 2],
         [4, 5, *range(7, 21)],
         [*range(21, 37)],
@@ -247,7 +247,7 @@ def test_small_files_are_merged_with_their_neighbours(tmp_path):
     into = [
         WrittenFile(run[0].directory, f"m{number}", len(run), 1) for number, run in enumerate(runs)
     ]
-    assert [(one.path, one.directory) for one in replace_merged(parts, runs, into)] == [
+    assert [(part.path, part.directory) for part in replace_merged(parts, runs, into)] == [
         ("m0", ""),
         ("m4", "k=1"),
         ("3", ""),

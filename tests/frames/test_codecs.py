@@ -159,8 +159,8 @@ def test_gzip_with_every_optional_field_and_a_wrong_trailer():
 
 @pytest.mark.parametrize("words", [struct.pack(">ii", 1, 1), struct.pack("<ii", 1, 1), b"\xff" * 8])
 def test_xerial_words_are_never_looked_at(words):
-    one, two = compress("snappy", b"one"), compress("snappy", b"two")
-    blocks = struct.pack(">i", len(one)) + one + struct.pack(">i", len(two)) + two
+    first, two = compress("snappy", b"one"), compress("snappy", b"two")
+    blocks = struct.pack(">i", len(first)) + first + struct.pack(">i", len(two)) + two
     stream = XERIAL_MAGIC + words + blocks
     assert decompress("snappy", stream) == b"onetwo"
     assert decompress("snappy", stream + stream) == b"onetwoonetwo"

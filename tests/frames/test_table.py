@@ -51,16 +51,16 @@ def records(batches):
 
 def test_head_is_24_bytes_and_begins_every_row():
     assert HEAD.itemsize == 24
-    for one in wirescan.formats().values():
+    for format in wirescan.formats().values():
         assert (
-            one.dtype.names[:7]
+            format.dtype.names[:7]
             == HEAD.names
             == ("start", "size", "body", "parent", "buffer", "kind", "fault")
         )
         types = ("i8", "u4", "u4", "i4", "u2", "u1", "u1")  # in the machine's byte order
-        assert [one.dtype[n] for n in HEAD.names] == [np.dtype(type) for type in types]
-        assert one.dtype.itemsize == sum(
-            one.dtype[n].itemsize for n in one.dtype.names
+        assert [format.dtype[n] for n in HEAD.names] == [np.dtype(type) for type in types]
+        assert format.dtype.itemsize == sum(
+            format.dtype[n].itemsize for n in format.dtype.names
         )  # no padding
     assert (kafka.RECORD.itemsize, kafka.BATCH.itemsize, kafka.HEADER.itemsize) == (64, 88, 40)
 
@@ -244,11 +244,11 @@ def test_rows_given_by_the_caller():
 
 
 def test_spans_cover_rows_and_places(records):
-    found = spans(records.rows)
-    assert found.dtype == HEAD and found["parent"].tolist() == list(range(23))
-    assert (found["start"] + found["size"] == records["start"] + records["size"]).all()
+    frame_spans = spans(records.rows)
+    assert frame_spans.dtype == HEAD and frame_spans["parent"].tolist() == list(range(23))
+    assert (frame_spans["start"] + frame_spans["size"] == records["start"] + records["size"]).all()
     at_headers = spans(records.rows, records["headers_at"])
-    assert at_headers["size"][1] == 0 and (at_headers["size"] <= found["size"]).all()
+    assert at_headers["size"][1] == 0 and (at_headers["size"] <= frame_spans["size"]).all()
 
 
 def replace_values(table, **columns):
@@ -309,11 +309,11 @@ def test_rows_outside_the_table_around_them_are_refused(records, level, value):
     else:
         table = dataclasses.replace(table, outer=replace_values(records, parent=(0, value)))
     marked = replace_values(table, fault=(0, Fault.BAD_VARINT))
-    wanted = filters.check_filters([("base_offset", ">=", 0)], table.format)
+    conditions = filters.check_filters([("base_offset", ">=", 0)], table.format)
     for call in (
         lambda: table.positions,
         lambda: error_of(table, 0),
-        lambda: filters.apply_filters(table, wanted),
+        lambda: filters.apply_filters(table, conditions),
         lambda: to_arrow.to_batch(table, ["_start"]),
         lambda: to_arrow.to_batch(table, ["_fault"]),
         lambda: to_arrow.to_batch(table, ["base_offset"]),
@@ -487,9 +487,9 @@ def test_errors_are_told_alike_after_a_journey(tmp_path, move):
     ):
         table = kafka.records(kafka.scan(source))
         said = []
-        for one in (table, move(table)):
+        for moved in (table, move(table)):
             with pytest.raises(FrameError) as caught:
-                kafka.headers(one)
+                kafka.headers(moved)
             said.append(str(caught.value))
         assert said[0] == said[1]
 
@@ -805,8 +805,8 @@ def test_a_place_of_numbers_is_a_column_of_arrays():
     table = kafka.requests(bytes(request))
     format = dataclasses.replace(table.format, numbers={"client_id": "u1"})
     ids = dataclasses.replace(table, format=format)["client_id"]
-    assert [None if one is None else one.tolist() for one in ids] == [
-        None if one is None else list(one) for one in table["client_id"]
+    assert [None if numbers is None else numbers.tolist() for numbers in ids] == [
+        None if numbers is None else list(numbers) for numbers in table["client_id"]
     ]
 
 
@@ -814,19 +814,24 @@ def test_some_columns_are_a_table():
     raw = kafka.encode_batch([kafka.Record(1, 0, None, b"one"), kafka.Record(2, 0, b"k", b"")])
     table = wirescan.scan(raw, "kafka.records")
     some = table[["offset", "key"]]
-    for one in some, pickle.loads(pickle.dumps(some)), some[:2], wirescan.join([some, some])[2:]:
-        assert one.dtype.names == (*HEAD.names, "offset", "key_at", "key_size")
-        assert repr(one).splitlines()[1].split() == [
+    for selection in (
+        some,
+        pickle.loads(pickle.dumps(some)),
+        some[:2],
+        wirescan.join([some, some])[2:],
+    ):
+        assert selection.dtype.names == (*HEAD.names, "offset", "key_at", "key_size")
+        assert repr(selection).splitlines()[1].split() == [
             *(name for name in HEAD.names if name != "reserved"),
             "offset",
             "key",
         ]
-        assert [(row.offset, row.key) for row in one] == [(1, None), (2, b"k")]
-        exported = pa.table(one)
+        assert [(row.offset, row.key) for row in selection] == [(1, None), (2, b"k")]
+        exported = pa.table(selection)
         assert (
             exported["key"].to_pylist() == [None, b"k"] and "headers" not in exported.schema.names
         )
-        assert one._repr_html_().count("<tr>") == 3
+        assert selection._repr_html_().count("<tr>") == 3
     with pytest.raises(KeyError, match="kafka.records holds no 'headers'"):
         some.open("headers")
     with pytest.raises(

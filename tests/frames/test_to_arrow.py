@@ -173,11 +173,11 @@ def test_types_of_nats_and_liftbridge():
     ]
 
     def types_of(format, **options):
-        known = to_arrow.columns_of(format)
+        columns = to_arrow.columns_of(format)
         return {
             name: to_arrow.schema(format, [name], **options).types[0]
             for name in names
-            if name in known
+            if name in columns
         }
 
     assert types_of("nats.messages") == {"kind": pa.string(), "headers": pairs}
@@ -239,8 +239,8 @@ def test_every_column_of_every_format(format, binary, types):
             assert column.null_count == len(table) and not values.any()
         elif pa.types.is_timestamp(column.type):
             unit = 1000 if types == "spark" else 1
-            wanted = [None if v == -1 else v * unit for v in values.tolist()]
-            assert column.cast(pa.int64()).to_pylist() == wanted
+            expected = [None if v == -1 else v * unit for v in values.tolist()]
+            assert column.cast(pa.int64()).to_pylist() == expected
         elif pa.types.is_boolean(column.type):
             assert column.to_pylist() == (values != 0).tolist()
         else:
@@ -367,9 +367,9 @@ def test_every_column_of_other_formats(format, types):
                 map(bool, values) if pa.types.is_boolean(column.type) else values
             )
     for name in set(table.places) - set(table.format.lists):
-        found = [table.bytes(i, name) for i in range(len(table))]
+        views = [table.bytes(i, name) for i in range(len(table))]
         assert batch.column(name).to_pylist() == [
-            None if one is None else bytes(one) for one in found
+            None if view is None else bytes(view) for view in views
         ]
     for name in table.format.lists:
         lists = [
@@ -434,7 +434,7 @@ def add_texts(table, texts):
 @pytest.mark.parametrize("types", ["arrow", "spark"])
 def test_text_in_rows_loses_its_zeros(types):
     """Text that zeros fill up; none is null; the column is not one of the format."""
-    texts, found = [b"", b"n", "ä€".encode(), b"longest"], [None, "n", "ä€", "longest"]
+    texts, expected = [b"", b"n", "ä€".encode(), b"longest"], [None, "n", "ä€", "longest"]
     headers = kafka.headers(scan_records(RAW))
     table = add_texts(headers, texts)
     batch = to_arrow.to_batch(table, types=types)
@@ -443,7 +443,7 @@ def test_text_in_rows_loses_its_zeros(types):
         batch.schema.names == ["text", "key", "value", "fault"]
         and batch.schema.field("text").type == pa.string()
     )
-    assert batch["text"].to_pylist() == found and batch["key"].to_pylist() == [
+    assert batch["text"].to_pylist() == expected and batch["key"].to_pylist() == [
         b"a",
         b"a",
         b"",
@@ -454,7 +454,7 @@ def test_text_in_rows_loses_its_zeros(types):
         "n",
     ]
     for same in (table, pickle.loads(pickle.dumps(table)), dataclasses.replace(table, format=None)):
-        assert pa.table(same)["text"].to_pylist() == found
+        assert pa.table(same)["text"].to_pylist() == expected
     assert to_arrow.to_batch(table[:0], ["text"], types=types).num_rows == 0
     assert (
         to_arrow.to_batch(add_texts(headers, np.zeros(4, "S0")), types=types)["text"].null_count
@@ -702,15 +702,15 @@ def test_buffers_above_2_gib_are_seen_through_windows(tmp_path):
         [b"small buffer first" * 2, MappedFile(str(path))],
         [(0, 0, 20)] + [(1, spot, 40) for spot in spots[::-1]],
     )
-    wanted = [bytes(table.bytes(i, "value")) for i in range(len(table))]
+    expected = [bytes(table.bytes(i, "value")) for i in range(len(table))]
     batch = convert_table(table, ["value"])
-    assert batch.column(0).to_pylist() == wanted and wanted[-1][:3] == b"00:"
+    assert batch.column(0).to_pylist() == expected and expected[-1][:3] == b"00:"
     parts = batch.column(0).buffers()[2:]
     assert len(parts) > 4 and max(part.size for part in parts) < 1 << 31
     far = convert_table(table[1:2], ["value"])
     assert [part.size for part in far.column(0).buffers()[2:]] == [40]  # only what is touched
     for binary in ("binary", "large_binary"):
-        assert convert_table(table, ["value"], binary=binary).column(0).to_pylist() == wanted
+        assert convert_table(table, ["value"], binary=binary).column(0).to_pylist() == expected
     longest = make_table_by_hand([MappedFile(str(path))], [(0, 5, WINDOW - 1)])
     assert convert_table(longest, ["value"]).column(0).buffers()[2].size == WINDOW - 1
     with pytest.raises(ValueError, match="too long for a view"):
@@ -729,8 +729,8 @@ def test_more_than_2_gib_in_a_column_of_binary_is_refused(monkeypatch, tmp_path)
 
 
 def test_places_count_nulls_and_bytes():
-    found = Places(scan_records(RAW), "key")
-    assert (found.nulls, found.total, found.longest) == (1, 1 + len(LONG) + 13, len(LONG))
+    places = Places(scan_records(RAW), "key")
+    assert (places.nulls, places.total, places.longest) == (1, 1 + len(LONG) + 13, len(LONG))
     assert Places(scan_records(RAW)[:1], "key").validity() is None
 
 
@@ -754,7 +754,7 @@ def test_bad_headers_follow_the_mode():
         to_arrow.to_batch(table)
     assert to_arrow.to_batch(table, ["offset", "value"]).num_rows == 4  # not asked for, not opened
     marked = convert_table(table, ["headers"], errors="mark").column(0).to_pylist()
-    assert [len(one) for one in marked] == [2] * 4
+    assert [len(headers) for headers in marked] == [2] * 4
     assert marked[2] == [{"key": b"good", "value": b"1"}, {"key": None, "value": None}]
     skipped = convert_table(table, ["headers"], errors="skip").column(0).to_pylist()
     assert skipped[2] == [{"key": b"good", "value": b"1"}] and skipped[3] == marked[3]
@@ -783,21 +783,21 @@ def test_what_was_not_read_of_a_bad_frame_is_null(types):
         "fault",
         "size",
     ]
-    found = convert_table(
+    batch = convert_table(
         scan_records(RAW, bad, b"\xff" * 99, RAW, errors="mark"), columns, types=types
     ).to_pylist()
-    assert [row["fault"] for row in found] == [None] * 5 + ["BAD_CHECKSUM", "BAD_LENGTH"] + [
+    assert [row["fault"] for row in batch] == [None] * 5 + ["BAD_CHECKSUM", "BAD_LENGTH"] + [
         None
     ] * 5
-    assert [row["_fault"] for row in found] == [row["fault"] for row in found]
+    assert [row["_fault"] for row in batch] == [row["fault"] for row in batch]
     assert (
-        found[0]["timestamp"] is not None
-        and found[0]["is_control"] is False
-        and found[0]["codec"] == 0
+        batch[0]["timestamp"] is not None
+        and batch[0]["is_control"] is False
+        and batch[0]["codec"] == 0
     )
-    for row in found[5:7]:
+    for row in batch[5:7]:
         assert row["offset"] is row["timestamp"] is row["is_control"] is None and row["size"] > 0
-    assert found[5]["last_offset"] == found[0]["last_offset"] and found[6]["last_offset"] is None
+    assert batch[5]["last_offset"] == batch[0]["last_offset"] and batch[6]["last_offset"] is None
     batches = convert_table(
         wirescan.kafka.scan([RAW, b"\xff" * 99], errors="mark"), types=types
     ).to_pylist()
@@ -952,8 +952,10 @@ def test_batches_over_slices_are_the_whole(format, size):
     slices = plan(SEGMENT, format, size)
     parts = [
         part
-        for one in slices
-        for part in iter_batches(one.path, one.start, one.stop, format=format, columns=columns)
+        for piece in slices
+        for part in iter_batches(
+            piece.path, piece.start, piece.stop, format=format, columns=columns
+        )
     ]
     for part in parts:
         part.validate(full=True)

@@ -122,8 +122,10 @@ def read(
     driver = driver or FakeDriver(fake)
     cluster = cluster or make_client_cluster(fake)
     decoding = Decoding(question.isolation, **options)
-    wanted = FetchRange(topic, partition, start, stop)
-    pieces = driver.iterate(read_range(cluster, wanted, question, driver.limits, decoding.errors))
+    fetch_range = FetchRange(topic, partition, start, stop)
+    pieces = driver.iterate(
+        read_range(cluster, fetch_range, question, driver.limits, decoding.errors)
+    )
     parts = [decoding.part(piece) for piece in pieces]
     return collect_offsets(parts), parts
 
@@ -352,12 +354,12 @@ def test_bad_sasl_arguments_are_refused(sasl, reason):
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, address",
     [("a:1", [("a", 1)]), ("a:1, b:2", [("a", 1), ("b", 2)]), (["[::1]:9092"], [("::1", 9092)])],
 )
-def test_addresses_are_parsed(text, found):
-    assert [tuple(node[1:]) for node in parse_nodes(text)] == found
-    assert [node.id for node in parse_nodes(text)] == [-1] * len(found)
+def test_addresses_are_parsed(text, address):
+    assert [tuple(node[1:]) for node in parse_nodes(text)] == address
+    assert [node.id for node in parse_nodes(text)] == [-1] * len(address)
 
 
 @pytest.mark.parametrize(
@@ -523,8 +525,8 @@ def test_the_leader_moves():
 def test_leaders_are_asked_side_by_side_and_only_for_what_is_left():
     fake = make_cluster(brokers=3, partitions=6)
     fake.errors["ListOffsets", "orders", 4] += [NOT_LEADER]
-    wanted = {("orders", number): "latest" for number in range(6)}
-    listed = run(fake, list_offsets(make_client_cluster(fake), wanted))
+    questions = {("orders", number): "latest" for number in range(6)}
+    listed = run(fake, list_offsets(make_client_cluster(fake), questions))
     offsets = {number: answer.offset for (_, number), answer in listed.items()}
     assert offsets == dict.fromkeys(range(6), 50)
     partitions = [
@@ -604,8 +606,8 @@ def test_wrong_times_are_refused(when):
 def test_fetch_once_asks_every_leader(version):
     fake = make_cluster(partitions=2, brokers=2, versions=VERSIONS | {"Fetch": (0, version)})
     fake.topics["orders"][0].aborted = [(7, 10), (8, 20)]
-    wanted = {("orders", 0): 12, ("orders", 1): 45}
-    answers = run(fake, fetch_once(make_client_cluster(fake), wanted, Question()))
+    starts = {("orders", 0): 12, ("orders", 1): 45}
+    answers = run(fake, fetch_once(make_client_cluster(fake), starts, Question()))
     first, second = answers["orders", 0], answers["orders", 1]
     assert kafka.records(kafka.scan(first.table))["offset"].tolist() == list(range(10, 50))
     assert kafka.records(kafka.scan(second.table))["offset"].tolist() == list(range(45, 50))
@@ -660,9 +662,9 @@ def test_the_next_fetch_is_sent_before_a_piece_is_returned():
         return perform(effect)
 
     driver.perform = record_effect
-    wanted = FetchRange("orders", 0, 0, 50)
+    fetch_range = FetchRange("orders", 0, 0, 50)
     pieces = driver.iterate(
-        read_range(make_client_cluster(fake), wanted, make_question(100), Limits(), "strict")
+        read_range(make_client_cluster(fake), fetch_range, make_question(100), Limits(), "strict")
     )
     next(pieces)
     assert effects[-1] == "Begin"
@@ -704,9 +706,9 @@ def test_control_records_are_not_returned():
 
 
 def read_batches(fake, start, stop, **options):
-    wanted = FetchRange("orders", 0, start, stop)
+    fetch_range = FetchRange("orders", 0, start, stop)
     pieces = FakeDriver(fake).iterate(
-        read_range(make_client_cluster(fake), wanted, Question(), Limits(), "strict")
+        read_range(make_client_cluster(fake), fetch_range, Question(), Limits(), "strict")
     )
     return [Decoding(records=False, **options).part(piece) for piece in pieces]
 
@@ -1512,11 +1514,11 @@ def test_many_leaders_are_asked_some_at_a_time(driver):
         client = driver(server.bootstrap, retries=Retries(attempts=1))
         client.call("metadata")
         before = threading.active_count()
-        wanted = {("orders", number): "latest" for number in range(count)}
+        questions = {("orders", number): "latest" for number in range(count)}
         threading.setprofile(watch)
         try:
             with pytest.raises(ConnectionError, match="cannot connect"):
-                client.call("list_offsets", wanted)
+                client.call("list_offsets", questions)
         finally:
             threading.setprofile(None)
     if type(client) is Blocking:
@@ -1525,10 +1527,10 @@ def test_many_leaders_are_asked_some_at_a_time(driver):
 
 def test_threads_that_cannot_be_started(monkeypatch):
     fake = make_cluster(2, partitions=4, brokers=4)
-    wanted = {("orders", number): "latest" for number in range(4)}
+    questions = {("orders", number): "latest" for number in range(4)}
     with Server(fake) as server, kafka.Client(server.bootstrap) as client:
         client.metadata()
-        client.list_offsets(wanted)
+        client.list_offsets(questions)
         parts = client.fetch("orders")
         start = threading.Thread.start
         this_thread = threading.current_thread()
@@ -1539,7 +1541,7 @@ def test_threads_that_cannot_be_started(monkeypatch):
             start(self)
 
         monkeypatch.setattr(threading.Thread, "start", fail)
-        assert len(client.list_offsets(wanted)) == 4
+        assert len(client.list_offsets(questions)) == 4
         with pytest.raises(OSError, match="no thread"):
             next(parts)
 
@@ -1665,15 +1667,15 @@ def make_followers_lag(fake, count, end=10):
 def test_a_high_watermark_that_lags_is_not_the_end(isolation):
     fake = make_cluster()
     driver, cluster = FakeDriver(fake), make_client_cluster(fake)
-    (wanted,) = driver.run(
+    (fetch_range,) = driver.run(
         plan(cluster, "orders", None, "earliest", "latest", None, None, isolation)
     )
     question = Question(isolation=isolation)
     make_followers_lag(fake, EMPTY_ANSWERS + 2)
-    pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
+    pieces = driver.iterate(read_range(cluster, fetch_range, question, Limits(), "strict"))
     assert collect_offsets(Decoding().part(piece) for piece in pieces) == list(range(50))
     make_followers_lag(fake, 99)
-    pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
+    pieces = driver.iterate(read_range(cluster, fetch_range, question, Limits(), "strict"))
     message = "OFFSET_NOT_AVAILABLE.*offsets to 10; before there were offsets to 50"
     with pytest.raises(BrokerError, match=message):
         list(pieces)
@@ -1682,9 +1684,9 @@ def test_a_high_watermark_that_lags_is_not_the_end(isolation):
 def test_a_high_watermark_below_an_earlier_one_is_not_the_end():
     fake = make_cluster()
     driver = FakeDriver(fake)
-    wanted = FetchRange("orders", 0, 0, 99)
+    fetch_range = FetchRange("orders", 0, 0, 99)
     pieces = driver.iterate(
-        read_range(make_client_cluster(fake), wanted, make_question(100), Limits(), "strict")
+        read_range(make_client_cluster(fake), fetch_range, make_question(100), Limits(), "strict")
     )
     next(pieces)
     make_followers_lag(fake, 5, 5)

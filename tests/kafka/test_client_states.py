@@ -190,10 +190,10 @@ class Clients(RuleBasedStateMachine):
     )
     def read(self, partition, start, length, most):
         stop = start + length
-        wanted = FetchRange("orders", partition, start, stop)
+        fetch_range = FetchRange("orders", partition, start, stop)
         question = Question(max_bytes=most, partition_bytes=most)
         pieces, error, driver = self.run(
-            read_range(self.cluster, wanted, question, Limits(frame=FRAME), "strict")
+            read_range(self.cluster, fetch_range, question, Limits(frame=FRAME), "strict")
         )
         parts = [Decoding().part(piece) for piece in pieces or ()]
         read = collect_offsets(parts)
@@ -211,8 +211,8 @@ class Clients(RuleBasedStateMachine):
 
     @rule(when=st.sampled_from(["earliest", "latest"]) | st.integers(1000, 1200))
     def list_offsets(self, when):
-        wanted = {("orders", 0): when, ("orders", 1): when}
-        listed, error, _ = self.run(list_offsets(self.cluster, wanted))
+        questions = {("orders", 0): when, ("orders", 1): when}
+        listed, error, _ = self.run(list_offsets(self.cluster, questions))
         if error is not None:
             return
         for partition, offsets in self.offsets.items():
@@ -230,8 +230,8 @@ class Clients(RuleBasedStateMachine):
 
     @rule(start=st.integers(0, 60))
     def fetch(self, start):
-        wanted = {("orders", 0): start, ("orders", 1): start}
-        fetched, error, _ = self.run(fetch_once(self.cluster, wanted, Question()))
+        starts = {("orders", 0): start, ("orders", 1): start}
+        fetched, error, _ = self.run(fetch_once(self.cluster, starts, Question()))
         if error is not None:
             return
         for (_, partition), answer in (fetched or {}).items():
@@ -270,10 +270,10 @@ class Clients(RuleBasedStateMachine):
             log = self.fake.topics["orders"][partition]
             if log.leader not in BROKERS or not log.end:
                 continue
-            wanted = FetchRange("orders", partition, 0, log.end)
+            fetch_range = FetchRange("orders", partition, 0, log.end)
             question = Question(partition_bytes=partition_bytes)
             pieces, error, _ = self.run(
-                read_range(self.cluster, wanted, question, Limits(), "strict")
+                read_range(self.cluster, fetch_range, question, Limits(), "strict")
             )
             assert error is None
             parts = [Decoding().part(piece) for piece in pieces or ()]

@@ -296,14 +296,14 @@ def encode_by_kafka_python(magic, codec, rows, **options):
     "options", [{}, dict(transactional=True, producer_id=7, producer_epoch=2, base_sequence=5)]
 )
 def test_batch_is_byte_for_byte_kafka_pythons(options):
-    wanted = encode_by_kafka_python(2, 0, HEADED, **options)
-    assert encode_batch(HEADED, leader_epoch=0, **options) == wanted
+    expected = encode_by_kafka_python(2, 0, HEADED, **options)
+    assert encode_batch(HEADED, leader_epoch=0, **options) == expected
 
 
 @pytest.mark.peers
 def test_snappy_batch_is_byte_for_byte_kafka_pythons():
-    wanted = encode_by_kafka_python(2, 2, HEADED)
-    assert encode_batch(HEADED, leader_epoch=0, codec="snappy") == wanted
+    expected = encode_by_kafka_python(2, 2, HEADED)
+    assert encode_batch(HEADED, leader_epoch=0, codec="snappy") == expected
 
 
 @pytest.mark.peers

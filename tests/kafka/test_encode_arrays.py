@@ -301,7 +301,7 @@ def list_containers(strings):
 def test_every_kind_is_equal(strings):
     ones = [1] * len(strings)
     sizes = [len(string) for string in strings if string is not None]
-    wanted = encode_batches(strings, keys=strings, headers=(ones, b"h", strings))
+    expected = encode_batches(strings, keys=strings, headers=(ones, b"h", strings))
     for name, source in list_containers(strings):
         byte_strings = ByteStrings(source)
         assert list(byte_strings) == strings, name
@@ -310,7 +310,7 @@ def test_every_kind_is_equal(strings):
         assert byte_strings.total == sum(sizes), name
         assert byte_strings.longest == max(sizes, default=0), name
         raw = encode_batches(source, keys=source, headers=(ones, b"h", source))
-        assert raw == wanted, name
+        assert raw == expected, name
 
 
 def test_fixed_width_and_null_arrays():
@@ -347,7 +347,7 @@ def test_masked_arrays_are_refused():
 
 
 def test_every_kind_of_timestamps():
-    wanted = encode_batches(None, timestamps=TIMES)
+    expected = encode_batches(None, timestamps=TIMES)
     times = np.array(TIMES)
     strided = np.zeros(8, np.int64)
     strided[::2] = times
@@ -363,13 +363,13 @@ def test_every_kind_of_timestamps():
         pa.array(times * 1000 + 1, pa.timestamp("us", "UTC")),
         pa.chunked_array([times[:1], times[1:]]),
         pa.array([0, *TIMES])[1:],
-        scan_records(wanted)["timestamp"],
+        scan_records(expected)["timestamp"],
         polars.Series(TIMES, dtype=polars.Datetime("ms")),
     ):
-        assert encode_batches(None, timestamps=timestamps) == wanted
+        assert encode_batches(None, timestamps=timestamps) == expected
     nanoseconds = (np.array(TIMES[:3]) * 1_000_000).view("M8[ns]")
-    wanted = encode_batches(None, timestamps=TIMES[:3])
-    assert encode_batches(None, timestamps=nanoseconds) == wanted
+    expected = encode_batches(None, timestamps=TIMES[:3])
+    assert encode_batches(None, timestamps=nanoseconds) == expected
     days = np.array(["2024-02-29", "1969-12-31", "NaT"], "M8[D]")
     raw = encode_batches(None, timestamps=days)
     assert list_timestamps(raw) == [1709164800000, -86400000, -1]
@@ -377,8 +377,8 @@ def test_every_kind_of_timestamps():
     assert list_timestamps(encode_batches(None, timestamps=seconds)) == [7000, -1, -2000]
     for small in (np.array([3, 4], np.uint8), pa.array([3, 4], pa.int16())):
         assert list_timestamps(encode_batches(None, timestamps=small)) == [3, 4]
-    wanted = encode_batches([b""] * 4, timestamps=[5] * 4)
-    assert encode_batches([b""] * 4, timestamps=np.int32(5)) == wanted
+    expected = encode_batches([b""] * 4, timestamps=[5] * 4)
+    assert encode_batches([b""] * 4, timestamps=np.int32(5)) == expected
 
 
 HEADERS = [[(b"a", b"1"), (b"a", None), (b"", b"x" * 40)], [], None, [(b"b", b"")], []]
@@ -395,8 +395,8 @@ def encode_headers(headers):
 
 
 def test_every_kind_of_headers():
-    wanted = encode_batches(None, timestamps=[0] * 5, headers=HEADER_COLUMNS)
-    assert [row.headers for row in read(wanted)] == HEADERS_READ
+    expected = encode_batches(None, timestamps=[0] * 5, headers=HEADER_COLUMNS)
+    assert [row.headers for row in read(expected)] == HEADERS_READ
     last_two = encode_batches(None, timestamps=[0, 0], headers=([1, 0], [b"b"], [b""]))
     struct = pa.struct([("key", pa.string()), ("value", pa.binary_view())])
     swapped = pa.struct([("value", pa.binary()), ("key", pa.binary())])
@@ -409,17 +409,17 @@ def test_every_kind_of_headers():
         chunked = pa.chunked_array([array[:2], array[2:], array[:0]])
         sliced = pa.concat_arrays([array[3:], array])[2:]
         for headers in (array, sliced, chunked):
-            assert encode_headers(headers) == wanted, array.type
+            assert encode_headers(headers) == expected, array.type
         assert encode_headers(array[3:]) == last_two
     of_polars = polars.List(polars.Struct({"key": polars.Binary, "value": polars.Binary}))
-    assert encode_headers(polars.Series(HEADER_STRUCTS, dtype=of_polars)) == wanted
-    table = scan_records(wanted)
+    assert encode_headers(polars.Series(HEADER_STRUCTS, dtype=of_polars)) == expected
+    table = scan_records(expected)
     pairs = kafka.headers(table)
-    assert encode_headers((table["header_count"], (pairs, "key"), (pairs, "value"))) == wanted
+    assert encode_headers((table["header_count"], (pairs, "key"), (pairs, "value"))) == expected
     arrow = pa.table(table)  # wirescan's own export
-    assert encode_headers(arrow["headers"]) == wanted
+    assert encode_headers(arrow["headers"]) == expected
     values, timestamps, headers = (arrow[name] for name in ("value", "timestamp", "headers"))
-    assert encode_batches(values, timestamps=timestamps, headers=headers) == wanted
+    assert encode_batches(values, timestamps=timestamps, headers=headers) == expected
 
 
 # ---- selecting
@@ -866,16 +866,16 @@ def test_strings_keep_their_memory():
     taken = ByteStrings(items).take([5, 6])
     arrow = ByteStrings(pa.array(items).dictionary_encode())
     place = ByteStrings((scan_records(encode_batches(items, codec="zstd")), "value"))
-    wanted = list(items)
+    expected = list(items)
     items.clear()
     gc.collect()
     encode_batches([bytes(100)] * 1000, codec="zstd")
     assert list(strings) == [b"abcdef"] * 1000
-    assert list(of_list) == wanted
-    assert list(arrow) == wanted
-    assert list(place) == wanted
-    assert list(taken) == wanted[5:7]
-    assert list(ByteStrings(taken)) == wanted[5:7]
+    assert list(of_list) == expected
+    assert list(arrow) == expected
+    assert list(place) == expected
+    assert list(taken) == expected[5:7]
+    assert list(ByteStrings(taken)) == expected[5:7]
 
 
 # ---- partitions

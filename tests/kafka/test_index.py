@@ -206,7 +206,7 @@ def test_checkpoints_are_read(tmp_path):
         ("a.b-c_d", 12): 2**63 - 1,
     }
     path = str(tmp_path / "replication-offset-checkpoint")
-    for text, wanted in (
+    for text, expected in (
         (b"", (Fault.TRUNCATED, 0, 0)),
         (b"0\n", (Fault.TRUNCATED, 2, 1)),
         (b"1\n0\n", (Fault.BAD_VERSION, 0, 0)),
@@ -223,7 +223,7 @@ def test_checkpoints_are_read(tmp_path):
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
         write_file(tmp_path, Path(path).name, text)
-        assert catch_file_error(index_files.offset_checkpoint, path) == wanted
+        assert catch_file_error(index_files.offset_checkpoint, path) == expected
     assert read_epochs(b"0\n2\n3 0\n5 70\n") == [(3, 0), (5, 70)]
     assert read_epochs(b"0\n0\n") == []
     path = write_file(tmp_path, "leader-epoch-checkpoint", b"0\n2\n3 0\n3 70\n")
@@ -326,7 +326,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 def test_a_whole_directory_with_noise_beside_its_segments(tmp_path):
     """A committed read of a range is the same without the side files, and with noise in them."""
     source = KAFKA_CORPUS / "open-0"
-    wanted = kafka.open_log(source, isolation="read_committed", start=5).rows.tobytes()
+    expected = kafka.open_log(source, isolation="read_committed", start=5).rows.tobytes()
     for noise in (None, b"", b"noise", bytes(4096)):
         folder = tmp_path / "open-0"
         shutil.copytree(source, folder)
@@ -336,5 +336,5 @@ def test_a_whole_directory_with_noise_beside_its_segments(tmp_path):
                 if noise is not None:
                     path.write_bytes(noise)
         table = kafka.open_log(folder, isolation="read_committed", start=5)
-        assert table.rows.tobytes() == wanted
+        assert table.rows.tobytes() == expected
         shutil.rmtree(folder)

@@ -60,16 +60,16 @@ def check_look_up(log, segments):
     for offset in offsets_of(segments):
         assert make_place(log, log.find(offset)) == reference.find(segments, offset), offset
     for stamp in times_of(segments):
-        wanted = reference.find_time(segments, stamp)
+        expected = reference.find_time(segments, stamp)
         place = make_place(log, log.find_time(stamp))
-        assert place == (wanted and wanted[0]), stamp
-        if wanted is None:
+        assert place == (expected and expected[0]), stamp
+        if expected is None:
             assert log.offset_at(stamp) is None
-        elif wanted[1] is None:
+        elif expected[1] is None:
             with pytest.raises(FrameError, match=r"\([A-Z_]+\) at byte \d+ of .*\.log"):
                 log.offset_at(stamp)
         else:
-            assert log.offset_at(stamp) == wanted[1]
+            assert log.offset_at(stamp) == expected[1]
 
 
 def remove_indexes(folder, base):
@@ -175,13 +175,13 @@ def check_look_up_in_damage(tmp_path_factory, data, segments, window):
         # A look-up finds a batch that an index names, even where a scan would take that batch for
         # a part of a damaged one.
         for offset in offsets_of(raw):
-            wanted = reference.find(raw, offset)
+            expected = reference.find(raw, offset)
             place = make_place(log, log.find(offset))
-            if place == wanted:
+            if place == expected:
                 continue
             number, position = place
             (batch, *_) = kafka.scan(raw[number][1][position:], errors="mark").rows
-            assert place > wanted
+            assert place > expected
             assert not batch["fault"]
             is_one_offset = batch["base_offset"] == batch["last_offset"]
             assert batch["base_offset"] <= offset or is_one_offset
@@ -403,9 +403,9 @@ def test_directories_of_brokers_are_read(name):
     for offset in {int(base) + step for base in sample["base_offset"] for step in (-1, 0, 1, 7)}:
         assert make_place(log, log.find(offset)) == reference.find(segments, offset)
     for stamp in {int(latest) + step for latest in sample["max_timestamp"] for step in (-1, 0, 1)}:
-        wanted = reference.find_time(segments, stamp)
-        assert make_place(log, log.find_time(stamp)) == (wanted and wanted[0])
-        assert log.offset_at(stamp) == (wanted and wanted[1])
+        expected = reference.find_time(segments, stamp)
+        assert make_place(log, log.find_time(stamp)) == (expected and expected[0])
+        assert log.offset_at(stamp) == (expected and expected[1])
 
 
 def test_look_up_in_a_real_segment_reads_little(monkeypatch):
@@ -552,9 +552,9 @@ def test_records_above_the_high_watermark_end_no_transaction(tmp_path):
         return table["base_offset"].tolist()
 
     assert committed_offsets() == [0, 2, 5]
-    for high_watermark, wanted in ((7, [0, 2, 5]), (5, [0, 2]), (4, []), (2, [])):
+    for high_watermark, expected in ((7, [0, 2, 5]), (5, [0, 2]), (4, []), (2, [])):
         (tmp_path / HIGH_WATERMARKS).write_text(f"0\n1\norders 0 {high_watermark}\n")
-        assert committed_offsets() == wanted
+        assert committed_offsets() == expected
 
 
 # ---- odd headers

@@ -497,13 +497,13 @@ def test_the_fields_of_a_struct_without_a_tag_are_columns_of_the_outer_row():
         "Made", "request", versions, 1, (inner, Field("last", "int16", versions))
     )
     assert [name for name, *_ in message.level.columns][:2] == ["leader_id", "leader_epoch"]
-    for version, wanted in (
+    for version, expected in (
         (0, [Read.NUMBER, Read.NUMBER]),
         (1, [Read.NUMBER, Read.TAGS, Read.NUMBER, Read.TAGS]),
     ):
         steps, ranges = steps_of(message, version)
         first, last = ranges[message.level.path]
-        assert steps["read"][first:last].tolist() == wanted
+        assert steps["read"][first:last].tolist() == expected
     tags = steps[1]
     assert steps["read"][tags["first"] : tags["last"]].tolist() == [Read.TAG]
 

@@ -231,14 +231,14 @@ def list_canonical_records(records):
 @pytest.mark.parametrize("name", [name for name, about in EXPECTED.items() if "committed" in about])
 def test_committed_records_equal_those_of_librdkafka(name):
     """librdkafka's consumer read these logs with isolation.level=read_committed."""
-    wanted = EXPECTED[name]["committed"]
+    expected = EXPECTED[name]["committed"]
     for table in (
         kafka.open_log(KAFKA_CORPUS / name, isolation="read_committed"),
         kafka.committed(kafka.open_log(KAFKA_CORPUS / name)),
     ):
         records = kafka.records(table)
-        assert len(records) == wanted["records"]
-        assert digest(list_canonical_records(records)) == wanted["sha256"]
+        assert len(records) == expected["records"]
+        assert digest(list_canonical_records(records)) == expected["sha256"]
 
 
 @pytest.mark.parametrize("name", [name for name, about in EXPECTED.items() if "aborted" in about])

@@ -270,7 +270,9 @@ class TestDocuments:
             columns, "_read", lambda *arguments: calls.append(1) or read(*arguments)
         )
         frames = lumberjack.scan(
-            b"".join(lumberjack.encode_json(i, one) for i, one in enumerate([good, bad] * 200))
+            b"".join(
+                lumberjack.encode_json(i, document) for i, document in enumerate([good, bad] * 200)
+            )
         )
         table = lumberjack.documents(lumberjack.events(frames), errors="mark", **options)
         assert [why is None for why in table["refused"].to_pylist()] == [True, False] * 200
@@ -415,8 +417,8 @@ def refuse_fields(data: bytes) -> int:
     return 0
 
 
-def repeat_to_size(size: int, one: bytes) -> bytes:
-    return one * max(size // len(one), 1)
+def repeat_to_size(size: int, unit: bytes) -> bytes:
+    return unit * max(size // len(unit), 1)
 
 
 def make_documents(size: int, *texts: bytes) -> bytes:
@@ -607,9 +609,9 @@ def test_few_bytes_cost_little(name):
     make, work, factor = HOSTILE[name]
     data = make(SMALL)
     begun = time.process_time()
-    held = work(data)
+    size = work(data)
     assert time.process_time() - begun < 1
-    assert held <= factor * len(data)
+    assert size <= factor * len(data)
 
 
 @pytest.mark.slow

@@ -177,14 +177,14 @@ def test_internal_payloads_read_back(kind):
         raw = encode_internal(kind, crc=crc, **INTERNAL[kind])
         assert raw == strategies.make_envelope(strategies.INTERNAL[kind], kind, crc=crc)
         row = liftbridge.internal(liftbridge.scan(raw))[0]
-        for name, wanted in INTERNAL[kind].items():
+        for name, expected in INTERNAL[kind].items():
             value = getattr(row, name)
-            if isinstance(wanted, int):
-                assert value == wanted
-            elif isinstance(wanted, str):
-                assert bytes(value) == wanted.encode()
+            if isinstance(expected, int):
+                assert value == expected
+            elif isinstance(expected, str):
+                assert bytes(value) == expected.encode()
             else:
-                assert bytes(value) == wanted
+                assert bytes(value) == expected
         assert encode_internal(kind) == strategies.make_envelope(b"", kind)
 
 
@@ -339,12 +339,12 @@ def test_numbers_of_every_kind(stamps):
 
 
 def test_times_of_other_units_and_none():
-    wanted = [
+    expected = [
         encode_message(value, timestamp=stamp)
         for value, stamp in zip(VALUES, (3 * 10**9, -(10**9), None))
     ]
     for stamps in (np.array([3, -1, "NaT"], "M8[s]"), pa.array([3, -1, None], pa.timestamp("s"))):
-        assert split_payloads(encode_messages(VALUES, timestamp=stamps)) == wanted
+        assert split_payloads(encode_messages(VALUES, timestamp=stamps)) == expected
     data, _ = encode_messages(VALUES, timestamp=np.datetime64(3, "s"))
     assert data == encode_messages(VALUES, timestamp=3 * 10**9)[0]
     data, _ = encode_messages(VALUES, offset=pa.array([1, None, 0]))

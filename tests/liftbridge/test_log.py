@@ -470,16 +470,16 @@ def test_verify_reports_every_field(tmp_path):
         changed[2][field] += 1
         write(tmp_path / "0", f"{0:020}.index", b"".join(ENTRY.pack(*entry) for entry in changed))
         offset, _, position, _ = changed[2]
-        wanted = [(0, 2, position, offset)]
+        expected = [(0, 2, position, offset)]
         if field == 2:  # the position: no entry lists the record
-            wanted.append((0, -1, 2 * len(parts[0]), 2))
-        assert CommitLog(tmp_path / "0").verify().tolist() == wanted
+            expected.append((0, -1, 2 * len(parts[0]), 2))
+        assert CommitLog(tmp_path / "0").verify().tolist() == expected
     write(tmp_path / "0", f"{0:020}.index", index_of(0, parts[:3]))
-    wanted = [(0, -1, n * len(parts[0]), n) for n in (3, 4)]
-    assert CommitLog(tmp_path / "0").verify().tolist() == wanted
+    expected = [(0, -1, n * len(parts[0]), n) for n in (3, 4)]
+    assert CommitLog(tmp_path / "0").verify().tolist() == expected
     write(tmp_path / "0", f"{0:020}.log", b"")
-    wanted = [(0, n, n * len(parts[0]), n) for n in range(3)]
-    assert CommitLog(tmp_path / "0").verify().tolist() == wanted
+    expected = [(0, n, n * len(parts[0]), n) for n in range(3)]
+    assert CommitLog(tmp_path / "0").verify().tolist() == expected
 
 
 # ---- boundaries
@@ -717,11 +717,11 @@ def test_an_index_is_read(tmp_path):
         raw = b"".join(ENTRY.pack(*entry) for entry in entries) + tail
         return index_files.read_index(write(tmp_path, f"{base:020}.index", raw))
 
-    wanted = [(base + offset, *rest) for offset, *rest in good]
+    expected = [(base + offset, *rest) for offset, *rest in good]
     for tail in (b"", bytes(20), bytes(10 << 20), b"\0\0\1", bytes(7), bytes(43)):
         entries = read(good, tail)
         assert entries.dtype == index_files.INDEX
-        assert entries.tolist() == wanted
+        assert entries.tolist() == expected
         assert read([], tail).tolist() == []
     path = str(tmp_path / f"{base:020}.index")
     for entries, row in (
@@ -785,7 +785,7 @@ def test_leader_epochs_are_read(tmp_path):
     largest = read(b"0\n1\n9223372036854775807 9223372036854775807\n")
     assert largest.tolist() == [(2**63 - 1, 2**63 - 1)]
     path = str(tmp_path / "leader-epoch-checkpoint")
-    for raw, wanted in (
+    for raw, expected in (
         (b"", (Fault.TRUNCATED, 0, 0)),
         (b"0\n", (Fault.TRUNCATED, 2, 1)),
         (b"1\n0\n", (Fault.BAD_VERSION, 0, 0)),
@@ -802,7 +802,7 @@ def test_leader_epochs_are_read(tmp_path):
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
         write(tmp_path, Path(path).name, raw)
-        assert catch_file_error(index_files.read_leader_epochs, path) == wanted
+        assert catch_file_error(index_files.read_leader_epochs, path) == expected
 
 
 READERS = {

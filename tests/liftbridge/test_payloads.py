@@ -108,9 +108,9 @@ def test_arrays_are_not_copied(kind):
     whole = pa.array([b"y" * 5000, b"x" * 5000], kind)
     buffers, spans, _ = open_payload_source(whole[1:])
     place = find_address(buffers[spans["buffer"][0]]) + int(spans["start"][0])
-    held = whole.buffers()[-1]
-    assert held.address <= place <= held.address + held.size - 5000
-    del whole, held
+    buffer = whole.buffers()[-1]
+    assert buffer.address <= place <= buffer.address + buffer.size - 5000
+    del whole, buffer
     # The buffers keep the array alive.
     assert bytes(buffers[spans["buffer"][0]])[-5000:] == b"x" * 5000
 

@@ -130,10 +130,10 @@ def test_a_compressed_payload_cut_at_each_byte(check):
     for cut in range(len(plain)):
         raw = make_compressed(plain[:cut])
         faults = wirescan.scan(raw, "lumberjack.events", errors="mark")["fault"].tolist()
-        wanted = [0] * sum(end <= cut for end in ends[1:])
+        expected = [0] * sum(end <= cut for end in ends[1:])
         if cut not in (0, *ends):
-            wanted.append(Fault.TRUNCATED)
-        assert faults == wanted
+            expected.append(Fault.TRUNCATED)
+        assert faults == expected
 
 
 @pytest.mark.parametrize(

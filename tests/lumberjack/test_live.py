@@ -86,10 +86,10 @@ def test_many_writers_lose_no_event():
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
-        wanted = [
+        expected = [
             document for number in range(20) for document in make_documents(300, 1000 * number)
         ]
-        assert sorted(running.documents) == sorted(wanted)
+        assert sorted(running.documents) == sorted(expected)
         assert running.server.totals.windows == 20 * 36
         assert running.server.totals.connections == 20
         assert wait_until(lambda: running.server.open == 0)

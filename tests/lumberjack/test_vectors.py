@@ -105,12 +105,12 @@ def test_vectors_have_their_events(vector):
     rows = describe_rows(good, "version", "sequence", "window", "depth", "parent")
     for row in rows:
         row["frame"] = row.pop("parent")
-    wanted = [dict(event) for event in vector["events"]]
-    documents = [get_content(event) for event in wanted]
-    for event in wanted:
+    expected = [dict(event) for event in vector["events"]]
+    documents = [get_content(event) for event in expected]
+    for event in expected:
         event.pop("json", None)
         event.pop("pairs", None)
-    assert rows == wanted
+    assert rows == expected
     assert list_contents(good) == documents
     skipped = read_events(lumberjack.scan(join_frames(vector), errors="skip"), vector, "skip")
     assert list_contents(skipped) == list_contents(good)

@@ -110,14 +110,14 @@ def record(target: Path) -> None:
         (target / f"{case}.events.jsonl").write_text("".join(lines))
 
     def record_go_lumber(
-        case: str, given: Sequence[dict], run: Callable[[Proxy], object], **options
+        case: str, sent_events: Sequence[dict], run: Callable[[Proxy], object], **options
     ) -> None:
         """Record a connection of `run` to go-lumber's server."""
         with Receive(**options) as server, Proxy() as proxy:
             proxy.target = server.address
             run(proxy)
             (connection,) = proxy.take()
-        keep(case, given, connection.requests, connection.responses)
+        keep(case, sent_events, connection.requests, connection.responses)
 
     given = make_events(20)
     windows = [given[:8], given[8:16], given[16:]]

@@ -186,10 +186,10 @@ def test_every_version_of_fetch_and_list_offsets(broker_39):
     broker_39.create_topic("versions")
     rows = make_orders(200, 5, big=False)
     send_librdkafka(broker_39.address, "versions", rows, "lz4", batch_num_messages=40)
-    wanted = FetchRange("versions", 0, 0, 200)
+    fetch_range = FetchRange("versions", 0, 0, 200)
     with kafka.Client(broker_39.address) as client:
         for version in range(18):
-            reading = read_range(client.cluster, wanted, Question(), Limits(), "strict")
+            reading = read_range(client.cluster, fetch_range, Question(), Limits(), "strict")
             parts = [
                 Decoding().part(piece) for piece in client.iterate(fix_version(reading, version))
             ]

@@ -109,10 +109,10 @@ def test_messages_like_google_and_the_subscriber(corpus, case):
     for row, i in enumerate(internal["parent"].tolist()):
         if i in enveloped:
             fields = parse_hexadecimal(expected[i]["fields"])
-            wanted = views.list_expected_columns(expected[i]["kind"], fields)
+            expected_columns = views.list_expected_columns(expected[i]["kind"], fields)
             columns = views.list_internal_columns(internal, row)
-            assert {name: columns[name] for name in wanted} == wanted
-            rest = {value for name, value in columns.items() if name not in wanted}
+            assert {name: columns[name] for name in expected_columns} == expected_columns
+            rest = {value for name, value in columns.items() if name not in expected_columns}
             assert rest <= {0, "", b"", -1}
     assert (internal["op"] == -1).tolist() == [
         kind not in (Kind.PROPAGATED_REQUEST, Kind.PROPAGATED_RESPONSE)

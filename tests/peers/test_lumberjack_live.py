@@ -147,13 +147,13 @@ def make_compression_options(level: int | None) -> list[object]:
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_receive_from_go_lumber(directory, secured, level, pipeline):
-    given = make_events(5000)
+    events = make_events(5000)
     options, client, _, _ = secured
     with Receiver(directory, *options) as receiver:
-        counts = send(receiver.address, given, batch=700, level=level, pipeline=pipeline, **client)
+        counts = send(receiver.address, events, batch=700, level=level, pipeline=pipeline, **client)
         receiver.stop()
     assert counts == {"events": 5000, "connections": 1, "windows": 8}
-    assert read_directory(directory) == given
+    assert read_directory(directory) == events
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -178,36 +178,36 @@ def test_receive_from_pylogbeat(directory, secured):
 
     An empty window has an empty compressed frame.
     """
-    given = make_events(50)
+    events = make_events(50)
     options, client, _, _ = secured
     with Receiver(directory, *options) as receiver:
-        send_with_pylogbeat(receiver.address, [given[:20], given[20:21], given[21:]], **client)
-        send_with_pylogbeat(receiver.address, [[], given[:3]], **client)
+        send_with_pylogbeat(receiver.address, [events[:20], events[20:21], events[21:]], **client)
+        send_with_pylogbeat(receiver.address, [[], events[:3]], **client)
         receiver.stop()
-    assert read_directory(directory) == given + given[:3]
+    assert read_directory(directory) == events + events[:3]
 
 
 @pytest.mark.parametrize("is_secured", [False, True])
 def test_receive_from_lumberjack_client(directory, authority, is_secured):
-    given = make_events(30)
+    events = make_events(30)
     options = ("--tls", authority.server, authority.server) if is_secured else ()
     with Receiver(directory, *options) as receiver:
         send_with_lumberjack_client(
-            receiver.address, given, first=20, authority=authority.file if is_secured else None
+            receiver.address, events, first=20, authority=authority.file if is_secured else None
         )
         receiver.stop()
-    assert read_directory(directory) == given
+    assert read_directory(directory) == events
 
 
 def test_receive_from_lumberjack_protocol(directory, authority):
     """Version 1 and TLS. The client accepts only acks of version 1."""
-    given = make_pairs(1000)
+    events = make_pairs(1000)
     with Receiver(directory, "--tls", authority.server, authority.server) as receiver:
         send_with_lumberjack_protocol(
-            receiver.address, given, authority.file, window=1000, acknowledged=1000
+            receiver.address, events, authority.file, window=1000, acknowledged=1000
         )
         receiver.stop()
-    assert read_directory(directory) == given
+    assert read_directory(directory) == events
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -216,32 +216,32 @@ def test_an_incomplete_window_is_not_acknowledged(directory, authority, is_kept)
 
     The receiver does not acknowledge them, and keeps them only with an option.
     """
-    given = make_pairs(20)
+    events = make_pairs(20)
     options = ["--keep-incomplete"] if is_kept else []
     with Receiver(directory, "--tls", authority.server, authority.server, *options) as receiver:
-        send_with_lumberjack_protocol(receiver.address, given, authority.file)
+        send_with_lumberjack_protocol(receiver.address, events, authority.file)
         receiver.await_true(
             lambda: "20 of the 1,000 events of a window" in receiver.log.read_text()
         )
         assert receiver.stop()["incomplete"] == 20
-    assert read_directory(directory) == (given if is_kept else [])
+    assert read_directory(directory) == (events if is_kept else [])
 
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_receive_from_filebeat(directory, secured, level):
-    given = make_messages(3000)
+    events = make_messages(3000)
     options, client, _, _ = secured
     with Receiver(directory, *options, "--roll-seconds", "0.2") as receiver:
         ship(
             receiver.address,
-            given,
-            lambda: len(read_complete(directory)) >= len(given),
+            events,
+            lambda: len(read_complete(directory)) >= len(events),
             level=level,
             **client,
         )
         receiver.stop()
     received = read_directory(directory)
-    assert [{"message": event["message"]} for event in received] == given
+    assert [{"message": event["message"]} for event in received] == events
     assert {event["@metadata"]["beat"] for event in received} == {"filebeat"}
 
 
@@ -273,8 +273,8 @@ def send_with_wirescan(address: str, *arguments: object) -> dict:
 
 @pytest.mark.parametrize("level", [None, 3])
 def test_send_json_to_go_lumber(tmp_path, secured, level):
-    given = make_events(5000)
-    (tmp_path / "events.jsonl").write_bytes(format_lines(given))
+    events = make_events(5000)
+    (tmp_path / "events.jsonl").write_bytes(format_lines(events))
     _, _, options, server = secured
     with Receive(**server) as real:
         report = send_with_wirescan(
@@ -290,7 +290,7 @@ def test_send_json_to_go_lumber(tmp_path, secured, level):
         windows = real.windows()
     assert (report["events"], report["connections"]) == (5000, 1)
     assert [len(window) for window in windows] == [700] * 7 + [100]
-    assert sum(windows, []) == given
+    assert sum(windows, []) == events
 
 
 def test_send_to_tst_lj(tmp_path):
@@ -313,8 +313,8 @@ def test_send_to_tst_lj(tmp_path):
 @pytest.mark.parametrize("version", [1, 2])
 def test_send_text_to_go_lumber(tmp_path, secured, version, level):
     """Lines are sent as fields of data frames in version 1, and as JSON in version 2."""
-    given = make_messages(3000)
-    (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
+    events = make_messages(3000)
+    (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in events))
     _, _, options, server = secured
     with Receive(**server) as real:
         send_with_wirescan(
@@ -327,7 +327,7 @@ def test_send_text_to_go_lumber(tmp_path, secured, version, level):
             *options,
             *make_compression_options(level),
         )
-        assert real.events() == given
+        assert real.events() == events
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -337,7 +337,7 @@ def test_send_recorded_streams_to_go_lumber(name, level):
 
     Some of their windows would not be accepted without a change.
     """
-    given = [
+    events = [
         json.loads(line) for line in (RECORDED / f"{name}.events.jsonl").read_text().splitlines()
     ]
     with Receive() as real:
@@ -345,10 +345,10 @@ def test_send_recorded_streams_to_go_lumber(name, level):
             real.address, RECORDED / f"{name}.sent.bin", *make_compression_options(level)
         )
         received = real.events()
-    assert report["events"] == len(given)
+    assert report["events"] == len(events)
     if name.startswith("filebeat"):
         received = [{"message": event["message"]} for event in received]
-    assert received == given
+    assert received == events
 
 
 def test_unacknowledged_windows_are_sent_again(tmp_path):
@@ -449,21 +449,21 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
 
 def test_filebeat_sends_all_lines_to_a_restarted_receiver(directory, tmp_path):
     """The receiver is killed while it receives a log file of 30,000 lines, and started again."""
-    given = make_messages(30_000)
+    events = make_messages(30_000)
     address = f"127.0.0.1:{find_free_ports(1)[0]}"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(Receiver(directory, address=address))
-        (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
+        (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in events))
         filebeat = stack.enter_context(Filebeat(address, tmp_path / "orders.log", batch=200))
         first.await_true(lambda: any(path.stat().st_size > 100_000 for path in directory.iterdir()))
         first.kill()
         second = stack.enter_context(Receiver(directory, "--roll-seconds", "0.2", address=address))
-        wanted = {event["message"] for event in given}
+        expected = {event["message"] for event in events}
 
         def has_all_messages() -> bool:
-            return wanted <= {event["message"] for event in read_complete(directory)}
+            return expected <= {event["message"] for event in read_complete(directory)}
 
         filebeat.await_true(has_all_messages, poll=0.5)
         filebeat.end()
         second.stop()
-    assert {event["message"] for event in read_directory(directory)} == wanted
+    assert {event["message"] for event in read_directory(directory)} == expected

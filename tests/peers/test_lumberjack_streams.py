@@ -67,7 +67,7 @@ def test_streams_hold_the_sent_events(streams, name):
     assert not table.bad.any()
     assert set(table["depth"].tolist()) == {1 if case.header else 0}
     decoded = decode_events(table)
-    given = [
+    events = [
         json.loads(line) for line in (streams / f"{name}.events.jsonl").read_text().splitlines()
     ]
     announced = frames["count"][frames["kind"] == Kind.WINDOW].tolist()
@@ -83,10 +83,10 @@ def test_streams_hold_the_sent_events(streams, name):
         for window in windows:
             window.events[:] = [{"message": event["message"]} for event in window.events]
         # Filebeat may send a later batch before an earlier one: it requeues the first to connect.
-        windows.sort(key=lambda window: given.index(window.events[0]))
+        windows.sort(key=lambda window: events.index(window.events[0]))
     assert [window.announced for window in windows] == case.announced
     assert [window.sequences for window in windows] == case.sequences
-    assert [event for window in windows for event in window.events] == given
+    assert [event for window in windows for event in window.events] == events
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -112,10 +112,10 @@ def test_acks_of_the_server(streams, name):
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_many_events_of_go_lumber(level, pipeline):
     """20,000 events in windows of 2048, on one connection."""
-    given = make_events(20_000)
+    events = make_events(20_000)
     with Receive() as server, Proxy() as proxy:
         proxy.target = server.address
-        counts = send(proxy.address, given, level=level, pipeline=pipeline)
+        counts = send(proxy.address, events, level=level, pipeline=pipeline)
         (connection,) = proxy.take()
     assert counts == {"events": 20_000, "connections": 1, "windows": 10}
     frames = scan_whole_frames(bytes(connection.requests), "lumberjack.frames")
@@ -123,7 +123,7 @@ def test_many_events_of_go_lumber(level, pipeline):
     sizes = [2048] * 9 + [20_000 - 9 * 2048]
     assert frames["count"][frames["kind"] == Kind.WINDOW].tolist() == sizes
     assert table["sequence"].tolist() == sum(list_sequences(*sizes), [])
-    assert decode_events(table) == given
+    assert decode_events(table) == events
     assert (
         scan_whole_frames(bytes(connection.responses), "lumberjack.frames")["sequence"].tolist()
         == sizes
@@ -161,20 +161,20 @@ def test_streams_of_tst_send(level):
 @pytest.mark.peers
 def test_tls_of_every_client(tmp_path):
     """The clients use TLS with go-lumber's server, in both versions."""
-    given = make_events(10)
+    events = make_events(10)
     strings = make_pairs(10)
     with Authority() as authority:
         identity, own = authority.identity("server"), authority.identity("shipper")
         with Receive(identity, authority.file) as server:
-            send(server.address, given, authority=authority.file, identity=own)
+            send(server.address, events, authority=authority.file, identity=own)
             # A client without its own certificate is refused.
             with pytest.raises(RuntimeError, match="send ended with"):
-                send(server.address, given, authority=authority.file)
-            assert server.events() == given
+                send(server.address, events, authority=authority.file)
+            assert server.events() == events
         with Receive(identity) as server:
-            send_with_pylogbeat(server.address, [given], authority=authority.file)
-            send_with_lumberjack_client(server.address, given, first=10, authority=authority.file)
+            send_with_pylogbeat(server.address, [events], authority=authority.file)
+            send_with_lumberjack_client(server.address, events, first=10, authority=authority.file)
             send_with_lumberjack_protocol(
                 server.address, strings, authority.file, window=10, acknowledged=10
             )
-            assert server.windows() == [given, given, strings]
+            assert server.windows() == [events, events, strings]

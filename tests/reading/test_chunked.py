@@ -57,10 +57,10 @@ def test_pieces_find_what_one_scan_finds(size):
         for _ in range(draw.randrange(1, 4)):
             bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
         inputs.append(bytes(bad))
-    for one in inputs:
-        table = kafka.scan(one, errors="mark")
+    for raw in inputs:
+        table = kafka.scan(raw, errors="mark")
         fine = table.where(~table.bad)
-        good, bad, end, fault = scan_in_pieces(one, size)
+        good, bad, end, fault = scan_in_pieces(raw, size)
         assert good == list(zip(fine["start"].tolist(), fine["size"].tolist()))
         assert (end, fault) == (table.stop.offset, table.stop.fault)
         assert bad == int(table["size"][table.bad].sum())

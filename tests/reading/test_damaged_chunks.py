@@ -93,11 +93,11 @@ def test_missing_records_are_a_fault_of_their_batch(codec):
 def test_a_receiver_names_the_same_fault_however_its_bytes_arrive():
     damaged = lumberjack.encode_compressed(lumberjack.encode_json(1, b"{}"))[:-4]
     raw = lumberjack.encode_window(1) + damaged + b"garbage....."
-    found = set()
+    faults = set()
     for cut in range(len(raw)):
         receiver = lumberjack.Receiver()
         with pytest.raises(FrameError) as caught:
             receiver.receive(raw[:cut])
             receiver.receive(raw[cut:])
-        found.add((caught.value.fault, caught.value.offset))
-    assert found == {(Fault.BAD_CHECKSUM, 12)}
+        faults.add((caught.value.fault, caught.value.offset))
+    assert faults == {(Fault.BAD_CHECKSUM, 12)}

@@ -43,11 +43,11 @@ COMPARED = {
 }
 
 
-def is_passing(value, op: str, wanted) -> bool:
+def is_passing(value, op: str, operand) -> bool:
     """SQL's rule for one value: null passes nothing but is_null."""
     if op.startswith("is_"):
         return (value is None) == (op == "is_null")
-    return value is not None and COMPARED[op](value, wanted)
+    return value is not None and COMPARED[op](value, operand)
 
 
 # ---- the law
@@ -56,7 +56,7 @@ def is_passing(value, op: str, wanted) -> bool:
 def list_files(format: str, tmp_path: Path) -> list[Path]:
     """Files of the corpus with frames of a format, also damaged ones; streams are joined to one."""
     protocol, top = format.split(".")[0], format_of(format).outermost.name
-    found = [
+    paths = [
         path
         for path in sorted(CORPUS.glob(f"{protocol}*/**/*"))
         if path.suffix in (".bin", ".log", ".theader")
@@ -64,24 +64,24 @@ def list_files(format: str, tmp_path: Path) -> list[Path]:
     if top in ("kafka.requests", "kafka.responses"):
         path = tmp_path / "all.bin"
         path.write_bytes(
-            b"".join(one.read_bytes() for one in found if one.name.endswith(f"{top[6:]}.bin"))
+            b"".join(file.read_bytes() for file in paths if file.name.endswith(f"{top[6:]}.bin"))
         )
         return [path]
     if protocol == "liftbridge":
         suffix = ".log" if top == "liftbridge.entries" else ".bin"
-        return [path for path in found if path.suffix == suffix and "raft" not in path.name]
-    return [path for path in found if "kafka-streams" not in path.parts]
+        return [path for path in paths if path.suffix == suffix and "raft" not in path.name]
+    return [path for path in paths if "kafka-streams" not in path.parts]
 
 
 def list_candidates(format: str) -> list[str]:
     """Every column that can be filtered by: of the rows, and of those around them."""
-    one, names = format_of(format), ["_file", "_start", "_fault"]
-    inner = one
+    outer, names = format_of(format), ["_file", "_start", "_fault"]
+    inner = outer
     while True:
         names += [name for name in inner.dtype.names if inner.dtype[name].kind != "V"] + list(
             places(inner.dtype)
         )
-        refused = {"start", "parent", "buffer", *inner.local, *inner.numbers, *one.lists}
+        refused = {"start", "parent", "buffer", *inner.local, *inner.numbers, *outer.lists}
         names = [name for name in dict.fromkeys(names) if name not in refused]
         if inner.within is None:
             return names
@@ -101,10 +101,10 @@ def list_values(rows: pa.Table, name: str) -> list:
 
 def draw_filter(draw: random.Random, values: list, name: str) -> filters.Filter:
     """A filter on a column, by values that are there or near them."""
-    there = [value for value in values if value is not None]
-    if not there:
+    present = [value for value in values if value is not None]
+    if not present:
         return filters.Filter(name, draw.choice(["is_null", "is_not_null"]))
-    value = draw.choice(there)
+    value = draw.choice(present)
     text = isinstance(value, (str, bytes))
     op = draw.choice(
         [*COMPARED, "is_null", "is_not_null"]
@@ -125,7 +125,7 @@ def draw_filter(draw: random.Random, values: list, name: str) -> filters.Filter:
             else value[first : first + draw.randrange(6)],
         )
     if op in ("in", "not in"):
-        return filters.Filter(name, op, [draw.choice(there) for _ in range(draw.randrange(5))])
+        return filters.Filter(name, op, [draw.choice(present) for _ in range(draw.randrange(5))])
     if isinstance(value, bytes) and draw.random() < 0.4:
         value = draw.choice([value[:-1], value + b"\0", value[:-1] + b"\xff", b""])
     elif isinstance(value, int) and not isinstance(value, bool) and draw.random() < 0.4:
@@ -184,7 +184,10 @@ def test_what_is_kept_is_what_passes_one_by_one(format, most_files, tmp_path):
                     values[name] = values.get(name) or list_values(rows, name)
                     asked.append(draw_filter(draw, values[name], name))
                 passing = [
-                    all(is_passing(values[one.column][row], one.op, one.value) for one in asked)
+                    all(
+                        is_passing(values[condition.column][row], condition.op, condition.value)
+                        for condition in asked
+                    )
                     for row in range(len(rows))
                 ]
                 want = rows.filter(pa.array(passing, pa.bool_()))
@@ -222,10 +225,10 @@ def test_batches_that_cannot_match_are_not_opened():
                 [(column, ">=", low), (column, "<", low + draw.choice([1, 100, 5000]))],
                 "kafka.records",
             )
-            found = filters.prune_frames(batches, format_of("kafka.records"), asked, "strict")
+            pruned = filters.prune_frames(batches, format_of("kafka.records"), asked, "strict")
             want = filters.apply_filters(records, asked)
-            assert set(batches["start"][want["parent"]].tolist()) <= set(found["start"].tolist())
-            fewer += len(found) < len(batches)
+            assert set(batches["start"][want["parent"]].tolist()) <= set(pruned["start"].tolist())
+            fewer += len(pruned) < len(batches)
             marked = filters.prune_frames(batches, format_of("kafka.records"), asked, "mark")
             assert len(marked) == len(batches), "a bad row may have any number"
     assert fewer > 50
@@ -384,8 +387,8 @@ def test_a_file_by_its_name(tmp_path):
 
 def list_passing_rows(table, *asked) -> list[int]:
     """The numbers of the rows that pass."""
-    found = filters.apply_filters(table, check_filters(asked, table.format))
-    return np.flatnonzero(np.isin(table["offset"], found["offset"])).tolist()
+    passing = filters.apply_filters(table, check_filters(asked, table.format))
+    return np.flatnonzero(np.isin(table["offset"], passing["offset"])).tolist()
 
 
 def make_records(*values, **options):
@@ -412,10 +415,10 @@ def test_byte_strings_compare_like_bytes():
         b"a" * 300,
     ]
     table = make_records(*values)
-    for wanted in [*values, b"\0", b"x", b"xa", b"a" * 299, b"a" * 301, "ab"]:
-        if wanted is None:
+    for operand in [*values, b"\0", b"x", b"xa", b"a" * 299, b"a" * 301, "ab"]:
+        if operand is None:
             continue
-        raw = wanted.encode() if isinstance(wanted, str) else wanted
+        raw = operand.encode() if isinstance(operand, str) else operand
         for op in COMPARED:
             if op in ("in", "not in"):
                 many = [raw, b"b", bytearray(b"aa")]
@@ -423,7 +426,7 @@ def test_byte_strings_compare_like_bytes():
                 assert list_passing_rows(table, ("value", op, many)) == want
             else:
                 want = [i for i, value in enumerate(values) if is_passing(value, op, raw)]
-                assert list_passing_rows(table, ("value", op, wanted)) == want, (op, wanted)
+                assert list_passing_rows(table, ("value", op, operand)) == want, (op, operand)
     for op in ("in", "not in"):
         assert list_passing_rows(table, ("value", op, [])) == [
             i for i in range(12) if i != 7 and op == "not in"
@@ -441,13 +444,13 @@ def test_long_values_are_compared_in_blocks(monkeypatch):
     values = [bytes(draw.choices(b"ab", k=draw.randrange(40))) for _ in range(60)]
     table = make_records(*values)
     for _ in range(60):
-        wanted, op = (
+        operand, op = (
             draw.choice(values)[draw.randrange(3) :][: draw.choice([2, 4, 99])],
             draw.choice(list(COMPARED)[:6]),
         )
         op = draw.choice([op, "contains", "starts_with", "ends_with"])
-        assert list_passing_rows(table, ("value", op, wanted)) == [
-            i for i, one in enumerate(values) if is_passing(one, op, wanted)
+        assert list_passing_rows(table, ("value", op, operand)) == [
+            i for i, value in enumerate(values) if is_passing(value, op, operand)
         ]
 
 
@@ -514,13 +517,13 @@ def test_names_of_kinds_and_faults():
         [("kind", "in", ["C", "W"]), ("kind", "!=", "W")],
         [("kind", "<", "D")],
     ):
-        found = filters.apply_filters(frames, check_filters(asked, "lumberjack.frames"))
-        assert len(found) and set(found["kind"].tolist()) == {ord("C")}
+        passing = filters.apply_filters(frames, check_filters(asked, "lumberjack.frames"))
+        assert len(passing) and set(passing["kind"].tolist()) == {ord("C")}
     bad = bytearray(make_batch(0) + make_batch(10))
     bad[-1] ^= 1
     table = wirescan.scan(bytes(bad), "kafka.records", errors="mark")
     assert table["fault"].tolist() == [0] * 10 + [Fault.BAD_CHECKSUM]
-    for one in (
+    for condition in (
         ("fault", "==", "BAD_CHECKSUM"),
         ("fault", ">", 0),
         ("_fault", "==", "BAD_CHECKSUM"),
@@ -537,22 +540,24 @@ def test_names_of_kinds_and_faults():
         ("timestamp", "is_null"),
         ("is_control", "is_null"),
     ):
-        assert filters.apply_filters(table, check_filters([one], "kafka.records"))[
+        assert filters.apply_filters(table, check_filters([condition], "kafka.records"))[
             "fault"
         ].tolist() == [Fault.BAD_CHECKSUM]
-    for one in ("fault", "is_null"), ("fault", "==", 0), ("is_control", "==", False):
+    for condition in ("fault", "is_null"), ("fault", "==", 0), ("is_control", "==", False):
         assert (
-            filters.apply_filters(table, check_filters([one], "kafka.records"))["fault"].tolist()
+            filters.apply_filters(table, check_filters([condition], "kafka.records"))[
+                "fault"
+            ].tolist()
             == [0] * 10
         )
-    for one in (
+    for condition in (
         ("fault", "!=", "BAD_CHECKSUM"),
         ("fault", ">", "C"),
         ("fault", "in", []),
         ("_fault", "!=", "BAD_CHECKSUM"),
     ):
         assert (
-            len(filters.apply_filters(table, check_filters([one], "kafka.records"))) == 0
+            len(filters.apply_filters(table, check_filters([condition], "kafka.records"))) == 0
         )  # null passes no comparison
 
 
@@ -575,10 +580,10 @@ def test_empty_text_in_rows_is_null():
         ("is_null", None),
         ("is_not_null", None),
     ]
-    for op, wanted in asked:
-        found = filters.apply_filters(table, [Filter("text", op, wanted)])
-        want = [i for i, value in enumerate(values) if is_passing(value, op, wanted)]
-        assert found["offset"].tolist() == want, (op, wanted)
+    for op, operand in asked:
+        passing = filters.apply_filters(table, [Filter("text", op, operand)])
+        want = [i for i, value in enumerate(values) if is_passing(value, op, operand)]
+        assert passing["offset"].tolist() == want, (op, operand)
 
 
 @pytest.mark.parametrize(
@@ -624,10 +629,15 @@ def test_numbers_of_every_kind():
     huge, log = 10**400, str(ORDERS / "00000000000000000000.log")
     for value in huge, Fraction(huge) + Fraction(1, 2):
         assert check_filters([("offset", "<", value)], "kafka.records")[0].value >= huge
-        for wanted, is_all in ([("offset", "<", value)], True), ([("offset", ">", value)], False):
+        for conditions, is_all in (
+            ([("offset", "<", value)], True),
+            ([("offset", ">", value)], False),
+        ):
             counts = [
-                sum(len(table) for table in iter_tables(log, format="kafka.records", filters=one))
-                for one in (wanted, [])
+                sum(
+                    len(table) for table in iter_tables(log, format="kafka.records", filters=choice)
+                )
+                for choice in (conditions, [])
             ]
             assert (counts[0] == counts[1]) is is_all and (counts[0] > 0) is is_all
     assert check_filters([("offset", "<=", np.float32(5.5))], "kafka.records") == (

@@ -42,7 +42,7 @@ def list_offsets(tail, start, end):
 
 
 def list_ends(offset):
-    return {os.path.basename(path): told["end"] for path, told in offset["files"].items()}
+    return {os.path.basename(path): state["end"] for path, state in offset["files"].items()}
 
 
 @pytest.fixture
@@ -113,10 +113,10 @@ def test_small_files_share_a_task(tmp_path):
 
 
 def test_bytes_are_limited_but_a_frame_is_read(log, tmp_path):
-    one = make_batch(0)
+    frame = make_batch(0)
     log.write_bytes(b"".join(make_batch(3 * i) for i in range(10)))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read_new_offsets(tail, START, most_bytes=2.5 * len(one))
+    end, got = read_new_offsets(tail, START, most_bytes=2.5 * len(frame))
     assert got == list(range(6)) and end["files"][str(log)]["left"]
     end, got = read_new_offsets(tail, end, most_bytes=1)
     assert got == [6, 7, 8]
@@ -332,7 +332,7 @@ def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
         for _ in range(chance.randrange(1, 5)):
             raw[chance.randrange(len(raw) - 500)] ^= 1 << chance.randrange(8)  # the end stays good
         path.write_bytes(raw)
-        wanted = list_rows(iter_tables(str(path), format=format, errors=errors))
+        expected = list_rows(iter_tables(str(path), format=format, errors=errors))
         path.write_bytes(b"")
         tail, end, got = Tail([str(path)], format, errors=errors), START, []
         written = 0
@@ -349,7 +349,7 @@ def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
                 for part in task
                 for _, table in tail.tables(part)
             )
-        assert got == wanted, turn
+        assert got == expected, turn
 
 
 def list_rows(tables):
@@ -405,7 +405,7 @@ def test_objects_come_and_go():
         end, got = read_new_offsets(tail, START)
         assert got == [0, 1, 2]
         nothing, requests = store.record_requests(lambda: tail.latest(end))
-        assert nothing is end and not [one for one in requests if "0.log" in one]
+        assert nothing is end and not [request for request in requests if "0.log" in request]
         store.put("topic/0.log", make_batch(0, size=500) + make_batch(3))
         store.put("topic/1.log", make_batch(6) + make_batch(9)[:-1])
         end, got = read_new_offsets(Tail([store.url("topic/*.log")], "kafka.records"), end)
@@ -446,10 +446,10 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
 def test_what_reads_a_file_may_miss_another(log, tmp_path):
     append_bytes(log, make_batch(0))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
-    (known,) = file_identity.parse_offset(
+    (identity,) = file_identity.parse_offset(
         Tail([str(tmp_path)], "kafka.records").latest(START)
     ).values()
-    with pytest.raises(FileNotFoundError, match="another"), files.open(known):
+    with pytest.raises(FileNotFoundError, match="another"), files.open(identity):
         raise FileNotFoundError("another")
 
 
@@ -465,30 +465,31 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
         START,
         [],
     )
-    written, held, number = 0, b"", 0
+    written, pending, number = 0, b"", 0
     active = tmp_path / f"{0:020}.log"
     for _ in range(120):
         what = chance.random()
         if what < 0.5:
-            held += make_batch(written, 2, chance.randrange(60))
+            pending += make_batch(written, 2, chance.randrange(60))
             written += 2
-            cut = chance.randrange(len(held) + 1)
-            append_bytes(active, held[:cut])
-            held = held[cut:]
+            cut = chance.randrange(len(pending) + 1)
+            append_bytes(active, pending[:cut])
+            pending = pending[cut:]
         elif what < 0.65:
-            append_bytes(active, held)
-            held = b""
+            append_bytes(active, pending)
+            pending = b""
             if chance.random() < 0.5 and active.exists():
                 active.rename(tmp_path / f"{1000 + number:020}.log")
             number += 1
             active = tmp_path / f"{chance.choice([0, number]):020}.log"
         elif what < 0.7 and end is not START:  # read to its end, so it may go
             for path in sorted(end["files"]):
-                told = end["files"][path]
+                state = end["files"][path]
                 if (
                     Path(path) != active
                     and os.path.exists(path)
-                    and (told["end"], told["node"]) == (os.path.getsize(path), os.stat(path).st_ino)
+                    and (state["end"], state["node"])
+                    == (os.path.getsize(path), os.stat(path).st_ino)
                 ):
                     os.unlink(path)
                     break
@@ -499,7 +500,7 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
                 tail = Tail([str(tmp_path)], "kafka.records")
                 list_offsets(tail, begin, end)  # an attempt that came to nothing
             got += list_offsets(tail, begin, end)
-    append_bytes(active, held)
+    append_bytes(active, pending)
     while (end := tail.latest(begin := end)) is not begin:
         got += list_offsets(tail, begin, end)
     assert sorted(got) == list(range(written))
@@ -562,7 +563,7 @@ def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, mo
 def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypatch):
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
-    (known,) = file_identity.parse_offset(
+    (identity,) = file_identity.parse_offset(
         Tail([str(tmp_path)], "kafka.records").latest(START)
     ).values()
     find_path = files.find_path
@@ -573,5 +574,5 @@ def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypa
         return path
 
     monkeypatch.setattr(files, "find_path", find_path_then_change)
-    with pytest.raises(FileNotFoundError, match="gone before it was read"), files.open(known):
+    with pytest.raises(FileNotFoundError, match="gone before it was read"), files.open(identity):
         pass

@@ -43,24 +43,24 @@ def write_index(path, entries):
 
 def check_cover(slices, paths):
     """The slices are the files, each once and in order."""
-    wanted = [(path, os.path.getsize(path)) for path in paths if os.path.getsize(path)]
+    expected = [(path, os.path.getsize(path)) for path in paths if os.path.getsize(path)]
     at = {}
-    for one in slices:
+    for piece in slices:
         assert (
-            one.start == at.get(one.path, 0)
-            and one.stop > one.start
-            and len(one) == one.stop - one.start
+            piece.start == at.get(piece.path, 0)
+            and piece.stop > piece.start
+            and len(piece) == piece.stop - piece.start
         )
-        at[one.path] = one.stop
-    assert list(at.items()) == wanted
+        at[piece.path] = piece.stop
+    assert list(at.items()) == expected
 
 
 def list_offsets(slices, errors="strict"):
     return [
         offset
-        for one in slices
+        for piece in slices
         for table in iter_tables(
-            one.path, one.start, one.stop, format="kafka.records", errors=errors
+            piece.path, piece.start, piece.stop, format="kafka.records", errors=errors
         )
         for offset in table["offset"].tolist()
     ]
@@ -76,7 +76,7 @@ def test_slices_of_real_segments(size):
     slices = plan(ORDERS, "kafka.records", size)
     check_cover(slices, SEGMENTS)
     for path in SEGMENTS:
-        assert {one.start for one in slices if one.path == path} <= list_starts(path)
+        assert {piece.start for piece in slices if piece.path == path} <= list_starts(path)
     if size in (16_384, SLICE_BYTES):
         assert list_offsets(slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
 
@@ -192,14 +192,14 @@ LIES = {
 def test_wrong_indexes_do_not_change_the_rows(tmp_path, lie, size):
     path = segment(tmp_path, RAW)
     write_index(path, LIES[lie])
-    found = files.find_boundaries(path, size)
+    boundaries = files.find_boundaries(path, size)
     assert (
-        found[0] == 0
-        and set(found) <= {i * SIZE for i in range(40)}
-        and found == sorted(set(found))
+        boundaries[0] == 0
+        and set(boundaries) <= {i * SIZE for i in range(40)}
+        and boundaries == sorted(set(boundaries))
     )
     if lie != "descending":  # its first entry is true, but far away
-        assert len(found) >= len(RAW) // max(size, SIZE) // 4  # the walk stands in
+        assert len(boundaries) >= len(RAW) // max(size, SIZE) // 4  # the walk stands in
     assert list_offsets(plan(path, "kafka.records", size)) == list(range(120))
 
 
@@ -262,13 +262,16 @@ def test_the_walk_reads_headers_and_not_what_is_between(tmp_path):
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_walk_over_messages(tmp_path, magic):
-    one = kafka.encode_message_set([kafka.Record()], magic=magic)  # as small as a message gets
-    assert len(one) == files.SMALLEST[magic]
-    path = segment(tmp_path, one * 500)
-    assert files.find_boundaries(path, 1) == list(range(0, 500 * len(one), len(one)))
-    path = segment(tmp_path, one * 100 + one[:8] + (9).to_bytes(4, "big") + one[12:] + one * 100)
+    message = kafka.encode_message_set([kafka.Record()], magic=magic)  # as small as a message gets
+    assert len(message) == files.SMALLEST[magic]
+    path = segment(tmp_path, message * 500)
+    assert files.find_boundaries(path, 1) == list(range(0, 500 * len(message), len(message)))
+    path = segment(
+        tmp_path,
+        message * 100 + message[:8] + (9).to_bytes(4, "big") + message[12:] + message * 100,
+    )
     assert files.find_boundaries(path, 1) == list(
-        range(0, 100 * len(one), len(one))
+        range(0, 100 * len(message), len(message))
     )  # the rest is one slice
 
 
@@ -287,9 +290,14 @@ def test_magic_0_and_1_are_cut_too(tmp_path):
 def list_rows(slices, errors="mark"):
     """(position, offset or None, fault) of every record row."""
     out = []
-    for one in slices:
+    for piece in slices:
         for table in iter_tables(
-            one.path, one.start, one.stop, format="kafka.records", errors=errors, tail=one.last
+            piece.path,
+            piece.start,
+            piece.stop,
+            format="kafka.records",
+            errors=errors,
+            tail=piece.last,
         ):
             out += list(
                 zip(table.positions.tolist(), table["offset"].tolist(), table["fault"].tolist())
@@ -363,8 +371,8 @@ def test_damage_is_told_however_the_file_is_cut(tmp_path, size, number, damage):
     path = segment(tmp_path, RAW[: at + 8] + damage + RAW[at + 12 :])
     write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
-    told = [position for position, _, fault in list_rows(slices) if fault]
-    assert told and told[0] == at
+    positions = [position for position, _, fault in list_rows(slices) if fault]
+    assert positions and positions[0] == at
     with pytest.raises(FrameError) as caught:
         list_rows(slices, "strict")
     assert (caught.value.source, caught.value.offset) == (path, at)
@@ -425,7 +433,7 @@ def test_a_file_that_grows_after_it_was_planned(tmp_path, cut, size):
     """The bytes of the time of the plan are read. The batch that was cut then is the tail."""
     path = segment(tmp_path, RAW[: 20 * SIZE + cut])
     slices = plan(path, "kafka.records", size)
-    assert [one.last for one in slices] == [False] * (len(slices) - 1) + [True]
+    assert [piece.last for piece in slices] == [False] * (len(slices) - 1) + [True]
     Path(path).write_bytes(RAW)
     for errors in ("strict", "mark", "skip"):
         assert [(offset, fault) for _, offset, fault in list_rows(slices, errors)] == [
@@ -458,8 +466,8 @@ def test_plan_takes_what_open_takes(tmp_path):
         Slice(paths[0], 0, len(RAW)),
     ]
     url = Path(paths[0]).as_uri()
-    assert [(one.start, one.stop) for one in plan(url, "kafka.records", 1_000)] == [
-        (one.start, one.stop) for one in plan(paths[0], "kafka.records", 1_000)
+    assert [(piece.start, piece.stop) for piece in plan(url, "kafka.records", 1_000)] == [
+        (piece.start, piece.stop) for piece in plan(paths[0], "kafka.records", 1_000)
     ]
     assert (
         plan(paths[0], "kafka.headers", 1_000)
@@ -532,17 +540,19 @@ def every(step, asked=None):
     "size", [1, 100, 5_000, 16_384, 50_000, 100_000, 258_000, 1 << 20, SLICE_BYTES]
 )
 def test_tasks_of_real_segments(size):
-    found = tasks(ORDERS, "kafka.records", size)
-    check_cover(found.slices, SEGMENTS)
-    assert {one.start for one in found.slices if one.path == SEGMENTS[1]} <= list_starts(
+    task_plan = tasks(ORDERS, "kafka.records", size)
+    check_cover(task_plan.slices, SEGMENTS)
+    assert {piece.start for piece in task_plan.slices if piece.path == SEGMENTS[1]} <= list_starts(
         SEGMENTS[1]
     ) | {0}
-    assert list_offsets(found.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
-    assert [one.last for one in found.slices] == [
-        one.stop == os.path.getsize(one.path) for one in found.slices
+    assert (
+        list_offsets(task_plan.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+    )
+    assert [piece.last for piece in task_plan.slices] == [
+        piece.stop == os.path.getsize(piece.path) for piece in task_plan.slices
     ]
     if size >= 100_000:
-        assert found.skew < 1.3 and found.uncut == []
+        assert task_plan.skew < 1.3 and task_plan.uncut == []
 
 
 @settings(max_examples=read_example_count(20), deadline=None)
@@ -569,23 +579,23 @@ def test_tasks_are_even(tmp_path_factory, sizes, step, mib):
 
 def test_only_files_across_a_border_are_cut(tmp_path):
     paths, asked = sparse(tmp_path / "t-0", [64 * MIB] * 20), []
-    found = tasks(tmp_path / "t-0", "kafka.records", 128 * MIB, cut=every(1000, asked))
-    assert [[one.path for one in task] for task in found] == [
+    task_plan = tasks(tmp_path / "t-0", "kafka.records", 128 * MIB, cut=every(1000, asked))
+    assert [[piece.path for piece in task] for task in task_plan] == [
         paths[i : i + 2] for i in range(0, 20, 2)
     ]
-    assert asked == [] and found.skew == 1
-    found = tasks(tmp_path / "t-0", "kafka.records", 100 * MIB, cut=every(1000, asked))
-    assert len(found) == 13 and found.skew < 1.3 and 10 <= len(asked) <= 12
+    assert asked == [] and task_plan.skew == 1
+    task_plan = tasks(tmp_path / "t-0", "kafka.records", 100 * MIB, cut=every(1000, asked))
+    assert len(task_plan) == 13 and task_plan.skew < 1.3 and 10 <= len(asked) <= 12
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4, 5, 7])
 def test_tasks_fill_all_slots(tmp_path, slots):
     """Each round of tasks has work for all slots, unless the tasks would be too small."""
     paths = sparse(tmp_path / "t-0", [500 * MIB])
-    found = tasks(paths, "kafka.records", 50 * MIB, cut=every(1000), slots=slots)
-    assert len(found) == -(-10 // slots) * slots
-    assert found.skew < 1.3
-    check_cover(found.slices, paths)
+    task_plan = tasks(paths, "kafka.records", 50 * MIB, cut=every(1000), slots=slots)
+    assert len(task_plan) == -(-10 // slots) * slots
+    assert task_plan.skew < 1.3
+    check_cover(task_plan.slices, paths)
     paths = sparse(tmp_path / "t-1", [20 * MIB])
     assert len(tasks(paths, "kafka.records", 20 * MIB, cut=every(1000), slots=slots)) == min(
         slots, 2
@@ -594,27 +604,32 @@ def test_tasks_fill_all_slots(tmp_path, slots):
 
 def test_small_files_share_a_task_but_not_too_many(tmp_path):
     paths = sparse(tmp_path / "t-0", [10] * 5 * FILES)
-    found = tasks(tmp_path / "t-0", "kafka.records")
-    assert [len(task) for task in found] == [FILES] * 5
-    check_cover(found.slices, paths)
-    assert found.skew == 1 and found.bytes == 50 * FILES
+    task_plan = tasks(tmp_path / "t-0", "kafka.records")
+    assert [len(task) for task in task_plan] == [FILES] * 5
+    check_cover(task_plan.slices, paths)
+    assert task_plan.skew == 1 and task_plan.bytes == 50 * FILES
 
 
 def test_what_cannot_be_cut_is_told(tmp_path):
     paths = sparse(tmp_path / "t-0", [10 * MIB, 700 * MIB, 10 * MIB] + [600 * MIB] * 6)
-    found = tasks(
+    task_plan = tasks(
         paths, "kafka.records", 100 * MIB, cut=lambda files, size: [[0] for file in files]
     )
-    check_cover(found.slices, paths)
-    assert [one.path for one in found.uncut] == [paths[1], *paths[3:]] and found.skew > 1.1
-    lines = str(found).splitlines()
-    assert lines[0].startswith(f"{len(found)} tasks: 4.219 GiB of 9 files; the largest task is 1.")
+    check_cover(task_plan.slices, paths)
+    assert [piece.path for piece in task_plan.uncut] == [
+        paths[1],
+        *paths[3:],
+    ] and task_plan.skew > 1.1
+    lines = str(task_plan).splitlines()
+    assert lines[0].startswith(
+        f"{len(task_plan)} tasks: 4.219 GiB of 9 files; the largest task is 1."
+    )
     assert (
         lines[1]
         == f"not cut: {paths[1]}, 700 MiB from byte 0 on: no beginning of a frame is known in it"
     )
     assert lines[6:] == ["... and 2 more that are not cut"]
-    assert repr(found) == f"<Plan: {lines[0]}>"
+    assert repr(task_plan) == f"<Plan: {lines[0]}>"
     assert (
         str(tasks(paths[0], "kafka.records"))
         == "1 task: 10 MiB of 1 file; the largest task is 1.00 times the mean"
@@ -623,14 +638,19 @@ def test_what_cannot_be_cut_is_told(tmp_path):
 
 
 def test_a_plan_is_a_sequence(tmp_path):
-    found = tasks(ORDERS, "kafka.records", 100_000)
+    task_plan = tasks(ORDERS, "kafka.records", 100_000)
     assert (
-        list(found) == found.tasks == [found[i] for i in range(len(found))] and found == found.tasks
+        list(task_plan) == task_plan.tasks == [task_plan[i] for i in range(len(task_plan))]
+        and task_plan == task_plan.tasks
     )
-    assert isinstance(found[3:5], Plan) and found[3:5] == found.tasks[3:5] and found != found[1:]
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert (
+        isinstance(task_plan[3:5], Plan)
+        and task_plan[3:5] == task_plan.tasks[3:5]
+        and task_plan != task_plan[1:]
+    )
+    assert pickle.loads(pickle.dumps(task_plan)) == task_plan
     with pytest.raises(IndexError, match="out of range"):
-        found[len(found)]
+        task_plan[len(task_plan)]
     segment(tmp_path / "empty-0", b"")
     nothing = tasks(tmp_path / "empty-0", "kafka.records")
     assert (
@@ -658,17 +678,19 @@ def test_tasks_refuse_what_plan_refuses(tmp_path):
     "low, high", [(0, 10), (9_000, 9_100), (1_000, 26_000), (27_000, 10**9), (-5, -1)]
 )
 def test_filters_leave_out_what_has_no_such_row(low, high):
-    wanted = [("offset", ">=", low), ("offset", "<=", high)]
-    found = tasks(ORDERS, "kafka.records", 50_000, filters=wanted)
-    offsets = [offset for offset in list_offsets(found.slices) if low <= offset <= high]
+    conditions = [("offset", ">=", low), ("offset", "<=", high)]
+    task_plan = tasks(ORDERS, "kafka.records", 50_000, filters=conditions)
+    offsets = [offset for offset in list_offsets(task_plan.slices) if low <= offset <= high]
     whole = wirescan.scan(ORDERS, "kafka.records")["offset"]
     assert offsets == whole[(whole >= low) & (whole <= high)].tolist()
-    assert found.bytes < tasks(ORDERS, "kafka.records").bytes and (
-        found.bytes < 300_000 or high - low > 10_000
+    assert task_plan.bytes < tasks(ORDERS, "kafka.records").bytes and (
+        task_plan.bytes < 300_000 or high - low > 10_000
     )
-    assert all(one.last == (one.stop == os.path.getsize(one.path)) for one in found.slices)
+    assert all(
+        piece.last == (piece.stop == os.path.getsize(piece.path)) for piece in task_plan.slices
+    )
     name = tasks(ORDERS, "kafka.records", filters=[("_file", "==", SEGMENTS[2])])
-    assert [one.path for one in name.slices] == [SEGMENTS[2]]
+    assert [piece.path for piece in name.slices] == [SEGMENTS[2]]
 
 
 @pytest.mark.slow
@@ -683,9 +705,9 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
     header = bytearray(files.LAST_OFFSET_STOP)
     header[8:12], header[16] = (batch - files.SIZED.overhead).to_bytes(4, "big"), 2
     looked_at = {
-        int(one)
+        int(number)
         for parts in (25 * MIB, 100 * MIB)
-        for one in -(-_count_targets(count, size, parts) // batch)
+        for number in -(-_count_targets(count, size, parts) // batch)
     }
     for number in range(count):
         base = number * (size // batch)
@@ -697,9 +719,9 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
             os.truncate(file.fileno(), size)
         os.link(tmp_path / "index", path.with_suffix(".index"))
     for parts in (25 * MIB, 100 * MIB):
-        found = tasks(tmp_path / "t-0", "kafka.records", parts)
-        assert found.skew < 1.3 and found.uncut == []
-        assert found.bytes == count * size and len(found) == count * size // parts
+        task_plan = tasks(tmp_path / "t-0", "kafka.records", parts)
+        assert task_plan.skew < 1.3 and task_plan.uncut == []
+        assert task_plan.bytes == count * size and len(task_plan) == count * size // parts
 
 
 def _count_targets(count, size, parts):

@@ -195,7 +195,7 @@ def test_the_option_pushdown_switches_filters_off(spark, log):
 
 
 @pytest.mark.parametrize(
-    "given, want",
+    "predicates, want",
     [
         (EqualTo(("offset",), 3), [("offset", "==", 3)]),
         (EqualNullSafe(("key",), None), [("key", "is_null", None)]),
@@ -215,8 +215,8 @@ def test_the_option_pushdown_switches_filters_off(spark, log):
         (LessThan(("offset",), "a"), []),
     ],
 )
-def test_predicates_of_spark_become_filters(given, want):
-    assert translate(given, "kafka.records") == [Filter(*condition) for condition in want]
+def test_predicates_of_spark_become_filters(predicates, want):
+    assert translate(predicates, "kafka.records") == [Filter(*condition) for condition in want]
 
 
 def translate(predicate, format):

@@ -129,8 +129,8 @@ class FakeLiftbridge:
 
     def deliver(self, subject, payload):
         """Send a payload to all subscribers of a subject."""
-        for writer, wanted, sid in self._subscriptions:
-            if wanted == subject:
+        for writer, pattern, sid in self._subscriptions:
+            if pattern == subject:
                 writer.write(f"MSG {subject} {sid} {len(payload)}\r\n".encode() + payload + b"\r\n")
 
     def stop(self):

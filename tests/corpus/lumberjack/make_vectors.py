@@ -137,7 +137,7 @@ class Stream:
         if closed:
             return self.fault(closed)
         at = len(self.frames) - 1
-        self.found += [{**one, "depth": one["depth"] + 1, "frame": at} for one in inner.found]
+        self.found += [{**entry, "depth": entry["depth"] + 1, "frame": at} for entry in inner.found]
         if behind or loose:
             self.fault(behind or loose, depth=1, loose=bool(loose))
         return self
@@ -155,36 +155,36 @@ class Stream:
         return self
 
 
-def list_windows(found: list[dict]) -> list[dict]:
+def list_windows(entries: list[dict]) -> list[dict]:
     """The windows that the events make, as section 8 of the document has it."""
     made: list[dict] = []
-    for one in found:
+    for entry in entries:
         open_ = bool(made) and not made[-1]["complete"]
-        if "window" in one:
+        if "window" in entry:
             if open_:  # a short window ends where the next begins
                 made[-1]["complete"] = True
             made.append(
                 {
-                    "announced": one["window"],
-                    "version": one["version"],
+                    "announced": entry["window"],
+                    "version": entry["version"],
                     "events": 0,
                     "ack": 0,
-                    "complete": one["window"] == 0,
+                    "complete": entry["window"] == 0,
                 }
             )
-        elif "type" in one:
+        elif "type" in entry:
             if not open_:  # no window announced these events
                 made.append(
                     {
                         "announced": None,
-                        "version": one["version"],
+                        "version": entry["version"],
                         "events": 0,
                         "ack": 0,
                         "complete": False,
                     }
                 )
             last = made[-1]
-            last["events"], last["ack"] = last["events"] + 1, one["sequence"]
+            last["events"], last["ack"] = last["events"] + 1, entry["sequence"]
             last["complete"] = last["events"] == last["announced"]
     for last in made:
         last["complete"] |= last["announced"] is None  # as many as came
@@ -204,21 +204,23 @@ def add_vector(
 ) -> None:
     """strict: why a strict reader closes, where that is none of the faults of the frames."""
     events, faults, number = [], [], -1
-    for one in stream.found:
-        if "window" in one:
+    for entry in stream.found:
+        if "window" in entry:
             number += 1
-        elif "fault" in one:
-            faults.append({"fault": one["fault"], "depth": one["depth"], "frame": one["frame"]})
+        elif "fault" in entry:
+            faults.append(
+                {"fault": entry["fault"], "depth": entry["depth"], "frame": entry["frame"]}
+            )
         else:
             events.append(
                 {
-                    "type": one["type"],
-                    "version": one["version"],
-                    "sequence": one["sequence"],
+                    "type": entry["type"],
+                    "version": entry["version"],
+                    "sequence": entry["sequence"],
                     "window": number,
-                    "depth": one["depth"],
-                    "frame": one["frame"],
-                    **{key: one[key] for key in ("json", "pairs") if key in one},
+                    "depth": entry["depth"],
+                    "frame": entry["frame"],
+                    **{key: entry[key] for key in ("json", "pairs") if key in entry},
                 }
             )
     end = {"offset": sum(frame["size"] for frame in stream.frames), "why": "end"}
@@ -252,10 +254,10 @@ def add_vector(
     }
 
 
-def format_vector(one: dict) -> str:
+def format_vector(vector: dict) -> str:
     """JSON with a line for each frame, event, fault and window."""
     lines = []
-    for key, value in one.items():
+    for key, value in vector.items():
         if isinstance(value, list) and value:
             value = (
                 "[\n  "
