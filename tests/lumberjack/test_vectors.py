@@ -226,6 +226,6 @@ def test_the_script_makes_the_vectors():
     spec = importlib.util.spec_from_file_location("make_vectors", FOLDER / "make_vectors.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made = {name: module.dump(vector) for name, vector in module.VECTORS.items()}
+    made = {name: module.format_vector(vector) for name, vector in module.VECTORS.items()}
     paths = (FOLDER / "vectors").glob("*.json")
     assert made == {path.stem: path.read_text(encoding="utf-8") for path in paths}
