@@ -14,7 +14,7 @@ import wirescan
 from tests.support.paths import ROOT
 
 
-def compiler_works() -> bool:
+def has_working_compiler() -> bool:
     """Return whether the compiler of setuptools can be started."""
     command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     program = shutil.which(shlex.split(command)[0])
@@ -24,7 +24,7 @@ def compiler_works() -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_works(), reason="builds a package, which needs a C compiler")
+@pytest.mark.skipif(not has_working_compiler(), reason="builds a package, which needs a C compiler")
 def test_a_package_outside_wirescan(tmp_path):
     package = tmp_path / "package"
     shutil.copytree(ROOT / "tests" / "outside", package)

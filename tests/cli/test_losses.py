@@ -35,11 +35,11 @@ def find_damage(*arguments: object) -> list[dict]:
     return [finding for finding in verify_json(*arguments) if finding["kind"] == "damage"]
 
 
-def lost_offsets(finding: dict) -> tuple[int, int, int]:
+def get_lost_offsets(finding: dict) -> tuple[int, int, int]:
     return finding["lost_first"], finding["lost_last"], finding["lost_records"]
 
 
-def batch(first: int, count: int = 10, **options) -> bytes:
+def make_batch(first: int, count: int = 10, **options) -> bytes:
     return encode_batch(
         [
             Record(offset=first + i, timestamp=FIRST_TIME + first + i, value=b"value")
@@ -49,7 +49,7 @@ def batch(first: int, count: int = 10, **options) -> bytes:
     )
 
 
-def file_name(base: int, suffix: str = "log") -> str:
+def make_file_name(base: int, suffix: str = "log") -> str:
     return f"{base:020}.{suffix}"
 
 
@@ -64,7 +64,7 @@ def compacted(tmp_path: Path) -> Path:
     return Path(shutil.copytree(KAFKA_CORPUS / "compacted-0", tmp_path / "compacted-0"))
 
 
-def flip_bit(path: Path, at: int) -> None:
+def flip_bit_in_file(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
@@ -74,15 +74,15 @@ def flip_bit(path: Path, at: int) -> None:
 
 
 def test_a_damaged_batch_loses_the_records_of_its_header(orders):
-    rows = kafka.scan(orders / file_name(4160)).rows
+    rows = kafka.scan(orders / make_file_name(4160)).rows
     third = rows[2]
-    flip_bit(orders / file_name(4160), int(third["start"]) + 70)
+    flip_bit_in_file(orders / make_file_name(4160), int(third["start"]) + 70)
     (finding,) = find_damage(orders)
     expected = int(third["base_offset"]), int(third["last_offset"]), int(third["record_count"])
     assert finding["fault"] == "BAD_CHECKSUM"
-    assert lost_offsets(finding) == expected
+    assert get_lost_offsets(finding) == expected
     (gap,) = [row for row in verify_json(orders) if row["kind"] == "gap"]
-    assert lost_offsets(gap) == expected
+    assert get_lost_offsets(gap) == expected
     assert gap["bound"] == "exact"
     assert verify_json(orders)[-1]["lost_records"] == expected[2]
     assert verify_json(orders)[-1]["lost_ranges"] == 1
@@ -99,7 +99,7 @@ def test_missing_headers_are_replaced_by_the_offsets_around_them(orders):
     total = 0
     for base, following in ((1480, 4160), (15336, 18101)):
         for number, keep in ((base, slice(None, 2)), (following, slice(1, None))):
-            path = orders / file_name(number)
+            path = orders / make_file_name(number)
             rows, data = kafka.scan(path).rows, path.read_bytes()
             lost_rows = rows[keep.stop :] if keep.start is None else rows[: keep.start]
             total += int(lost_rows["record_count"].sum())
@@ -116,24 +116,24 @@ def test_missing_headers_are_replaced_by_the_offsets_around_them(orders):
 
 
 def test_damage_at_the_beginning_of_a_log_is_counted_from_the_name_of_its_segment(tmp_path):
-    path = tmp_path / file_name(100)
-    path.write_bytes(b"\xee" * 200 + batch(130))
+    path = tmp_path / make_file_name(100)
+    path.write_bytes(b"\xee" * 200 + make_batch(130))
     gaps = [finding for finding in verify_json(path) if finding["kind"] == "gap"]
-    assert lost_offsets(gaps[0]) == (100, 129, 30)
+    assert get_lost_offsets(gaps[0]) == (100, 129, 30)
     other = tmp_path / "x.log"  # the name has no offset, but the header has
-    other.write_bytes(batch(100)[:-1] + b"?" + batch(110))
+    other.write_bytes(make_batch(100)[:-1] + b"?" + make_batch(110))
     assert verify_json(other)[-1]["lost_records"] == 10
 
 
 def test_records_inside_an_intact_batch_are_counted(tmp_path):
     from crc32c import crc32c
 
-    data = bytearray(batch(10, codec="gzip"))
+    data = bytearray(make_batch(10, codec="gzip"))
     data[-8] ^= 0xFF  # in the compressed records; the checksum is corrected below
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
-    (tmp_path / "x.log").write_bytes(batch(0) + data + batch(20))
+    (tmp_path / "x.log").write_bytes(make_batch(0) + data + make_batch(20))
     lines = [json.loads(line) for line in run("--json", tmp_path / "x.log").stdout.splitlines()]
-    assert lost_offsets(lines[0]) == (10, 19, 10)
+    assert get_lost_offsets(lines[0]) == (10, 19, 10)
     assert lines[-1]["lost_records"] == 10
 
 
@@ -141,29 +141,29 @@ def test_records_inside_an_intact_batch_are_counted(tmp_path):
 
 
 def test_a_cut_batch_at_the_end_loses_the_records_of_its_header(tmp_path):
-    path = tmp_path / file_name(0)
-    path.write_bytes(batch(0) + batch(10, 7)[:-5])
+    path = tmp_path / make_file_name(0)
+    path.write_bytes(make_batch(0) + make_batch(10, 7)[:-5])
     (finding,) = find_damage(path)
     assert finding["fault"] == "SHORT"
-    assert lost_offsets(finding) == (10, 16, 7)
+    assert get_lost_offsets(finding) == (10, 16, 7)
     assert verify_json(path)[-1]["lost_records"] == 7
-    path.write_bytes(batch(0) + batch(10, 7)[:30])
+    path.write_bytes(make_batch(0) + make_batch(10, 7)[:30])
     assert verify_json(path)[-1]["bound"] == "at least"
     assert "an unknown number of records" in run(path).stdout
 
 
 def test_snapshots_and_indexes_show_the_former_end_of_a_log(orders):
-    path = orders / file_name(24800)
+    path = orders / make_file_name(24800)
     rows = kafka.scan(path).rows
     path.write_bytes(
         path.read_bytes()[: int(rows["start"][3])]
     )  # between two batches: the log itself is intact
     end = int(rows["base_offset"][3])
     (short,) = [finding for finding in find_damage(orders) if finding["fault"] == "LOG_TOO_SHORT"]
-    assert lost_offsets(short) == (end, END - 1, END - end)
+    assert get_lost_offsets(short) == (end, END - 1, END - end)
     assert short["bound"] == "at least"
-    assert file_name(END, "snapshot") in short["meaning"]
-    (orders / file_name(END, "snapshot")).unlink()
+    assert make_file_name(END, "snapshot") in short["meaning"]
+    (orders / make_file_name(END, "snapshot")).unlink()
     (short,) = [finding for finding in find_damage(orders) if finding["fault"] == "LOG_TOO_SHORT"]
     assert end < short["lost_last"] < END
     assert "index" in short["meaning"]
@@ -173,9 +173,9 @@ def test_snapshots_and_indexes_show_the_former_end_of_a_log(orders):
 def test_a_checkpoint_shows_the_former_end_of_a_log(tmp_path):
     folder = tmp_path / "orders-0"
     folder.mkdir()
-    (folder / file_name(0)).write_bytes(batch(0))
+    (folder / make_file_name(0)).write_bytes(make_batch(0))
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 25\n")
-    assert lost_offsets(find_damage(folder)[0]) == (10, 24, 15)
+    assert get_lost_offsets(find_damage(folder)[0]) == (10, 24, 15)
     assert run(folder).exit_code == 1
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 10\n")
     assert run(folder).exit_code == 0
@@ -184,7 +184,7 @@ def test_a_checkpoint_shows_the_former_end_of_a_log(tmp_path):
 def test_a_log_that_grows_while_it_is_read_is_not_too_short(tmp_path, monkeypatch):
     folder, checkpoint = tmp_path / "orders-0", tmp_path / "replication-offset-checkpoint"
     folder.mkdir()
-    (folder / file_name(0)).write_bytes(batch(0))
+    (folder / make_file_name(0)).write_bytes(make_batch(0))
     checkpoint.write_text("0\n1\norders 0 10\n")
 
     def growing(*arguments):
@@ -201,75 +201,78 @@ def test_a_log_that_grows_while_it_is_read_is_not_too_short(tmp_path, monkeypatc
 
 def test_a_missing_segment_is_damage(orders):
     for kind in ("log", "index", "timeindex", "snapshot"):
-        (orders / file_name(8160, kind)).unlink()
+        (orders / make_file_name(8160, kind)).unlink()
     (finding,) = find_damage(orders)
     assert finding["fault"] == "MISSING_SEGMENT"
-    assert lost_offsets(finding) == (8160, 12499, 4340)
+    assert get_lost_offsets(finding) == (8160, 12499, 4340)
     assert run("--shallow", orders).exit_code == 1
     assert run("--shallow", "--log-only", orders).exit_code == 1
 
 
 def test_a_misplaced_batch_hides_no_missing_segment(orders):
-    for path in orders.glob(file_name(4160, "*")):
+    for path in orders.glob(make_file_name(4160, "*")):
         path.unlink()
-    data = bytearray((orders / file_name(20800)).read_bytes())
+    data = bytearray((orders / make_file_name(20800)).read_bytes())
     at = 0
     for _ in range(9):
         at += 12 + struct.unpack_from(">i", data, at + 8)[0]
     (first,) = struct.unpack_from(">q", data, at)
     (last_delta,) = struct.unpack_from(">i", data, at + 23)
     data[at + 6] ^= 0x10  # the base offset, which no checksum covers
-    (orders / file_name(20800)).write_bytes(data)
+    (orders / make_file_name(20800)).write_bytes(data)
     findings = verify_json("--log-only", orders)
     faults = [finding["fault"] for finding in findings if finding["kind"] == "damage"]
     assert faults == ["OFFSET_ORDER", "MISSING_SEGMENT"]
-    ranges = [lost_offsets(finding)[:2] for finding in findings if "lost_first" in finding]
+    ranges = [get_lost_offsets(finding)[:2] for finding in findings if "lost_first" in finding]
     assert sorted(ranges) == [(4160, 8159), (first, first + last_delta)]
 
 
 @pytest.mark.parametrize("change", [-10_000, -50, 50, 10_000])
 def test_one_misplaced_batch_is_one_finding(tmp_path, change):
-    batches = [batch(first) for first in range(20_000, 20_400, 10)]
+    batches = [make_batch(first) for first in range(20_000, 20_400, 10)]
     batches[20] = struct.pack(">q", 20_200 + change) + batches[20][8:]
-    path = tmp_path / file_name(20_000)
+    path = tmp_path / make_file_name(20_000)
     path.write_bytes(b"".join(batches))
     findings = verify_json(tmp_path)
     faults = [finding["fault"] for finding in findings if finding["kind"] == "damage"]
     assert faults == ["OFFSET_ORDER"]
-    ranges = [lost_offsets(finding) for finding in findings if "lost_first" in finding]
+    ranges = [get_lost_offsets(finding) for finding in findings if "lost_first" in finding]
     assert ranges == [(20_200, 20_209, 10)]
 
 
 def test_a_first_segment_without_a_batch_is_missing(orders):
-    (orders / file_name(0)).write_bytes(b"")
+    (orders / make_file_name(0)).write_bytes(b"")
     (finding,) = find_damage("--log-only", orders)
-    assert (finding["fault"], lost_offsets(finding)) == ("MISSING_SEGMENT", (0, 1479, 1480))
+    assert (finding["fault"], get_lost_offsets(finding)) == ("MISSING_SEGMENT", (0, 1479, 1480))
 
 
 def test_an_emptied_time_index_is_reported(orders):
-    (orders / file_name(4160, "timeindex")).write_bytes(b"")
+    (orders / make_file_name(4160, "timeindex")).write_bytes(b"")
     (finding,) = find_damage(orders)
     assert "no entry" in finding["meaning"]
-    assert finding["file"].endswith(file_name(4160, "timeindex"))
+    assert finding["file"].endswith(make_file_name(4160, "timeindex"))
 
 
 def test_segments_that_were_not_named_are_not_missing(orders):
-    assert run("--shallow", orders / file_name(4160), orders / file_name(12500)).exit_code == 0
+    assert (
+        run("--shallow", orders / make_file_name(4160), orders / make_file_name(12500)).exit_code
+        == 0
+    )
 
 
 def test_a_segment_without_its_log_file_is_missing(orders):
-    (orders / file_name(8160)).unlink()
+    (orders / make_file_name(8160)).unlink()
     (finding,) = find_damage(orders)
-    assert lost_offsets(finding) == (8160, 12499, 4340)
-    assert file_name(8160, "index") in finding["meaning"]
-    (orders / file_name(24800)).unlink()  # the newest
+    assert get_lost_offsets(finding) == (8160, 12499, 4340)
+    assert make_file_name(8160, "index") in finding["meaning"]
+    (orders / make_file_name(24800)).unlink()  # the newest
     assert verify_json(orders)[-1]["lost_records"] == 4340 + END - 24800
-    (orders / file_name(0)).unlink()  # the oldest
+    (orders / make_file_name(0)).unlink()  # the oldest
     assert verify_json(orders)[-1]["lost_records"] == 1480 + 4340 + END - 24800
 
 
 def test_compaction_explains_a_gap_between_segments(compacted):
-    path = compacted / file_name(7702)
+    path = compacted / make_file_name(7702)
     rows = kafka.scan(path).rows
     last = len(rows) - 1
     path.write_bytes(path.read_bytes()[: int(rows["start"][last])])
@@ -287,14 +290,14 @@ def test_compaction_explains_a_gap_between_segments(compacted):
 @pytest.mark.parametrize("kind", ["index", "timeindex", "txnindex", "snapshot"])
 @pytest.mark.parametrize("harm", ["cut", "flipped", "missing"])
 def test_the_files_beside_a_segment_are_verified(orders, kind, harm):
-    path = orders / file_name(24800, kind)
+    path = orders / make_file_name(24800, kind)
     if harm == "missing":
         path.unlink()
     elif harm == "cut":
         path.write_bytes(path.read_bytes()[:-3])
     else:
         # In a producer id, a position, a time or a checksum.
-        flip_bit(path, 10 if kind == "txnindex" else 7)
+        flip_bit_in_file(path, 10 if kind == "txnindex" else 7)
     findings = find_damage(orders)
     assert {finding["file"] for finding in findings} == {str(path)}, findings
     assert run("--shallow", orders).exit_code == 1
@@ -303,22 +306,22 @@ def test_the_files_beside_a_segment_are_verified(orders, kind, harm):
 
 def test_an_index_without_entries_for_a_large_segment(tmp_path):
     batches = [encode_batch([bytes(100_000)], base_offset=i) for i in range(30)]
-    (tmp_path / file_name(0)).write_bytes(b"".join(batches))
+    (tmp_path / make_file_name(0)).write_bytes(b"".join(batches))
     assert not find_damage(tmp_path)  # a copy of the segments has no index files
     entries = struct.pack(
         ">60i", *(number for i in range(30) for number in (i, i * len(batches[0])))
     )[8:]
-    (tmp_path / file_name(0, "index")).write_bytes(entries + bytes(800))
+    (tmp_path / make_file_name(0, "index")).write_bytes(entries + bytes(800))
     assert not find_damage(tmp_path)  # the newest index is preallocated
     for size in (0, 8, 16):
-        (tmp_path / file_name(0, "index")).write_bytes(entries[:size] + bytes(800))
+        (tmp_path / make_file_name(0, "index")).write_bytes(entries[:size] + bytes(800))
         (finding,) = find_damage(tmp_path)
         assert (finding["offset"], finding["size"]) == (size, 800)
         assert "no entry" in finding["meaning"]
 
 
 def test_an_index_with_zeros_that_is_not_the_newest(orders):
-    path = orders / file_name(8160, "index")
+    path = orders / make_file_name(8160, "index")
     path.write_bytes(bytes(path.stat().st_size))
     (finding,) = find_damage(orders)
     assert finding["file"] == str(path)
@@ -334,9 +337,9 @@ def test_the_index_files_of_a_broker_are_clean(log):
 @pytest.mark.parametrize("base", ORDERS)
 def test_a_time_index_that_is_cut_between_two_entries(orders, base):
     """A time index of the newest segment has no entry for its last batches, so it may be short."""
-    path = orders / file_name(base, "timeindex")
+    path = orders / make_file_name(base, "timeindex")
     entries = path.stat().st_size // 12
-    largest = int(kafka.scan(orders / file_name(base))["max_timestamp"].max())
+    largest = int(kafka.scan(orders / make_file_name(base))["max_timestamp"].max())
     for kept in range(1, entries):
         os.truncate(path, 12 * kept)
         findings = find_damage(orders)
@@ -351,13 +354,13 @@ def test_a_time_index_that_is_cut_between_two_entries(orders, base):
 
 
 def test_a_time_index_with_zeros_was_not_closed(orders):
-    path = orders / file_name(1480, "timeindex")
+    path = orders / make_file_name(1480, "timeindex")
     path.write_bytes(path.read_bytes()[:24] + bytes(24))
     assert not find_damage(orders)
 
 
 def test_a_time_index_ends_with_a_timestamp_of_its_segment(orders):
-    path = orders / file_name(1480, "timeindex")
+    path = orders / make_file_name(1480, "timeindex")
     *_, (timestamp, offset) = struct.iter_unpack(">qi", path.read_bytes())
     with open(path, "ab") as file:
         file.write(struct.pack(">qi", timestamp + 1, 1 << 30))  # no batch has this offset
@@ -369,10 +372,10 @@ def test_a_time_index_ends_with_a_timestamp_of_its_segment(orders):
     assert "has another time" in finding["meaning"]
     # The batch with the last timestamp of the index is damaged.
     shutil.copy(KAFKA_CORPUS / "orders-0" / path.name, path)
-    rows = kafka.scan(orders / file_name(1480)).rows
+    rows = kafka.scan(orders / make_file_name(1480)).rows
     latest = rows[rows["max_timestamp"] == timestamp]
     for start in latest["start"].tolist():
-        flip_bit(orders / file_name(1480), start + 70)
+        flip_bit_in_file(orders / make_file_name(1480), start + 70)
     assert {finding["fault"] for finding in find_damage(orders)} == {"BAD_CHECKSUM"}
 
 
@@ -381,26 +384,26 @@ def test_a_segment_without_times_has_no_entry_of_time(tmp_path):
         kafka.encode_message_set([Record(offset=i, timestamp=None, value=b"value")], magic=0)
         for i in range(20)
     ]
-    (tmp_path / file_name(0)).write_bytes(b"".join(batches[:10]))
-    (tmp_path / file_name(10)).write_bytes(b"".join(batches[10:]))
+    (tmp_path / make_file_name(0)).write_bytes(b"".join(batches[:10]))
+    (tmp_path / make_file_name(10)).write_bytes(b"".join(batches[10:]))
     for base in (0, 10):
-        (tmp_path / file_name(base, "index")).write_bytes(b"")
-        (tmp_path / file_name(base, "timeindex")).write_bytes(b"")
+        (tmp_path / make_file_name(base, "index")).write_bytes(b"")
+        (tmp_path / make_file_name(base, "timeindex")).write_bytes(b"")
     assert not find_damage(tmp_path)
 
 
 def test_an_index_that_lags_behind_the_time_index(tmp_path):
     """A broker adds an entry of offset with each entry of time, unless it stops there."""
     for base in (0, 1000):
-        batches = [batch(first) for first in range(base, base + 1000, 10)]
+        batches = [make_batch(first) for first in range(base, base + 1000, 10)]
         index, times = indexes(base, batches, interval=0, appended=1, closed=base == 0)
-        (tmp_path / file_name(base)).write_bytes(b"".join(batches))
-        (tmp_path / file_name(base, "index")).write_bytes(index)
-        (tmp_path / file_name(base, "timeindex")).write_bytes(times)
+        (tmp_path / make_file_name(base)).write_bytes(b"".join(batches))
+        (tmp_path / make_file_name(base, "index")).write_bytes(index)
+        (tmp_path / make_file_name(base, "timeindex")).write_bytes(times)
     assert not find_damage(tmp_path)
-    os.truncate(tmp_path / file_name(1000, "index"), 8)  # the newest segment
+    os.truncate(tmp_path / make_file_name(1000, "index"), 8)  # the newest segment
     assert not find_damage(tmp_path)
-    path = tmp_path / file_name(0, "index")
+    path = tmp_path / make_file_name(0, "index")
     entries = path.read_bytes()
     assert len(entries) == 8 * 99
     path.write_bytes(entries[: 8 * (99 - 32)])
@@ -413,13 +416,13 @@ def test_an_index_that_lags_behind_the_time_index(tmp_path):
 
 
 def test_an_index_at_the_end_of_a_log_gives_a_lower_bound(orders):
-    (orders / file_name(END, "snapshot")).unlink()
-    (orders / file_name(24800)).unlink()
+    (orders / make_file_name(END, "snapshot")).unlink()
+    (orders / make_file_name(24800)).unlink()
     summary = verify_json(orders)[-1]
     assert 0 < summary["lost_records"] <= END - 24800
     assert summary["bound"] == "at least"
     # The index of an older segment has an offset that the log never had.
-    flip_bit(orders / file_name(1480, "timeindex"), 45)
+    flip_bit_in_file(orders / make_file_name(1480, "timeindex"), 45)
     assert verify_json(orders)[-1]["lost_records"] == summary["lost_records"]
 
 
@@ -427,30 +430,34 @@ def test_an_index_that_points_elsewhere(tmp_path):
     def find_mismatches():
         return [(finding["fault"], finding["offset"]) for finding in find_damage(tmp_path)]
 
-    size = len(batch(0))
-    (tmp_path / file_name(0)).write_bytes(b"".join(batch(10 * i) for i in range(9)))
-    (tmp_path / file_name(0, "index")).write_bytes(struct.pack(">iiii", 29, 2 * size, 59, 5 * size))
+    size = len(make_batch(0))
+    (tmp_path / make_file_name(0)).write_bytes(b"".join(make_batch(10 * i) for i in range(9)))
+    (tmp_path / make_file_name(0, "index")).write_bytes(
+        struct.pack(">iiii", 29, 2 * size, 59, 5 * size)
+    )
     assert not find_damage(tmp_path)
-    (tmp_path / file_name(0, "index")).write_bytes(
+    (tmp_path / make_file_name(0, "index")).write_bytes(
         struct.pack(">iiii", 29, 2 * size + 1, 59, 5 * size)
     )
     assert find_mismatches() == [("INDEX_MISMATCH", 0)]
     assert find_damage(tmp_path)[0]["size"] == 8
-    (tmp_path / file_name(0, "index")).write_bytes(
+    (tmp_path / make_file_name(0, "index")).write_bytes(
         struct.pack(">iiii", 29, 2 * size, 59, 50 * size)
     )
     assert find_mismatches() == [("INDEX_MISMATCH", 8)]
     # An offset inside the batch is wrong. The offset of a later batch before the next entry is
     # right: old brokers write such entries.
     for offset, count in ((28, 1), (40, 0)):
-        (tmp_path / file_name(0, "index")).write_bytes(
+        (tmp_path / make_file_name(0, "index")).write_bytes(
             struct.pack(">iiii", offset, 2 * size, 59, 5 * size)
         )
         assert [fault for fault, _ in find_mismatches()] == ["INDEX_MISMATCH"] * count
-    (tmp_path / file_name(0, "index")).write_bytes(struct.pack(">iiii", 59, 2 * size, 69, 5 * size))
+    (tmp_path / make_file_name(0, "index")).write_bytes(
+        struct.pack(">iiii", 59, 2 * size, 69, 5 * size)
+    )
     assert find_mismatches() == [("INDEX_MISMATCH", 0)]
-    (tmp_path / file_name(0, "index")).unlink()
-    (tmp_path / file_name(0, "timeindex")).write_bytes(
+    (tmp_path / make_file_name(0, "index")).unlink()
+    (tmp_path / make_file_name(0, "timeindex")).write_bytes(
         struct.pack(">qiqi", FIRST_TIME + 9, 9, FIRST_TIME + 30, 39)
     )
     mismatches = [pair for pair in find_mismatches() if pair[0] != "MISSING_FILE"]
@@ -458,12 +465,12 @@ def test_an_index_that_points_elsewhere(tmp_path):
 
 
 def test_an_unreadable_index_does_not_hide_the_log(orders):
-    (orders / file_name(8160, "index")).unlink()
-    (orders / file_name(8160, "index")).mkdir()
-    flip_bit(orders / file_name(8160), 100)
+    (orders / make_file_name(8160, "index")).unlink()
+    (orders / make_file_name(8160, "index")).mkdir()
+    flip_bit_in_file(orders / make_file_name(8160), 100)
     result = run("--shallow", "--json", orders)
     assert result.exit_code == 2
-    assert file_name(8160, "index") in result.stderr
+    assert make_file_name(8160, "index") in result.stderr
     assert "BAD_CHECKSUM" in result.stdout
     assert '"kind":"summary"' in result.stdout
 

@@ -18,6 +18,7 @@ from tests.support.liftbridge_bytes import (
     make_message,
     write_partition,
 )
+from tests.support.tables import scan_and_mark
 from wirescan import liftbridge, nats
 from wirescan.cli.row_values import number_name
 from wirescan.export.batches import count_gathered_bytes
@@ -64,14 +65,10 @@ def damaged(tmp_path):
     return path, [sum(map(len, messages[:i])) for i in range(len(messages))]
 
 
-def frames(path, format):
-    return wirescan.scan(path, format, errors="mark")
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_scan_gives_every_row_in_text_and_json(capture_file, log, format):
     path = log if format == "liftbridge.entries" else capture_file
-    table = frames(path, format)
+    table = scan_and_mark(path, format)
     assert len(table) > 9
     text = run("scan", path, "--format", format)
     rows = parse_lines(run("scan", path, "--format", format, "--json"))
@@ -208,7 +205,7 @@ def test_convert_writes_all_rows(capture_file, log, tmp_path, format):
     result = run("convert", path, out, "--format", format)
     assert result.exit_code == 0, result.stderr
     written = pq.read_table(out)
-    table = frames(path, format)
+    table = scan_and_mark(path, format)
     assert written.equals(pa.Table.from_batches([to_arrow.to_batch(table, types="spark")]))
     if "timestamp" in table.dtype.names:
         expected = [time // 1000 or None for time in table["timestamp"].tolist()]

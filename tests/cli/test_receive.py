@@ -107,7 +107,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(directory: Path, *arguments: object, port: int = 0):
+def start_receiver(directory: Path, *arguments: object, port: int = 0):
     receiver = Receiver(directory, *arguments, port=port)
     try:
         yield receiver
@@ -174,7 +174,7 @@ def test_sent_events_are_in_the_directory(tmp_path, kind):
     sent = make_documents(20_000)
     out = tmp_path / "out"
     suffix = {"frames": "lumberjack", "parquet": "parquet"}[kind]
-    with receiving(out, "--as", kind, "--roll-bytes", 100_000, "--json") as receiver:
+    with start_receiver(out, "--as", kind, "--roll-bytes", 100_000, "--json") as receiver:
         with Client(*receiver.address, window=500) as client:
             client.send(sent)
         assert set(read_documents(out, partial=True)) <= set(sent)
@@ -198,7 +198,7 @@ def test_sent_events_are_in_the_directory(tmp_path, kind):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_receiver_cleanly(tmp_path, number):
-    with receiving(tmp_path) as receiver:
+    with start_receiver(tmp_path) as receiver:
         with Client(*receiver.address) as client:
             client.send(make_documents(3))
         out = receiver.stop(number)
@@ -211,7 +211,7 @@ def test_a_signal_ends_the_receiver_cleanly(tmp_path, number):
 
 def test_files_roll_by_time_and_appear_when_they_are_complete(tmp_path):
     with (
-        receiving(tmp_path, "--roll-seconds", 0.5) as receiver,
+        start_receiver(tmp_path, "--roll-seconds", 0.5) as receiver,
         Client(*receiver.address) as client,
     ):
         client.send(make_documents(3))
@@ -230,7 +230,7 @@ def test_files_roll_by_time_and_appear_when_they_are_complete(tmp_path):
 
 def test_data_frames_to_parquet(tmp_path):
     options = ("--as", "parquet", "--columns", "version,pairs,json", "--compression", "snappy")
-    with receiving(tmp_path, *options) as receiver:
+    with start_receiver(tmp_path, *options) as receiver:
         with Client(*receiver.address, version=1, level=3) as client:
             client.send([{"line": "a"}, {"line": "b", "host": "c"}])
         receiver.stop()
@@ -250,7 +250,7 @@ def test_zlib_data_without_its_checksum_reaches_parquet(tmp_path):
     """Zlib data without its Adler-32 is acked, so its events are written."""
     frame = encode_compressed(encode_json(1, b"{}"))
     cut = frame[:2] + (len(frame) - 10).to_bytes(4, "big") + frame[6:-4]
-    with receiving(tmp_path, "--as", "parquet") as receiver:
+    with start_receiver(tmp_path, "--as", "parquet") as receiver:
         with socket.create_connection(receiver.address) as sock:
             sock.sendall(encode_window(1) + cut + encode_json(9, b"[]"))
             assert receive_bytes(sock, 12) == encode_ack(1) + encode_ack(9)
@@ -417,13 +417,13 @@ def test_a_killed_receiver_loses_nothing_that_was_acked(tmp_path, kind):
     sent = [b'{"n":%d,"text":"%s"}' % (number, b"x" * 200) for number in range(6000)]
     options = ("--as", kind, "--roll-bytes", 300_000)
     with (
-        receiving(tmp_path, *options) as receiver,
+        start_receiver(tmp_path, *options) as receiver,
         Client(*receiver.address, window=100, pipelining=4, attempts=1000) as client,
     ):
         client.send(sent[:3000])
         receiver.stop(signal.SIGKILL)
         acked = client.acknowledged  # windows are acked in order, so these are the first events
-        with receiving(tmp_path, *options, port=receiver.address[1]) as second:
+        with start_receiver(tmp_path, *options, port=receiver.address[1]) as second:
             assert acked > 0
             assert set(sent[:acked]) <= set(read_documents(tmp_path, partial=True))
             client.send(sent[3000:])
@@ -543,7 +543,7 @@ def test_hostile_writers_do_not_disturb_a_good_one(tmp_path, capsys, writers, ev
     """A good writer is served among hostile ones, and memory stays near the limits of `Bounds`."""
     stop = threading.Event()
     served = []
-    with receiving(tmp_path, "--max-connections", 250, "--json") as receiver:
+    with start_receiver(tmp_path, "--max-connections", 250, "--json") as receiver:
         before = receiver.peak
 
         def attack(number: int) -> None:
@@ -601,7 +601,7 @@ def test_messages_are_limited(capsys, monkeypatch):
 
 
 def test_other_protocols_are_named(tmp_path):
-    with receiving(tmp_path) as receiver:
+    with start_receiver(tmp_path) as receiver:
         with socket.create_connection(receiver.address) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert sock.recv(1) == b""
@@ -615,7 +615,7 @@ def test_tls_needs_a_trusted_certificate(tmp_path):
     pair = ("--tls", TLS / "server.pem", TLS / "server.key")
     lines = tmp_path / "lines"
     lines.write_text("one\n")
-    with receiving(tmp_path / "out", *pair, "--client-ca", TLS / "authority.pem") as receiver:
+    with start_receiver(tmp_path / "out", *pair, "--client-ca", TLS / "authority.pem") as receiver:
         trust = ("--lines", "text", "--tls-ca", TLS / "authority.pem")
         send(receiver.address, lines, *trust, "--tls-cert", TLS / "client.pem", TLS / "client.key")
         send(receiver.address, lines, *trust, "--attempts", 1, code=2)
@@ -847,7 +847,7 @@ def test_recovery_keeps_frames_of_an_earlier_run_with_larger_limits(tmp_path, ki
         + encode_window(1)
         + encode_json(1, large),
     )
-    with receiving(tmp_path, "--as", kind, option, 1 << 20) as receiver:
+    with start_receiver(tmp_path, "--as", kind, option, 1 << 20) as receiver:
         with Client(*receiver.address) as client:
             client.send(make_documents(1))
         receiver.stop()

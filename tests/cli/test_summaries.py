@@ -16,7 +16,7 @@ from wirescan.kafka import Record, encode_batch
 from wirescan.kafka.formats import BATCHES
 
 
-def stat_of(format, table, opened=()):
+def describe_table(format, table, opened=()):
     tally = Tally(format)
     tally.start_file("a")
     count_piece([tally], table, opened)
@@ -29,22 +29,22 @@ def batches():
     return wirescan.scan(encode_batch(records), "kafka.batches")
 
 
-def with_format(table, **changes):
+def replace_format(table, **changes):
     format = dataclasses.replace(table.format, **changes)
     return dataclasses.replace(table, format=format)
 
 
 def test_a_format_without_declarations_has_frames_only(batches):
-    plain = with_format(batches, record_count=None, summary=SummaryColumns(), log=None)
-    summary = stat_of(plain.format, plain)
+    plain = replace_format(batches, record_count=None, summary=SummaryColumns(), log=None)
+    summary = describe_table(plain.format, plain)
     assert "frames" in summary
     assert not {"records", "codecs", "magic", "control_frames", "offsets"} & set(summary)
 
 
 def test_columns_of_other_names_are_counted(batches):
     summary = SummaryColumns(values=("leader_epoch",), flags=("is_control",))
-    other = with_format(batches, record_count="base_sequence", summary=summary)
-    out = stat_of(other.format, other)
+    other = replace_format(batches, record_count="base_sequence", summary=summary)
+    out = describe_table(other.format, other)
     assert out["leader_epoch"] == {str(batches["leader_epoch"][0]): 1}
     assert out["control_frames"] == 0
     assert "transactional_frames" not in out
@@ -53,7 +53,7 @@ def test_columns_of_other_names_are_counted(batches):
 
 def test_frames_inside_are_counted_under_any_name(batches):
     records = batches.format.children["records"](batches)
-    commands = with_format(
+    commands = replace_format(
         records, counted_as="commands", summary=SummaryColumns(sizes=True, places={"key": "keys"})
     )
     outer = dataclasses.replace(BATCHES, record_count=None, summary=SummaryColumns(codec="codec"))

@@ -11,6 +11,7 @@ import pytest
 
 import wirescan
 from tests.support.command import parse_lines, run
+from tests.support.tables import scan_and_mark
 from tests.support.thrift_bytes import (
     make_binary_message,
     make_binary_struct,
@@ -47,7 +48,7 @@ def capture_file(tmp_path):
     return path
 
 
-def message(kind=MessageType.CALL, arguments=b"\0"):
+def make_message(kind=MessageType.CALL, arguments=b"\0"):
     return make_binary_message(b"add", kind, 1, arguments)
 
 
@@ -55,25 +56,25 @@ def message(kind=MessageType.CALL, arguments=b"\0"):
 # frame itself. Other faults are in the message of the frame, or in a list in a struct of it.
 DAMAGED = [
     (
-        make_frame(message(arguments=make_binary_struct(1, b"one")), infos=[(b"k", b"v")]),
+        make_frame(make_message(arguments=make_binary_struct(1, b"one")), infos=[(b"k", b"v")]),
         None,
         None,
     ),
     (make_frame(b"?", transforms=[Transform.CUSTOM], infos=[(b"k", b"v")]), Fault.BAD_CODEC, None),
-    (make_framed(message()), None, None),
+    (make_framed(make_message()), None, None),
     (make_framed(struct.pack(">HHIH", 0x0FFF, 0, 0, 9) + bytes(8)), Fault.BAD_HEADER, None),
     (
         make_frame(b"no stream", transforms=[Transform.ZSTD]),
         Fault.BAD_COMPRESSION,
         "thrift.messages",
     ),
-    (make_framed(message(9)), Fault.BAD_KIND, "thrift.messages"),
+    (make_framed(make_message(9)), Fault.BAD_KIND, "thrift.messages"),
     (
-        make_framed(message(arguments=struct.pack(">BhBhBi", 12, 1, 15, 1, 10, 99))),
+        make_framed(make_message(arguments=struct.pack(">BhBhBi", 12, 1, 15, 1, 10, 99))),
         Fault.BAD_COUNT,
         "thrift.fields",
     ),
-    (make_framed(message()), None, None),
+    (make_framed(make_message()), None, None),
 ]
 
 
@@ -85,13 +86,9 @@ def damaged(tmp_path):
     return path, [sum(len(raw) for raw, _, _ in DAMAGED[:i]) for i in range(len(DAMAGED))]
 
 
-def frames(path, format):
-    return wirescan.scan(path, format, errors="mark")
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_scan_gives_every_row_in_text_and_json(capture_file, format):
-    table = frames(capture_file, format)
+    table = scan_and_mark(capture_file, format)
     assert len(table) > 80
     assert not table.bad.any()
     text = run("scan", capture_file, "--format", format)
@@ -139,7 +136,7 @@ def test_numbers_that_json_cannot_hold(tmp_path):
     path = tmp_path / "one.theader"
     numbers = [float("nan"), float("inf"), 1.5]
     path.write_bytes(
-        make_framed(message(arguments=struct.pack(">BhBi3dB", 15, 1, 4, 3, *numbers, 0)))
+        make_framed(make_message(arguments=struct.pack(">BhBi3dB", 15, 1, 4, 3, *numbers, 0)))
     )
     options = ("--json", "--columns", "real,value", "--encoding", "hex")
     result = run("scan", path, "--format", "thrift.fields", *options)
@@ -203,7 +200,7 @@ def test_convert_writes_all_rows(capture_file, tmp_path, format):
     out = tmp_path / "out"
     result = run("convert", capture_file, out, "--format", format)
     assert result.exit_code == 0, result.stderr
-    batch = to_arrow.to_batch(frames(capture_file, format), types="spark")
+    batch = to_arrow.to_batch(scan_and_mark(capture_file, format), types="spark")
     assert pq.read_table(out).equals(pa.Table.from_batches([batch]))
 
 
@@ -286,13 +283,13 @@ def test_files_of_another_format(capture_file):
 
 def test_scan_reports_tails_and_garbage(tmp_path, capture_file):
     whole, cut = capture_file.read_bytes(), tmp_path / "cut.theader"
-    cut.write_bytes(whole + make_frame(message())[:-5])
+    cut.write_bytes(whole + make_frame(make_message())[:-5])
     result = run("scan", cut, "--format", "thrift.messages", "--json")
     assert result.exit_code == 0
     assert "cut frame" in result.stderr
     assert len(parse_lines(result)) == COUNT
     assert run("verify", cut, "--format", "thrift.messages").exit_code == 1
-    cut.write_bytes(make_framed(message()) + b"\xff" * 40)
+    cut.write_bytes(make_framed(make_message()) + b"\xff" * 40)
     result = run("scan", cut, "--format", "thrift.frames", "--json")
     assert result.exit_code == 1
     assert [row["fault"] for row in parse_lines(result)] == [None, "NOT_A_FRAME"]
@@ -406,7 +403,8 @@ def test_unfit_options_are_refused(capture_file, arguments, expected):
 def test_max_frame_limits_every_verb(tmp_path):
     path = tmp_path / "large.theader"
     path.write_bytes(
-        make_framed(message()) + make_framed(message(arguments=make_binary_struct(1, bytes(3000))))
+        make_framed(make_message())
+        + make_framed(make_message(arguments=make_binary_struct(1, bytes(3000))))
     )
     options = ("--format", "thrift.messages", "--max-frame")
     for verb, *more in (["scan"], ["stat"], ["verify"], ["convert", tmp_path / "out"]):

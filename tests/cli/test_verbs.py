@@ -43,7 +43,7 @@ SEGMENT = "00000000000000000000.log"
 ESCAPES = b"\x1b]0;title\x07\x9b31m\xc2\x9b"
 
 
-def batch(
+def make_batch(
     first: int, count: int = 10, codec: str = "none", value: bytes = b"value " * 8, **options
 ) -> bytes:
     records = [
@@ -59,22 +59,22 @@ def batch(
     return encode_batch(records, codec=codec, **options)
 
 
-def log(batches: int = 10) -> list[bytes]:
-    return [batch(10 * i, codec=CODECS[i % len(CODECS)]) for i in range(batches)]
+def make_batches(batches: int = 10) -> list[bytes]:
+    return [make_batch(10 * i, codec=CODECS[i % len(CODECS)]) for i in range(batches)]
 
 
-def environment(**extra: str) -> dict[str, str]:
+def make_environment(**extra: str) -> dict[str, str]:
     package = Path(wirescan.__file__).parents[1]
     dropped = ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     inherited = {name: value for name, value in os.environ.items() if name not in dropped}
     return inherited | {"PYTHONPATH": str(package), "TERM": "xterm", **extra}
 
 
-def start(*arguments: object, **options) -> subprocess.Popen:
+def start_command(*arguments: object, **options) -> subprocess.Popen:
     options = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
-        "env": environment(),
+        "env": make_environment(),
         **options,
     }
     return subprocess.Popen([sys.executable, "-m", "wirescan", *map(str, arguments)], **options)
@@ -85,7 +85,7 @@ def segment(tmp_path: Path) -> Path:
     """A segment of 100 records in 10 batches. Its directory also has files without frames."""
     folder = tmp_path / "orders-0"
     folder.mkdir()
-    (folder / SEGMENT).write_bytes(b"".join(log()))
+    (folder / SEGMENT).write_bytes(b"".join(make_batches()))
     (folder / "00000000000000000000.index").write_bytes(bytes(16))
     (folder / "partition.metadata").write_bytes(b"version: 0\n")
     return folder / SEGMENT
@@ -95,7 +95,7 @@ def segment(tmp_path: Path) -> Path:
 def damaged(segment: Path) -> Path:
     """The segment with a flipped bit in the payload of the third batch."""
     data = bytearray(segment.read_bytes())
-    data[sum(map(len, log()[:2])) + 100] ^= 1
+    data[sum(map(len, make_batches()[:2])) + 100] ^= 1
     segment.write_bytes(data)
     return segment
 
@@ -107,22 +107,22 @@ def broken(segment: Path) -> Path:
     The checksum of the batch is right.
     """
     data = bytearray(segment.read_bytes())
-    third = sum(map(len, log()[:2]))
-    data[third : third + len(log()[2])] = batch_with_a_broken_header(20)
+    third = sum(map(len, make_batches()[:2]))
+    data[third : third + len(make_batches()[2])] = make_batch_with_a_broken_header(20)
     segment.write_bytes(data)
     return segment
 
 
-def batch_with_a_broken_header(first: int) -> bytes:
-    data = bytearray(batch(first))
+def make_batch_with_a_broken_header(first: int) -> bytes:
+    data = bytearray(make_batch(first))
     data[data.index(b"trace") - 1] = 0x7E  # the size of its key: 63
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     return bytes(data)
 
 
-def expected_tail_message(segment: Path) -> str:
+def make_tail_message(segment: Path) -> str:
     """The message about a file with the batches of `log()` whose last batch is cut."""
-    start = sum(map(len, log()[:9]))
+    start = sum(map(len, make_batches()[:9]))
     return f"tail: {segment.stat().st_size - start} bytes, cut frame at byte {start:,} of {segment}"
 
 
@@ -145,7 +145,9 @@ def test_the_command_needs_neither_pyarrow_nor_spark_nor_rich_to_start():
         "except SystemExit: pass\n"
         "assert not {'pyarrow', 'pyspark', 'rich'} & set(sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script], env=make_environment(), capture_output=True
+    )
     assert result.returncode == 0, result.stderr
     assert b"wirescan stat" in result.stdout
 
@@ -159,7 +161,7 @@ def run_without_pyarrow(*arguments: object) -> subprocess.CompletedProcess:
     )
     return subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
-        env=environment(),
+        env=make_environment(),
         capture_output=True,
         text=True,
     )
@@ -347,7 +349,7 @@ def test_no_control_character_reaches_the_output(tmp_path, options):
     data = encode_batch(
         [Record(key=ESCAPES, value=ESCAPES + "\u202e\u2028".encode(), headers=[(ESCAPES, ESCAPES)])]
     )
-    path.write_bytes(data + batch(1)[:-1] + b"?" + data[:70])
+    path.write_bytes(data + make_batch(1)[:-1] + b"?" + data[:70])
     for verb in ("scan", "verify", "stat"):
         result = run(
             verb,
@@ -423,7 +425,7 @@ def test_damage_is_marked_skipped_or_ends_the_run(damaged):
     assert "(dropped)" in skipped.stderr
     assert len(parse_lines(skipped)) == 90
     strict = run("scan", damaged, "--json", "--errors", "strict")
-    start = sum(map(len, log()[:2]))
+    start = sum(map(len, make_batches()[:2]))
     assert strict.exit_code == 1
     assert len(parse_lines(strict)) == 20
     assert f"at byte {start} of {damaged}, row 20" in strict.stderr
@@ -453,7 +455,7 @@ def test_a_broken_header_is_damage_whether_it_is_shown_or_not(broken, options):
     assert skipped.exit_code == 0
     assert "1 bad frame (dropped): TRUNCATED" in skipped.stderr
     strict = run("scan", broken, *options, "--errors", "strict")
-    start = sum(map(len, log()[:2]))
+    start = sum(map(len, make_batches()[:2]))
     assert strict.exit_code == 1
     assert f"(TRUNCATED) at byte {start} of {broken}, row 20: 7e 74" in strict.stderr
     for errors in ("mark", "skip", "strict"):
@@ -497,7 +499,7 @@ def test_a_cut_tail_is_reported(segment):
     result = run("scan", segment, "--json")
     assert result.exit_code == 0
     assert len(parse_lines(result)) == 90
-    assert result.stderr == f"wirescan: {expected_tail_message(segment)}\n"
+    assert result.stderr == f"wirescan: {make_tail_message(segment)}\n"
 
 
 def test_verbs_read_standard_input(segment):
@@ -520,7 +522,7 @@ def test_stat_counts_frames_and_records(segment):
     assert total["records"] == 100
     assert total["files"] == 1
     assert total["bytes"] == total["frame_bytes"] == segment.stat().st_size
-    sizes = sorted(map(len, log()))
+    sizes = sorted(map(len, make_batches()))
     assert total["frame_size"] == {
         "min": sizes[0],
         "median": sizes[4],
@@ -549,12 +551,12 @@ def test_stat_counts_frames_and_records(segment):
 def test_stat_of_gaps_control_batches_and_tails(tmp_path):
     path = tmp_path / "x.log"
     path.write_bytes(
-        batch(0)
-        + batch(20, transactional=True)
-        + batch(30, 1, control=True, transactional=True)
-        + batch(31, 3, last_offset=40)
-        + batch(41, delete_horizon=2 * FIRST_TIME)
-        + batch(51, timestamp_type="append", base_timestamp=1, max_timestamp=FIRST_TIME)
+        make_batch(0)
+        + make_batch(20, transactional=True)
+        + make_batch(30, 1, control=True, transactional=True)
+        + make_batch(31, 3, last_offset=40)
+        + make_batch(41, delete_horizon=2 * FIRST_TIME)
+        + make_batch(51, timestamp_type="append", base_timestamp=1, max_timestamp=FIRST_TIME)
         + bytes(100)
     )
     total = json.loads(run("stat", path, "--json").stdout)["total"]
@@ -666,7 +668,7 @@ def test_output_names_choose_the_format(segment, tmp_path, monkeypatch):
 # --- verify
 
 
-def findings(path: Path, *options: object) -> list[dict]:
+def list_findings(path: Path, *options: object) -> list[dict]:
     return [
         finding
         for finding in parse_lines(run("verify", path, "--json", *options))
@@ -683,8 +685,8 @@ def test_verify_reports_a_clean_file(segment):
 
 
 def test_verify_reports_a_flipped_bit(damaged):
-    start, size = sum(map(len, log()[:2])), len(log()[2])
-    damage, gap = findings(damaged)
+    start, size = sum(map(len, make_batches()[:2])), len(make_batches()[2])
+    damage, gap = list_findings(damaged)
     assert damage == {
         "kind": "damage",
         "file": str(damaged),
@@ -692,7 +694,7 @@ def test_verify_reports_a_flipped_bit(damaged):
         "size": size,
         "fault": "BAD_CHECKSUM",
         "meaning": "the checksum does not match",
-        "near": log()[2][:16].hex(" "),
+        "near": make_batches()[2][:16].hex(" "),
         "lost_first": 20,
         "lost_last": 29,
         "lost_records": 10,
@@ -707,9 +709,9 @@ def test_verify_reports_a_flipped_bit(damaged):
 
 
 def test_verify_reports_garbage_between_frames(segment):
-    batches, garbage = log(), random.Random(1).randbytes(500)
+    batches, garbage = make_batches(), random.Random(1).randbytes(500)
     segment.write_bytes(b"".join(batches[:4]) + garbage + b"".join(batches[4:]))
-    (damage,) = findings(segment)
+    (damage,) = list_findings(segment)
     assert (damage["offset"], damage["size"]) == (sum(map(len, batches[:4])), 500)
     assert parse_lines(run("verify", segment, "--json"))[-1]["frames"] == 10
 
@@ -717,71 +719,75 @@ def test_verify_reports_garbage_between_frames(segment):
 def test_verify_reports_tails(segment):
     data = segment.read_bytes()
     segment.write_bytes(data + bytes(1000))
-    (tail,) = findings(segment)
+    (tail,) = list_findings(segment)
     assert (tail["kind"], tail["fault"]) == ("info", "ZEROS")
     assert (tail["offset"], tail["size"]) == (len(data), 1000)
     assert run("verify", segment).exit_code == 0
     segment.write_bytes(data[:-7])
-    (tail,) = findings(segment)
-    assert (tail["kind"], tail["fault"], tail["size"]) == ("damage", "SHORT", len(log()[9]) - 7)
+    (tail,) = list_findings(segment)
+    assert (tail["kind"], tail["fault"], tail["size"]) == (
+        "damage",
+        "SHORT",
+        len(make_batches()[9]) - 7,
+    )
     assert run("verify", segment).exit_code == 1
     segment.write_bytes(data + b"\xff" * 8 + (1 << 20).to_bytes(4, "big") + bytes(300))
-    (tail,) = findings(segment)
+    (tail,) = list_findings(segment)
     assert (tail["kind"], tail["fault"], tail["size"]) == ("info", "FILLER", 312)
 
 
 def test_verify_checks_the_records_in_batches(tmp_path):
     path = tmp_path / "x.log"
-    inner = bytearray(batch(10))
+    inner = bytearray(make_batch(10))
     inner[62 + 20] ^= 0x40  # in a record; the checksum is corrected below
     inner[17:21] = crc32c(bytes(inner[21:])).to_bytes(4, "big")
     inner[57:61] = (11).to_bytes(4, "big")  # the batch has one record fewer
     inner[17:21] = crc32c(bytes(inner[21:])).to_bytes(4, "big")
-    path.write_bytes(batch(0) + inner)
-    (damage,) = findings(path)
+    path.write_bytes(make_batch(0) + inner)
+    (damage,) = list_findings(path)
     assert damage["inside"] == "kafka.records"
-    assert damage["offset"] == len(batch(0))
+    assert damage["offset"] == len(make_batch(0))
     assert run("verify", path).exit_code == 1
     assert run("verify", path, "--shallow").exit_code == 0
 
 
 def test_verify_reports_damage_in_decompressed_bytes(tmp_path):
     path = tmp_path / "x.log"
-    packed = bytearray(batch(0, codec="gzip"))
+    packed = bytearray(make_batch(0, codec="gzip"))
     packed[57:61] = (12).to_bytes(4, "big")
     packed[17:21] = crc32c(bytes(packed[21:])).to_bytes(4, "big")
     path.write_bytes(packed)
-    (damage,) = findings(path)
+    (damage,) = list_findings(path)
     assert damage["fault"] == "BAD_COUNT"
     assert damage["offset"] == 0
     assert damage["inflated_offset"] > 500
 
 
 def test_verify_reports_damage_in_headers(broken):
-    (damage,) = findings(broken)
+    (damage,) = list_findings(broken)
     assert (damage["fault"], damage["inside"]) == ("TRUNCATED", "kafka.headers")
     assert run("verify", broken).exit_code == 1
 
 
 def test_verify_reports_offsets_out_of_order(tmp_path):
     path = tmp_path / "x.log"
-    path.write_bytes(batch(10) + batch(20) + batch(20) + batch(50))
-    damage, gap = findings(path)
+    path.write_bytes(make_batch(10) + make_batch(20) + make_batch(20) + make_batch(50))
+    damage, gap = list_findings(path)
     assert damage["fault"] == "OFFSET_ORDER"
-    assert damage["offset"] == 2 * len(batch(10))
+    assert damage["offset"] == 2 * len(make_batch(10))
     assert (gap["first"], gap["last"]) == (30, 49)
     assert run("verify", path, "--shallow").exit_code == 1
 
 
 def test_segments_of_a_directory_continue_each_other(segment):
-    (segment.parent / "00000000000000000110.log").write_bytes(batch(110))
-    gap, missing = findings(segment.parent, "--log-only")
+    (segment.parent / "00000000000000000110.log").write_bytes(make_batch(110))
+    gap, missing = list_findings(segment.parent, "--log-only")
     assert gap["file"].endswith("110.log")
     assert (gap["first"], gap["last"]) == (100, 109)
     assert missing["fault"] == "MISSING_SEGMENT"
     assert (missing["lost_first"], missing["lost_last"]) == (100, 109)
-    (segment.parent / "00000000000000000115.log").write_bytes(batch(115))
-    assert findings(segment.parent, "--log-only")[1]["fault"] == "OFFSET_ORDER"
+    (segment.parent / "00000000000000000115.log").write_bytes(make_batch(115))
+    assert list_findings(segment.parent, "--log-only")[1]["fault"] == "OFFSET_ORDER"
 
 
 def test_verify_continues_after_a_file_that_it_cannot_read(segment, tmp_path):
@@ -792,7 +798,7 @@ def test_verify_continues_after_a_file_that_it_cannot_read(segment, tmp_path):
 
 
 def test_every_mutation_is_reported(segment):
-    batches = log(4)
+    batches = make_batches(4)
     data = b"".join(batches)
     draw = random.Random(7)
     for _ in range(60):
@@ -866,13 +872,13 @@ def test_convert_of_a_cut_tail(segment, tmp_path):
         result = run("convert", segment, tmp_path / errors, "--errors", errors, "--json")
         report = json.loads(result.stdout)
         assert result.exit_code == 0
-        assert result.stderr == f"wirescan: {expected_tail_message(segment)}\n"
+        assert result.stderr == f"wirescan: {make_tail_message(segment)}\n"
         assert report["records"] == 90
         assert report["frames"] == 9
         assert report["faults"] == 0
-        assert report["tail"] == len(log()[9]) - 5
+        assert report["tail"] == len(make_batches()[9]) - 5
     text = run("convert", segment, tmp_path / "text").stdout
-    assert ["tail", str(len(log()[9]) - 5)] in [line.split() for line in text.splitlines()]
+    assert ["tail", str(len(make_batches()[9]) - 5)] in [line.split() for line in text.splitlines()]
 
 
 def test_convert_of_an_empty_file_succeeds(tmp_path):
@@ -1013,15 +1019,15 @@ def test_every_verb_reports_a_cut_tail_and_only_verify_calls_it_damage(segment, 
     codes = {verb: result.exit_code for verb, result in results.items()}
     assert codes == {"scan": 0, "stat": 0, "verify": 1, "convert": 0}
     for verb in ("scan", "stat", "convert"):
-        assert results[verb].stderr == f"wirescan: {expected_tail_message(segment)}\n"
-    start = sum(map(len, log()[:9]))
+        assert results[verb].stderr == f"wirescan: {make_tail_message(segment)}\n"
+    start = sum(map(len, make_batches()[:9]))
     size = segment.stat().st_size - start
     assert f"byte {start:,}, {size:,} bytes: SHORT" in results["verify"].stdout
 
 
 @pytest.mark.parametrize(
     "data",
-    [batch(0)[:40], b"hi", b"\xff" * 8 + (1 << 20).to_bytes(4, "big") + bytes(300)],
+    [make_batch(0)[:40], b"hi", b"\xff" * 8 + (1 << 20).to_bytes(4, "big") + bytes(300)],
     ids=["header", "two bytes", "filler"],
 )
 def test_a_file_that_is_only_a_tail_is_damage(tmp_path, data):
@@ -1033,14 +1039,14 @@ def test_a_file_that_is_only_a_tail_is_damage(tmp_path, data):
             assert f"tail: {len(data)} bytes, " in result.stderr
             assert "no frame before it" in result.stderr
     good = tmp_path / "good.log"  # frames of another file do not change that
-    good.write_bytes(batch(0))
+    good.write_bytes(make_batch(0))
     assert run("scan", good, path).exit_code == run("stat", good, path).exit_code == 1
     assert run("convert", good, path, tmp_path / "both").exit_code == 1
 
 
 def test_zeros_after_frames_are_no_damage(tmp_path):
     path = tmp_path / "x.log"
-    path.write_bytes(batch(0) + bytes(500))
+    path.write_bytes(make_batch(0) + bytes(500))
     for verb, result in run_all_verbs(path, tmp_path / "out").items():
         assert result.exit_code == 0, verb
         assert result.stderr == "", verb
@@ -1061,7 +1067,7 @@ def test_empty_files_are_reported_but_are_no_damage(tmp_path, data):
     assert "the file is empty" in text
     assert text.endswith("bytes: empty\n")
     assert "clean" not in text
-    (tmp_path / "y.log").write_bytes(batch(0))
+    (tmp_path / "y.log").write_bytes(make_batch(0))
     assert "clean, 1 file empty" in run("verify", path, tmp_path / "y.log").stdout
 
 
@@ -1191,7 +1197,7 @@ def test_files_are_skipped_by_their_names_and_not_by_their_directory(segment, tm
     folder = tmp_path / "x-delete"
     folder.mkdir()
     for number in (0, 10):
-        (folder / f"{number:020}.log").write_bytes(batch(number))
+        (folder / f"{number:020}.log").write_bytes(make_batch(number))
     result = run("verify", *sorted(folder.iterdir()))
     assert result.exit_code == 0
     assert result.stderr == ""
@@ -1199,7 +1205,7 @@ def test_files_are_skipped_by_their_names_and_not_by_their_directory(segment, tm
     assert "2 files" in run("verify", folder / "*.log").stdout
     moved = segment.parent.with_name("orders-0.ab-delete")  # a shell expands */*.log to it
     moved.mkdir()
-    (moved / SEGMENT).write_bytes(batch(0))
+    (moved / SEGMENT).write_bytes(make_batch(0))
     assert "skipped 1 file " in run("verify", segment, moved / SEGMENT).stderr
 
 
@@ -1220,8 +1226,8 @@ def test_an_unwritable_path_is_named(segment, tmp_path):
 
 def test_a_closed_pipe_is_quiet(tmp_path):
     path = tmp_path / "x.log"
-    path.write_bytes(b"".join(batch(1000 * i, 1000) for i in range(20)))
-    process = start("scan", path)
+    path.write_bytes(b"".join(make_batch(1000 * i, 1000) for i in range(20)))
+    process = start_command("scan", path)
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr.read() == b""
@@ -1248,13 +1254,13 @@ def wait_until_it_waits(process: subprocess.Popen) -> None:
 def test_interrupt_ends_the_command(tmp_path):
     # A shell that runs pytest in the background ignores the signal, and child processes inherit
     # that.
-    process = start(
+    process = start_command(
         "scan",
         "-",
         stdin=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    process.stdin.write(batch(0))
+    process.stdin.write(make_batch(0))
     process.stdin.flush()
     wait_until_it_waits(process)
     process.send_signal(signal.SIGINT)
@@ -1276,7 +1282,7 @@ def run_in_shell(redirected: str, *arguments: object) -> tuple[int, bytes, bytes
             *map(str, arguments),
         ],
         capture_output=True,
-        env=environment(),
+        env=make_environment(),
         timeout=60,
     )
     return result.returncode, result.stdout, result.stderr
@@ -1306,14 +1312,14 @@ QUICK = [("scan", "{}"), ("stat", "{}"), ("verify", "{}", "--json"), ("--help",)
 FAST_REDIRECTIONS = [("<&- 2>&-", "good"), ("2>/dev/full", "no file"), ("2>&-", "no option")]
 
 
-def slow_unless(is_fast: bool, *values: object):
+def mark_slow_unless(is_fast: bool, *values: object):
     return pytest.param(*values, marks=[] if is_fast else [pytest.mark.slow])
 
 
 @pytest.mark.parametrize(
     "arguments, redirection",
     [
-        slow_unless(redirection == fast and arguments in QUICK, arguments, redirection)
+        mark_slow_unless(redirection == fast and arguments in QUICK, arguments, redirection)
         for arguments, fast in UNWRITABLE.items()
         for redirection in (NO_SPACE, CLOSED, ALL_CLOSED)
     ],
@@ -1327,7 +1333,7 @@ def test_output_that_cannot_be_written_is_one_line(segment, arguments, redirecti
 @pytest.mark.parametrize(
     "redirected, command",
     [
-        slow_unless((redirected, command) in FAST_REDIRECTIONS, redirected, command)
+        mark_slow_unless((redirected, command) in FAST_REDIRECTIONS, redirected, command)
         for redirected in ("<&-", "2>&-", "<&- 2>&-", "2>/dev/full")
         for command in ("good", "no file", "no option")
     ],
@@ -1349,7 +1355,7 @@ def test_an_output_file_is_not_given_the_number_of_a_closed_stream(segment, tmp_
 
 
 @pytest.mark.parametrize(
-    "verb", [slow_unless(verb == "scan", verb) for verb in ("scan", "stat", "verify")]
+    "verb", [mark_slow_unless(verb == "scan", verb) for verb in ("scan", "stat", "verify")]
 )
 def test_closed_standard_input_is_reported(verb):
     code, out, messages = run_in_shell("<&-", verb, "-")
@@ -1379,7 +1385,7 @@ def test_an_error_during_import_is_reported(module, error, code, message, argume
         "runpy.run_module('wirescan', run_name='__main__')"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True
+        [sys.executable, "-c", script], env=make_environment(), capture_output=True, text=True
     )
     assert (result.returncode, result.stderr.strip()) == (code, f"wirescan: {message}")
     assert result.stdout == ""
@@ -1388,8 +1394,8 @@ def test_an_error_during_import_is_reported(module, error, code, message, argume
 def run_on_terminal(*arguments: object, columns: int = 80, **extra: str) -> tuple[int, bytes]:
     """Run the command with a terminal for output and messages. Return exit code and output."""
     terminal, other = pty.openpty()
-    process = start(
-        *arguments, stdout=other, stderr=other, env=environment(COLUMNS=str(columns), **extra)
+    process = start_command(
+        *arguments, stdout=other, stderr=other, env=make_environment(COLUMNS=str(columns), **extra)
     )
     os.close(other)
     out = b""
@@ -1520,7 +1526,7 @@ def test_version_imports_none_of_the_optional_dependencies() -> None:
         "print(sorted(optional & set(sys.modules)))"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment()
+        [sys.executable, "-c", script], capture_output=True, text=True, env=make_environment()
     )
     assert result.stdout.splitlines()[-1] == "[]", result.stderr
 

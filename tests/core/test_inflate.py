@@ -26,7 +26,7 @@ def path(request, monkeypatch):
     monkeypatch.setattr(inflate, "available", request.param)
 
 
-def spans_of(streams):
+def make_spans(streams):
     spans = np.zeros(len(streams), HEAD)
     spans["size"] = [len(stream) for stream in streams]
     spans["start"] = np.cumsum(spans["size"].astype(np.int64)) - spans["size"]
@@ -36,7 +36,7 @@ def spans_of(streams):
 def inflate_streams(streams, check=True, limits=Limits(), expect=0):
     """Return the decompressed bytes of each stream, or its fault."""
     arena = Arena(limits, expect)
-    places = arena.add_zlib_each(*spans_of(streams), check=check)
+    places = arena.add_zlib_each(*make_spans(streams), check=check)
     buffers = arena.buffers
     return [
         Fault(place["fault"])
@@ -92,7 +92,7 @@ def test_a_dictionary_is_refused(path):
 
 
 def test_a_fault_of_the_span_is_kept(path):
-    buffers, spans = spans_of([zlib.compress(b"one"), zlib.compress(b"two")])
+    buffers, spans = make_spans([zlib.compress(b"one"), zlib.compress(b"two")])
     spans["fault"][0] = Fault.BAD_HEADER
     assert Arena().add_zlib_each(buffers, spans)["fault"].tolist() == [Fault.BAD_HEADER, 0]
 
@@ -110,7 +110,7 @@ def test_limits_of_one_of_all_and_of_the_ratio(path):
 
 
 def test_spans_outside_their_buffer():
-    buffers, spans = spans_of([zlib.compress(b"one")])
+    buffers, spans = make_spans([zlib.compress(b"one")])
     for name, value in (("size", 1000), ("start", -1), ("buffer", 1)):
         moved = spans.copy()
         moved[name] = value

@@ -99,7 +99,7 @@ def test_rows_of_another_kind(call, message):
         call()
 
 
-def kafka_rows(dtype):
+def make_kafka_rows(dtype):
     rows = np.zeros(1, dtype)
     rows["size"] = 9
     return rows
@@ -108,8 +108,8 @@ def kafka_rows(dtype):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: kafka_scan.verify_batches(kafka_rows(kafka_scan.BATCH), BUFFERS),
-        lambda: kafka_message.expects_response(kafka_rows(kafka_message.REQUEST), BUFFERS),
+        lambda: kafka_scan.verify_batches(make_kafka_rows(kafka_scan.BATCH), BUFFERS),
+        lambda: kafka_message.expects_response(make_kafka_rows(kafka_message.REQUEST), BUFFERS),
         lambda: read_leading_int16(OUTSIDE, BUFFERS, "key"),
         lambda: inflate_spans(
             BUFFERS, OUTSIDE, OUTSIDE.copy(), 0, Block(8), 0, 0, (1, 8, 8), 8, check=True
@@ -213,7 +213,7 @@ def test_leading_numbers_are_read_from_places():
     assert read_leading_int16(rows, (data,), "key").tolist() == [0x0102, -1, 0x0405, -1]
 
 
-def frame_header(**changes):
+def make_frame_header(**changes):
     values = {"header": 8, "length_at": 0, "overhead": 4, "kind_at": -1, "smallest": (4,)}
     return SimpleNamespace(**values | changes)
 
@@ -226,7 +226,7 @@ FRAMES = b"".join(
 
 
 def run_hop(page, until, first=0, at=0, descriptor=-1, **changes):
-    return hop(descriptor, page, first, at, until, len(FRAMES), 100, frame_header(**changes))
+    return hop(descriptor, page, first, at, until, len(FRAMES), 100, make_frame_header(**changes))
 
 
 def test_hops_from_header_to_header():

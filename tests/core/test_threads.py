@@ -82,7 +82,7 @@ def make_batches(seed: int, codec: str = "gzip", count: int = 6) -> bytes:
     return b"".join(batches)
 
 
-def contents(table: wirescan.FrameTable) -> tuple:
+def list_contents(table: wirescan.FrameTable) -> tuple:
     """Return the rows of a table, where its scan stopped, and the bytes of its places."""
     places = [[read_bytes(table, i, name) for i in range(len(table))] for name in table.places]
     names = [name for name in table.dtype.names if not name.startswith("_")]
@@ -94,7 +94,7 @@ def read_bytes(table: wirescan.FrameTable, row: int, place: str) -> bytes | None
     return None if view is None else bytes(view)
 
 
-def sources() -> list[tuple[str, bytes]]:
+def list_sources() -> list[tuple[str, bytes]]:
     """Return (format, bytes) pairs for every protocol."""
     subjects = [encode_pub(f"orders.{i}", b"x" * i, headers={"n": str(i)}) for i in range(30)]
     events = [{"message": f"line {i}", "n": i} for i in range(30)]
@@ -122,7 +122,12 @@ def test_one_table_in_all_threads():
         frames = [bytes(table.frame(i)) for i in range(len(table))]
         offsets = [row.offset for row in records]
         even = records.where(records["offset"] % 2 == 0)
-        tables = contents(table), contents(records), contents(headers), contents(even)
+        tables = (
+            list_contents(table),
+            list_contents(records),
+            list_contents(headers),
+            list_contents(even),
+        )
         return positions, frames, offsets, tables
 
     expected = read_table()
@@ -132,17 +137,17 @@ def test_one_table_in_all_threads():
 
 def test_the_same_bytes_in_all_threads():
     raw = make_batches(4, "zstd")
-    expected = contents(wirescan.scan(raw, "kafka.records"))
+    expected = list_contents(wirescan.scan(raw, "kafka.records"))
     for _ in range(ROUNDS):
-        scans = [lambda: contents(wirescan.scan(raw, "kafka.records"))] * THREADS
+        scans = [lambda: list_contents(wirescan.scan(raw, "kafka.records"))] * THREADS
         assert all(result == expected for result in run_together(scans))
 
 
 def test_each_thread_scans_a_protocol_of_its_own():
     def scan(format: str, raw: bytes) -> Callable[[], tuple]:
-        return lambda: contents(wirescan.scan(raw, format))
+        return lambda: list_contents(wirescan.scan(raw, format))
 
-    scans = [scan(*source) for source in sources()]
+    scans = [scan(*source) for source in list_sources()]
     expected = [call() for call in scans]
     assert all(rows for rows, _, _ in expected)
     for _ in range(ROUNDS):
@@ -156,12 +161,12 @@ def test_each_thread_feeds_a_stream_of_its_own():
             step = 37 + 11 * number
             tables = [stream.feed(raw[at : at + step]) for at in range(0, len(raw), step)]
             tables.append(stream.close())
-            return contents(wirescan.join([table for table in tables if len(table)]))[2]
+            return list_contents(wirescan.join([table for table in tables if len(table)]))[2]
 
         return call
 
-    streams = [feed(number, *source) for number, source in enumerate(sources())]
-    expected = [contents(wirescan.scan(raw, format))[2] for format, raw in sources()]
+    streams = [feed(number, *source) for number, source in enumerate(list_sources())]
+    expected = [list_contents(wirescan.scan(raw, format))[2] for format, raw in list_sources()]
     assert run_together(streams) == expected
 
 
@@ -191,7 +196,7 @@ def test_programs_of_messages_are_made_in_all_threads():
     raw = encode_request("Metadata", version, {"topics": [{"name": "a"}, {"name": "b"}]})
 
     def scan() -> tuple:
-        return contents(wirescan.scan(raw, "kafka.metadata_request.topics"))
+        return list_contents(wirescan.scan(raw, "kafka.metadata_request.topics"))
 
     expected = scan()
     assert expected[2]

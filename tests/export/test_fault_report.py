@@ -25,10 +25,10 @@ FILES = {
     ),
     "thrift.frames": sorted((CORPUS / "thrift").rglob("*.theader"))[0],
 }
-FORMATS = [name for name, one in wirescan.formats().items() if one.outermost.name in FILES]
+FORMATS = [name for name, format in wirescan.formats().items() if format.outermost.name in FILES]
 
 
-def told(table):
+def list_errors(table):
     """What `error_of` tells of the outermost bad frame around each bad one, row by row."""
     out = set()
     for frames, _ in find_bad_frames(table):
@@ -54,16 +54,16 @@ def test_it_is_what_the_exception_says(name):
                 bad[draw.randrange(len(bad))] = draw.randrange(256)
             table = wirescan.scan(bytes(bad), name, errors="mark", check=check)
             batch = faults.to_batch(table, "a file")
-            found = batch.to_pylist()
+            rows = batch.to_pylist()
             assert batch.schema == faults.SCHEMA
             shown = [
                 tuple(row[name] for name in ("start", "size", "format", "fault", "near"))
-                for row in found
+                for row in rows
             ]
-            assert set(shown) == told(table)
+            assert set(shown) == list_errors(table)
             starts = batch["start"].to_pylist()
-            assert starts == sorted(starts) and {row["file"] for row in found} <= {"a file"}
-            met += len(found)
+            assert starts == sorted(starts) and {row["file"] for row in rows} <= {"a file"}
+            met += len(rows)
     assert met or name not in FILES and name != "kafka.records"
 
 
@@ -83,11 +83,11 @@ def test_names_that_are_no_text_and_faults_that_are_not_ours():
         (9, 0, 0),
     )
     table = wirescan.FrameTable((memoryview(b"0123456789"),), rows, (), format_of("thrift.frames"))
-    found = faults.to_batch(table, "\udcff.bin")
-    assert found["file"].to_pylist() == ["\\udcff.bin"] * 2
-    assert found["near"].to_pylist() == [b"0123456789", b"9"]  # what there is of them
+    batch = faults.to_batch(table, "\udcff.bin")
+    assert batch["file"].to_pylist() == ["\\udcff.bin"] * 2
+    assert batch["near"].to_pylist() == [b"0123456789", b"9"]  # what there is of them
     assert (
-        found["fault"].to_pylist() == ["BAD_CHECKSUM", "77"]
-        and "unknown" in found["meaning"][1].as_py()
+        batch["fault"].to_pylist() == ["BAD_CHECKSUM", "77"]
+        and "unknown" in batch["meaning"][1].as_py()
     )
-    assert pa.Table.from_batches([found]).equals(pa.Table.from_batches([found], faults.SCHEMA))
+    assert pa.Table.from_batches([batch]).equals(pa.Table.from_batches([batch], faults.SCHEMA))

@@ -23,17 +23,17 @@ from wirescan.export.parquet_writer import (
 ONE = pa.schema([("a", pa.int64())])
 
 
-def rows(*values):
+def make_rows(*values):
     return pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], schema=ONE)
 
 
-def names(out):
+def list_names(out):
     return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
 
 
 def put(output, name, *values, directory=""):
     path = f"{output.part(name)}.parquet"
-    pq.write_table(pa.Table.from_batches([rows(*values)]), path)
+    pq.write_table(pa.Table.from_batches([make_rows(*values)]), path)
     return WrittenFile(directory, path, len(values), os.path.getsize(path))
 
 
@@ -42,30 +42,34 @@ def test_output_is_put_in_place_at_once(tmp_path):
     with Output(out) as output:
         parts = [put(output, 0, 0), put(output, 1, 1, directory="k=1"), put(output, 2, 2)]
         put(output, "7-tried", 3)  # of a try that did not count
-        told = put(output, 8, 4, directory=FAULTS)
-        assert names(out) == [
-            f"{output._partial.name}/{Path(one).name}"
-            for one in sorted(os.listdir(output._partial))
+        fault_part = put(output, 8, 4, directory=FAULTS)
+        assert list_names(out) == [
+            f"{output._partial.name}/{Path(name).name}"
+            for name in sorted(os.listdir(output._partial))
         ]
-        assert output.commit([*parts, told], ONE) == sum(part.written for part in parts)
-    assert names(out) == [
+        assert output.commit([*parts, fault_part], ONE) == sum(part.written for part in parts)
+    assert list_names(out) == [
         "_SUCCESS",
         "k=1/part-00000.parquet",
         "part-00000.parquet",
         "part-00001.parquet",
     ]
-    assert names(beside) == ["part-00000.parquet"] and pq.read_table(beside)["a"].to_pylist() == [4]
+    assert list_names(beside) == ["part-00000.parquet"] and pq.read_table(beside)[
+        "a"
+    ].to_pylist() == [4]
     assert [pq.read_table(out / f"part-0000{n}.parquet")["a"].to_pylist() for n in range(2)] == [
         [0],
         [2],
     ]
     with Output(out, overwrite=True) as output:
         assert output.commit([], ONE) == os.path.getsize(out / "part-00000.parquet")
-    assert names(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 0
+    assert (
+        list_names(out) == ["_SUCCESS", "part-00000.parquet"] and pq.read_table(out).num_rows == 0
+    )
     assert not beside.exists()  # it told of files that are gone
     with Output(out, overwrite=True) as output:  # no file without rows where others have some
         output.commit([put(output, 0, 1, directory="k=1")], ONE)
-    assert names(out) == ["_SUCCESS", "k=1/part-00000.parquet"]
+    assert list_names(out) == ["_SUCCESS", "k=1/part-00000.parquet"]
     assert pq.read_table(out, partitioning="hive").to_pydict() == {"a": [1], "k": [1]}
     with (
         pytest.raises(ZeroDivisionError, match="division by zero"),
@@ -102,7 +106,7 @@ def test_success_is_told_when_all_files_are_in_place(tmp_path, monkeypatch, over
     with Output(out, overwrite=overwrite) as output:
         output.commit([put(output, 0, 1), put(output, 1, 2)])
     assert moved == [("part-00000.parquet", False), ("part-00001.parquet", False)]
-    assert names(out) == ["_SUCCESS", "part-00000.parquet", "part-00001.parquet"]
+    assert list_names(out) == ["_SUCCESS", "part-00000.parquet", "part-00001.parquet"]
 
 
 def test_who_is_late_leaves_nothing(tmp_path):
@@ -115,9 +119,9 @@ def test_who_is_late_leaves_nothing(tmp_path):
     begun.close()
     task = Sink(lambda number: f"{output.part(2)}.parquet")
     with pytest.raises(FileNotFoundError, match="00002.parquet"), task:
-        task.add("", rows(1))
+        task.add("", make_rows(1))
     assert (
-        names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+        list_names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
         and len(os.listdir(tmp_path / "out")) == 2
     )
 
@@ -127,14 +131,14 @@ def test_two_outputs_at_once_do_not_mix(tmp_path, overwrite):
     (tmp_path / "out").mkdir()
     if overwrite:
         (tmp_path / "out" / "part-00000.parquet").touch()
-    one, other = (
+    first, other = (
         Output(tmp_path / "out", overwrite=overwrite),
         Output(tmp_path / "out", overwrite=overwrite),
     )
-    with pytest.raises(FileExistsError, match="another conversion"), one, other:
-        one.commit([put(one, number, number) for number in range(3)])
+    with pytest.raises(FileExistsError, match="another conversion"), first, other:
+        first.commit([put(first, number, number) for number in range(3)])
         other.commit([put(other, 0, 7)])
-    assert names(tmp_path / "out") == [
+    assert list_names(tmp_path / "out") == [
         "_SUCCESS",
         *(f"part-{number:05}.parquet" for number in range(3)),
     ]
@@ -142,12 +146,12 @@ def test_two_outputs_at_once_do_not_mix(tmp_path, overwrite):
 
 
 def test_who_fails_leaves_what_another_made(tmp_path):
-    one, other = Output(tmp_path / "out"), Output(tmp_path / "out")
+    first, other = Output(tmp_path / "out"), Output(tmp_path / "out")
     with pytest.raises(ZeroDivisionError, match="division by zero"), other:
-        with one:
-            one.commit([put(one, 0, 1)])
+        with first:
+            first.commit([put(first, 0, 1)])
         1 / 0
-    assert names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
+    assert list_names(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
 
 
 def test_other_files_are_not_removed(tmp_path):
@@ -171,8 +175,8 @@ def test_other_files_are_not_removed(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
-        found = find_foreign_file(tmp_path)
-        assert found is not None and path.is_relative_to(found)
+        foreign = find_foreign_file(tmp_path)
+        assert foreign is not None and path.is_relative_to(foreign)
         with pytest.raises(FileExistsError, match="no output of a conversion"):
             Output(tmp_path, overwrite=True)
         path.unlink()
@@ -187,32 +191,34 @@ def test_files_of_a_task(tmp_path, monkeypatch):
     with Sink(lambda number: str(tmp_path / f"{number}.parquet"), "none", 1500) as task:
         for turn in range(40):
             for directory in ("a", "b", "c"):
-                task.add(directory, rows(*range(turn * 10, turn * 10 + 10)))
+                task.add(directory, make_rows(*range(turn * 10, turn * 10 + 10)))
                 assert len(task._open) <= 2
-        task.add("d", rows())
+        task.add("d", make_rows())
     assert {part.directory for part in task.parts} == {"a", "b", "c"} and len(task.parts) > 12
     for part in task.parts:
         assert part.records == pq.read_metadata(
             part.path
         ).num_rows and part.written == os.path.getsize(part.path)
     for directory in ("a", "b", "c"):
-        found = [
+        values = [
             pq.read_table(part.path)["a"].to_pylist()
             for part in task.parts
             if part.directory == directory
         ]
-        assert sum(found, []) == list(range(400))
+        assert sum(values, []) == list(range(400))
 
 
 def test_a_full_file_is_followed_by_another(tmp_path, monkeypatch):
     monkeypatch.setattr(sink, "GROUP_BYTES", 800)
     with Sink(lambda number: str(tmp_path / f"{number}.parquet"), "none", 5000) as task:
         for turn in range(80):
-            task.add("", rows(*(value * value for value in range(turn * 100, turn * 100 + 100))))
+            task.add(
+                "", make_rows(*(value * value for value in range(turn * 100, turn * 100 + 100)))
+            )
     assert len(task.parts) > 2 and [part.directory for part in task.parts] == [""] * len(task.parts)
     assert all(part.written >= 5000 for part in task.parts[:-1])
-    found = [pq.read_table(part.path)["a"].to_pylist() for part in task.parts]
-    assert sum(found, []) == [value * value for value in range(8000)]
+    values = [pq.read_table(part.path)["a"].to_pylist() for part in task.parts]
+    assert sum(values, []) == [value * value for value in range(8000)]
 
 
 def test_small_files_are_merged_with_their_neighbours(tmp_path):
@@ -230,7 +236,7 @@ def test_small_files_are_merged_with_their_neighbours(tmp_path):
         *(part(number, 6) for number in range(7, 50)),
     ]
     runs = find_small(parts, 100)
-    assert [[int(one.path) for one in run] for run in runs] == [
+    assert [[int(part.path) for part in run] for run in runs] == [
         [0, 2],
         [4, 5, *range(7, 21)],
         [*range(21, 37)],
@@ -241,7 +247,7 @@ def test_small_files_are_merged_with_their_neighbours(tmp_path):
     into = [
         WrittenFile(run[0].directory, f"m{number}", len(run), 1) for number, run in enumerate(runs)
     ]
-    assert [(one.path, one.directory) for one in replace_merged(parts, runs, into)] == [
+    assert [(part.path, part.directory) for part in replace_merged(parts, runs, into)] == [
         ("m0", ""),
         ("m4", "k=1"),
         ("3", ""),
@@ -264,7 +270,7 @@ def test_what_is_merged_is_all_there(tmp_path, monkeypatch):
     parts = []
     for number in range(5):
         with Sink(lambda _, number=number: str(tmp_path / f"{number}.parquet")) as task:
-            task.add("k=1", rows(number, number))
+            task.add("k=1", make_rows(number, number))
         parts += task.parts
     monkeypatch.setattr(sink, "GROUP_BYTES", 64)
     done = merge(parts, str(tmp_path / "all.parquet"))

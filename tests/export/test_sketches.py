@@ -102,9 +102,9 @@ def test_unfit_arguments_are_refused():
 
 def test_what_is_given_to_arrow_is_taken_back():
     counted = Histogram().add([1, 5, 900, 2**63 - 1])
-    found = counted.to_arrow()
-    assert Histogram.of(found) == Histogram.of(found.to_pylist()) == counted
-    assert Histogram.of([tuple(row.values()) for row in found.to_pylist()]) == counted
+    arrow = counted.to_arrow()
+    assert Histogram.of(arrow) == Histogram.of(arrow.to_pylist()) == counted
+    assert Histogram.of([tuple(row.values()) for row in arrow.to_pylist()]) == counted
     assert Histogram.of([]) == Histogram.of(Histogram().to_arrow()) == Histogram()
 
 
@@ -139,14 +139,14 @@ def test_numbers_have_different_fingerprints(dtype):
 
 def test_equal_fractions_have_equal_fingerprints():
     numbers = np.array([0.1, 0.2, -0.0, 0.0], np.float32)
-    found = compute_fingerprints(numbers)
-    assert len(set(found.tolist())) == 3 and found[2] == found[3]
-    assert (compute_fingerprints(numbers.astype(np.float64)) == found).all()
+    fingerprints = compute_fingerprints(numbers)
+    assert len(set(fingerprints.tolist())) == 3 and fingerprints[2] == fingerprints[3]
+    assert (compute_fingerprints(numbers.astype(np.float64)) == fingerprints).all()
 
 
 def test_coupons_are_address_and_leading_zeros():
-    found = np.array([0, 2**64 - 1, 5 | 1 << 26, 1 << 63], np.uint64)
-    assert [(int(c) & (1 << 26) - 1, int(c) >> 26) for c in make_coupons(found)] == [
+    fingerprints = np.array([0, 2**64 - 1, 5 | 1 << 26, 1 << 63], np.uint64)
+    assert [(int(c) & (1 << 26) - 1, int(c) >> 26) for c in make_coupons(fingerprints)] == [
         (0, 39),
         ((1 << 26) - 1, 1),
         (5, 38),

@@ -44,18 +44,18 @@ def small_steps(monkeypatch):
     monkeypatch.setattr(sidecar, "STEP", STEP)
 
 
-def capture(path, format="nats.messages", count=400, first=0):
+def append_capture(path, format="nats.messages", count=400, first=0):
     """Append frames to a file, which is created if needed."""
     with open(path, "ab") as file:
         file.write(b"".join(CHUNKS[format](i) for i in range(first, first + count)))
     return str(path)
 
 
-def true_starts(path, format):
+def list_starts(path, format):
     return wirescan.scan(path, format, check=False)["start"].tolist()
 
 
-def rows_of(slices, format):
+def list_rows_of_slices(slices, format):
     return [
         (position, fault)
         for piece in slices
@@ -81,11 +81,11 @@ def record_boundary_calls(monkeypatch, format):
 
 @pytest.mark.parametrize("format", CHUNKS)
 def test_a_written_sidecar_is_read_and_correct(tmp_path, monkeypatch, format):
-    path = capture(tmp_path / "capture", format, 2_000)
+    path = append_capture(tmp_path / "capture", format, 2_000)
     starts = sidecar.write(path, format)
     assert starts == sidecar.read(path, format)
     assert starts[0] == 0
-    assert set(starts) <= set(true_starts(path, format))
+    assert set(starts) <= set(list_starts(path, format))
     assert len(starts) > os.path.getsize(path) / STEP / 2
     calls = record_boundary_calls(monkeypatch, format)
     slices = plan(path, format, 3 * STEP)
@@ -101,23 +101,23 @@ def test_a_written_sidecar_is_read_and_correct(tmp_path, monkeypatch, format):
 
 @pytest.mark.parametrize("format", CHUNKS)
 def test_only_the_new_part_of_a_grown_file_is_scanned(tmp_path, monkeypatch, format):
-    path = capture(tmp_path / "capture", format)
+    path = append_capture(tmp_path / "capture", format)
     before = sidecar.write(path, format)
-    capture(path, format, 400, 400)
+    append_capture(path, format, 400, 400)
     calls = record_boundary_calls(monkeypatch, format)
     grown = sidecar.read(path, format)
     assert calls == [(path, STEP, before[-1])]
     assert grown[: len(before)] == before
     assert len(grown) > 1.7 * len(before)
-    assert set(grown) <= set(true_starts(path, format))
-    good_rows = [(start, 0) for start in true_starts(path, format)]
-    assert rows_of(plan(path, format, 3 * STEP), format) == good_rows
+    assert set(grown) <= set(list_starts(path, format))
+    good_rows = [(start, 0) for start in list_starts(path, format)]
+    assert list_rows_of_slices(plan(path, format, 3 * STEP), format) == good_rows
 
 
 def test_a_small_new_part_is_not_scanned(tmp_path, monkeypatch):
-    path = capture(tmp_path / "capture")
+    path = append_capture(tmp_path / "capture")
     starts = sidecar.write(path, "nats.messages")
-    capture(path, count=3)
+    append_capture(path, count=3)
     calls = record_boundary_calls(monkeypatch, "nats.messages")
     assert sidecar.read(path, "nats.messages") == starts
     assert not calls
@@ -130,13 +130,13 @@ def test_a_torn_frame_at_the_end_is_completed_later(tmp_path):
         path.write_bytes(whole[:cut])
         sidecar.write(path, "nats.messages")
         path.write_bytes(whole)
-        assert set(sidecar.read(path, "nats.messages")) <= set(true_starts(path, "nats.messages"))
+        assert set(sidecar.read(path, "nats.messages")) <= set(list_starts(path, "nats.messages"))
 
 
 @pytest.mark.parametrize("change", ["first byte", "last byte", "shorter", "other format", "gone"])
 def test_a_sidecar_that_does_not_fit_is_not_used(tmp_path, change):
     path = tmp_path / "capture"
-    capture(path)
+    append_capture(path)
     sidecar.write(path, "nats.messages")
     raw = bytearray(path.read_bytes())
     if change == "shorter":
@@ -161,7 +161,7 @@ def test_a_file_edited_in_its_middle(tmp_path):
     path.write_bytes(b"".join([*frames[:100], *reversed(frames[100:300]), *frames[300:]]))
     os.utime(path, ns=(0, 0))
     assert sidecar.read(path, "nats.messages") is None
-    true = set(true_starts(str(path), "nats.messages"))
+    true = set(list_starts(str(path), "nats.messages"))
     assert not set(noted) <= true
     assert {piece.start for piece in plan(str(path), "nats.messages", 2 * STEP)} <= true
 
@@ -170,7 +170,7 @@ def test_a_file_edited_in_its_middle(tmp_path):
 @pytest.mark.parametrize("grown", [False, True])
 def test_a_sidecar_with_wrong_starts_is_not_used(tmp_path, format, grown):
     """No slice begins inside a frame, even if the sidecar has such starts."""
-    path = capture(tmp_path / "capture", format, 2_000)
+    path = append_capture(tmp_path / "capture", format, 2_000)
     noted = sidecar.write(path, format)
     assert sidecar.indexed_boundaries(path, 2 * STEP, format)[1:]
     name = Path(sidecar.path_of(path))
@@ -179,13 +179,13 @@ def test_a_sidecar_with_wrong_starts_is_not_used(tmp_path, format, grown):
     name.write_text(json.dumps(fields))
     assert sidecar.indexed_boundaries(path, 2 * STEP, format) is None
     if grown:
-        capture(path, format, 400, 2_000)
+        append_capture(path, format, 400, 2_000)
         assert sidecar.read(path, format) is None  # a scan would begin inside a frame
-    true = true_starts(path, format)
+    true = list_starts(path, format)
     slices = plan(path, format, 2 * STEP)
     assert len(slices) > 4
     assert {piece.start for piece in slices} <= set(true)
-    assert rows_of(slices, format) == [(at, 0) for at in true]
+    assert list_rows_of_slices(slices, format) == [(at, 0) for at in true]
 
 
 def test_the_frame_at_a_start_is_verified(tmp_path):
@@ -196,7 +196,7 @@ def test_the_frame_at_a_start_is_verified(tmp_path):
         kafka.encode_batch([b"first"] * 400) + large + kafka.encode_batch([b"last"] * 4)
     )
     starts = sidecar.write(path, "kafka.records")
-    at = true_starts(str(path), "kafka.batches")[1]
+    at = list_starts(str(path), "kafka.batches")[1]
     assert at in starts
     assert sidecar.indexed_boundaries(path, STEP, "kafka.records") == starts
     stamp = path.stat()
@@ -209,7 +209,7 @@ def test_the_frame_at_a_start_is_verified(tmp_path):
 
 
 def test_a_sidecar_too_large_for_its_file_is_not_read(tmp_path, monkeypatch):
-    path = capture(tmp_path / "capture")
+    path = append_capture(tmp_path / "capture")
     starts = sidecar.write(path, "nats.messages")
     name = sidecar.path_of(path)
     with open(name, "ab") as file:
@@ -236,7 +236,7 @@ def test_the_largest_sidecar_of_a_file_is_read(tmp_path, monkeypatch):
 
 
 def test_a_sidecar_of_another_version_is_not_used(tmp_path):
-    path = capture(tmp_path / "capture")
+    path = append_capture(tmp_path / "capture")
     starts = sidecar.write(path, "nats.messages")
     name = Path(sidecar.path_of(path))
     fields = json.loads(name.read_bytes())
@@ -251,15 +251,15 @@ def test_a_sidecar_of_another_version_is_not_used(tmp_path):
 
 def test_the_slices_of_a_damaged_file(tmp_path):
     path = tmp_path / "capture"
-    capture(path)
+    append_capture(path)
     raw = bytearray(path.read_bytes())
-    half = next(at for at in true_starts(str(path), "nats.messages") if at > len(raw) // 2)
+    half = next(at for at in list_starts(str(path), "nats.messages") if at > len(raw) // 2)
     raw[half : half + 3] = b"???"
     path.write_bytes(raw)
     starts = sidecar.write(path, "nats.messages")
     assert half - 2 * STEP < starts[-1] <= half
-    whole = rows_of(plan(path, "nats.messages", len(raw)), "nats.messages")
-    assert rows_of(plan(path, "nats.messages", STEP), "nats.messages") == whole
+    whole = list_rows_of_slices(plan(path, "nats.messages", len(raw)), "nats.messages")
+    assert list_rows_of_slices(plan(path, "nats.messages", STEP), "nats.messages") == whole
     assert whole[-1][1]
     shared = tasks(path, "nats.messages", STEP)
     (uncut,) = shared.uncut
@@ -316,7 +316,7 @@ def test_a_sidecar_with_a_negative_size_is_not_used(tmp_path):
 
 
 def test_a_pipe_or_directory_in_the_place_of_a_sidecar(tmp_path):
-    path = capture(tmp_path / "capture")
+    path = append_capture(tmp_path / "capture")
     os.mkfifo(sidecar.path_of(path))
     assert sidecar.read(path, "nats.messages") is None  # the call does not wait for a writer
     os.unlink(sidecar.path_of(path))
@@ -346,7 +346,7 @@ def test_empty_files_and_formats(tmp_path, monkeypatch):
 
 
 def test_a_sidecar_has_the_permissions_of_its_file(tmp_path):
-    path = capture(tmp_path / "capture")
+    path = append_capture(tmp_path / "capture")
     for mode in (0o600, 0o644):
         os.chmod(path, mode)
         sidecar.write(path, "nats.messages")
@@ -354,7 +354,7 @@ def test_a_sidecar_has_the_permissions_of_its_file(tmp_path):
 
 
 def test_the_command_index_writes_indexes(tmp_path):
-    paths = [capture(tmp_path / name) for name in ("a.nats", "b.nats")]
+    paths = [append_capture(tmp_path / name) for name in ("a.nats", "b.nats")]
     with open(paths[1], "r+b") as file:
         file.seek(3 * STEP)
         file.write(b"?" * 5 * STEP)
@@ -384,7 +384,7 @@ def test_the_command_index_writes_indexes(tmp_path):
 def test_sidecars_in_a_separate_directory(tmp_path, monkeypatch):
     data, indexes = tmp_path / "data", tmp_path / "indexes"
     data.mkdir()
-    path = capture(data / "a.nats")
+    path = append_capture(data / "a.nats")
     result = CliRunner().invoke(
         main, ["index", str(path), "--format", "nats.messages", "--to", str(indexes)]
     )
@@ -402,7 +402,7 @@ def test_sidecars_in_a_separate_directory(tmp_path, monkeypatch):
 
 
 def test_a_sidecar_in_the_directory_of_a_broker_causes_a_warning(tmp_path):
-    path = capture(tmp_path / f"{0:020}.log", "kafka.batches")
+    path = append_capture(tmp_path / f"{0:020}.log", "kafka.batches")
     assert CliRunner().invoke(main, ["index", str(path)]).stderr == ""
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n0\n")
     result = CliRunner().invoke(main, ["index", str(path)])

@@ -33,11 +33,11 @@ from wirescan.kafka import encode_batch
 RAW = b"".join(encode_batch([b"%d" % i * 9], base_offset=i) for i in range(5))
 
 
-def address(data):
+def find_address(data):
     return np.frombuffer(data, np.uint8).ctypes.data
 
 
-def segment_name(number):
+def make_segment_name(number):
     return f"{number:020}.log"
 
 
@@ -47,15 +47,15 @@ def partition(tmp_path):
     folder = tmp_path / "topic-0"
     folder.mkdir()
     for number in (5, 0, 10):
-        (folder / segment_name(number)).write_bytes(encode_batch([b"x"], base_offset=number))
+        (folder / make_segment_name(number)).write_bytes(encode_batch([b"x"], base_offset=number))
     for other in (
-        segment_name(0) + ".deleted",
-        segment_name(1) + ".cleaned",
-        segment_name(2) + ".swap",
-        segment_name(0)[:-4] + ".index",
-        segment_name(0)[:-4] + ".timeindex",
-        segment_name(5)[:-4] + ".txnindex",
-        segment_name(5)[:-4] + ".snapshot",
+        make_segment_name(0) + ".deleted",
+        make_segment_name(1) + ".cleaned",
+        make_segment_name(2) + ".swap",
+        make_segment_name(0)[:-4] + ".index",
+        make_segment_name(0)[:-4] + ".timeindex",
+        make_segment_name(5)[:-4] + ".txnindex",
+        make_segment_name(5)[:-4] + ".snapshot",
         "leader-epoch-checkpoint",
         "partition.metadata",
         "notes.log",
@@ -64,14 +64,14 @@ def partition(tmp_path):
         (folder / other).write_bytes(b"not a segment")
     for moved in ("topic-0.aa11-delete", "topic-0.bb22-future", "topic-0.cc33-stray"):
         (tmp_path / moved).mkdir()
-        (tmp_path / moved / segment_name(0)).write_bytes(encode_batch([b"moved"]))
+        (tmp_path / moved / make_segment_name(0)).write_bytes(encode_batch([b"moved"]))
     return folder
 
 
 # --- in memory
 
 
-def makers():
+def list_makers():
     yield "bytes", lambda raw: raw
     yield "bytearray", bytearray
     yield "memoryview", memoryview
@@ -92,7 +92,7 @@ def makers():
     yield "arrow", pa.py_buffer
 
 
-@pytest.mark.parametrize("make", [pytest.param(make, id=label) for label, make in makers()])
+@pytest.mark.parametrize("make", [pytest.param(make, id=label) for label, make in list_makers()])
 def test_buffers_are_not_copied(make):
     data = make(RAW)
     (view,) = wirescan.open(data)
@@ -101,10 +101,10 @@ def test_buffers_are_not_copied(make):
     assert view.ndim == 1
     assert bytes(view).rstrip(b"\0") == RAW.rstrip(b"\0")
     assert bytes(view[: len(RAW)]) == RAW
-    assert address(view) == address(data)  # nothing is copied
+    assert find_address(view) == find_address(data)  # nothing is copied
     table = kafka.scan(data)
     assert table["base_offset"].tolist() == list(range(5))
-    assert address(table.frame(0)) == address(data)
+    assert find_address(table.frame(0)) == find_address(data)
 
 
 def test_a_map_is_not_copied(tmp_path):
@@ -113,7 +113,7 @@ def test_a_map_is_not_copied(tmp_path):
     with builtins.open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     (view,) = wirescan.open(data)
-    assert address(view) == address(data)
+    assert find_address(view) == find_address(data)
     assert view == RAW
 
 
@@ -377,7 +377,7 @@ def test_listed_files_have_sizes(partition, tmp_path):
         partition,
         str(partition) + "/0*.log",
         partition.as_uri(),
-        partition / segment_name(5),
+        partition / make_segment_name(5),
     ):
         listed = list_files(source, files=r"\d{20}\.log$", ignore="none")
         paths = expand(source, files=r"\d{20}\.log$", ignore="none")
@@ -394,11 +394,11 @@ def test_listed_files_have_sizes(partition, tmp_path):
 
 
 def test_sidecars_are_never_listed(partition, tmp_path):
-    sidecar = partition / (segment_name(0) + SIDECAR)
+    sidecar = partition / (make_segment_name(0) + SIDECAR)
     sidecar.write_bytes(b"{}")
     for source in (partition, str(partition) + "/*", str(tmp_path) + "/*", str(tmp_path) + "/**"):
         assert str(sidecar) not in expand(source)
-        assert str(partition / segment_name(0)) in expand(source)
+        assert str(partition / make_segment_name(0)) in expand(source)
     assert wirescan.open(sidecar)[0] == b"{}"  # its own path is accepted
 
 
@@ -406,7 +406,7 @@ def test_a_partition_directory_is_read_in_order(partition):
     table = kafka.scan(partition)
     assert table["base_offset"].tolist() == [0, 5, 10]
     names = [os.path.basename(view.obj.path) for view in table.buffers]
-    assert names == [segment_name(n) for n in (0, 5, 10)]
+    assert names == [make_segment_name(n) for n in (0, 5, 10)]
     assert kafka.open_log(partition)["base_offset"].tolist() == [0, 5, 10]
     assert kafka.open_log(str(partition), check=False)["base_offset"].tolist() == [0, 5, 10]
 
@@ -439,14 +439,14 @@ def test_the_directory_of_a_glob_does_not_exclude_its_files(partition, monkeypat
 
 
 def test_a_file_named_by_its_path_is_always_read(partition):
-    deleted = partition / (segment_name(0) + ".deleted")
+    deleted = partition / (make_segment_name(0) + ".deleted")
     deleted.write_bytes(RAW)
     assert len(kafka.scan(deleted)) == 5
 
 
 def test_open_log_requires_a_directory(partition, tmp_path):
     with pytest.raises(NotADirectoryError, match="not a directory: .*log"):
-        kafka.open_log(partition / segment_name(0))
+        kafka.open_log(partition / make_segment_name(0))
     (tmp_path / "nothing").mkdir()
     with pytest.raises(FileNotFoundError, match="no file to read in .*nothing"):
         kafka.open_log(tmp_path / "nothing")
@@ -491,7 +491,7 @@ def test_mapped_files_pickle_as_path_and_length(tmp_path):
     with pytest.raises(FileNotFoundError, match="No such file.*grows.log"):
         pickle.loads(data)
     with pytest.raises(TypeError, match="readonly"):
-        MappedFile(str(ORDERS / segment_name(0)))[0] = 1
+        MappedFile(str(ORDERS / make_segment_name(0)))[0] = 1
 
 
 def test_read_range_returns_part_of_a_file(tmp_path):

@@ -47,14 +47,14 @@ NOISE = _random.randbytes(64 << 10)
 SAMPLES = [b"", b"a", TEXT[:100], TEXT[: 64 << 10], NOISE, TEXT]
 
 
-def inflate(codec, payload, room=4 << 20):
+def decompress(codec, payload, room=4 << 20):
     out = bytearray(room)
     return bytes(out[: decompress_into(codec, memoryview(payload), out)])
 
 
-def fault_of(codec, payload, room=4 << 20):
+def find_fault(codec, payload, room=4 << 20):
     with pytest.raises(CodecError) as caught:
-        inflate(codec, payload, room)
+        decompress(codec, payload, room)
     assert isinstance(caught.value, OutputTooSmallError) == (caught.value.fault == Fault.TOO_LARGE)
     return caught.value.fault
 
@@ -67,11 +67,11 @@ def fault_of(codec, payload, room=4 << 20):
 def test_round_trip_in_exactly_enough_room_and_one_byte_less(writer, data):
     payload = compress(writer, data)
     codec = WRITERS[writer]
-    assert inflate(codec, payload, len(data)) == data
-    assert inflate(codec, payload, len(data) + 1) == data
+    assert decompress(codec, payload, len(data)) == data
+    assert decompress(codec, payload, len(data) + 1) == data
     if data:
-        assert fault_of(codec, payload, len(data) - 1) == Fault.TOO_LARGE
-        assert fault_of(codec, payload, 0) == Fault.TOO_LARGE
+        assert find_fault(codec, payload, len(data) - 1) == Fault.TOO_LARGE
+        assert find_fault(codec, payload, 0) == Fault.TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_every_kind_of_buffer_is_written_in_place(writer, out):
 
 @pytest.mark.parametrize("writer", ["gzip", "zstd"])
 def test_a_higher_level_compresses_more(writer):
-    assert inflate(WRITERS[writer], compress(writer, TEXT, numpy.int64(1))) == TEXT
-    assert inflate(WRITERS[writer], compress(writer, TEXT[:100_000], 9)) == TEXT[:100_000]
+    assert decompress(WRITERS[writer], compress(writer, TEXT, numpy.int64(1))) == TEXT
+    assert decompress(WRITERS[writer], compress(writer, TEXT[:100_000], 9)) == TEXT[:100_000]
     assert len(compress(writer, TEXT, 9)) < len(compress(writer, TEXT, 1))
 
 
@@ -113,10 +113,10 @@ def test_levels_that_a_codec_does_not_have(writer, levels):
 @pytest.mark.parametrize("codec", STREAMS)
 def test_several_members_or_frames(codec):
     empty, first, second = (compress(codec, data) for data in (b"", b"one", TEXT[:70_000]))
-    assert inflate(codec, first + second) == b"one" + TEXT[:70_000]
-    assert inflate(codec, empty + first + empty + second + empty) == b"one" + TEXT[:70_000]
-    assert fault_of(codec, first + second, 3) == Fault.TOO_LARGE
-    assert fault_of(codec, first + second[:-1]) == Fault.BAD_COMPRESSION
+    assert decompress(codec, first + second) == b"one" + TEXT[:70_000]
+    assert decompress(codec, empty + first + empty + second + empty) == b"one" + TEXT[:70_000]
+    assert find_fault(codec, first + second, 3) == Fault.TOO_LARGE
+    assert find_fault(codec, first + second[:-1]) == Fault.BAD_COMPRESSION
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,18 @@ def test_several_members_or_frames(codec):
 )
 @pytest.mark.parametrize("writer", WRITERS)
 def test_whatever_follows_is_an_error(writer, junk):
-    assert fault_of(WRITERS[writer], compress(writer, TEXT[:1000]) + junk) == Fault.BAD_COMPRESSION
+    assert (
+        find_fault(WRITERS[writer], compress(writer, TEXT[:1000]) + junk) == Fault.BAD_COMPRESSION
+    )
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_no_payload_at_all(codec):
-    assert fault_of(codec, b"") == Fault.BAD_COMPRESSION
+    assert find_fault(codec, b"") == Fault.BAD_COMPRESSION
 
 
 def test_an_unknown_codec_is_refused():
-    assert fault_of("brotli", b"payload") == Fault.BAD_CODEC
+    assert find_fault("brotli", b"payload") == Fault.BAD_CODEC
     with pytest.raises(ValueError, match="brotli"):
         compress("brotli", b"data")
 
@@ -141,46 +143,46 @@ def test_an_unknown_codec_is_refused():
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_skippable_frames_are_skipped(codec):
     skipped = struct.pack("<II", 0x184D2A50, 4) + b"skip"
-    assert inflate(codec, skipped + compress(codec, b"data") + skipped) == b"data"
+    assert decompress(codec, skipped + compress(codec, b"data") + skipped) == b"data"
 
 
 def test_gzip_with_every_optional_field_and_a_wrong_trailer():
     member = gzip.compress(b"data")
     header = b"\x1f\x8b\x08\x1e" + bytes(6) + struct.pack("<H", 4) + b"more" + b"name\0comment\0"
     header += struct.pack("<H", zlib.crc32(header) & 0xFFFF)
-    assert inflate("gzip", header + member[10:]) == b"data"
+    assert decompress("gzip", header + member[10:]) == b"data"
     for at in range(-8, 0):
         broken = bytearray(member)
         broken[at] ^= 1
-        assert fault_of("gzip", broken) == Fault.BAD_COMPRESSION
+        assert find_fault("gzip", broken) == Fault.BAD_COMPRESSION
 
 
 @pytest.mark.parametrize("words", [struct.pack(">ii", 1, 1), struct.pack("<ii", 1, 1), b"\xff" * 8])
 def test_xerial_words_are_never_looked_at(words):
-    one, two = compress("snappy", b"one"), compress("snappy", b"two")
-    blocks = struct.pack(">i", len(one)) + one + struct.pack(">i", len(two)) + two
+    first, two = compress("snappy", b"one"), compress("snappy", b"two")
+    blocks = struct.pack(">i", len(first)) + first + struct.pack(">i", len(two)) + two
     stream = XERIAL_MAGIC + words + blocks
-    assert inflate("snappy", stream) == b"onetwo"
-    assert inflate("snappy", stream + stream) == b"onetwoonetwo"
-    assert inflate("snappy", XERIAL_MAGIC + words) == b""
+    assert decompress("snappy", stream) == b"onetwo"
+    assert decompress("snappy", stream + stream) == b"onetwoonetwo"
+    assert decompress("snappy", XERIAL_MAGIC + words) == b""
 
 
 @pytest.mark.parametrize("size", [0, 5, 7, 2**31 - 1, 2**31, 2**32 - 1])
 def test_xerial_block_sizes_are_bounded(size):
     block = compress("snappy", b"data")  # 6 bytes
     stream = XERIAL_MAGIC + struct.pack(">iiI", 1, 1, size) + block
-    assert fault_of("snappy", stream) == Fault.BAD_COMPRESSION
+    assert find_fault("snappy", stream) == Fault.BAD_COMPRESSION
 
 
 def test_snappy_that_claims_4_gib():
-    assert fault_of("snappy", b"\xff\xff\xff\xff\x0f\x00a") == Fault.TOO_LARGE
-    assert fault_of("snappy", b"\xff\xff\xff\xff\x1f\x00a") in (
+    assert find_fault("snappy", b"\xff\xff\xff\xff\x0f\x00a") == Fault.TOO_LARGE
+    assert find_fault("snappy", b"\xff\xff\xff\xff\x1f\x00a") in (
         Fault.TOO_LARGE,
         Fault.BAD_COMPRESSION,
     )
 
 
-def lz4_frame(flags, descriptor, checksum, block):
+def make_lz4_frame(flags, descriptor, checksum, block):
     body = bytes.fromhex("04224d18") + bytes([flags, 0x40]) + descriptor + bytes([checksum])
     return body + struct.pack("<I", len(block) | 1 << 31) + block + bytes(4)
 
@@ -188,25 +190,30 @@ def lz4_frame(flags, descriptor, checksum, block):
 def test_lz4_header_checksum_of_magic_0():
     right, wrong = compress("lz4", TEXT[:100_000]), compress("lz4-legacy", TEXT[:100_000])
     assert right[6] == 0x82 and wrong[6] == 0x1A and right[7:] == wrong[7:]
-    assert inflate("lz4-legacy", wrong) == inflate("lz4-legacy", right) == TEXT[:100_000]
-    assert inflate("lz4-legacy", wrong + right) == TEXT[:100_000] * 2
-    assert fault_of("lz4", wrong) == Fault.BAD_COMPRESSION
+    assert decompress("lz4-legacy", wrong) == decompress("lz4-legacy", right) == TEXT[:100_000]
+    assert decompress("lz4-legacy", wrong + right) == TEXT[:100_000] * 2
+    assert find_fault("lz4", wrong) == Fault.BAD_COMPRESSION
 
 
 @pytest.mark.parametrize("flags", [0x60, 0x68, 0x40, 0x48])
 def test_lz4_header_is_mended_with_and_without_a_content_size(flags):
     descriptor = struct.pack("<Q", 4) if flags & 0x08 else b""
-    right = [c for c in range(256) if accepts("lz4", lz4_frame(flags, descriptor, c, b"data"))]
+    right = [
+        c for c in range(256) if is_accepted("lz4", make_lz4_frame(flags, descriptor, c, b"data"))
+    ]
     assert (
         len(right) == 1
     )  # cramjam knows the one right checksum; ours must find it whatever stands there
     for checksum in range(256):
-        assert inflate("lz4-legacy", lz4_frame(flags, descriptor, checksum, b"data")) == b"data"
+        assert (
+            decompress("lz4-legacy", make_lz4_frame(flags, descriptor, checksum, b"data"))
+            == b"data"
+        )
 
 
-def accepts(codec, payload):
+def is_accepted(codec, payload):
     try:
-        return inflate(codec, payload, 100) is not None
+        return decompress(codec, payload, 100) is not None
     except CodecError:
         return False
 
@@ -219,22 +226,22 @@ def test_lz4_linked_blocks_with_checksums():
     assert payload[4] & 0x20 == 0 and len(payload) < len(
         data
     )  # linked: blocks refer to those before them
-    assert inflate("lz4", payload) == data
+    assert decompress("lz4", payload) == data
     broken = bytearray(payload)
     broken[-1] ^= 1  # the content checksum
-    assert fault_of("lz4", broken) == Fault.BAD_COMPRESSION
+    assert find_fault("lz4", broken) == Fault.BAD_COMPRESSION
 
 
 @pytest.mark.parametrize("window_log", [10, 21, 27, 28, 41])
 def test_zstd_window_is_bounded(window_log):
     last_raw_block = (1 | 5 << 3).to_bytes(3, "little") + b"hello"
     payload = bytes.fromhex("28b52ffd00") + bytes([window_log - 10 << 3]) + last_raw_block
-    before = peak()
+    before = measure_peak()
     if window_log <= 27:
-        assert inflate("zstd", payload, 5) == b"hello"
+        assert decompress("zstd", payload, 5) == b"hello"
     else:
-        assert fault_of("zstd", payload, 5) == Fault.BAD_COMPRESSION
-    assert peak() - before < 16 << 20
+        assert find_fault("zstd", payload, 5) == Fault.BAD_COMPRESSION
+    assert measure_peak() - before < 16 << 20
 
 
 def test_zstd_without_a_content_size():
@@ -242,7 +249,7 @@ def test_zstd_without_a_content_size():
     stream.compress(TEXT)
     payload = bytes(stream.finish())
     assert payload[4] & 0xE0 == 0  # neither a content size nor a single segment
-    assert inflate("zstd", payload) == TEXT
+    assert decompress("zstd", payload) == TEXT
 
 
 # --- hostile payloads ---------------------------------------------------------------------
@@ -255,10 +262,10 @@ def test_a_cut_payload_is_bad(writer):
     for end in range(len(payload)):
         if writer == "snappy-xerial" and end == 16:
             assert (
-                inflate(codec, payload[:end], 400) == b""
+                decompress(codec, payload[:end], 400) == b""
             )  # a header without blocks is a whole stream
         else:
-            fault = fault_of(codec, payload[:end], 400)
+            fault = find_fault(codec, payload[:end], 400)
             # Part of a xerial magic reads as a raw block that claims 10 KiB.
             assert fault == Fault.BAD_COMPRESSION or (writer == "snappy-xerial" and end < 8)
 
@@ -292,11 +299,11 @@ def test_any_bytes_behind_a_good_beginning(writer, tail, keep, data):
         assert [len(buffer) for buffer in arena.buffers] == [0]
 
 
-def peak():
+def measure_peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-def bombs():
+def make_bombs():
     """512 MiB of zeros in every form."""
     zeros = bytes(1 << 20)
     for codec in STREAMS:
@@ -321,13 +328,15 @@ def bombs():
 ROOM = "whole buffer|smaller than required|more than|the block says"
 
 
-@pytest.mark.parametrize("codec, payload", [pytest.param(c, p, id=name) for name, c, p in bombs()])
+@pytest.mark.parametrize(
+    "codec, payload", [pytest.param(c, p, id=name) for name, c, p in make_bombs()]
+)
 def test_bombs_stop_at_the_limit(codec, payload):
-    before, began = peak(), time.perf_counter()
+    before, began = measure_peak(), time.perf_counter()
     arena = Arena(Limits(inflated=16 << 20))
     with pytest.raises(OutputTooSmallError, match=ROOM):
         arena.add(codec, payload)
-    assert peak() - before < 40 << 20
+    assert measure_peak() - before < 40 << 20
     assert time.perf_counter() - began < 5
     assert [len(buffer) for buffer in arena.buffers] == [0]
     assert arena.add("gzip", compress("gzip", b"and on it goes")) == (0, 0, 14)

@@ -151,5 +151,5 @@ def test_what_a_server_of_nats_says(caplog):
     with caplog.at_level(logging.WARNING):
         error = asyncio.run(test())
     assert r"\x1b[2J" in str(error) and str(error).isprintable()
-    assert any(r"\x1b[2J" in one for one in caplog.messages)
+    assert any(r"\x1b[2J" in message for message in caplog.messages)
     assert all(map(str.isprintable, caplog.messages))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import wirescan
+from tests.support.damage import flip_bit
 from wirescan import Fault, FrameError, FrameTable, Limits, join, kafka
 from wirescan.core.loop import HEAD, spans
 from wirescan.export import fault_report as faults
@@ -35,13 +36,6 @@ RAW = FIRST + SECOND
 RECORDS = wirescan.formats()["kafka.records"]
 
 
-def broken(raw, at=-1):
-    """The bytes with one bit flipped."""
-    raw = bytearray(raw)
-    raw[at] ^= 1
-    return bytes(raw)
-
-
 @pytest.fixture
 def batches():
     return kafka.scan(RAW)
@@ -57,16 +51,16 @@ def records(batches):
 
 def test_head_is_24_bytes_and_begins_every_row():
     assert HEAD.itemsize == 24
-    for one in wirescan.formats().values():
+    for format in wirescan.formats().values():
         assert (
-            one.dtype.names[:7]
+            format.dtype.names[:7]
             == HEAD.names
             == ("start", "size", "body", "parent", "buffer", "kind", "fault")
         )
         types = ("i8", "u4", "u4", "i4", "u2", "u1", "u1")  # in the machine's byte order
-        assert [one.dtype[n] for n in HEAD.names] == [np.dtype(type) for type in types]
-        assert one.dtype.itemsize == sum(
-            one.dtype[n].itemsize for n in one.dtype.names
+        assert [format.dtype[n] for n in HEAD.names] == [np.dtype(type) for type in types]
+        assert format.dtype.itemsize == sum(
+            format.dtype[n].itemsize for n in format.dtype.names
         )  # no padding
     assert (kafka.RECORD.itemsize, kafka.BATCH.itemsize, kafka.HEADER.itemsize) == (64, 88, 40)
 
@@ -181,14 +175,14 @@ def test_stop_tail_and_consumed():
 
 
 def test_bytes_of_a_bad_row():
-    table = kafka.records(kafka.scan(broken(FIRST) + SECOND, errors="mark"), errors="mark")
+    table = kafka.records(kafka.scan(flip_bit(FIRST) + SECOND, errors="mark"), errors="mark")
     assert table.bad.tolist() == [True] + [False] * 20
     assert (
         table[0].fault == Fault.BAD_CHECKSUM
         and table[0].key is None
         and table.bytes(0, "value") is None
     )
-    assert table.frame(0) == broken(FIRST)[61:]  # the row covers the batch's payload
+    assert table.frame(0) == flip_bit(FIRST)[61:]  # the row covers the batch's payload
     assert table[0].offset == 0  # unread columns are zero
     assert table.bad.dtype == bool
 
@@ -250,14 +244,14 @@ def test_rows_given_by_the_caller():
 
 
 def test_spans_cover_rows_and_places(records):
-    found = spans(records.rows)
-    assert found.dtype == HEAD and found["parent"].tolist() == list(range(23))
-    assert (found["start"] + found["size"] == records["start"] + records["size"]).all()
+    frame_spans = spans(records.rows)
+    assert frame_spans.dtype == HEAD and frame_spans["parent"].tolist() == list(range(23))
+    assert (frame_spans["start"] + frame_spans["size"] == records["start"] + records["size"]).all()
     at_headers = spans(records.rows, records["headers_at"])
-    assert at_headers["size"][1] == 0 and (at_headers["size"] <= found["size"]).all()
+    assert at_headers["size"][1] == 0 and (at_headers["size"] <= frame_spans["size"]).all()
 
 
-def forged(table, **columns):
+def replace_values(table, **columns):
     rows = table.rows.copy()
     for name, (row, value) in columns.items():
         rows[name][row] = value
@@ -268,7 +262,7 @@ def forged(table, **columns):
 def test_places_outside_their_frame_are_refused(records, name):
     size = int(records["size"][4])
     for at, length in ((2**32 - 1, 1), (size - 4, 5), (size + 1, 0), (0, 2**31 - 1), (0, size + 1)):
-        table = forged(records, **{f"{name}_at": (4, at), f"{name}_size": (4, length)})
+        table = replace_values(records, **{f"{name}_at": (4, at), f"{name}_size": (4, length)})
         for call in (
             lambda: table.bytes(4, name),
             lambda: getattr(table[4], name),
@@ -279,7 +273,7 @@ def test_places_outside_their_frame_are_refused(records, name):
             ):
                 call()
         assert table.bytes(3, name) == records.bytes(3, name)
-    whole = forged(records, **{f"{name}_at": (4, 0), f"{name}_size": (4, size)})
+    whole = replace_values(records, **{f"{name}_at": (4, 0), f"{name}_size": (4, size)})
     assert whole.bytes(4, name) == records.frame(4)
 
 
@@ -295,14 +289,14 @@ def test_places_outside_their_frame_are_refused(records, name):
     ],
 )
 def test_frames_outside_their_buffer_are_refused(records, name, value):
-    table = forged(records, **{name: (-1, value)})
+    table = replace_values(records, **{name: (-1, value)})
     for call in (table.frame, table.payload, lambda i: table.bytes(i, "value")):
         with pytest.raises(
             ValueError, match="row -1 of kafka.records: start and size point outside its buffer"
         ):
             call(-1)
     with pytest.raises(ValueError, match="row 0 of kafka.records: body points outside its frame"):
-        forged(records, body=(0, int(records["size"][0]) + 1)).payload(0)
+        replace_values(records, body=(0, int(records["size"][0]) + 1)).payload(0)
 
 
 @pytest.mark.parametrize("level", ["headers", "records"])
@@ -311,15 +305,15 @@ def test_rows_outside_the_table_around_them_are_refused(records, level, value):
     """The last frame is not taken for the one meant, and there is no IndexError."""
     table = kafka.headers(records)
     if level == "headers":
-        table = forged(table, parent=(0, value))
+        table = replace_values(table, parent=(0, value))
     else:
-        table = dataclasses.replace(table, outer=forged(records, parent=(0, value)))
-    marked = forged(table, fault=(0, Fault.BAD_VARINT))
-    wanted = filters.check_filters([("base_offset", ">=", 0)], table.format)
+        table = dataclasses.replace(table, outer=replace_values(records, parent=(0, value)))
+    marked = replace_values(table, fault=(0, Fault.BAD_VARINT))
+    conditions = filters.check_filters([("base_offset", ">=", 0)], table.format)
     for call in (
         lambda: table.positions,
         lambda: error_of(table, 0),
-        lambda: filters.apply_filters(table, wanted),
+        lambda: filters.apply_filters(table, conditions),
         lambda: to_arrow.to_batch(table, ["_start"]),
         lambda: to_arrow.to_batch(table, ["_fault"]),
         lambda: to_arrow.to_batch(table, ["base_offset"]),
@@ -335,7 +329,7 @@ def test_rows_outside_the_table_around_them_are_refused(records, level, value):
 
 @pytest.mark.parametrize("value", [1, 65_535])
 def test_rows_of_no_buffer_are_refused(batches, value):
-    table = forged(batches, buffer=(0, value), fault=(0, Fault.BAD_VARINT))
+    table = replace_values(batches, buffer=(0, value), fault=(0, Fault.BAD_VARINT))
     for call in (
         lambda: table.positions,
         lambda: dataclasses.replace(kafka.records(batches), outer=table).positions,
@@ -347,7 +341,7 @@ def test_rows_of_no_buffer_are_refused(batches, value):
         ):
             call()
     with pytest.raises(ValueError, match="row 0 points outside its buffer"):
-        to_arrow.to_batch(forged(kafka.records(batches), buffer=(0, value)), ["value"])
+        to_arrow.to_batch(replace_values(kafka.records(batches), buffer=(0, value)), ["value"])
 
 
 @pytest.mark.parametrize(
@@ -356,8 +350,10 @@ def test_rows_of_no_buffer_are_refused(batches, value):
 def test_an_error_of_a_row_outside_its_buffer(batches, name, value):
     """Of the row itself, or of the frame on the wire around one in an inflated payload."""
     outer = kafka.scan(encode_batch(ROWS, codec="gzip"))
-    inflated = dataclasses.replace(kafka.records(outer), outer=forged(outer, **{name: (0, value)}))
-    for table in (forged(batches, **{name: (0, value)}), inflated):
+    inflated = dataclasses.replace(
+        kafka.records(outer), outer=replace_values(outer, **{name: (0, value)})
+    )
+    for table in (replace_values(batches, **{name: (0, value)}), inflated):
         with pytest.raises(
             ValueError, match="row 0 of kafka.batches: buffer and start point outside its buffers"
         ):
@@ -483,13 +479,17 @@ def test_bytes_travel_once(records):
 )
 def test_errors_are_told_alike_after_a_journey(tmp_path, move):
     path = tmp_path / "a.log"
-    path.write_bytes(FIRST + with_bad_header("none"))
-    for source in (path, FIRST + with_bad_header("none"), FIRST + with_bad_header("gzip")):
+    path.write_bytes(FIRST + make_batch_with_null_key("none"))
+    for source in (
+        path,
+        FIRST + make_batch_with_null_key("none"),
+        FIRST + make_batch_with_null_key("gzip"),
+    ):
         table = kafka.records(kafka.scan(source))
         said = []
-        for one in (table, move(table)):
+        for moved in (table, move(table)):
             with pytest.raises(FrameError) as caught:
-                kafka.headers(one)
+                kafka.headers(moved)
             said.append(str(caught.value))
         assert said[0] == said[1]
 
@@ -551,7 +551,7 @@ def test_every_fault_has_a_meaning():
 
 def test_frame_error_says_where(tmp_path):
     path = tmp_path / "00000000000000000000.log"
-    path.write_bytes(FIRST + broken(SECOND))
+    path.write_bytes(FIRST + flip_bit(SECOND))
     with pytest.raises(FrameError) as caught:
         kafka.scan(path)
     error = caught.value
@@ -573,7 +573,7 @@ def test_frame_error_says_where(tmp_path):
 
 
 def test_damage_follows_the_mode(tmp_path):
-    raw = FIRST + broken(SECOND) + FIRST
+    raw = FIRST + flip_bit(SECOND) + FIRST
     with pytest.raises(FrameError, match="BAD_CHECKSUM"):
         kafka.scan(raw)
     marked = kafka.scan(raw, errors="mark")
@@ -625,7 +625,7 @@ def test_unknown_modes_are_refused(batches, records):
         wirescan.scan(RAW, "kafka.nothing")
 
 
-def with_bad_header(codec):
+def make_batch_with_null_key(codec):
     """A batch whose second record has a header without a key."""
     raw = bytearray(
         encode_batch(
@@ -657,7 +657,7 @@ def encode_raw(raw, codec):
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_offset_of_an_error_inside(codec):
-    raw = FIRST + with_bad_header(codec)
+    raw = FIRST + make_batch_with_null_key(codec)
     table = kafka.records(kafka.scan(raw))
     with pytest.raises(FrameError) as caught:
         kafka.headers(table)
@@ -671,7 +671,7 @@ def test_offset_of_an_error_inside(codec):
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_bad_headers_of_a_row_are_met_as_its_table_was(codec):
-    raw = FIRST + with_bad_header(codec) + SECOND
+    raw = FIRST + make_batch_with_null_key(codec) + SECOND
 
     def read(errors):
         return kafka.records(kafka.scan(raw, errors=errors), errors=errors)
@@ -701,12 +701,12 @@ def test_error_in_a_joined_table_names_its_own_file(tmp_path):
     """Buffers of a joined table lie as its parts had them, arenas in between."""
     first, second = tmp_path / "a.log", tmp_path / "b.log"
     first.write_bytes(encode_batch([b"x" * 500], codec="gzip"))
-    second.write_bytes(FIRST + with_bad_header("none"))
+    second.write_bytes(FIRST + make_batch_with_null_key("none"))
     joined = join([kafka.records(kafka.scan(path)) for path in (first, second)])
     with pytest.raises(FrameError) as caught:
         kafka.headers(joined)
     assert (caught.value.source, caught.value.inflated) == (str(second), False)
-    assert caught.value.offset == len(FIRST) + len(with_bad_header("none")) - 3
+    assert caught.value.offset == len(FIRST) + len(make_batch_with_null_key("none")) - 3
     inside = error_of(joined, 0)
     assert (inside.source, inside.inflated, inside.offset) == (str(first), True, 0)
 
@@ -805,8 +805,8 @@ def test_a_place_of_numbers_is_a_column_of_arrays():
     table = kafka.requests(bytes(request))
     format = dataclasses.replace(table.format, numbers={"client_id": "u1"})
     ids = dataclasses.replace(table, format=format)["client_id"]
-    assert [None if one is None else one.tolist() for one in ids] == [
-        None if one is None else list(one) for one in table["client_id"]
+    assert [None if numbers is None else numbers.tolist() for numbers in ids] == [
+        None if numbers is None else list(numbers) for numbers in table["client_id"]
     ]
 
 
@@ -814,19 +814,24 @@ def test_some_columns_are_a_table():
     raw = kafka.encode_batch([kafka.Record(1, 0, None, b"one"), kafka.Record(2, 0, b"k", b"")])
     table = wirescan.scan(raw, "kafka.records")
     some = table[["offset", "key"]]
-    for one in some, pickle.loads(pickle.dumps(some)), some[:2], wirescan.join([some, some])[2:]:
-        assert one.dtype.names == (*HEAD.names, "offset", "key_at", "key_size")
-        assert repr(one).splitlines()[1].split() == [
+    for selection in (
+        some,
+        pickle.loads(pickle.dumps(some)),
+        some[:2],
+        wirescan.join([some, some])[2:],
+    ):
+        assert selection.dtype.names == (*HEAD.names, "offset", "key_at", "key_size")
+        assert repr(selection).splitlines()[1].split() == [
             *(name for name in HEAD.names if name != "reserved"),
             "offset",
             "key",
         ]
-        assert [(row.offset, row.key) for row in one] == [(1, None), (2, b"k")]
-        exported = pa.table(one)
+        assert [(row.offset, row.key) for row in selection] == [(1, None), (2, b"k")]
+        exported = pa.table(selection)
         assert (
             exported["key"].to_pylist() == [None, b"k"] and "headers" not in exported.schema.names
         )
-        assert one._repr_html_().count("<tr>") == 3
+        assert selection._repr_html_().count("<tr>") == 3
     with pytest.raises(KeyError, match="kafka.records holds no 'headers'"):
         some.open("headers")
     assert len(table[[1, 0]]) == 2 and len(table[[]]) == 0  # rows by their numbers

@@ -23,6 +23,7 @@ from tests.support.liftbridge_bytes import (
     make_segment,
 )
 from tests.support.paths import ORDERS
+from tests.support.places import copy_bytes
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats
 from wirescan.core.gather import WINDOW, Places
 from wirescan.core.loop import HEAD
@@ -46,11 +47,11 @@ ROWS = [
 RAW = encode_batch(ROWS, producer_id=77)
 
 
-def table_of(*parts, **options):
+def scan_records(*parts, **options):
     return kafka.records(kafka.scan(list(parts), **options), **options)
 
 
-def batch_of(table, columns=None, **options):
+def convert_table(table, columns=None, **options):
     batch = to_arrow.to_batch(table, columns, **options)
     batch.validate(full=True)
     assert batch.num_rows == len(table) or columns == []
@@ -60,7 +61,7 @@ def batch_of(table, columns=None, **options):
     return batch
 
 
-def as_python(rows):
+def list_values(rows):
     return [
         [
             None if row.key is None else bytes(row.key),
@@ -172,11 +173,11 @@ def test_types_of_nats_and_liftbridge():
     ]
 
     def types_of(format, **options):
-        known = to_arrow.columns_of(format)
+        columns = to_arrow.columns_of(format)
         return {
             name: to_arrow.schema(format, [name], **options).types[0]
             for name in names
-            if name in known
+            if name in columns
         }
 
     assert types_of("nats.messages") == {"kind": pa.string(), "headers": pairs}
@@ -206,7 +207,7 @@ def test_types_of_nats_and_liftbridge():
 def test_unknown_names_are_refused():
     for call in (
         lambda: to_arrow.schema("kafka.records", ["offset", "nothing"]),
-        lambda: to_arrow.to_batch(table_of(RAW), ["nothing"]),
+        lambda: to_arrow.to_batch(scan_records(RAW), ["nothing"]),
         lambda: list(iter_batches(SEGMENT, format="kafka.records", columns=["nothing"])),
     ):
         with pytest.raises(
@@ -231,15 +232,15 @@ def test_every_column_of_every_format(format, binary, types):
     names = list(
         dict.fromkeys([*table.dtype.names, *to_arrow.columns_of(format), "_file", "_start"])
     )
-    batch = batch_of(table, names, binary=binary, types=types, file="here")
+    batch = convert_table(table, names, binary=binary, types=types, file="here")
     for name in table.dtype.names:
         column, values = batch.column(name), table[name]
         if name == "fault":
             assert column.null_count == len(table) and not values.any()
         elif pa.types.is_timestamp(column.type):
             unit = 1000 if types == "spark" else 1
-            wanted = [None if v == -1 else v * unit for v in values.tolist()]
-            assert column.cast(pa.int64()).to_pylist() == wanted
+            expected = [None if v == -1 else v * unit for v in values.tolist()]
+            assert column.cast(pa.int64()).to_pylist() == expected
         elif pa.types.is_boolean(column.type):
             assert column.to_pylist() == (values != 0).tolist()
         else:
@@ -257,8 +258,8 @@ def test_every_column_of_every_format(format, binary, types):
 
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
 def test_values_and_nulls_are_kept(binary):
-    table = table_of(RAW)
-    batch = batch_of(table, binary=binary)
+    table = scan_records(RAW)
+    batch = convert_table(table, binary=binary)
     assert batch.column("key").to_pylist() == [r.key for r in ROWS]
     assert batch.column("value").to_pylist() == [r.value for r in ROWS]
     assert batch.column("offset").to_pylist() == [0, 1, 2, 3, 4]
@@ -270,12 +271,12 @@ def test_values_and_nulls_are_kept(binary):
         [],
     ]
     assert batch.column("is_control").to_pylist() == [False] * 5
-    part = batch_of(table[3:], binary=binary)
+    part = convert_table(table[3:], binary=binary)
     assert (
         part.column("value").to_pylist() == [b"exactly 12 b", b"v"]
         and part.column("key").null_count == 0
     )
-    some = batch_of(table[np.array([4, 0, 0])], ["value"], binary=binary)
+    some = convert_table(table[np.array([4, 0, 0])], ["value"], binary=binary)
     assert some.column(0).to_pylist() == [b"v", LONG, LONG]
 
 
@@ -286,18 +287,18 @@ def test_byte_strings_of_every_size(binary):
     rows = [
         Record(size, 0, pattern[size : size + size % 40], pattern[:size]) for size in range(300)
     ]
-    batch = batch_of(table_of(encode_batch(rows)), ["key", "value"], binary=binary)
+    batch = convert_table(scan_records(encode_batch(rows)), ["key", "value"], binary=binary)
     assert batch["key"].to_pylist() == [row.key for row in rows]
     assert batch["value"].to_pylist() == [row.value for row in rows]
 
 
 def test_columns_of_enclosing_frames():
     table = kafka.headers(
-        table_of(
+        scan_records(
             RAW, encode_batch([Record(9, 1, headers=[("z", b"")])], codec="zstd", control=True)
         )
     )
-    batch = batch_of(
+    batch = convert_table(
         table, ["key", "offset", "timestamp", "producer_id", "codec", "is_control", "_start"]
     )
     assert batch.column("offset").to_pylist() == [0, 0, 0, 2, 9]
@@ -308,13 +309,13 @@ def test_columns_of_enclosing_frames():
 
 
 def test_file_and_start_are_columns():
-    table = table_of(RAW + RAW)
-    assert batch_of(table, ["_file"]).column(0).null_count == 10
-    batch = batch_of(table, ["_start", "_file"], file="a.log")
+    table = scan_records(RAW + RAW)
+    assert convert_table(table, ["_file"]).column(0).null_count == 10
+    batch = convert_table(table, ["_start", "_file"], file="a.log")
     assert batch.column("_start").to_pylist() == [0] * 5 + [len(RAW)] * 5
     assert batch.column("_file").to_pylist() == ["a.log"] * 10
     unreadable = os.fsdecode(b"a\xff.log")
-    assert batch_of(table, ["_file"], file=unreadable).column(0).unique().to_pylist() == [
+    assert convert_table(table, ["_file"], file=unreadable).column(0).unique().to_pylist() == [
         r"a\udcff.log"
     ]
 
@@ -332,7 +333,7 @@ NATS = [
 THRIFT = ["thrift.frames", "thrift.infos", "thrift.plain", "thrift.messages", "thrift.fields"]
 
 
-def bytes_of(format):
+def read_corpus(format):
     made = (
         RAW
         if format.startswith("kafka")
@@ -346,10 +347,10 @@ def bytes_of(format):
 @pytest.mark.parametrize("types", ["arrow", "spark"])
 @pytest.mark.parametrize("format", [*NATS, *THRIFT])
 def test_every_column_of_other_formats(format, types):
-    table = wirescan.scan(bytes_of(format), format)
+    table = wirescan.scan(read_corpus(format), format)
     assert len(table) > 5
     names = list(dict.fromkeys([*table.dtype.names, *to_arrow.columns_of(format), "_start"]))
-    batch = batch_of(table, names, types=types)
+    batch = convert_table(table, names, types=types)
     for name in table.dtype.names:
         column, values = batch.column(name), table[name].tolist()
         if name == "fault":
@@ -366,24 +367,20 @@ def test_every_column_of_other_formats(format, types):
                 map(bool, values) if pa.types.is_boolean(column.type) else values
             )
     for name in set(table.places) - set(table.format.lists):
-        found = [table.bytes(i, name) for i in range(len(table))]
+        views = [table.bytes(i, name) for i in range(len(table))]
         assert batch.column(name).to_pylist() == [
-            None if one is None else bytes(one) for one in found
+            None if view is None else bytes(view) for view in views
         ]
     for name in table.format.lists:
         lists = [
             [
-                {"key": bytes_or_none(pair.key), "value": bytes_or_none(pair.value)}
+                {"key": copy_bytes(pair.key), "value": copy_bytes(pair.value)}
                 for pair in getattr(row, name)
             ]
             for row in table
         ]
         assert batch.column(name).to_pylist() == lists and any(lists)
     assert batch.column("_start").to_pylist() == table.positions.tolist()
-
-
-def bytes_or_none(view):
-    return None if view is None else bytes(view)
 
 
 def test_nanoseconds_and_epochs_of_any_value():
@@ -397,7 +394,7 @@ def test_nanoseconds_and_epochs_of_any_value():
         "liftbridge.entries",
     )
     names = ["timestamp", "leader_epoch"]
-    exact, spark = batch_of(table, names), batch_of(table, names, types="spark")
+    exact, spark = convert_table(table, names), convert_table(table, names, types="spark")
     assert exact["timestamp"].cast("int64").to_pylist() == [None, *times[1:]]
     assert exact["leader_epoch"].to_pylist() == epochs
     assert spark["timestamp"].cast("int64").to_pylist() == [
@@ -414,10 +411,10 @@ def test_what_frames_hold_by_other_ways():
         liftbridge.scan(response).open("entries"),
         liftbridge.entries(make_segment(0, 9)),
     )
-    assert batch_of(entries) == batch_of(alone)
+    assert convert_table(entries) == convert_table(alone)
     headers = wirescan.formats()["liftbridge.headers"]
     for table in (entries, alone):
-        assert batch_of(headers.inside(table), ["key", "value", "timestamp"]).num_rows == 12
+        assert convert_table(headers.inside(table), ["key", "value", "timestamp"]).num_rows == 12
     assert (
         headers.in_values.name == "liftbridge.envelopes"
         and entries.format.in_values is entries.format
@@ -425,7 +422,7 @@ def test_what_frames_hold_by_other_ways():
     assert wirescan.formats()["kafka.headers"].in_values.name == "kafka.batches"
 
 
-def with_texts(table, texts):
+def add_texts(table, texts):
     """A table with a column more, as rows have that were given names."""
     rows = np.zeros(len(table), [*table.dtype.descr, ("text", np.asarray(texts).dtype)])
     for name in table.dtype.names:
@@ -437,16 +434,16 @@ def with_texts(table, texts):
 @pytest.mark.parametrize("types", ["arrow", "spark"])
 def test_text_in_rows_loses_its_zeros(types):
     """Text that zeros fill up; none is null; the column is not one of the format."""
-    texts, found = [b"", b"n", "ä€".encode(), b"longest"], [None, "n", "ä€", "longest"]
-    headers = kafka.headers(table_of(RAW))
-    table = with_texts(headers, texts)
+    texts, expected = [b"", b"n", "ä€".encode(), b"longest"], [None, "n", "ä€", "longest"]
+    headers = kafka.headers(scan_records(RAW))
+    table = add_texts(headers, texts)
     batch = to_arrow.to_batch(table, types=types)
     batch.validate(full=True)
     assert (
         batch.schema.names == ["text", "key", "value", "fault"]
         and batch.schema.field("text").type == pa.string()
     )
-    assert batch["text"].to_pylist() == found and batch["key"].to_pylist() == [
+    assert batch["text"].to_pylist() == expected and batch["key"].to_pylist() == [
         b"a",
         b"a",
         b"",
@@ -457,19 +454,19 @@ def test_text_in_rows_loses_its_zeros(types):
         "n",
     ]
     for same in (table, pickle.loads(pickle.dumps(table)), dataclasses.replace(table, format=None)):
-        assert pa.table(same)["text"].to_pylist() == found
+        assert pa.table(same)["text"].to_pylist() == expected
     assert to_arrow.to_batch(table[:0], ["text"], types=types).num_rows == 0
     assert (
-        to_arrow.to_batch(with_texts(headers, np.zeros(4, "S0")), types=types)["text"].null_count
+        to_arrow.to_batch(add_texts(headers, np.zeros(4, "S0")), types=types)["text"].null_count
         == 4
     )
 
 
 def test_text_in_rows_that_is_none():
     with pytest.raises(ValueError, match="UTF8"):
-        to_arrow.to_batch(with_texts(table_of(RAW), [b"\xff"] * 5), ["text"])
+        to_arrow.to_batch(add_texts(scan_records(RAW), [b"\xff"] * 5), ["text"])
     with pytest.raises(ValueError, match="has no column 'text'"):
-        to_arrow.to_batch(table_of(RAW), ["text"])
+        to_arrow.to_batch(scan_records(RAW), ["text"])
 
 
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
@@ -477,8 +474,10 @@ def test_text_in_rows_that_is_none():
     "format", ["kafka.batches", "kafka.records", "kafka.headers", *NATS, *THRIFT]
 )
 def test_empty_tables_have_all_columns(format, binary):
-    for table in (wirescan.scan(b"", format), wirescan.scan(bytes_of(format), format)[:0]):
-        batch = batch_of(table, [*to_arrow.columns_of(format), "_start", "_file"], binary=binary)
+    for table in (wirescan.scan(b"", format), wirescan.scan(read_corpus(format), format)[:0]):
+        batch = convert_table(
+            table, [*to_arrow.columns_of(format), "_start", "_file"], binary=binary
+        )
         assert batch.num_rows == 0
         assert pa.table(table).num_rows == 0
 
@@ -519,28 +518,28 @@ def test_parts_count_the_bytes_of_enclosing_frames(format):
 
 
 def test_no_columns_keep_the_number_of_rows():
-    assert to_arrow.to_batch(table_of(RAW), []).num_rows == 5
+    assert to_arrow.to_batch(scan_records(RAW), []).num_rows == 5
 
 
 # ---- times
 
 
-def times_of(values, **options):
+def convert_times(values, **options):
     raw = encode_batch(
         [Record(i, value, value=b"") for i, value in enumerate(values)], max_timestamp=0
     )
-    return batch_of(table_of(raw), ["timestamp"], **options).column(0)
+    return convert_table(scan_records(raw), ["timestamp"], **options).column(0)
 
 
 def test_negative_times_are_null():
-    assert times_of([-1, 0, 1, -2]).cast("int64").to_pylist() == [None, 0, 1, -2]
-    assert times_of([-1, 0, 1, -2], types="spark").cast("int64").to_pylist() == [
+    assert convert_times([-1, 0, 1, -2]).cast("int64").to_pylist() == [None, 0, 1, -2]
+    assert convert_times([-1, 0, 1, -2], types="spark").cast("int64").to_pylist() == [
         None,
         0,
         1000,
         -2000,
     ]
-    assert times_of([0, 1]).null_count == 0
+    assert convert_times([0, 1]).null_count == 0
     extremes = [
         2**63 - 1,
         -(2**63),
@@ -549,8 +548,8 @@ def test_negative_times_are_null():
         -(2**63) // 1000 - 1,
         9_000_000_000_000_000,
     ]
-    assert times_of(extremes).cast("int64").to_pylist() == extremes
-    assert times_of(extremes, types="spark").cast("int64").to_pylist() == [None] * 5 + [
+    assert convert_times(extremes).cast("int64").to_pylist() == extremes
+    assert convert_times(extremes, types="spark").cast("int64").to_pylist() == [None] * 5 + [
         9_000_000_000_000_000_000
     ]
 
@@ -559,9 +558,9 @@ def test_negative_times_are_null():
 
 
 def test_views_point_into_the_mapped_file():
-    table = table_of(Path(SEGMENT))
+    table = scan_records(Path(SEGMENT))
     plain = table.where(table["buffer"] == 0)
-    batch = batch_of(plain, ["key", "value", "headers"])
+    batch = convert_table(plain, ["key", "value", "headers"])
     where = np.frombuffer(plain.buffers[0], np.uint8)
     low, high = where.ctypes.data, where.ctypes.data + len(where)
     for name in ("key", "value"):
@@ -574,8 +573,8 @@ def test_views_point_into_the_mapped_file():
 
 
 def test_arenas_are_viewed_too():
-    table = table_of(encode_batch([LONG * 10] * 3, codec="zstd"))
-    part = batch_of(table, ["value"]).column(0).buffers()[2]
+    table = scan_records(encode_batch([LONG * 10] * 3, codec="zstd"))
+    part = convert_table(table, ["value"]).column(0).buffers()[2]
     arena = np.frombuffer(table.buffers[1], np.uint8)
     assert arena.ctypes.data <= part.address < arena.ctypes.data + len(arena)
 
@@ -583,8 +582,8 @@ def test_arenas_are_viewed_too():
 def test_a_batch_keeps_its_buffers_alive(tmp_path):
     path = tmp_path / "a.log"
     path.write_bytes(RAW)
-    batch = batch_of(table_of(path))
-    packed = batch_of(table_of(encode_batch([LONG] * 3, codec="gzip")), ["value"])
+    batch = convert_table(scan_records(path))
+    packed = convert_table(scan_records(encode_batch([LONG] * 3, codec="gzip")), ["value"])
     path.unlink()
     gc.collect()
     assert batch.column("value").to_pylist() == [r.value for r in ROWS]
@@ -592,7 +591,7 @@ def test_a_batch_keeps_its_buffers_alive(tmp_path):
 
 
 def test_views_allocate_nothing_for_payloads():
-    table = table_of(encode_batch([bytes(1 << 20)] * 8))
+    table = scan_records(encode_batch([bytes(1 << 20)] * 8))
     tracemalloc.start()
     pool = pa.total_allocated_bytes()
     batch = to_arrow.to_batch(table, ["value"])
@@ -603,7 +602,7 @@ def test_views_allocate_nothing_for_payloads():
 
 
 def test_a_slice_serialises_small():
-    table = table_of(encode_batch([b"%04d" % i * 25 for i in range(1000)]))
+    table = scan_records(encode_batch([b"%04d" % i * 25 for i in range(1000)]))
 
     def size(batch):
         sink = pa.BufferOutputStream()
@@ -627,7 +626,7 @@ def test_a_slice_serialises_small():
 # ---- hostile rows, large buffers
 
 
-def by_hand(buffers, places):
+def make_table_by_hand(buffers, places):
     """A table of kafka.records whose values are these (buffer, start, size)."""
     rows = np.zeros(len(places), kafka.RECORD)
     for row, (buffer, start, size) in zip(rows, places):
@@ -652,24 +651,26 @@ def by_hand(buffers, places):
 @pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
 def test_rows_that_point_outside_are_refused(place, binary):
     with pytest.raises(ValueError, match="row 1 points outside"):
-        to_arrow.to_batch(by_hand([b"0123456789"], [(0, 0, 10), place]), ["value"], binary=binary)
+        to_arrow.to_batch(
+            make_table_by_hand([b"0123456789"], [(0, 0, 10), place]), ["value"], binary=binary
+        )
 
 
 def test_rows_at_the_edge():
-    table = by_hand(
+    table = make_table_by_hand(
         [b"0123456789" * 2, b""],
         [(0, 0, 20), (0, 20, 0), (0, 7, 13), (1, 0, 0), (0, 99, -1), (5, 0, -1)],
     )
     for binary in ("view", "binary", "large_binary"):
-        column = batch_of(table, ["value"], binary=binary).column(0)
+        column = convert_table(table, ["value"], binary=binary).column(0)
         assert column.to_pylist() == [b"0123456789" * 2, b"", b"7890123456789", b"", None, None]
 
 
 def test_bad_rows_are_null():
-    table = by_hand([b"0123456789" * 2], [(0, 0, 20), (0, 0, 20)])
+    table = make_table_by_hand([b"0123456789" * 2], [(0, 0, 20), (0, 0, 20)])
     rows = table.rows.copy()
     rows["fault"][1] = Fault.TRUNCATED
-    assert batch_of(dataclasses.replace(table, rows=rows), ["value", "fault"]).to_pylist() == [
+    assert convert_table(dataclasses.replace(table, rows=rows), ["value", "fault"]).to_pylist() == [
         {"value": b"0123456789" * 2, "fault": None},
         {"value": None, "fault": "TRUNCATED"},
     ]
@@ -697,27 +698,27 @@ def test_buffers_above_2_gib_are_seen_through_windows(tmp_path):
                 b"%02d:" % number + b"x" * 37 if number < 9 else b"%02d:" % number + b"y" * 37
             )
         file.truncate(size)
-    table = by_hand(
+    table = make_table_by_hand(
         [b"small buffer first" * 2, MappedFile(str(path))],
         [(0, 0, 20)] + [(1, spot, 40) for spot in spots[::-1]],
     )
-    wanted = [bytes(table.bytes(i, "value")) for i in range(len(table))]
-    batch = batch_of(table, ["value"])
-    assert batch.column(0).to_pylist() == wanted and wanted[-1][:3] == b"00:"
+    expected = [bytes(table.bytes(i, "value")) for i in range(len(table))]
+    batch = convert_table(table, ["value"])
+    assert batch.column(0).to_pylist() == expected and expected[-1][:3] == b"00:"
     parts = batch.column(0).buffers()[2:]
     assert len(parts) > 4 and max(part.size for part in parts) < 1 << 31
-    far = batch_of(table[1:2], ["value"])
+    far = convert_table(table[1:2], ["value"])
     assert [part.size for part in far.column(0).buffers()[2:]] == [40]  # only what is touched
     for binary in ("binary", "large_binary"):
-        assert batch_of(table, ["value"], binary=binary).column(0).to_pylist() == wanted
-    longest = by_hand([MappedFile(str(path))], [(0, 5, WINDOW - 1)])
-    assert batch_of(longest, ["value"]).column(0).buffers()[2].size == WINDOW - 1
+        assert convert_table(table, ["value"], binary=binary).column(0).to_pylist() == expected
+    longest = make_table_by_hand([MappedFile(str(path))], [(0, 5, WINDOW - 1)])
+    assert convert_table(longest, ["value"]).column(0).buffers()[2].size == WINDOW - 1
     with pytest.raises(ValueError, match="too long for a view"):
-        to_arrow.to_batch(by_hand([MappedFile(str(path))], [(0, 0, WINDOW)]), ["value"])
+        to_arrow.to_batch(make_table_by_hand([MappedFile(str(path))], [(0, 0, WINDOW)]), ["value"])
 
 
 def test_more_than_2_gib_in_a_column_of_binary_is_refused(monkeypatch, tmp_path):
-    table = table_of(RAW)
+    table = scan_records(RAW)
     total = Places(table, "value").total
     monkeypatch.setattr(to_arrow, "LARGEST", total)
     assert to_arrow.to_batch(table, ["value"], binary="binary").num_rows == 5
@@ -728,15 +729,15 @@ def test_more_than_2_gib_in_a_column_of_binary_is_refused(monkeypatch, tmp_path)
 
 
 def test_places_count_nulls_and_bytes():
-    found = Places(table_of(RAW), "key")
-    assert (found.nulls, found.total, found.longest) == (1, 1 + len(LONG) + 13, len(LONG))
-    assert Places(table_of(RAW)[:1], "key").validity() is None
+    places = Places(scan_records(RAW), "key")
+    assert (places.nulls, places.total, places.longest) == (1, 1 + len(LONG) + 13, len(LONG))
+    assert Places(scan_records(RAW)[:1], "key").validity() is None
 
 
 # ---- bad headers
 
 
-def with_bad_header(number):
+def make_batch_with_long_header(number):
     """Records of which one has a header that runs past its record."""
     rows = [
         Record(i, 0, value=b"v", headers=[("good", b"1"), ("bad", b"%d" % i)]) for i in range(4)
@@ -748,20 +749,20 @@ def with_bad_header(number):
 
 
 def test_bad_headers_follow_the_mode():
-    table = table_of(with_bad_header(2), check=False)
+    table = scan_records(make_batch_with_long_header(2), check=False)
     with pytest.raises(FrameError, match="TRUNCATED"):
         to_arrow.to_batch(table)
     assert to_arrow.to_batch(table, ["offset", "value"]).num_rows == 4  # not asked for, not opened
-    marked = batch_of(table, ["headers"], errors="mark").column(0).to_pylist()
-    assert [len(one) for one in marked] == [2] * 4
+    marked = convert_table(table, ["headers"], errors="mark").column(0).to_pylist()
+    assert [len(headers) for headers in marked] == [2] * 4
     assert marked[2] == [{"key": b"good", "value": b"1"}, {"key": None, "value": None}]
-    skipped = batch_of(table, ["headers"], errors="skip").column(0).to_pylist()
+    skipped = convert_table(table, ["headers"], errors="skip").column(0).to_pylist()
     assert skipped[2] == [{"key": b"good", "value": b"1"}] and skipped[3] == marked[3]
 
 
 def test_bad_records_have_no_headers():
-    table = table_of(RAW, RAW[:-1] + b"\xff", errors="mark")
-    batch = batch_of(table, errors="mark")
+    table = scan_records(RAW, RAW[:-1] + b"\xff", errors="mark")
+    batch = convert_table(table, errors="mark")
     assert batch.column("headers").to_pylist()[-1] is None
     assert batch.column("fault").to_pylist() == [None] * 5 + ["BAD_CHECKSUM"]
     assert batch.column("value").to_pylist()[-1] is None
@@ -782,22 +783,22 @@ def test_what_was_not_read_of_a_bad_frame_is_null(types):
         "fault",
         "size",
     ]
-    found = batch_of(
-        table_of(RAW, bad, b"\xff" * 99, RAW, errors="mark"), columns, types=types
+    batch = convert_table(
+        scan_records(RAW, bad, b"\xff" * 99, RAW, errors="mark"), columns, types=types
     ).to_pylist()
-    assert [row["fault"] for row in found] == [None] * 5 + ["BAD_CHECKSUM", "BAD_LENGTH"] + [
+    assert [row["fault"] for row in batch] == [None] * 5 + ["BAD_CHECKSUM", "BAD_LENGTH"] + [
         None
     ] * 5
-    assert [row["_fault"] for row in found] == [row["fault"] for row in found]
+    assert [row["_fault"] for row in batch] == [row["fault"] for row in batch]
     assert (
-        found[0]["timestamp"] is not None
-        and found[0]["is_control"] is False
-        and found[0]["codec"] == 0
+        batch[0]["timestamp"] is not None
+        and batch[0]["is_control"] is False
+        and batch[0]["codec"] == 0
     )
-    for row in found[5:7]:
+    for row in batch[5:7]:
         assert row["offset"] is row["timestamp"] is row["is_control"] is None and row["size"] > 0
-    assert found[5]["last_offset"] == found[0]["last_offset"] and found[6]["last_offset"] is None
-    batches = batch_of(
+    assert batch[5]["last_offset"] == batch[0]["last_offset"] and batch[6]["last_offset"] is None
+    batches = convert_table(
         wirescan.kafka.scan([RAW, b"\xff" * 99], errors="mark"), types=types
     ).to_pylist()
     assert {name for name, value in batches[1].items() if value is not None} == {"fault"}
@@ -812,7 +813,7 @@ def test_a_default_that_nothing_was_read_over_is_null():
         "Fetch",
         errors="mark",
     )
-    good, bad = batch_of(
+    good, bad = convert_table(
         table, ["min_bytes", "max_bytes", "session_id", "session_epoch", "fault"]
     ).to_pylist()
     assert good["session_epoch"] == -1 and None not in [
@@ -825,8 +826,11 @@ def test_a_default_that_nothing_was_read_over_is_null():
 
 def test_the_name_of_a_fault_is_the_same_in_every_batch():
     """So that a stream has one dictionary; a number that is no fault keeps its digits."""
-    table = table_of(RAW, RAW[:-1] + b"\xff", errors="mark")
-    good, bad = batch_of(table[:5], ["fault"]).column(0), batch_of(table[5:], ["fault"]).column(0)
+    table = scan_records(RAW, RAW[:-1] + b"\xff", errors="mark")
+    good, bad = (
+        convert_table(table[:5], ["fault"]).column(0),
+        convert_table(table[5:], ["fault"]).column(0),
+    )
     assert (
         good.type == bad.type == pa.dictionary(pa.int32(), pa.string())
         and good.dictionary == bad.dictionary
@@ -834,10 +838,10 @@ def test_the_name_of_a_fault_is_the_same_in_every_batch():
     assert bad.dictionary.to_pylist() == [fault.name for fault in Fault if fault]
     rows = table.rows.copy()
     rows["fault"][:2] = 77, Fault.LIMIT
-    other = batch_of(dataclasses.replace(table, rows=rows), ["fault", "_fault"])
+    other = convert_table(dataclasses.replace(table, rows=rows), ["fault", "_fault"])
     assert other.column(0).to_pylist() == ["77", "LIMIT", None, None, None, "BAD_CHECKSUM"]
     assert other.column(1).to_pylist() == other.column(0).to_pylist()
-    assert batch_of(dataclasses.replace(table, rows=rows), ["fault"], types="spark").column(
+    assert convert_table(dataclasses.replace(table, rows=rows), ["fault"], types="spark").column(
         0
     ).to_pylist() == ["77", "LIMIT", None, None, None, "BAD_CHECKSUM"]
 
@@ -846,7 +850,7 @@ def test_the_name_of_a_fault_is_the_same_in_every_batch():
 
 
 def test_pyarrow_takes_a_table():
-    table = table_of(RAW, RAW)
+    table = scan_records(RAW, RAW)
     whole = pa.table(table)
     whole.validate(full=True)
     assert whole.num_rows == 10 and whole.schema == to_arrow.schema_of(table)
@@ -859,13 +863,13 @@ def test_pyarrow_takes_a_table():
 
 def test_what_was_marked_is_exported_as_marked():
     """One bad header is no reason to give nothing."""
-    raw = with_bad_header(1)
-    table = table_of(raw, errors="mark")
+    raw = make_batch_with_long_header(1)
+    table = scan_records(raw, errors="mark")
     exported = pa.table(table)
     assert (
         exported.num_rows == len(table)
         and exported["headers"].to_pylist()
-        == batch_of(table, ["headers"], errors="mark").column(0).to_pylist()
+        == convert_table(table, ["headers"], errors="mark").column(0).to_pylist()
     )
     with pytest.raises(ValueError, match="at least 1 row, not 0"):
         to_arrow.reader(table, rows=0)
@@ -895,7 +899,7 @@ def test_polars_takes_a_table():
     table = wirescan.scan(ORDERS, "kafka.records")
     frame = polars.DataFrame(table)
     assert frame.height == len(table) and frame["offset"].to_list() == table["offset"].tolist()
-    assert [[k, v] for k, v in frame.select("key", "value").head(50).rows()] == as_python(
+    assert [[k, v] for k, v in frame.select("key", "value").head(50).rows()] == list_values(
         table[:50]
     )
     assert frame["key"].null_count() == (table["key_size"] < 0).sum()
@@ -916,13 +920,13 @@ def test_duckdb_takes_a_table():
         int(table["value_size"].max()),
     )
     rows = connection.sql('select key, value from records order by "offset" limit 50').fetchall()
-    assert [list(row) for row in rows] == as_python(table[:50])
+    assert [list(row) for row in rows] == list_values(table[:50])
 
 
 def test_pandas_takes_a_table():
     import pandas
 
-    table = table_of(RAW)
+    table = scan_records(RAW)
     take = getattr(
         pandas.DataFrame, "from_arrow", None
     )  # since pandas 3; pyarrow is the way before
@@ -944,12 +948,14 @@ def test_tables_without_a_format():
 @pytest.mark.parametrize("size", [1, 30_000, 1 << 30])
 def test_batches_over_slices_are_the_whole(format, size):
     columns = [*to_arrow.columns_of(format), "_file", "_start"]
-    whole = batch_of(wirescan.scan(SEGMENT, format), columns, binary="binary", file=SEGMENT)
+    whole = convert_table(wirescan.scan(SEGMENT, format), columns, binary="binary", file=SEGMENT)
     slices = plan(SEGMENT, format, size)
     parts = [
         part
-        for one in slices
-        for part in iter_batches(one.path, one.start, one.stop, format=format, columns=columns)
+        for piece in slices
+        for part in iter_batches(
+            piece.path, piece.start, piece.stop, format=format, columns=columns
+        )
     ]
     for part in parts:
         part.validate(full=True)
@@ -967,7 +973,7 @@ def test_batches_have_about_the_given_size():
 def test_iter_tables_yields_all_rows():
     tables = list(iter_tables(SEGMENT, format="kafka.records", piece=10_000))
     whole = wirescan.scan(SEGMENT, "kafka.records")
-    assert [row for table in tables for row in as_python(table)] == as_python(whole)
+    assert [row for table in tables for row in list_values(table)] == list_values(whole)
     assert sum((table.positions.tolist() for table in tables), []) == whole.positions.tolist()
 
 
@@ -1024,7 +1030,7 @@ def test_a_file_that_ends_inside_a_batch(tmp_path, tail):
 
 def test_bad_headers_in_a_file_name_the_file(tmp_path):
     path = str(tmp_path / "bad.log")
-    Path(path).write_bytes(RAW + with_bad_header(1))
+    Path(path).write_bytes(RAW + make_batch_with_long_header(1))
     with pytest.raises(FrameError) as caught:
         list(iter_batches(path, format="kafka.records", check=False))
     assert caught.value.source == path and caught.value.offset > len(RAW)
@@ -1069,7 +1075,7 @@ def test_limits_and_checks_are_passed_on(tmp_path):
 
 
 def test_batches_pickle():
-    batch = batch_of(table_of(RAW), binary="binary")
+    batch = convert_table(scan_records(RAW), binary="binary")
     assert pickle.loads(pickle.dumps(batch)).equals(batch)
 
 

@@ -31,6 +31,7 @@ from tests.support.fake_broker import (
     Trickle,
 )
 from tests.support.kafka_answers import NODE, greet_cluster, make_batch, make_cluster
+from tests.support.kafka_parts import collect_offsets
 from wirescan import FrameError, Limits, kafka
 from wirescan.kafka.client.cluster import Cluster, Retries, parse_nodes
 from wirescan.kafka.client.connection import (
@@ -59,7 +60,7 @@ COMMIT = b"\0\0\0\1"
 ABORT = b"\0\0\0\0"
 
 
-def cluster_of(fake, **options):
+def make_client_cluster(fake, **options):
     return Cluster(parse_nodes(fake.bootstrap), chance=random.Random(1), **options)
 
 
@@ -67,13 +68,13 @@ def run(fake, operation):
     return FakeDriver(fake).run(operation)
 
 
-def requests_of(fake, api):
+def list_requests(fake, api):
     """List (node, version, request) of the requests of an API, in their order."""
     return [(node, version, body) for node, name, version, body in fake.asked if name == api]
 
 
-def versions_of(fake, api):
-    return [version for _, version, _ in requests_of(fake, api)]
+def list_versions(fake, api):
+    return [version for _, version, _ in list_requests(fake, api)]
 
 
 def change_answers(fake, api, change):
@@ -96,18 +97,14 @@ def pass_on(node, api, data):
     return data
 
 
-def question_of_size(size, **options):
+def make_question(size, **options):
     """Return a question that asks for at most `size` bytes at a time."""
     return Question(max_bytes=size, partition_bytes=size, **options)
 
 
-def control_batch(offset, key, **options):
+def make_control_batch(offset, key, **options):
     """Encode a batch with a marker, which is COMMIT or ABORT."""
     return encode_batch([(offset, 0, key, b"\0" * 6)], control=True, transactional=True, **options)
-
-
-def offsets_of(parts):
-    return [offset for part in parts for offset in part.records["offset"].tolist()]
 
 
 def count_records(parts):
@@ -128,12 +125,14 @@ def read(
 ):
     """Read a range. Return the offsets of its records, and its parts."""
     driver = driver or FakeDriver(fake)
-    cluster = cluster or cluster_of(fake)
+    cluster = cluster or make_client_cluster(fake)
     decoding = Decoding(question.isolation, **options)
-    wanted = FetchRange(topic, partition, start, stop)
-    pieces = driver.iterate(read_range(cluster, wanted, question, driver.limits, decoding.errors))
+    fetch_range = FetchRange(topic, partition, start, stop)
+    pieces = driver.iterate(
+        read_range(cluster, fetch_range, question, driver.limits, decoding.errors)
+    )
     parts = [decoding.make_part(piece) for piece in pieces]
-    return offsets_of(parts), parts
+    return collect_offsets(parts), parts
 
 
 def read_offsets(fake, *arguments, **options):
@@ -144,12 +143,12 @@ def read_offsets(fake, *arguments, **options):
 # ---- a connection
 
 
-def metadata_answer(number=0, **body):
+def make_metadata_answer(number=0, **body):
     body = {"brokers": [{"node_id": 7, "host": "h", "port": 1}], **body}
     return kafka.encode_response("Metadata", 9, body, correlation_id=number)
 
 
-def connection_with_requests(count=1, limits=Limits(), **options):
+def make_connection(count=1, limits=Limits(), **options):
     """Return a connection that waits for the answers to Metadata requests."""
     connection = Connection(NODE, "test", limits)
     for _ in range(count):
@@ -159,8 +158,8 @@ def connection_with_requests(count=1, limits=Limits(), **options):
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 1 << 20])
 def test_answers_come_in_any_chunks(chunk):
-    connection = connection_with_requests(3)
-    data = b"".join(metadata_answer(number, controller_id=number) for number in range(3))
+    connection = make_connection(3)
+    data = b"".join(make_metadata_answer(number, controller_id=number) for number in range(3))
     answers = []
     for at in range(0, len(data), chunk):
         answers += connection.receive(data[at : at + chunk])
@@ -171,10 +170,10 @@ def test_answers_come_in_any_chunks(chunk):
 
 @pytest.mark.parametrize("number", [1, -1, 2**31 - 1])
 def test_an_answer_to_another_request(number):
-    connection = connection_with_requests(2)
+    connection = make_connection(2)
     message = f"answers request {number}, and the oldest open one is 0, Metadata"
     with pytest.raises(ConnectionError, match=message):
-        connection.receive(metadata_answer(number))
+        connection.receive(make_metadata_answer(number))
     with pytest.raises(ConnectionError, match="failed before"):
         connection.get_buffer()
     with pytest.raises(ConnectionError, match="failed before"):
@@ -182,15 +181,15 @@ def test_an_answer_to_another_request(number):
 
 
 def test_an_answer_without_a_request():
-    connection = connection_with_requests(1)
-    assert connection.receive(metadata_answer(0))
+    connection = make_connection(1)
+    assert connection.receive(make_metadata_answer(0))
     with pytest.raises(ConnectionError, match="without a request"):
-        connection.receive(metadata_answer(1))
+        connection.receive(make_metadata_answer(1))
 
 
 @pytest.mark.parametrize("size", [0, 3, -1, -(2**31), 1001 - 4, 2**31 - 1])
 def test_impossible_sizes_are_refused(size):
-    connection = connection_with_requests(limits=Limits(frame=1000))
+    connection = make_connection(limits=Limits(frame=1000))
     with pytest.raises(FrameError, match="impossible length.*broker-1:9092"):
         connection.receive(size.to_bytes(4, "big", signed=True))
     assert not connection.is_idle
@@ -198,7 +197,7 @@ def test_impossible_sizes_are_refused(size):
 
 def test_tls_where_none_is_expected():
     with pytest.raises(PermissionError, match="speaks TLS"):
-        connection_with_requests().receive(b"\x15\x03\x03\x00\x02\x02\x16")
+        make_connection().receive(b"\x15\x03\x03\x00\x02\x02\x16")
 
 
 @pytest.mark.parametrize(
@@ -213,15 +212,15 @@ def test_tls_where_none_is_expected():
     ],
 )
 def test_malformed_bodies_are_refused(damage):
-    connection = connection_with_requests()
+    connection = make_connection()
     with pytest.raises(FrameError, match="broker-1:9092"):
-        connection.receive(damage(metadata_answer()))
+        connection.receive(damage(make_metadata_answer()))
 
 
 @pytest.mark.parametrize("expected", [0, 10 << 20])
 def test_memory_follows_what_arrives(expected):
     """If a broker claims 90 MiB, the buffer has the expected size or twice the bytes received."""
-    connection = connection_with_requests(expected=expected)
+    connection = make_connection(expected=expected)
     connection.receive((90 << 20).to_bytes(4, "big"))
     received = 4
     while received + (size := len(connection.get_buffer())) < 90 << 20:
@@ -232,8 +231,8 @@ def test_memory_follows_what_arrives(expected):
 
 
 def test_an_answer_is_in_one_buffer():
-    connection = connection_with_requests()
-    data = metadata_answer(cluster_id=b"x" * 20000)
+    connection = make_connection()
+    data = make_metadata_answer(cluster_id=b"x" * 20000)
     (answer,) = connection.receive(data)
     (buffer,) = answer.table.buffers
     assert bytes(buffer) == data
@@ -241,11 +240,11 @@ def test_an_answer_is_in_one_buffer():
 
 
 def test_a_request_that_cannot_be_encoded_leaves_the_connection_good():
-    connection = connection_with_requests(0)
+    connection = make_connection(0)
     with pytest.raises(ValueError, match="no field 'nothing'"):
         connection.send("Metadata", 9, {"nothing": 1})
     connection.send("Metadata", 9, {})
-    assert connection.receive(metadata_answer(0))
+    assert connection.receive(make_metadata_answer(0))
 
 
 # ---- the greeting
@@ -264,7 +263,7 @@ def test_a_request_that_cannot_be_encoded_leaves_the_connection_good():
 def test_the_newest_common_version(versions, version):
     fake = make_cluster(versions=versions)
     assert greet_cluster(fake).version == version
-    assert versions_of(fake, "Metadata") == [version]
+    assert list_versions(fake, "Metadata") == [version]
 
 
 def test_the_fallback_of_api_versions():
@@ -360,12 +359,12 @@ def test_bad_sasl_arguments_are_refused(sasl, reason):
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, address",
     [("a:1", [("a", 1)]), ("a:1, b:2", [("a", 1), ("b", 2)]), (["[::1]:9092"], [("::1", 9092)])],
 )
-def test_addresses_are_parsed(text, found):
-    assert [tuple(node[1:]) for node in parse_nodes(text)] == found
-    assert [node.id for node in parse_nodes(text)] == [-1] * len(found)
+def test_addresses_are_parsed(text, address):
+    assert [tuple(node[1:]) for node in parse_nodes(text)] == address
+    assert [node.id for node in parse_nodes(text)] == [-1] * len(address)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +378,7 @@ def test_wrong_addresses_are_refused(text):
 @pytest.mark.parametrize("version", range(13))
 def test_metadata_lists_brokers_and_topics(version):
     fake = make_cluster(partitions=2, brokers=2, versions=VERSIONS | {"Metadata": (0, version)})
-    cluster = cluster_of(fake)
+    cluster = make_client_cluster(fake)
     metadata = run(fake, cluster.fetch_metadata())
     assert metadata.brokers == {1: Node(1, "broker-1", 9092), 2: Node(2, "broker-2", 9092)}
     orders = metadata.topics["orders"]
@@ -401,7 +400,7 @@ def test_bootstrap_asks_one_after_another():
     fake = make_cluster(brokers=3)
     fake.down = {1, 2}
     driver = FakeDriver(fake)
-    assert driver.run(cluster_of(fake).fetch_metadata()).brokers.keys() == {1, 2, 3}
+    assert driver.run(make_client_cluster(fake).fetch_metadata()).brokers.keys() == {1, 2, 3}
     assert driver.exchanges == 3
     assert driver.now == 0
 
@@ -411,7 +410,7 @@ def test_unreachable_brokers_are_an_error():
     fake.down = {1, 2, 3}
     driver = FakeDriver(fake)
     with pytest.raises(ConnectionRefusedError) as caught:
-        driver.run(cluster_of(fake).fetch_metadata())
+        driver.run(make_client_cluster(fake).fetch_metadata())
     assert driver.exchanges == 3 * RETRIES.attempts
     assert driver.now < RETRIES.seconds
     assert f"after {RETRIES.attempts} attempts" in caught.value.__notes__[0]
@@ -441,19 +440,19 @@ def test_attempts_end_when_the_time_is_over():
     fake.mangle = fall_silent
     driver = FakeDriver(fake, timeout=25)
     with pytest.raises(TimeoutError, match="no answer"):
-        driver.run(cluster_of(fake).fetch_metadata())
+        driver.run(make_client_cluster(fake).fetch_metadata())
     assert driver.exchanges == 3  # at 0, 25 and 50 seconds; the limit is 60 seconds
 
 
 def test_pauses_double_and_vary():
-    pauses = [pauses_of_seed(seed) for seed in (1, 2)]
+    pauses = [list_pauses(seed) for seed in (1, 2)]
     for number, pause in enumerate(pauses[0]):
         longest = min(RETRIES.longest, RETRIES.first * 2**number)
         assert longest / 2 <= pause <= longest
     assert pauses[0] != pauses[1]
 
 
-def pauses_of_seed(seed):
+def list_pauses(seed):
     """List the pauses between attempts to reach a broker that is down."""
     fake = make_cluster()
     fake.down = {1}
@@ -477,7 +476,7 @@ def test_final_errors_are_not_retried(code):
     fake = make_cluster()
     fake.errors["ListOffsets", "orders", 0] += [code] * 99
     with pytest.raises(BrokerError, match="orders-0 at broker-1:9092") as caught:
-        run(fake, list_offsets(cluster_of(fake), LATEST))
+        run(fake, list_offsets(make_client_cluster(fake), LATEST))
     assert int(caught.value.code) == code
     assert len(fake.errors["ListOffsets", "orders", 0]) == 98
 
@@ -487,17 +486,17 @@ def test_retriable_errors_are_retried(code):
     fake = make_cluster()
     fake.errors["ListOffsets", "orders", 0] += [code, code]
     driver = FakeDriver(fake)
-    offsets = driver.run(list_offsets(cluster_of(fake), LATEST))
+    offsets = driver.run(list_offsets(make_client_cluster(fake), LATEST))
     assert offsets["orders", 0].offset == 50
     assert driver.now > 0
-    assert len(requests_of(fake, "Metadata")) == 3  # one at first, and one after each error
+    assert len(list_requests(fake, "Metadata")) == 3  # one at first, and one after each error
 
 
 def test_retriable_errors_that_last_are_raised():
     fake = make_cluster()
     fake.errors["ListOffsets", "orders", 0] += [NOT_LEADER] * 999
     with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
-        run(fake, list_offsets(cluster_of(fake), LATEST))
+        run(fake, list_offsets(make_client_cluster(fake), LATEST))
     assert len(fake.errors["ListOffsets", "orders", 0]) == 999 - RETRIES.attempts
 
 
@@ -505,16 +504,16 @@ def test_metadata_of_an_unknown_topic_is_retried_for_a_short_time():
     fake = make_cluster()
     driver = FakeDriver(fake)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION.*nothing-0"):
-        driver.run(list_offsets(cluster_of(fake), {("nothing", 0): "latest"}))
+        driver.run(list_offsets(make_client_cluster(fake), {("nothing", 0): "latest"}))
     assert driver.exchanges == RETRIES.unknown
     assert 0 < driver.now < 3
     fake.errors["Metadata", "orders", None] += [3, 5]
-    assert driver.run(list_offsets(cluster_of(fake), LATEST))
+    assert driver.run(list_offsets(make_client_cluster(fake), LATEST))
 
 
 def test_the_leader_moves():
     fake = make_cluster(brokers=2)
-    cluster, driver = cluster_of(fake), FakeDriver(fake)
+    cluster, driver = make_client_cluster(fake), FakeDriver(fake)
     log = fake.topics["orders"][0]
     driver.run(list_offsets(cluster, LATEST))
     log.leader = 2
@@ -531,13 +530,13 @@ def test_the_leader_moves():
 def test_leaders_are_asked_side_by_side_and_only_for_what_is_left():
     fake = make_cluster(brokers=3, partitions=6)
     fake.errors["ListOffsets", "orders", 4] += [NOT_LEADER]
-    wanted = {("orders", number): "latest" for number in range(6)}
-    listed = run(fake, list_offsets(cluster_of(fake), wanted))
+    questions = {("orders", number): "latest" for number in range(6)}
+    listed = run(fake, list_offsets(make_client_cluster(fake), questions))
     offsets = {number: answer.offset for (_, number), answer in listed.items()}
     assert offsets == dict.fromkeys(range(6), 50)
     partitions = [
         [each["partition_index"] for topic in request["topics"] for each in topic["partitions"]]
-        for _, _, request in requests_of(fake, "ListOffsets")
+        for _, _, request in list_requests(fake, "ListOffsets")
     ]
     assert sorted(partitions) == [[0, 3], [1, 4], [2, 5], [4]]
 
@@ -547,19 +546,19 @@ def test_a_missing_leader_is_an_error(leader):
     fake = make_cluster()
     fake.topics["orders"][0].leader = leader
     with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE"):
-        run(fake, list_offsets(cluster_of(fake), LATEST))
+        run(fake, list_offsets(make_client_cluster(fake), LATEST))
 
 
 def test_an_answer_without_the_partition():
     fake = make_cluster()
     change_answers(fake, "ListOffsets", lambda body: {"topics": []})
     with pytest.raises(BrokerError, match="leaves out"):
-        run(fake, list_offsets(cluster_of(fake), LATEST))
+        run(fake, list_offsets(make_client_cluster(fake), LATEST))
 
 
 def test_an_error_in_earlier_metadata_does_not_last():
     fake = make_cluster()
-    cluster, driver = cluster_of(fake), FakeDriver(fake)
+    cluster, driver = make_client_cluster(fake), FakeDriver(fake)
     fake.errors["Metadata", "orders", None] += [29]
     orders = driver.run(cluster.fetch_metadata()).topics["orders"]
     assert orders.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -576,7 +575,9 @@ def test_list_offsets_finds_times(version):
     fake.topics["orders"][0].stable = 30
 
     def ask(when, isolation="read_uncommitted"):
-        offsets = run(fake, list_offsets(cluster_of(fake), {("orders", 0): when}, isolation))
+        offsets = run(
+            fake, list_offsets(make_client_cluster(fake), {("orders", 0): when}, isolation)
+        )
         return offsets["orders", 0]
 
     assert ask("earliest").offset == 5
@@ -601,17 +602,17 @@ def test_list_offsets_finds_times(version):
 def test_wrong_times_are_refused(when):
     fake = make_cluster()
     with pytest.raises(ValueError, match="a time is milliseconds"):
-        run(fake, list_offsets(cluster_of(fake), {("orders", 0): when}))
+        run(fake, list_offsets(make_client_cluster(fake), {("orders", 0): when}))
     with pytest.raises(ValueError, match="isolation is one of"):
-        run(fake, list_offsets(cluster_of(fake), {}, "read"))
+        run(fake, list_offsets(make_client_cluster(fake), {}, "read"))
 
 
 @pytest.mark.parametrize("version", range(18))
 def test_fetch_once_asks_every_leader(version):
     fake = make_cluster(partitions=2, brokers=2, versions=VERSIONS | {"Fetch": (0, version)})
     fake.topics["orders"][0].aborted = [(7, 10), (8, 20)]
-    wanted = {("orders", 0): 12, ("orders", 1): 45}
-    answers = run(fake, fetch_once(cluster_of(fake), wanted, Question()))
+    starts = {("orders", 0): 12, ("orders", 1): 45}
+    answers = run(fake, fetch_once(make_client_cluster(fake), starts, Question()))
     first, second = answers["orders", 0], answers["orders", 1]
     assert kafka.records(kafka.scan(first.table))["offset"].tolist() == list(range(10, 50))
     assert kafka.records(kafka.scan(second.table))["offset"].tolist() == list(range(45, 50))
@@ -619,12 +620,12 @@ def test_fetch_once_asks_every_leader(version):
     assert first.size == len(first.table.bytes(0, "records"))
     assert first.log_start_offset == (0 if version >= 5 else -1)
     assert first.aborted.tolist() == ([(7, 10), (8, 20)] if version >= 4 else [])
-    assert versions_of(fake, "Fetch") == [version] * 2
+    assert list_versions(fake, "Fetch") == [version] * 2
 
 
 def test_fetch_names_the_topic_if_its_id_is_unknown():
     fake = make_cluster(versions=VERSIONS | {"Metadata": (0, 9)})
-    run(fake, fetch_once(cluster_of(fake), {("orders", 0): 0}, Question()))
+    run(fake, fetch_once(make_client_cluster(fake), {("orders", 0): 0}, Question()))
     assert fake.asked[-1][1:3] == ("Fetch", 12)
 
 
@@ -632,7 +633,7 @@ def test_an_offset_out_of_range():
     fake = make_cluster()
     message = "OFFSET_OUT_OF_RANGE.*for offset 99 of orders-0 at broker-1"
     with pytest.raises(BrokerError, match=message):
-        run(fake, fetch_once(cluster_of(fake), {("orders", 0): 99}, Question()))
+        run(fake, fetch_once(make_client_cluster(fake), {("orders", 0): 99}, Question()))
     with pytest.raises(BrokerError, match=message):
         read(fake, 99, 100)
 
@@ -648,7 +649,7 @@ def test_an_offset_out_of_range():
 def test_a_range_in_answers_of_any_size(most, version):
     fake = make_cluster(versions=VERSIONS | {"Fetch": (0, version)})
     for start, stop in ((0, 50), (3, 48), (12, 13), (5, 10), (49, 50)):
-        offsets, parts = read(fake, start, stop, question=question_of_size(most))
+        offsets, parts = read(fake, start, stop, question=make_question(most))
         assert offsets == list(range(start, stop))
         next_offsets = [part.next_offset for part in parts]
         assert next_offsets[-1] == stop
@@ -666,9 +667,9 @@ def test_the_next_fetch_is_sent_before_a_piece_is_returned():
         return perform(effect)
 
     driver.perform = record_effect
-    wanted = FetchRange("orders", 0, 0, 50)
+    fetch_range = FetchRange("orders", 0, 0, 50)
     pieces = driver.iterate(
-        read_range(cluster_of(fake), wanted, question_of_size(100), Limits(), "strict")
+        read_range(make_client_cluster(fake), fetch_range, make_question(100), Limits(), "strict")
     )
     next(pieces)
     assert effects[-1] == "Begin"
@@ -686,10 +687,10 @@ def test_gaps_and_a_tail_that_compaction_left():
     fake.append("orders", 0, without_records)
     fake.append("orders", 0, make_batch(60))
     fake.topics["orders"][0].end = 100  # the offsets from 65 on have no batch
-    offsets, parts = read(fake, 0, 100, question=question_of_size(90))
+    offsets, parts = read(fake, 0, 100, question=make_question(90))
     assert offsets == [3, 7, *range(60, 65)]
     assert [part.next_offset for part in parts] == [20, 30, 65]
-    assert len(requests_of(fake, "Fetch")) == 3 + EMPTY_ANSWERS
+    assert len(list_requests(fake, "Fetch")) == 3 + EMPTY_ANSWERS
     assert read_offsets(fake, 65, 100) == []
     assert read_offsets(fake, 25, 62) == [60, 61]
 
@@ -700,7 +701,7 @@ def test_a_range_beyond_the_end():
 
 def test_control_records_are_not_returned():
     fake = make_cluster(2)
-    fake.append("orders", 0, control_batch(10, COMMIT, producer_id=1))
+    fake.append("orders", 0, make_control_batch(10, COMMIT, producer_id=1))
     offsets, parts = read(fake, 0, 11)
     assert offsets == list(range(10))
     assert parts[-1].next_offset == 11
@@ -710,9 +711,9 @@ def test_control_records_are_not_returned():
 
 
 def read_batches(fake, start, stop, **options):
-    wanted = FetchRange("orders", 0, start, stop)
+    fetch_range = FetchRange("orders", 0, start, stop)
     pieces = FakeDriver(fake).iterate(
-        read_range(cluster_of(fake), wanted, Question(), Limits(), "strict")
+        read_range(make_client_cluster(fake), fetch_range, Question(), Limits(), "strict")
     )
     return [Decoding(records=False, **options).make_part(piece) for piece in pieces]
 
@@ -748,7 +749,7 @@ def test_message_sets_are_fetched(magic, codec):
         fake.append("orders", 0, raw)
     for start, stop in ((0, 50), (5, 15), (9, 10), (10, 11), (25, 26), (45, 50)):
         for most in (40, 200, 1 << 20):
-            offsets = read_offsets(fake, start, stop, question=question_of_size(most))
+            offsets = read_offsets(fake, start, stop, question=make_question(most))
             assert offsets == list(range(start, stop))
 
 
@@ -760,18 +761,27 @@ def test_aborted_records_are_not_fetched(most):
         fake.append(
             "orders", 0, make_batch(first, producer_id=producer, transactional=producer > 0)
         )
-    fake.append("orders", 0, control_batch(15, ABORT, producer_id=1))
-    fake.append("orders", 0, control_batch(16, COMMIT, producer_id=2))
+    fake.append("orders", 0, make_control_batch(15, ABORT, producer_id=1))
+    fake.append("orders", 0, make_control_batch(16, COMMIT, producer_id=2))
     fake.append("orders", 0, make_batch(17, producer_id=1, transactional=True))
-    fake.append("orders", 0, control_batch(22, COMMIT, producer_id=1))
+    fake.append("orders", 0, make_control_batch(22, COMMIT, producer_id=1))
     fake.append("orders", 0, make_batch(23, producer_id=3, transactional=True))  # stays open
     log = fake.topics["orders"][0]
     log.stable = 23
     log.aborted = [(1, 0)]
-    question = question_of_size(most, isolation="read_committed")
+    question = make_question(most, isolation="read_committed")
     ranges = run(
         fake,
-        plan(cluster_of(fake), "orders", None, "earliest", "latest", None, None, "read_committed"),
+        plan(
+            make_client_cluster(fake),
+            "orders",
+            None,
+            "earliest",
+            "latest",
+            None,
+            None,
+            "read_committed",
+        ),
     )
     assert ranges == [FetchRange("orders", 0, 0, 23)]
     committed = [*range(5, 15), *range(17, 22)]
@@ -832,7 +842,7 @@ def test_damaged_lengths_follow_the_mode():
     with pytest.raises(FrameError, match="impossible length|magic"):
         read(fake)
     assert read_offsets(fake, errors="skip") == [*range(20), *range(25, 50)]
-    small = question_of_size(90)
+    small = make_question(90)
     change_batch(fake, 0, damage_length)
     assert read_offsets(fake, 0, 5, errors="skip", question=small) == []
     _, parts = read(fake, 0, 5, errors="mark", question=small)
@@ -856,7 +866,7 @@ def test_a_batch_that_never_comes_whole():
 
     change_answers(fake, "Fetch", cut_records)
     with pytest.raises(FrameError, match="impossible length"):
-        read(fake, question=question_of_size(100), driver=driver)
+        read(fake, question=make_question(100), driver=driver)
 
 
 def test_batches_from_before_the_offset():
@@ -866,7 +876,7 @@ def test_batches_from_before_the_offset():
     message = "from offset 5 with batches that end before it, at 4"
     with pytest.raises(ConnectionError, match=message):
         read(fake)
-    assert len(requests_of(fake, "Fetch")) == 1 + RETRIES.attempts
+    assert len(list_requests(fake, "Fetch")) == 1 + RETRIES.attempts
 
 
 def test_a_broker_that_throttles_without_end():
@@ -900,7 +910,7 @@ def test_a_read_continues_after_failures():
         return body
 
     change_answers(fake, "Fetch", fail)
-    assert read_offsets(fake, question=question_of_size(100)) == list(range(50))
+    assert read_offsets(fake, question=make_question(100)) == list(range(50))
 
 
 # ---- plans
@@ -917,7 +927,16 @@ def plan_ranges(
 ):
     ranges = run(
         fake,
-        plan(cluster_of(fake), "orders", partitions, start, stop, start_time, stop_time, isolation),
+        plan(
+            make_client_cluster(fake),
+            "orders",
+            partitions,
+            start,
+            stop,
+            start_time,
+            stop_time,
+            isolation,
+        ),
     )
     return [(planned.partition, planned.start, planned.stop) for planned in ranges]
 
@@ -1078,7 +1097,7 @@ def test_a_connection_cut_at_every_byte(driver, stride):
         for position in [*range(0, size, 7 * stride), *range(size - 10, size)]:
             cut = position
             parts = client.fetch("orders", start=3, stop=9)
-            assert offsets_of(parts) == list(range(3, 9))
+            assert collect_offsets(parts) == list(range(3, 9))
 
 
 @pytest.mark.parametrize(
@@ -1147,13 +1166,13 @@ def test_a_broker_that_is_just_starting_is_not_an_old_one(driver, hang_ups, vers
     with Server(fake) as server:
         client = driver(server.bootstrap, retries=FEW)
         client.call("fetch_once", {("orders", 0): 0})
-        assert versions_of(fake, "Metadata") == [version]
+        assert list_versions(fake, "Metadata") == [version]
         # A broker that answered a greeting before is not an old one either.
         left = 1
         server.hang_up()
         time.sleep(0.05)
         client.call("list_offsets", LATEST)
-        assert versions_of(fake, "ListOffsets")[-1:] == [9]
+        assert list_versions(fake, "ListOffsets")[-1:] == [9]
 
 
 def test_a_broker_that_answers_a_byte_at_a_time(driver):
@@ -1500,11 +1519,11 @@ def test_many_leaders_are_asked_some_at_a_time(driver):
         client = driver(server.bootstrap, retries=Retries(attempts=1))
         client.call("metadata")
         before = threading.active_count()
-        wanted = {("orders", number): "latest" for number in range(count)}
+        questions = {("orders", number): "latest" for number in range(count)}
         threading.setprofile(watch)
         try:
             with pytest.raises(ConnectionError, match="cannot connect"):
-                client.call("list_offsets", wanted)
+                client.call("list_offsets", questions)
         finally:
             threading.setprofile(None)
     if type(client) is Blocking:
@@ -1513,10 +1532,10 @@ def test_many_leaders_are_asked_some_at_a_time(driver):
 
 def test_threads_that_cannot_be_started(monkeypatch):
     fake = make_cluster(2, partitions=4, brokers=4)
-    wanted = {("orders", number): "latest" for number in range(4)}
+    questions = {("orders", number): "latest" for number in range(4)}
     with Server(fake) as server, kafka.Client(server.bootstrap) as client:
         client.metadata()
-        client.list_offsets(wanted)
+        client.list_offsets(questions)
         parts = client.fetch("orders")
         start = threading.Thread.start
         this_thread = threading.current_thread()
@@ -1527,7 +1546,7 @@ def test_threads_that_cannot_be_started(monkeypatch):
             start(self)
 
         monkeypatch.setattr(threading.Thread, "start", fail)
-        assert len(client.list_offsets(wanted)) == 4
+        assert len(client.list_offsets(questions)) == 4
         with pytest.raises(OSError, match="no thread"):
             next(parts)
 
@@ -1593,7 +1612,7 @@ def reach_far(data):
 def test_a_damaged_batch_does_not_decide_where_to_continue(most):
     fake = make_cluster(5)
     change_batch(fake, 2, reach_far)
-    question = question_of_size(most, verify=True)
+    question = make_question(most, verify=True)
     others = [*range(10), *range(15, 25)]
     assert read_offsets(fake, 0, 25, question=question, errors="skip") == others
     _, parts = read(fake, 0, 25, question=question, errors="mark")
@@ -1608,7 +1627,7 @@ def test_a_damaged_batch_at_the_end(most):
     """No batch follows, so its last offset counts, but only up to the end of the log."""
     fake = make_cluster(5)
     change_batch(fake, 4, reach_far)
-    question = question_of_size(most, verify=True)
+    question = make_question(most, verify=True)
     offsets, parts = read(fake, 0, 25, question=question, errors="skip")
     assert offsets == list(range(20))
     assert parts[-1].next_offset == 25
@@ -1626,7 +1645,7 @@ def test_the_client_verifies_before_it_continues():
             parts = kafka.fetch(
                 server.bootstrap, "orders", fetch_bytes=1, errors="skip", check=check
             )
-            return offsets_of(parts)
+            return collect_offsets(parts)
 
         assert fetch_offsets(check=True) == [*range(10), *range(15, 25)]
         assert fetch_offsets(check=False)[:15] == list(range(15))
@@ -1635,7 +1654,7 @@ def test_the_client_verifies_before_it_continues():
 # ---- leaders with an older state
 
 
-def lag(fake, count, end=10):
+def make_followers_lag(fake, count, end=10):
     """Make the next `count` answers to Fetch empty, with the high watermark `end`."""
     left = count
 
@@ -1652,16 +1671,16 @@ def lag(fake, count, end=10):
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_a_high_watermark_that_lags_is_not_the_end(isolation):
     fake = make_cluster()
-    driver, cluster = FakeDriver(fake), cluster_of(fake)
-    (wanted,) = driver.run(
+    driver, cluster = FakeDriver(fake), make_client_cluster(fake)
+    (fetch_range,) = driver.run(
         plan(cluster, "orders", None, "earliest", "latest", None, None, isolation)
     )
     question = Question(isolation=isolation)
-    lag(fake, EMPTY_ANSWERS + 2)
-    pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
-    assert offsets_of(Decoding().make_part(piece) for piece in pieces) == list(range(50))
-    lag(fake, 99)
-    pieces = driver.iterate(read_range(cluster, wanted, question, Limits(), "strict"))
+    make_followers_lag(fake, EMPTY_ANSWERS + 2)
+    pieces = driver.iterate(read_range(cluster, fetch_range, question, Limits(), "strict"))
+    assert collect_offsets(Decoding().make_part(piece) for piece in pieces) == list(range(50))
+    make_followers_lag(fake, 99)
+    pieces = driver.iterate(read_range(cluster, fetch_range, question, Limits(), "strict"))
     message = "OFFSET_NOT_AVAILABLE.*offsets to 10; before there were offsets to 50"
     with pytest.raises(BrokerError, match=message):
         list(pieces)
@@ -1670,12 +1689,12 @@ def test_a_high_watermark_that_lags_is_not_the_end(isolation):
 def test_a_high_watermark_below_an_earlier_one_is_not_the_end():
     fake = make_cluster()
     driver = FakeDriver(fake)
-    wanted = FetchRange("orders", 0, 0, 99)
+    fetch_range = FetchRange("orders", 0, 0, 99)
     pieces = driver.iterate(
-        read_range(cluster_of(fake), wanted, question_of_size(100), Limits(), "strict")
+        read_range(make_client_cluster(fake), fetch_range, make_question(100), Limits(), "strict")
     )
     next(pieces)
-    lag(fake, 5, 5)
+    make_followers_lag(fake, 5, 5)
     assert [piece.next_offset for piece in pieces] == list(range(10, 55, 5))
 
 
@@ -1696,7 +1715,7 @@ def test_a_leader_with_another_history(version):
         return change_partition(body, records=None, diverging_epoch=diverging)
 
     change_answers(fake, "Fetch", diverge)
-    question = question_of_size(100)
+    question = make_question(100)
     if version < 12:
         assert read_offsets(fake, 0, 20, question=question) == list(range(20))
         return
@@ -1720,7 +1739,7 @@ def test_control_batches_among_batches(isolation, offsets):
     fake.add_topic("orders")
     producer = dict(producer_id=7, producer_epoch=0)
     fake.append("orders", 0, make_batch(0, transactional=True, **producer))
-    fake.append("orders", 0, control_batch(5, COMMIT, **producer))
+    fake.append("orders", 0, make_control_batch(5, COMMIT, **producer))
     fake.append("orders", 0, make_batch(6))
     (part,) = read_batches(fake, 0, 11, isolation=isolation)
     assert part.batches["base_offset"].tolist() == offsets
@@ -1728,7 +1747,10 @@ def test_control_batches_among_batches(isolation, offsets):
 
 def test_many_brokers_that_are_silent():
     fake = make_cluster()
-    driver, cluster = FakeDriver(fake, timeout=25), cluster_of(fake, retries=Retries(seconds=60))
+    driver, cluster = (
+        FakeDriver(fake, timeout=25),
+        make_client_cluster(fake, retries=Retries(seconds=60)),
+    )
     fake.nodes.update({number: (f"broker-{number}", 9092) for number in range(2, 32)})
     driver.run(cluster.fetch_metadata())
     fake.mangle = fall_silent
@@ -1766,7 +1788,7 @@ def test_metadata_beyond_the_limit(monkeypatch, body):
     fake = make_cluster()
     change_answers(fake, "Metadata", lambda usual: usual | body)
     with pytest.raises(FrameError, match="limit"):
-        run(fake, cluster_of(fake).fetch_metadata())
+        run(fake, make_client_cluster(fake).fetch_metadata())
 
 
 @pytest.mark.parametrize(
@@ -1803,11 +1825,11 @@ def test_plain_has_no_nul(user, password):
         kafka.Client("localhost:1", sasl=("PLAIN", user, password))
 
 
-def keep(message):
+def keep_message(message):
     return message
 
 
-def change_scram_answers(fake, change_first=keep, change_final=keep):
+def change_scram_answers(fake, change_first=keep_message, change_final=keep_message):
     """Change a fake broker's answers to the first and to the second message of SCRAM."""
 
     def change(body):
@@ -1823,7 +1845,7 @@ def change_scram_answers(fake, change_first=keep, change_final=keep):
 
 
 def count_scram_messages(fake):
-    return len(requests_of(fake, "SaslAuthenticate"))
+    return len(list_requests(fake, "SaslAuthenticate"))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.support.examples import read_example_count
 from tests.support.fake_broker import VERSIONS, FakeCluster, FakeDriver, HangUp, Silence
+from tests.support.kafka_parts import collect_offsets
 from wirescan import FrameError, Limits, kafka
 from wirescan.kafka.client.cluster import Cluster, Retries, parse_nodes
 from wirescan.kafka.client.decode import Decoding
@@ -61,10 +62,6 @@ DAMAGE = st.tuples(
     st.sampled_from([hang_up, fall_silent, answer_another_request, send_wrong_size, cut_body]),
     st.integers(0, 2**31 - 1),
 )
-
-
-def offsets_of(parts):
-    return [offset for part in parts for offset in part.records["offset"].tolist()]
 
 
 class Clients(RuleBasedStateMachine):
@@ -193,13 +190,13 @@ class Clients(RuleBasedStateMachine):
     )
     def read(self, partition, start, length, most):
         stop = start + length
-        wanted = FetchRange("orders", partition, start, stop)
+        fetch_range = FetchRange("orders", partition, start, stop)
         question = Question(max_bytes=most, partition_bytes=most)
         pieces, error, driver = self.run(
-            read_range(self.cluster, wanted, question, Limits(frame=FRAME), "strict")
+            read_range(self.cluster, fetch_range, question, Limits(frame=FRAME), "strict")
         )
         parts = [Decoding().make_part(piece) for piece in pieces or ()]
-        read = offsets_of(parts)
+        read = collect_offsets(parts)
         right = [offset for offset in self.offsets.get(partition, []) if start <= offset < stop]
         assert read == (right if error is None else right[: len(read)])
         next_offsets = [part.next_offset for part in parts]
@@ -214,8 +211,8 @@ class Clients(RuleBasedStateMachine):
 
     @rule(when=st.sampled_from(["earliest", "latest"]) | st.integers(1000, 1200))
     def list_offsets(self, when):
-        wanted = {("orders", 0): when, ("orders", 1): when}
-        listed, error, _ = self.run(list_offsets(self.cluster, wanted))
+        questions = {("orders", 0): when, ("orders", 1): when}
+        listed, error, _ = self.run(list_offsets(self.cluster, questions))
         if error is not None:
             return
         for partition, offsets in self.offsets.items():
@@ -233,8 +230,8 @@ class Clients(RuleBasedStateMachine):
 
     @rule(start=st.integers(0, 60))
     def fetch(self, start):
-        wanted = {("orders", 0): start, ("orders", 1): start}
-        fetched, error, _ = self.run(fetch_once(self.cluster, wanted, Question()))
+        starts = {("orders", 0): start, ("orders", 1): start}
+        fetched, error, _ = self.run(fetch_once(self.cluster, starts, Question()))
         if error is not None:
             return
         for (_, partition), answer in (fetched or {}).items():
@@ -273,14 +270,14 @@ class Clients(RuleBasedStateMachine):
             log = self.fake.topics["orders"][partition]
             if log.leader not in BROKERS or not log.end:
                 continue
-            wanted = FetchRange("orders", partition, 0, log.end)
+            fetch_range = FetchRange("orders", partition, 0, log.end)
             question = Question(partition_bytes=partition_bytes)
             pieces, error, _ = self.run(
-                read_range(self.cluster, wanted, question, Limits(), "strict")
+                read_range(self.cluster, fetch_range, question, Limits(), "strict")
             )
             assert error is None
             parts = [Decoding().make_part(piece) for piece in pieces or ()]
-            assert offsets_of(parts) == self.offsets[partition]
+            assert collect_offsets(parts) == self.offsets[partition]
 
 
 Clients.TestCase.settings = settings(

@@ -34,13 +34,15 @@ def read_record(raw, batch, row):
     headers = reference.list_headers(buffer, row)
     assert not any(header["fault"] for header in headers)
     assert len(headers) == row["header_count"]
-    pairs = [(bytes_of(buffer, each, "key"), bytes_of(buffer, each, "value")) for each in headers]
-    key = bytes_of(buffer, row, "key")
-    value = bytes_of(buffer, row, "value")
+    pairs = [
+        (copy_place(buffer, each, "key"), copy_place(buffer, each, "value")) for each in headers
+    ]
+    key = copy_place(buffer, row, "key")
+    value = copy_place(buffer, row, "value")
     return Record(row["offset"], row["timestamp"], key, value, tuple(pairs))
 
 
-def bytes_of(buffer, row, name):
+def copy_place(buffer, row, name):
     at, size = row["start"] + row[f"{name}_at"], row[f"{name}_size"]
     return None if size < 0 else bytes(buffer[at : at + size])
 
@@ -294,14 +296,14 @@ def encode_by_kafka_python(magic, codec, rows, **options):
     "options", [{}, dict(transactional=True, producer_id=7, producer_epoch=2, base_sequence=5)]
 )
 def test_batch_is_byte_for_byte_kafka_pythons(options):
-    wanted = encode_by_kafka_python(2, 0, HEADED, **options)
-    assert encode_batch(HEADED, leader_epoch=0, **options) == wanted
+    expected = encode_by_kafka_python(2, 0, HEADED, **options)
+    assert encode_batch(HEADED, leader_epoch=0, **options) == expected
 
 
 @pytest.mark.peers
 def test_snappy_batch_is_byte_for_byte_kafka_pythons():
-    wanted = encode_by_kafka_python(2, 2, HEADED)
-    assert encode_batch(HEADED, leader_epoch=0, codec="snappy") == wanted
+    expected = encode_by_kafka_python(2, 2, HEADED)
+    assert encode_batch(HEADED, leader_epoch=0, codec="snappy") == expected
 
 
 @pytest.mark.peers

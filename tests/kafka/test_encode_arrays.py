@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.strategies import kafka as strategies
 from tests.support.examples import read_example_count
 from tests.support.guard import GuardedMemory
+from tests.support.places import copy_bytes
 from wirescan import kafka
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.table import FrameTable
@@ -62,12 +63,8 @@ def columns_of(rows):
     )
 
 
-def table_of(raw):
+def scan_records(raw):
     return kafka.records(kafka.scan(raw))
-
-
-def own(view):
-    return None if view is None else bytes(view)
 
 
 def read(raw):
@@ -76,15 +73,15 @@ def read(raw):
         Record(
             row.offset,
             row.timestamp,
-            own(row.key),
-            own(row.value),
-            tuple((own(key), own(value)) for key, value in row.headers),
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            tuple((copy_bytes(key), copy_bytes(value)) for key, value in row.headers),
         )
-        for row in table_of(raw)
+        for row in scan_records(raw)
     ]
 
 
-def timestamps_of(raw):
+def list_timestamps(raw):
     return [row.timestamp for row in read(raw)]
 
 
@@ -263,13 +260,13 @@ def test_one_value_for_all_records():
 # ---- every kind of input
 
 
-def kinds_of(strings):
+def list_containers(strings):
     """Yield (name, container) for the same byte strings in every supported container."""
     yield "list", list(strings)
     yield "objects", np.array(strings, object)
     yield "byte strings", ByteStrings(strings)
-    yield "place", (table_of(encode_batches(strings)), "value")
-    yield "inflated place", (table_of(encode_batches(strings, codec="lz4")), "value")
+    yield "place", (scan_records(encode_batches(strings)), "value")
+    yield "inflated place", (scan_records(encode_batches(strings, codec="lz4")), "value")
     yield "polars", polars.Series(strings, dtype=polars.Binary)
     for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
         array = pa.array(strings, kind)
@@ -304,8 +301,8 @@ def kinds_of(strings):
 def test_every_kind_is_equal(strings):
     ones = [1] * len(strings)
     sizes = [len(string) for string in strings if string is not None]
-    wanted = encode_batches(strings, keys=strings, headers=(ones, b"h", strings))
-    for name, source in kinds_of(strings):
+    expected = encode_batches(strings, keys=strings, headers=(ones, b"h", strings))
+    for name, source in list_containers(strings):
         byte_strings = ByteStrings(source)
         assert list(byte_strings) == strings, name
         assert len(byte_strings) == len(strings), name
@@ -313,7 +310,7 @@ def test_every_kind_is_equal(strings):
         assert byte_strings.total == sum(sizes), name
         assert byte_strings.longest == max(sizes, default=0), name
         raw = encode_batches(source, keys=source, headers=(ones, b"h", source))
-        assert raw == wanted, name
+        assert raw == expected, name
 
 
 def test_fixed_width_and_null_arrays():
@@ -328,7 +325,7 @@ def test_fixed_width_and_null_arrays():
 
 
 def test_bad_rows_and_nulls_of_a_table_are_null():
-    table = table_of(encode_batches([b"one", None, b"three"]))
+    table = scan_records(encode_batches([b"one", None, b"three"]))
     rows = table.rows.copy()
     rows["fault"][2] = 1
     table = FrameTable(table.buffers, rows, (), table.format)
@@ -350,7 +347,7 @@ def test_masked_arrays_are_refused():
 
 
 def test_every_kind_of_timestamps():
-    wanted = encode_batches(None, timestamps=TIMES)
+    expected = encode_batches(None, timestamps=TIMES)
     times = np.array(TIMES)
     strided = np.zeros(8, np.int64)
     strided[::2] = times
@@ -366,22 +363,22 @@ def test_every_kind_of_timestamps():
         pa.array(times * 1000 + 1, pa.timestamp("us", "UTC")),
         pa.chunked_array([times[:1], times[1:]]),
         pa.array([0, *TIMES])[1:],
-        table_of(wanted)["timestamp"],
+        scan_records(expected)["timestamp"],
         polars.Series(TIMES, dtype=polars.Datetime("ms")),
     ):
-        assert encode_batches(None, timestamps=timestamps) == wanted
+        assert encode_batches(None, timestamps=timestamps) == expected
     nanoseconds = (np.array(TIMES[:3]) * 1_000_000).view("M8[ns]")
-    wanted = encode_batches(None, timestamps=TIMES[:3])
-    assert encode_batches(None, timestamps=nanoseconds) == wanted
+    expected = encode_batches(None, timestamps=TIMES[:3])
+    assert encode_batches(None, timestamps=nanoseconds) == expected
     days = np.array(["2024-02-29", "1969-12-31", "NaT"], "M8[D]")
     raw = encode_batches(None, timestamps=days)
-    assert timestamps_of(raw) == [1709164800000, -86400000, -1]
+    assert list_timestamps(raw) == [1709164800000, -86400000, -1]
     seconds = pa.array([7, None, -2], pa.timestamp("s"))
-    assert timestamps_of(encode_batches(None, timestamps=seconds)) == [7000, -1, -2000]
+    assert list_timestamps(encode_batches(None, timestamps=seconds)) == [7000, -1, -2000]
     for small in (np.array([3, 4], np.uint8), pa.array([3, 4], pa.int16())):
-        assert timestamps_of(encode_batches(None, timestamps=small)) == [3, 4]
-    wanted = encode_batches([b""] * 4, timestamps=[5] * 4)
-    assert encode_batches([b""] * 4, timestamps=np.int32(5)) == wanted
+        assert list_timestamps(encode_batches(None, timestamps=small)) == [3, 4]
+    expected = encode_batches([b""] * 4, timestamps=[5] * 4)
+    assert encode_batches([b""] * 4, timestamps=np.int32(5)) == expected
 
 
 HEADERS = [[(b"a", b"1"), (b"a", None), (b"", b"x" * 40)], [], None, [(b"b", b"")], []]
@@ -398,8 +395,8 @@ def encode_headers(headers):
 
 
 def test_every_kind_of_headers():
-    wanted = encode_batches(None, timestamps=[0] * 5, headers=HEADER_COLUMNS)
-    assert [row.headers for row in read(wanted)] == HEADERS_READ
+    expected = encode_batches(None, timestamps=[0] * 5, headers=HEADER_COLUMNS)
+    assert [row.headers for row in read(expected)] == HEADERS_READ
     last_two = encode_batches(None, timestamps=[0, 0], headers=([1, 0], [b"b"], [b""]))
     struct = pa.struct([("key", pa.string()), ("value", pa.binary_view())])
     swapped = pa.struct([("value", pa.binary()), ("key", pa.binary())])
@@ -412,17 +409,17 @@ def test_every_kind_of_headers():
         chunked = pa.chunked_array([array[:2], array[2:], array[:0]])
         sliced = pa.concat_arrays([array[3:], array])[2:]
         for headers in (array, sliced, chunked):
-            assert encode_headers(headers) == wanted, array.type
+            assert encode_headers(headers) == expected, array.type
         assert encode_headers(array[3:]) == last_two
     of_polars = polars.List(polars.Struct({"key": polars.Binary, "value": polars.Binary}))
-    assert encode_headers(polars.Series(HEADER_STRUCTS, dtype=of_polars)) == wanted
-    table = table_of(wanted)
+    assert encode_headers(polars.Series(HEADER_STRUCTS, dtype=of_polars)) == expected
+    table = scan_records(expected)
     pairs = kafka.headers(table)
-    assert encode_headers((table["header_count"], (pairs, "key"), (pairs, "value"))) == wanted
+    assert encode_headers((table["header_count"], (pairs, "key"), (pairs, "value"))) == expected
     arrow = pa.table(table)  # wirescan's own export
-    assert encode_headers(arrow["headers"]) == wanted
+    assert encode_headers(arrow["headers"]) == expected
     values, timestamps, headers = (arrow[name] for name in ("value", "timestamp", "headers"))
-    assert encode_batches(values, timestamps=timestamps, headers=headers) == wanted
+    assert encode_batches(values, timestamps=timestamps, headers=headers) == expected
 
 
 # ---- selecting
@@ -453,7 +450,7 @@ def test_select_writes_those_rows_in_that_order(rows, numbers, most):
 # ---- hostile and wrong arguments
 
 
-def forge(kind, good, bad, data=bytes(40)):
+def forge_array(kind, good, bad, data=bytes(40)):
     """Make an Arrow array with bad offsets or views.
 
     pyarrow validates an array when it is made. So the array is made of good numbers, which are
@@ -466,11 +463,11 @@ def forge(kind, good, bad, data=bytes(40)):
     return array
 
 
-def narrow(*offsets):
+def make_offsets(*offsets):
     return np.array(offsets, np.int32)
 
 
-def view(size, buffer, at):
+def make_views(size, buffer, at):
     """Return the views of a short string and of a string in a buffer."""
     return np.array([[3, 0, 0, 0], [size, 0, buffer, at]], np.int32)
 
@@ -481,19 +478,29 @@ FORGED = {
     "negative": ([-1, 1, 2], b"abc"),
     "far below": ([-(2**63), 2**63 - 1], b"abc"),
     "far beyond": ([0, 2**63 - 1], b"abc"),
-    "narrow and negative": (narrow(-(2**31), 2**31 - 1), b"abc"),
+    "narrow and negative": (make_offsets(-(2**31), 2**31 - 1), b"abc"),
     "no offsets": (np.zeros(0, np.int64), b"abc"),
-    "arrow, falling": forge(pa.binary(), narrow(0, 1, 2, 3), narrow(0, 2, 1, 3)),
-    "arrow, beyond in between": forge(pa.binary(), narrow(0, 1, 2, 3), narrow(0, 2**31 - 1, 2, 3)),
-    "arrow, negative in between": forge(pa.large_binary(), [0, 1, 2, 3], [0, -(2**63), 2, 3]),
-    "arrow, far in between": forge(pa.large_binary(), [0, 1, 2, 3], [0, 2**62, 2, 3]),
-    "arrow, beyond": forge(pa.large_binary(), [0, 1], [0, 2**62]),
-    "arrow, view of no buffer": forge(pa.binary_view(), view(1, 0, 0), view(20, 1, 0)),
-    "arrow, view of a negative buffer": forge(pa.binary_view(), view(1, 0, 0), view(20, -1, 0)),
-    "arrow, view beyond": forge(pa.binary_view(), view(1, 0, 0), view(20, 0, 21)),
-    "arrow, view before": forge(pa.binary_view(), view(1, 0, 0), view(20, 0, -1)),
-    "arrow, view of negative size": forge(pa.binary_view(), view(1, 0, 0), view(-2, 0, 0)),
-    "arrow, largest view": forge(pa.binary_view(), view(1, 0, 0), view(2**31 - 1, 0, 2**31 - 1)),
+    "arrow, falling": forge_array(pa.binary(), make_offsets(0, 1, 2, 3), make_offsets(0, 2, 1, 3)),
+    "arrow, beyond in between": forge_array(
+        pa.binary(), make_offsets(0, 1, 2, 3), make_offsets(0, 2**31 - 1, 2, 3)
+    ),
+    "arrow, negative in between": forge_array(pa.large_binary(), [0, 1, 2, 3], [0, -(2**63), 2, 3]),
+    "arrow, far in between": forge_array(pa.large_binary(), [0, 1, 2, 3], [0, 2**62, 2, 3]),
+    "arrow, beyond": forge_array(pa.large_binary(), [0, 1], [0, 2**62]),
+    "arrow, view of no buffer": forge_array(
+        pa.binary_view(), make_views(1, 0, 0), make_views(20, 1, 0)
+    ),
+    "arrow, view of a negative buffer": forge_array(
+        pa.binary_view(), make_views(1, 0, 0), make_views(20, -1, 0)
+    ),
+    "arrow, view beyond": forge_array(pa.binary_view(), make_views(1, 0, 0), make_views(20, 0, 21)),
+    "arrow, view before": forge_array(pa.binary_view(), make_views(1, 0, 0), make_views(20, 0, -1)),
+    "arrow, view of negative size": forge_array(
+        pa.binary_view(), make_views(1, 0, 0), make_views(-2, 0, 0)
+    ),
+    "arrow, largest view": forge_array(
+        pa.binary_view(), make_views(1, 0, 0), make_views(2**31 - 1, 0, 2**31 - 1)
+    ),
 }
 
 
@@ -534,23 +541,27 @@ class ShortArrow:
     "cut, reason",
     [
         (
-            ShortArrow(pa.array([b"abc"] * 9), None, narrow(0, 3, 6), b"abc" * 9),
+            ShortArrow(pa.array([b"abc"] * 9), None, make_offsets(0, 3, 6), b"abc" * 9),
             "12 bytes does not hold 10",
         ),
         (
-            ShortArrow(pa.array([b"abc"] * 9), b"\xff", narrow(*range(0, 30, 3)), b"abc" * 9),
+            ShortArrow(pa.array([b"abc"] * 9), b"\xff", make_offsets(*range(0, 30, 3)), b"abc" * 9),
             "a validity bitmap of 1",
         ),
         (
-            ShortArrow(pa.array([b"abc"] * 9)[8:], b"\xff", narrow(*range(0, 30, 3)), b"abc" * 9),
+            ShortArrow(
+                pa.array([b"abc"] * 9)[8:], b"\xff", make_offsets(*range(0, 30, 3)), b"abc" * 9
+            ),
             "a validity bitmap of 1",
         ),
         (
-            ShortArrow(pa.array([b"abc"] * 9)[8:], None, narrow(*range(0, 27, 3)), b"abc" * 9),
+            ShortArrow(
+                pa.array([b"abc"] * 9)[8:], None, make_offsets(*range(0, 27, 3)), b"abc" * 9
+            ),
             "36 bytes does not hold 10",
         ),
         (
-            ShortArrow(pa.array([b"abc"] * 9), None, narrow(*range(0, 30, 3)), None),
+            ShortArrow(pa.array([b"abc"] * 9), None, make_offsets(*range(0, 30, 3)), None),
             "not in order in 0 bytes",
         ),
         (ShortArrow(pa.array([b"abc"] * 9), None, None, b"abc" * 9), "0 bytes does not hold 10"),
@@ -591,7 +602,7 @@ def test_forged_dictionaries_and_lists_are_refused():
         ByteStrings(codes)
     pairs = pa.array([{"key": b"a", "value": b"b"}] * 3)
     for ends in ([0, 4, 3], [2, 1, 3], [-1, 2, 3], [0, 2**31 - 1, 3]):
-        offsets = narrow(0, 1, 3)
+        offsets = make_offsets(0, 1, 3)
         lists = pa.Array.from_buffers(
             pa.list_(pairs.type), 2, [None, pa.py_buffer(offsets)], children=[pairs]
         )
@@ -702,7 +713,7 @@ VALUES = [b"v"] * 3
         (lambda: encode_batches(VALUES, level=1), "codec none has no levels"),
         (lambda: encode_batches(VALUES, timestamp_type="log"), "timestamp_type"),
         (
-            lambda: encode_batches((table_of(encode_batches(VALUES)), "offset")),
+            lambda: encode_batches((scan_records(encode_batches(VALUES)), "offset")),
             "kafka.records has no place 'offset'",
         ),
         (lambda: encode_message_sets(VALUES, magic=2), "magic must be 0 or 1"),
@@ -739,7 +750,10 @@ def test_wrong_values_are_refused(call, words):
         (lambda: encode_batches(VALUES, keys=np.zeros(3)), "keys: .* not float64"),
         (lambda: encode_batches(pa.array([1, 2])), "binary or string, not int64"),
         (lambda: encode_batches(pa.array([[b"a"]])), "binary or string, not list"),
-        (lambda: encode_batches(table_of(encode_batches(VALUES))), "binary or string, not struct"),
+        (
+            lambda: encode_batches(scan_records(encode_batches(VALUES))),
+            "binary or string, not struct",
+        ),
         (lambda: encode_batches(([0.0, 1.0], b"a")), "offsets of int32 or int64"),
         (lambda: encode_batches((np.array([0, 1], ">i4"), b"a")), "offsets of int32 or int64"),
         (lambda: encode_batches(([0, 1], "a")), "the place 'a' is one of a table, not of list"),
@@ -851,17 +865,17 @@ def test_strings_keep_their_memory():
     of_list = ByteStrings(items)
     taken = ByteStrings(items).take([5, 6])
     arrow = ByteStrings(pa.array(items).dictionary_encode())
-    place = ByteStrings((table_of(encode_batches(items, codec="zstd")), "value"))
-    wanted = list(items)
+    place = ByteStrings((scan_records(encode_batches(items, codec="zstd")), "value"))
+    expected = list(items)
     items.clear()
     gc.collect()
     encode_batches([bytes(100)] * 1000, codec="zstd")
     assert list(strings) == [b"abcdef"] * 1000
-    assert list(of_list) == wanted
-    assert list(arrow) == wanted
-    assert list(place) == wanted
-    assert list(taken) == wanted[5:7]
-    assert list(ByteStrings(taken)) == wanted[5:7]
+    assert list(of_list) == expected
+    assert list(arrow) == expected
+    assert list(place) == expected
+    assert list(taken) == expected[5:7]
+    assert list(ByteStrings(taken)) == expected[5:7]
 
 
 # ---- partitions

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
+from tests.support.file_errors import catch_file_error
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import Fault, FrameError, kafka
 from wirescan.kafka import PartitionLog
@@ -30,18 +31,18 @@ READERS = {
 ZERO = f"{0:020}"
 
 
-def reader_of(path):
+def find_reader(path):
     return next(read for end, read in READERS.items() if path.name.endswith(end))
 
 
-def name_of(log):
+def get_name(log):
     return Path(log.directory).name
 
 
 # ---- a broker's files
 
 
-@pytest.mark.parametrize("log", LOGS, ids=name_of)
+@pytest.mark.parametrize("log", LOGS, ids=get_name)
 def test_indexes_of_a_broker(log):
     for segment in log.segments:
         table = kafka.scan(segment.path)
@@ -60,7 +61,7 @@ def test_indexes_of_a_broker(log):
             assert stamp == table["max_timestamp"][until_offset].max(initial=stamp)
 
 
-@pytest.mark.parametrize("log", LOGS, ids=name_of)
+@pytest.mark.parametrize("log", LOGS, ids=get_name)
 def test_snapshots_of_a_broker(log):
     rows = kafka.open_log(log.directory).rows
     for offset, path in log.snapshots().items():
@@ -93,19 +94,10 @@ def test_text_files_of_a_broker():
 # ---- made files
 
 
-def write(folder, name, raw):
+def write_file(folder, name, raw):
     path = folder / name
     path.write_bytes(raw)
     return str(path)
-
-
-def fault_of(read, path):
-    """Return (fault, position, row) of the error that `read` raises for a file."""
-    with pytest.raises(FrameError) as caught:
-        read(path)
-    assert caught.value.source == path
-    assert str(caught.value)
-    return Fault(caught.value.fault), caught.value.offset, caught.value.row
 
 
 def test_an_offset_index_is_read(tmp_path):
@@ -116,7 +108,7 @@ def test_an_offset_index_is_read(tmp_path):
         return b"".join(struct.pack(">ii", *entry) for entry in entries)
 
     def read(*entries, tail=b""):
-        write(tmp_path, name, pack(entries) + tail)
+        write_file(tmp_path, name, pack(entries) + tail)
         return index_files.offset_index(path).tolist()
 
     assert read() == []
@@ -130,24 +122,26 @@ def test_an_offset_index_is_read(tmp_path):
         ([(5, 0)], 0),
         ([(5, 100), (0, 0), (6, 200)], 1),
     ):
-        write(tmp_path, name, pack(entries))
-        assert fault_of(index_files.offset_index, path) == (Fault.NOT_A_FRAME, 8 * row, row)
-    write(tmp_path, name, pack([(5, 100)]) + b"\0\0\0")
-    assert fault_of(index_files.offset_index, path) == (Fault.TRUNCATED, 8, 1)
+        write_file(tmp_path, name, pack(entries))
+        assert catch_file_error(index_files.offset_index, path) == (Fault.NOT_A_FRAME, 8 * row, row)
+    write_file(tmp_path, name, pack([(5, 100)]) + b"\0\0\0")
+    assert catch_file_error(index_files.offset_index, path) == (Fault.TRUNCATED, 8, 1)
     with pytest.raises(ValueError, match="invalid literal for int"):
-        index_files.offset_index(write(tmp_path, "x.index", b""))
+        index_files.offset_index(write_file(tmp_path, "x.index", b""))
     with pytest.raises(OSError, match="No such file"):
         index_files.offset_index(str(tmp_path / f"{7:020}.index"))
 
 
 def test_a_time_index_is_read(tmp_path):
-    path = write(tmp_path, f"{100:020}.timeindex", struct.pack(">qiqi", 50, 0, 60, 7) + bytes(24))
+    path = write_file(
+        tmp_path, f"{100:020}.timeindex", struct.pack(">qiqi", 50, 0, 60, 7) + bytes(24)
+    )
     assert index_files.time_index(path).tolist() == [(50, 100), (60, 107)]
     for pair in ((50, 0, 50, 7), (50, 8, 60, 7)):
-        write(tmp_path, Path(path).name, struct.pack(">qiqi", *pair))
-        assert fault_of(index_files.time_index, path) == (Fault.NOT_A_FRAME, 12, 1)
-    write(tmp_path, Path(path).name, struct.pack(">qi", -1, 7))
-    assert fault_of(index_files.time_index, path) == (Fault.NOT_A_FRAME, 0, 0)
+        write_file(tmp_path, Path(path).name, struct.pack(">qiqi", *pair))
+        assert catch_file_error(index_files.time_index, path) == (Fault.NOT_A_FRAME, 12, 1)
+    write_file(tmp_path, Path(path).name, struct.pack(">qi", -1, 7))
+    assert catch_file_error(index_files.time_index, path) == (Fault.NOT_A_FRAME, 0, 0)
 
 
 def test_a_transaction_index_is_read(tmp_path):
@@ -155,7 +149,7 @@ def test_a_transaction_index_is_read(tmp_path):
         return struct.pack(">hqqqq", *numbers)
 
     good = entry(0, 7, 100, 200, 201) + entry(0, 8, 90, 210, 211)
-    path = write(tmp_path, f"{150:020}.txnindex", good)
+    path = write_file(tmp_path, f"{150:020}.txnindex", good)
     assert index_files.transaction_index(path).tolist() == [(7, 100, 200, 201), (8, 90, 210, 211)]
     for bad, fault in (
         (entry(1, 7, 100, 300, 0), Fault.BAD_VERSION),
@@ -165,18 +159,18 @@ def test_a_transaction_index_is_read(tmp_path):
         (entry(0, 7, -1, 300, 0), Fault.NOT_A_FRAME),
         (bytes(33), Fault.TRUNCATED),
     ):
-        write(tmp_path, Path(path).name, good + bad)
-        assert fault_of(index_files.transaction_index, path) == (fault, 68, 2)
+        write_file(tmp_path, Path(path).name, good + bad)
+        assert catch_file_error(index_files.transaction_index, path) == (fault, 68, 2)
     in_segment_before = entry(0, 7, 100, 149, 0)
-    write(tmp_path, Path(path).name, in_segment_before)
-    assert fault_of(index_files.transaction_index, path) == (Fault.NOT_A_FRAME, 0, 0)
+    write_file(tmp_path, Path(path).name, in_segment_before)
+    assert catch_file_error(index_files.transaction_index, path) == (Fault.NOT_A_FRAME, 0, 0)
 
 
 def test_a_producer_snapshot_is_read(tmp_path):
     def write_snapshot(count, body, version=1):
         rest = struct.pack(">i", count) + body
         head = struct.pack(">hI", version, crc32c(rest))
-        return write(tmp_path, f"{9:020}.snapshot", head + rest)
+        return write_file(tmp_path, f"{9:020}.snapshot", head + rest)
 
     entry = struct.pack(">qhiqiqiq", 1, 2, 3, 4, 5, 6, 7, 8)
     assert index_files.producer_snapshot(write_snapshot(1, entry)).tolist() == [
@@ -190,18 +184,20 @@ def test_a_producer_snapshot_is_read(tmp_path):
         ((2**31 - 1, b""), Fault.BAD_COUNT),
         ((1, entry, 2), Fault.BAD_VERSION),
     ):
-        assert fault_of(index_files.producer_snapshot, write_snapshot(*arguments))[0] == fault
-    path = write(tmp_path, f"{9:020}.snapshot", b"\0\1\0")
-    assert fault_of(index_files.producer_snapshot, path)[0] == Fault.TRUNCATED
+        assert (
+            catch_file_error(index_files.producer_snapshot, write_snapshot(*arguments))[0] == fault
+        )
+    path = write_file(tmp_path, f"{9:020}.snapshot", b"\0\1\0")
+    assert catch_file_error(index_files.producer_snapshot, path)[0] == Fault.TRUNCATED
 
 
 def test_checkpoints_are_read(tmp_path):
     def read_offsets(text):
-        path = write(tmp_path, "replication-offset-checkpoint", text)
+        path = write_file(tmp_path, "replication-offset-checkpoint", text)
         return index_files.offset_checkpoint(path)
 
     def read_epochs(text):
-        path = write(tmp_path, "leader-epoch-checkpoint", text)
+        path = write_file(tmp_path, "leader-epoch-checkpoint", text)
         return index_files.leader_epochs(path).tolist()
 
     assert read_offsets(b"0\n0\n") == {}
@@ -210,7 +206,7 @@ def test_checkpoints_are_read(tmp_path):
         ("a.b-c_d", 12): 2**63 - 1,
     }
     path = str(tmp_path / "replication-offset-checkpoint")
-    for text, wanted in (
+    for text, expected in (
         (b"", (Fault.TRUNCATED, 0, 0)),
         (b"0\n", (Fault.TRUNCATED, 2, 1)),
         (b"1\n0\n", (Fault.BAD_VERSION, 0, 0)),
@@ -226,12 +222,12 @@ def test_checkpoints_are_read(tmp_path):
         (b"0\r\n0\r\n", (Fault.NOT_A_FRAME, 0, 0)),
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
-        write(tmp_path, Path(path).name, text)
-        assert fault_of(index_files.offset_checkpoint, path) == wanted
+        write_file(tmp_path, Path(path).name, text)
+        assert catch_file_error(index_files.offset_checkpoint, path) == expected
     assert read_epochs(b"0\n2\n3 0\n5 70\n") == [(3, 0), (5, 70)]
     assert read_epochs(b"0\n0\n") == []
-    path = write(tmp_path, "leader-epoch-checkpoint", b"0\n2\n3 0\n3 70\n")
-    assert fault_of(index_files.leader_epochs, path) == (Fault.NOT_A_FRAME, 8, 1)
+    path = write_file(tmp_path, "leader-epoch-checkpoint", b"0\n2\n3 0\n3 70\n")
+    assert catch_file_error(index_files.leader_epochs, path) == (Fault.NOT_A_FRAME, 8, 1)
 
 
 def test_partition_metadata_is_read(tmp_path):
@@ -239,7 +235,7 @@ def test_partition_metadata_is_read(tmp_path):
     text = base64.urlsafe_b64encode(topic.bytes).rstrip(b"=")
 
     def read(raw):
-        return index_files.partition_metadata(write(tmp_path, "partition.metadata", raw))
+        return index_files.partition_metadata(write_file(tmp_path, "partition.metadata", raw))
 
     assert read(b"version: 0\ntopic_id: " + text) == (0, topic)
     assert read(b"version: 0\ntopic_id: " + text + b"\n") == (0, topic)
@@ -249,14 +245,14 @@ def test_partition_metadata_is_read(tmp_path):
         (b"", Fault.NOT_A_FRAME),
         (b"version: 0\ntopic_id: " + text[:-1], Fault.NOT_A_FRAME),
     ):
-        write(tmp_path, Path(path).name, raw)
-        assert fault_of(index_files.partition_metadata, path)[0] == fault
+        write_file(tmp_path, Path(path).name, raw)
+        assert catch_file_error(index_files.partition_metadata, path)[0] == fault
 
 
 # ---- hostile bytes
 
 
-def hostile_files():
+def list_hostile_files():
     """Return [(name, bytes)] of one real file of each kind, and of a checkpoint.
 
     Zeros at the end are removed, but for a few entries.
@@ -276,7 +272,7 @@ def hostile_files():
 
 
 @pytest.mark.parametrize(
-    "name, raw", hostile_files(), ids=lambda value: value if isinstance(value, str) else ""
+    "name, raw", list_hostile_files(), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_every_byte_changed_and_every_cut(tmp_path, name, raw, stride):
     """A damaged file is a FrameError, or it is still a valid file.
@@ -284,7 +280,7 @@ def test_every_byte_changed_and_every_cut(tmp_path, name, raw, stride):
     A snapshot has a checksum, so damage in a snapshot is always an error.
     """
     path = tmp_path / name
-    read = reader_of(path)
+    read = find_reader(path)
     has_checksum = name.endswith(".snapshot")
 
     def check(damaged):
@@ -324,13 +320,13 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / f"{ZERO}.index"
     with open(path, "wb") as file:
         file.truncate(1 << 42)
-    assert fault_of(index_files.offset_index, str(path))[0] == Fault.BAD_LENGTH
+    assert catch_file_error(index_files.offset_index, str(path))[0] == Fault.BAD_LENGTH
 
 
 def test_a_whole_directory_with_noise_beside_its_segments(tmp_path):
     """A committed read of a range is the same without the side files, and with noise in them."""
     source = KAFKA_CORPUS / "open-0"
-    wanted = kafka.open_log(source, isolation="read_committed", start=5).rows.tobytes()
+    expected = kafka.open_log(source, isolation="read_committed", start=5).rows.tobytes()
     for noise in (None, b"", b"noise", bytes(4096)):
         folder = tmp_path / "open-0"
         shutil.copytree(source, folder)
@@ -340,5 +336,5 @@ def test_a_whole_directory_with_noise_beside_its_segments(tmp_path):
                 if noise is not None:
                     path.write_bytes(noise)
         table = kafka.open_log(folder, isolation="read_committed", start=5)
-        assert table.rows.tobytes() == wanted
+        assert table.rows.tobytes() == expected
         shutil.rmtree(folder)

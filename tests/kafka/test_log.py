@@ -28,14 +28,14 @@ LIVE = KAFKA_CORPUS / "live-0"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 
-def place_of(log, place):
+def make_place(log, place):
     """Return the place as (number of the segment, position), as the reference does."""
     if place is None:
         return None
     return log.segments.index(place.segment), place.position
 
 
-def records_of(segments):
+def list_records(segments):
     """Yield the records of all segments, as the reference reads them."""
     for _, raw in segments:
         for _, records in reference.list_batches(raw):
@@ -44,32 +44,32 @@ def records_of(segments):
 
 def offsets_of(segments):
     """List every offset in the segments, and offsets before, between and behind them."""
-    offsets = {record[0] for record in records_of(segments)}
+    offsets = {record[0] for record in list_records(segments)}
     offsets |= {base for base, _ in segments}
     return sorted({offset + step for offset in offsets for step in (-1, 0, 1)} | {0, 2**62})
 
 
 def times_of(segments):
     """List every timestamp in the segments, and timestamps around them."""
-    stamps = {record[1] for record in records_of(segments)}
+    stamps = {record[1] for record in list_records(segments)}
     return sorted({stamp + step for stamp in stamps for step in (-1, 0, 1)} | {-2, -1, 0, 2**62})
 
 
 def check_look_up(log, segments):
     """Look up every offset and time, and compare with the reference."""
     for offset in offsets_of(segments):
-        assert place_of(log, log.find(offset)) == reference.find(segments, offset), offset
+        assert make_place(log, log.find(offset)) == reference.find(segments, offset), offset
     for stamp in times_of(segments):
-        wanted = reference.find_time(segments, stamp)
-        place = place_of(log, log.find_time(stamp))
-        assert place == (wanted and wanted[0]), stamp
-        if wanted is None:
+        expected = reference.find_time(segments, stamp)
+        place = make_place(log, log.find_time(stamp))
+        assert place == (expected and expected[0]), stamp
+        if expected is None:
             assert log.offset_at(stamp) is None
-        elif wanted[1] is None:
+        elif expected[1] is None:
             with pytest.raises(FrameError, match=r"\([A-Z_]+\) at byte \d+ of .*\.log"):
                 log.offset_at(stamp)
         else:
-            assert log.offset_at(stamp) == wanted[1]
+            assert log.offset_at(stamp) == expected[1]
 
 
 def remove_indexes(folder, base):
@@ -77,7 +77,7 @@ def remove_indexes(folder, base):
         strategy.write_file(folder, base, suffix, None)
 
 
-def small_batches(offsets):
+def make_small_batches(offsets):
     """Make one batch with one record for each offset."""
     return [encode_batch([kafka.Record(n, 1000 + n, None, b"v" * 20)]) for n in offsets]
 
@@ -175,13 +175,13 @@ def check_look_up_in_damage(tmp_path_factory, data, segments, window):
         # A look-up finds a batch that an index names, even where a scan would take that batch for
         # a part of a damaged one.
         for offset in offsets_of(raw):
-            wanted = reference.find(raw, offset)
-            place = place_of(log, log.find(offset))
-            if place == wanted:
+            expected = reference.find(raw, offset)
+            place = make_place(log, log.find(offset))
+            if place == expected:
                 continue
             number, position = place
             (batch, *_) = kafka.scan(raw[number][1][position:], errors="mark").rows
-            assert place > wanted
+            assert place > expected
             assert not batch["fault"]
             is_one_offset = batch["base_offset"] == batch["last_offset"]
             assert batch["base_offset"] <= offset or is_one_offset
@@ -290,7 +290,7 @@ def test_damage_in_a_range_is_reported(tmp_path_factory, data, segments):
 def test_a_segment_that_is_not_the_newest_has_no_tail(tmp_path, damage):
     """If its last batch is torn, that batch may have held the requested offset."""
     folder = tmp_path / "torn-0"
-    parts = small_batches((5, 6, 7))
+    parts = make_small_batches((5, 6, 7))
     for intact in (0, 1):  # the number of batches before the torn one
         torn_offset = 5 + intact
         torn = damage(parts[intact])
@@ -301,8 +301,8 @@ def test_a_segment_that_is_not_the_newest_has_no_tail(tmp_path, damage):
         strategy.write_file(folder, 5, "log", raw[0][1])
         log = PartitionLog(folder)
         check_look_up(log, raw)
-        assert place_of(log, log.find(torn_offset)) == (0, position)
-        assert place_of(log, log.find_time(1000 + torn_offset)) == (0, position)
+        assert make_place(log, log.find(torn_offset)) == (0, position)
+        assert make_place(log, log.find_time(1000 + torn_offset)) == (0, position)
         for options, left in (
             ({"start": torn_offset, "stop": torn_offset + 1}, []),
             ({"start": 0}, others),
@@ -329,7 +329,7 @@ def test_a_segment_that_is_not_the_newest_has_no_tail(tmp_path, damage):
 def test_a_length_that_reaches_beyond_the_range_is_a_fault(tmp_path):
     """In the newest segment too: a range ends where an intact batch begins."""
     folder = tmp_path / "beyond-0"
-    parts = small_batches((5, 6, 7))
+    parts = make_small_batches((5, 6, 7))
     make_segments(folder, [(5, parts)])
     wrong = parts[1][:8] + (10_000).to_bytes(4, "big") + parts[1][12:]
     strategy.write_file(folder, 5, "log", parts[0] + wrong + parts[2])
@@ -338,7 +338,7 @@ def test_a_length_that_reaches_beyond_the_range_is_a_fault(tmp_path):
     assert caught.value.fault == Fault.BAD_LENGTH
     assert caught.value.offset == len(parts[0])
     log = PartitionLog(folder)
-    assert place_of(log, log.find(6)) == (0, len(parts[0])), "the damage may hide the offset"
+    assert make_place(log, log.find(6)) == (0, len(parts[0])), "the damage may hide the offset"
     marked = kafka.open_log(folder, start=5, stop=7, errors="mark")
     assert marked.positions.tolist() == [0, len(parts[0])]
     assert marked["size"].tolist() == [len(parts[0]), len(wrong)]
@@ -348,7 +348,7 @@ def test_a_length_that_reaches_beyond_the_range_is_a_fault(tmp_path):
 
 def test_the_torn_end_of_the_newest_segment_is_its_tail(tmp_path):
     folder = tmp_path / "newest-0"
-    parts = small_batches(range(3))
+    parts = make_small_batches(range(3))
     raw = make_segments(folder, [(0, parts[:1]), (1, parts[1:])])
     for torn in (parts[2][:-1], parts[2][:5], parts[2][:8] + b"\x01" + parts[2][9:]):
         raw[1] = 1, parts[1] + torn
@@ -369,14 +369,14 @@ def test_the_torn_end_of_the_newest_segment_is_its_tail(tmp_path):
 @pytest.mark.parametrize("count", (1, 11, 12, 100, 40_000))
 def test_zeros_behind_a_segment_are_preallocated(tmp_path, count):
     folder = tmp_path / "zeros-0"
-    parts = small_batches(range(3))
+    parts = make_small_batches(range(3))
     raw = make_segments(folder, [(0, parts[:1]), (2, parts[2:])])
     raw[0] = 0, parts[0] + bytes(count)
     strategy.write_file(folder, 0, "log", raw[0][1])
     log = PartitionLog(folder)
     check_look_up(log, raw)
-    assert place_of(log, log.find(1)) == (1, 0)
-    assert place_of(log, log.find_time(1001)) == (1, 0)
+    assert make_place(log, log.find(1)) == (1, 0)
+    assert make_place(log, log.find_time(1001)) == (1, 0)
     table = kafka.open_log(folder, start=0)
     assert table["base_offset"].tolist() == [0, 2]
     assert table.stops[0].offset == len(parts[0])
@@ -386,7 +386,7 @@ def test_zeros_behind_a_segment_are_preallocated(tmp_path, count):
     check_look_up(log, raw)
     with pytest.raises(FrameError, match="BAD_LENGTH.*at byte 88 "):
         kafka.open_log(folder, start=0)
-    assert place_of(log, log.find(1)) == (0, len(parts[0]))
+    assert make_place(log, log.find(1)) == (0, len(parts[0]))
 
 
 # ---- real directories
@@ -401,11 +401,11 @@ def test_directories_of_brokers_are_read(name):
     rows = kafka.open_log(KAFKA_CORPUS / name).rows
     sample = rows[np.linspace(0, len(rows) - 1, 25).astype(int)]
     for offset in {int(base) + step for base in sample["base_offset"] for step in (-1, 0, 1, 7)}:
-        assert place_of(log, log.find(offset)) == reference.find(segments, offset)
+        assert make_place(log, log.find(offset)) == reference.find(segments, offset)
     for stamp in {int(latest) + step for latest in sample["max_timestamp"] for step in (-1, 0, 1)}:
-        wanted = reference.find_time(segments, stamp)
-        assert place_of(log, log.find_time(stamp)) == (wanted and wanted[0])
-        assert log.offset_at(stamp) == (wanted and wanted[1])
+        expected = reference.find_time(segments, stamp)
+        assert make_place(log, log.find_time(stamp)) == (expected and expected[0])
+        assert log.offset_at(stamp) == (expected and expected[1])
 
 
 def test_look_up_in_a_real_segment_reads_little(monkeypatch):
@@ -504,8 +504,8 @@ def test_empty_segments_are_skipped(tmp_path):
     folder = tmp_path / "empty-0"
     make_segments(folder, [(0, []), (0 + 5, [encode_batch([b"a"], base_offset=5)]), (6, [])])
     log = PartitionLog(folder)
-    assert place_of(log, log.find(0)) == (1, 0)
-    assert place_of(log, log.find(5)) == (1, 0)
+    assert make_place(log, log.find(0)) == (1, 0)
+    assert make_place(log, log.find(5)) == (1, 0)
     assert log.find(6) is None
     assert kafka.records(kafka.open_log(folder, start=0))["offset"].tolist() == [5]
     make_segments(folder, [(0, [])])
@@ -552,9 +552,9 @@ def test_records_above_the_high_watermark_end_no_transaction(tmp_path):
         return table["base_offset"].tolist()
 
     assert committed_offsets() == [0, 2, 5]
-    for high_watermark, wanted in ((7, [0, 2, 5]), (5, [0, 2]), (4, []), (2, [])):
+    for high_watermark, expected in ((7, [0, 2, 5]), (5, [0, 2]), (4, []), (2, [])):
         (tmp_path / HIGH_WATERMARKS).write_text(f"0\n1\norders 0 {high_watermark}\n")
-        assert committed_offsets() == wanted
+        assert committed_offsets() == expected
 
 
 # ---- odd headers
@@ -614,13 +614,17 @@ def test_a_pipe_is_no_index(tmp_path):
         path.unlink()
         os.mkfifo(path)
     began = time.monotonic()
-    assert place_of(PartitionLog(folder), PartitionLog(folder).find(30)) == reference.find(raw, 30)
+    assert make_place(PartitionLog(folder), PartitionLog(folder).find(30)) == reference.find(
+        raw, 30
+    )
     for suffix in ("index", "timeindex"):
         path = folder / f"{0:020}.{suffix}"
         path.unlink()
         with open(path, "wb") as file:
             file.truncate(1 << 40)
-    assert place_of(PartitionLog(folder), PartitionLog(folder).find(30)) == reference.find(raw, 30)
+    assert make_place(PartitionLog(folder), PartitionLog(folder).find(30)) == reference.find(
+        raw, 30
+    )
     assert time.monotonic() - began < 10
 
 

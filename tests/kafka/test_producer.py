@@ -65,7 +65,7 @@ def numbers(count, first=0):
     return [b"%d" % number for number in range(first, first + count)]
 
 
-def produce_requests(cluster):
+def list_produce_requests(cluster):
     """List (node, version, request) of the Produce requests that the cluster received."""
     return [
         (node, version, request)
@@ -74,13 +74,13 @@ def produce_requests(cluster):
     ]
 
 
-def batches_of(cluster, partition=0):
+def scan_batches(cluster, partition=0):
     data = b"".join(data for _, _, data in cluster.topics["t"][partition].entries)
     return kafka.scan(data)
 
 
 def producer_ids(cluster, partition=0):
-    return set(batches_of(cluster, partition)["producer_id"].tolist())
+    return set(scan_batches(cluster, partition)["producer_id"].tolist())
 
 
 def values_of(cluster, partitions):
@@ -107,13 +107,13 @@ def test_send_partitions_by_key(cluster, client):
         assert row["count"] == len(values)
         assert row["first_offset"] == 0
         assert row["last_offset"] == len(values) - 1
-        batches = batches_of(cluster, partition)
+        batches = scan_batches(cluster, partition)
         assert len(batches) > 2
         assert batches["size"].max() <= 2000
         assert batches["size"][:-1].min() > 1900
         assert (batches["base_sequence"] == batches["base_offset"]).all()
         assert len(producer_ids(cluster, partition)) == 1
-    requests = produce_requests(cluster)
+    requests = list_produce_requests(cluster)
     for _, version, request in requests:
         assert version == 11
         assert request["acks"] == -1
@@ -140,7 +140,7 @@ def test_all_columns_arrive(cluster, client, codec):
         codec=codec,
         batch_bytes=5000,
     )
-    batches = batches_of(cluster, 2)
+    batches = scan_batches(cluster, 2)
     records = kafka.records(batches)
     assert len(batches) > 5
     sent_values = [None if row.value is None else bytes(row.value) for row in records]
@@ -155,10 +155,10 @@ def test_the_default_timestamp_is_the_current_time(cluster, client):
     before = time.time() * 1000
     client.send("t", numbers(3), partition=0)
     client.send("t", numbers(3), partition=1, timestamps=-1)
-    stamps = kafka.records(batches_of(cluster))["timestamp"]
+    stamps = kafka.records(scan_batches(cluster))["timestamp"]
     assert before - 1 <= stamps.min()
     assert stamps.max() <= time.time() * 1000
-    assert (kafka.records(batches_of(cluster, 1))["timestamp"] == -1).all()
+    assert (kafka.records(scan_batches(cluster, 1))["timestamp"] == -1).all()
 
 
 def test_no_records_need_no_request(cluster, client):
@@ -171,7 +171,7 @@ def test_sequences_continue_in_the_next_send(cluster, client):
     for first in range(0, 50, 10):
         client.send("t", numbers(10, first), partition=0)
     assert cluster.values("t", 0) == numbers(50)
-    assert batches_of(cluster)["base_sequence"].tolist() == [0, 10, 20, 30, 40]
+    assert scan_batches(cluster)["base_sequence"].tolist() == [0, 10, 20, 30, 40]
     assert len(producer_ids(cluster)) == 1
 
 
@@ -183,7 +183,7 @@ def test_the_sequence_after_the_largest_is_zero(cluster, client):
     client.send("t", numbers(9, 1), partition=0)
     client.send("t", numbers(9, 10), partition=0)
     assert cluster.values("t", 0) == numbers(19)
-    assert batches_of(cluster)["base_sequence"].tolist() == [0, 2**31 - 3, 6]
+    assert scan_batches(cluster)["base_sequence"].tolist() == [0, 2**31 - 3, 6]
 
 
 def test_concurrent_sends_have_separate_sessions(cluster):
@@ -224,7 +224,7 @@ def test_acks_decide_which_offsets_return(cluster, client):
     assert sent.tolist() == [(0, 100, 100, 199)]
     assert cluster.values("t", 0) == numbers(200)
     assert producer_ids(cluster) == {-1}
-    assert {request["acks"] for _, _, request in produce_requests(cluster)} == {0, 1}
+    assert {request["acks"] for _, _, request in list_produce_requests(cluster)} == {0, 1}
 
 
 def test_requests_are_bounded(cluster, client):
@@ -238,7 +238,8 @@ def test_requests_are_bounded(cluster, client):
     for partition in range(50):
         assert cluster.values("wide", partition) == [value] * 2
     requests = [
-        request["topic_data"][0]["partition_data"] for _, _, request in produce_requests(cluster)
+        request["topic_data"][0]["partition_data"]
+        for _, _, request in list_produce_requests(cluster)
     ]
     sizes = [sum(len(data["records"]) for data in request) for request in requests]
     assert max(sizes) < REQUEST_BYTES + (2 << 20)
@@ -256,8 +257,8 @@ def test_brokers_without_batches_get_message_sets(versions, magic, codec):
     client = FakeClient(cluster, Retries(attempts=3))
     assert client.send("t", numbers(50), codec=codec, timestamps=7).tolist() == [(0, 50, 0, 49)]
     assert cluster.values("t", 0) == numbers(50)
-    assert set(batches_of(cluster)["magic"]) == {magic}
-    timestamps = kafka.records(batches_of(cluster))["timestamp"]
+    assert set(scan_batches(cluster)["magic"]) == {magic}
+    timestamps = kafka.records(scan_batches(cluster))["timestamp"]
     assert set(timestamps) == {7 if magic else -1}
     for refused in ({"codec": "zstd"}, {"headers": ([1] * 50, numbers(50), numbers(50))}):
         with pytest.raises(ProduceError) as error:
@@ -273,12 +274,12 @@ def test_brokers_without_batches_get_message_sets(versions, magic, codec):
 def test_the_newest_version_has_the_ids_of_topics(cluster, client):
     cluster.versions = VERSIONS | {"Produce": (0, 13)}
     client.send("t", numbers(5), partition=0)
-    _, version, request = produce_requests(cluster)[0]
+    _, version, request = list_produce_requests(cluster)[0]
     assert version == 13
     assert request["topic_data"][0]["topic_id"] == cluster.ids["t"]
     cluster.ids["t"] = bytes(16)
     client.send("t", numbers(5, 5), partition=0)
-    _, version, _ = produce_requests(cluster)[-1]
+    _, version, _ = list_produce_requests(cluster)[-1]
     assert version == 12
     assert cluster.values("t", 0) == numbers(10)
 
@@ -302,7 +303,7 @@ def test_produce_reports_each_partition(cluster, client):
         assert results["t", partition].base_offset == 0
         assert results["t", partition].error is None
         assert results["t", partition].in_doubt is False
-    versions = sorted((node, version) for node, version, _ in produce_requests(cluster))
+    versions = sorted((node, version) for node, version, _ in list_produce_requests(cluster))
     assert versions == [(1, 2), (1, 11), (2, 2)]
     assert client.produce({("t", 0): memoryview(sets["t", 0])}, acks=1)["t", 0].base_offset == 2
     assert client.produce({("t", 0): sets["t", 0]}, acks=0)["t", 0] == (-1, -1, None, False)
@@ -332,7 +333,7 @@ def test_produce_tries_once(cluster, client, fault, is_written, in_doubt):
     assert result.error is not None
     assert result.in_doubt is in_doubt
     assert bool(cluster.values("t", 0)) is is_written
-    assert len(produce_requests(cluster)) == 1
+    assert len(list_produce_requests(cluster)) == 1
     assert client.produce({("t", 0): kafka.encode_batch([b"a"])})["t", 0].error is None
 
 
@@ -391,13 +392,15 @@ def test_bytes_without_record_sets_are_refused(cluster, client, data, error):
 def test_wrong_arguments_are_refused(cluster, client, options, error, reason):
     with pytest.raises(error, match=reason):
         client.send("t", numbers(5), **options)
-    assert not produce_requests(cluster)
+    assert not list_produce_requests(cluster)
 
 
 # ---- partitioners
 
 
-def choose(how, keys, values=None, partitions=7, able=None, batch_bytes=1 << 20, turn=0, seed=1):
+def choose_partitions(
+    how, keys, values=None, partitions=7, able=None, batch_bytes=1 << 20, turn=0, seed=1
+):
     """List the partitions that a partitioner chooses."""
     values = ByteStrings([b""] * len(keys) if values is None else values)
     return partitioners.choose(
@@ -420,7 +423,7 @@ KEYS = [b"a", b"", b"key", None, b"a", None, b"longer key"] * 20
     [("murmur2", "murmur2"), ("consistent", "crc32"), ("consistent_random", "crc32")],
 )
 def test_equal_keys_have_one_partition(how, hash_name):
-    partitions = choose(how, KEYS)
+    partitions = choose_partitions(how, KEYS)
     by_hash = partition_of(KEYS, 7, hash_name)
     for key, partition, hashed in zip(KEYS, partitions, by_hash):
         is_hashed_empty_key = key == b"" and how != "consistent_random"
@@ -438,18 +441,18 @@ def test_equal_keys_have_one_partition(how, hash_name):
 
 def test_sticky_changes_after_a_batch():
     values = [b"v" * 90] * 3000
-    partitions = choose("sticky", [b"key"] * 3000, values, batch_bytes=10_000)
+    partitions = choose_partitions("sticky", [b"key"] * 3000, values, batch_bytes=10_000)
     assert len(set(partitions)) == 7
     for at in range(0, 3000, 100):
         assert len(set(partitions[at : at + 100])) == 1
-    partitions = choose("sticky", [None] * 3000, values, able=[2, 5], batch_bytes=10_000)
+    partitions = choose_partitions("sticky", [None] * 3000, values, able=[2, 5], batch_bytes=10_000)
     assert set(partitions) == {2, 5}
-    assert len({choose("sticky", [None], seed=seed)[0] for seed in range(100)}) == 7
+    assert len({choose_partitions("sticky", [None], seed=seed)[0] for seed in range(100)}) == 7
 
 
 def test_round_robin_takes_turns(cluster, client):
-    assert choose("round_robin", [b"a"] * 5, turn=4) == [4, 5, 6, 0, 1]
-    assert choose("round_robin", [b"a"] * 5, able=[1, 6]) == [1, 6, 1, 6, 1]
+    assert choose_partitions("round_robin", [b"a"] * 5, turn=4) == [4, 5, 6, 0, 1]
+    assert choose_partitions("round_robin", [b"a"] * 5, able=[1, 6]) == [1, 6, 1, 6, 1]
     for first in range(0, 30, 10):
         client.send("t", numbers(10, first), partitioner="round_robin")
     assert cluster.values("t", 0) == numbers(30)[::3]
@@ -508,7 +511,7 @@ def test_one_failure_loses_no_record(cluster, client, kind, code, at):
     client.send("t", numbers(200), partition=0, batch_bytes=400)
     client.send("t", numbers(100, 200), partition=0, batch_bytes=400)
     cluster.deliver_late()
-    assert len(batches_of(cluster)) > 8
+    assert len(scan_batches(cluster)) > 8
     assert cluster.values("t", 0) == numbers(300)
 
 
@@ -539,7 +542,7 @@ def test_a_restart_loses_no_record(cluster, client):
     client.send("t", numbers(900), partition=np.arange(900) % 3, batch_bytes=400)
     for partition in range(3):
         assert cluster.values("t", partition) == numbers(900)[partition::3]
-    order = [node for node, _, _ in produce_requests(cluster)]
+    order = [node for node, _, _ in list_produce_requests(cluster)]
     assert 1 not in order[: order.count(2)], "partition 1 did not wait for the others"
 
 
@@ -606,7 +609,7 @@ def test_too_large_batches_are_divided(cluster, client):
     sent = client.send("t", numbers(1000), partition=0)
     assert sent.tolist() == [(0, 1000, 0, 999)]
     assert cluster.values("t", 0) == numbers(1000)
-    assert len(produce_requests(cluster)) < 40
+    assert len(list_produce_requests(cluster)) < 40
 
 
 def test_a_too_large_record_fails_its_send(cluster, client):
@@ -1014,12 +1017,12 @@ def test_a_request_that_is_too_large_is_not_in_doubt(cluster, client, monkeypatc
         assert type(result.error) is ValueError
         assert result.in_doubt is False
     assert "do not fit in one request" in str(results["t", 0].error)
-    assert not produce_requests(cluster)
+    assert not list_produce_requests(cluster)
     assert client.produce({("t", 0): sets["t", 0]})["t", 0].error is None
 
 
 def test_an_empty_key_goes_anywhere_if_consistent_random():
-    partitions = {choose("consistent_random", [b""], seed=seed)[0] for seed in range(30)}
+    partitions = {choose_partitions("consistent_random", [b""], seed=seed)[0] for seed in range(30)}
     assert len(partitions) > 1
 
 

@@ -230,7 +230,7 @@ def test_the_reference_reads_all_formats_that_need_another_table():
     assert names == {name for name in wirescan.formats() if OPENED_BY_OTHERS.match(name)}
 
 
-def damaged_partitions(version, damage):
+def read_damaged_partitions(version, damage):
     """Read the partitions of a damaged Fetch response of five partitions with a record each.
 
     `damage(raw, third)` changes the bytes. `third` is the row of the third partition.
@@ -282,7 +282,7 @@ def ends_behind(raw, third):
     ],
 )
 def test_partitions_before_a_damaged_one_are_not_lost(damage, good, fault):
-    partitions = damaged_partitions(11, damage)
+    partitions = read_damaged_partitions(11, damage)
     assert partitions.bad.tolist() == [False] * good + [True]
     assert partitions["partition_index"][:good].tolist() == list(range(good))
     bad = partitions.rows[good]
@@ -360,7 +360,7 @@ def test_credentials_are_hidden_unless_requested():
     assert table["auth_bytes_size"].tolist() == [len(token)] * 3
 
 
-def forge(table, **columns):
+def replace_columns(table, **columns):
     rows = table.rows.copy()
     for name, value in columns.items():
         rows[name] = value
@@ -371,7 +371,9 @@ def test_the_position_of_a_forged_body_is_not_read():
     requests = kafka.requests(kafka.encode_request("Produce", 0, {"acks": 0}))
     responses = kafka.responses(kafka.encode_response("Produce", 0))
     for body in (0x7FFFFFFF, 0xFFFFFFFF, len(requests.buffers[0]) + 1):
-        assert kafka.pair(forge(requests, body=body), responses)["response"].tolist() == [0]
+        assert kafka.pair(replace_columns(requests, body=body), responses)["response"].tolist() == [
+            0
+        ]
 
 
 def test_an_error_names_the_row_of_a_malformed_response():
@@ -442,7 +444,7 @@ def test_a_parent_outside_the_outer_table_is_refused():
     requests = kafka.requests(kafka.encode_request("Fetch", 4))
     bodies = kafka.body(kafka.responses(raw, requests), "Fetch")
     partitions = bodies.open("responses").open("partitions")
-    wrong = forge(partitions, parent=834847724)
+    wrong = replace_columns(partitions, parent=834847724)
     with pytest.raises(ValueError, match="outside the table around it"):
         kafka.scan(wrong)
     with pytest.raises(ValueError, match="outside the table around it"):
@@ -495,13 +497,13 @@ def test_the_fields_of_a_struct_without_a_tag_are_columns_of_the_outer_row():
         "Made", "request", versions, 1, (inner, Field("last", "int16", versions))
     )
     assert [name for name, *_ in message.level.columns][:2] == ["leader_id", "leader_epoch"]
-    for version, wanted in (
+    for version, expected in (
         (0, [Read.NUMBER, Read.NUMBER]),
         (1, [Read.NUMBER, Read.TAGS, Read.NUMBER, Read.TAGS]),
     ):
         steps, ranges = compile_steps(message, version)
         first, last = ranges[message.level.path]
-        assert steps["read"][first:last].tolist() == wanted
+        assert steps["read"][first:last].tolist() == expected
     tags = steps[1]
     assert steps["read"][tags["first"] : tags["last"]].tolist() == [Read.TAG]
 

@@ -227,7 +227,7 @@ def test_positions_beyond_2_gib():
     assert kafka.records(table, errors="mark", check=False)["size"].tolist() == [2**31 + 11 - 61]
 
 
-def spans_of(tables):
+def list_spans(tables):
     """List (position, size, fault) of each row."""
     return [
         span
@@ -236,11 +236,11 @@ def spans_of(tables):
     ]
 
 
-def spans_in_chunks(raw, size):
+def list_spans_in_chunks(raw, size):
     """List the spans that a stream returns for chunks of a size."""
     stream = wirescan.stream("kafka.batches", errors="mark")
     tables = [stream.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
-    return spans_of([*tables, stream.close()])
+    return list_spans([*tables, stream.close()])
 
 
 def test_headers_with_false_lengths_hide_no_batch():
@@ -275,7 +275,7 @@ def test_unusual_batches_behind_a_bad_one(unusual):
     check_recovery([(bytes(bad), False), (unusual, True), (last, True)])
     raw = bytes(bad) + unusual + last
     for size in (1, 50, 100, 1000):
-        assert spans_in_chunks(raw, size) == spans_of([kafka.scan(raw, errors="mark")])
+        assert list_spans_in_chunks(raw, size) == list_spans([kafka.scan(raw, errors="mark")])
 
 
 @pytest.mark.parametrize("size", [1, 100, 240])
@@ -289,8 +289,8 @@ def test_a_stream_waits_for_the_rest_of_a_possible_message(size):
     bad = bytearray(encode_batch([Record(0, 1, b"k", b"v")]))
     struct.pack_into(">i", bad, 8, len(bad) - 12 + good.index(fake))
     raw = bytes(bad) + good + encode_batch([Record(2, 1, b"k", b"v")], base_offset=2)
-    whole = spans_of([kafka.scan(raw, errors="mark")])
-    assert spans_in_chunks(raw, size) == whole
+    whole = list_spans([kafka.scan(raw, errors="mark")])
+    assert list_spans_in_chunks(raw, size) == whole
     assert [fault for *_, fault in whole] == [4, 0, 0]
 
 
@@ -308,6 +308,6 @@ def test_a_stream_waits_for_the_rest_of_a_wrapper(size):
     bad = bytearray(encode_batch([Record(0, 1, b"k", b"v")]))
     struct.pack_into(">i", bad, 8, len(bad) + 40)
     raw = bytes(bad) + wrapper + encode_batch([Record(9, 1, None, None)], base_offset=9)
-    whole = spans_of([kafka.scan(raw, errors="mark")])
-    assert spans_in_chunks(raw, size) == whole
+    whole = list_spans([kafka.scan(raw, errors="mark")])
+    assert list_spans_in_chunks(raw, size) == whole
     assert [fault for *_, fault in whole][1:] == [0, 0]

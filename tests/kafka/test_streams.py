@@ -27,11 +27,11 @@ def read_streams(connection):
     return requests, kafka.responses(STREAMS / f"{connection}.responses.bin", requests)
 
 
-def value_of(row, name, field, table):
+def convert_value(row, name, field, table):
     """Return the value of a field in the form that the encoders take, from a row of a table."""
     if field.type == "struct":
         return {
-            inner.name: value_of(row, f"{name}_{inner.name}", inner, table)
+            inner.name: convert_value(row, f"{name}_{inner.name}", inner, table)
             for inner in field.fields
         }
     if field.type in WIDTHS:
@@ -40,14 +40,14 @@ def value_of(row, name, field, table):
         if getattr(row, name + "_count") < 0:
             return None
         structs = table.format.children[name](table[row._index : row._index + 1])
-        return [values_of(struct, field.fields, structs) for struct in structs]
+        return [convert_values(struct, field.fields, structs) for struct in structs]
     value = getattr(row, name)
     return value if value is None or isinstance(value, np.ndarray) else bytes(value)
 
 
-def values_of(row, fields, table):
+def convert_values(row, fields, table):
     return {
-        field.name: value_of(row, field.name, field, table)
+        field.name: convert_value(row, field.name, field, table)
         for field in fields
         if row.kind in field.versions
     }
@@ -100,7 +100,7 @@ def test_encoded_bodies_equal_the_recorded_bytes(connection):
         assert len(bodies) == (messages["api_key"] == KEYS[name]).sum()
         for row in bodies:
             outer = messages[row.parent]
-            body = values_of(row, get_message(name, side).fields, bodies)
+            body = convert_values(row, get_message(name, side).fields, bodies)
             number = outer.correlation_id
             if side == "request":
                 client = None if outer.client_id is None else bytes(outer.client_id)

@@ -12,12 +12,13 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.peers.canonical import Record, bytes_or_none, digest
+from tests.peers.canonical import Record, digest
 from tests.reference import kafka_log as reference
 from tests.strategies import kafka_log as strategy
 from tests.strategies.kafka_log import make_segments
 from tests.support.examples import read_example_count
 from tests.support.paths import KAFKA_CORPUS
+from tests.support.places import copy_bytes
 from wirescan import FrameError, kafka
 from wirescan.frames.table import FrameTable
 from wirescan.kafka import PartitionLog, encode_batch
@@ -39,7 +40,7 @@ def batches_of(steps, epochs=None):
     return [strategy.encode_step(*arguments) for arguments in zip(steps, offsets, epochs)]
 
 
-def snapshot_of(steps, offsets):
+def make_snapshot(steps, offsets):
     """Encode the producer snapshot that a broker writes after these steps."""
     first_offsets = dict(reference.list_open(steps, offsets))
     producers = sorted({producer for producer, _ in steps if producer is not None})
@@ -50,7 +51,7 @@ def snapshot_of(steps, offsets):
     return struct.pack(">hI", 1, crc32c(rest)) + rest
 
 
-def transaction_index_of(steps, offsets, low, high):
+def make_transaction_index(steps, offsets, low, high):
     """Encode the .txnindex of the segment with the offsets from `low` to below `high`."""
     aborted = reference.list_aborted(steps, offsets[:-1])
     entries = [entry for entry in aborted if low <= entry[2] < high]
@@ -69,9 +70,9 @@ def write_log(folder, steps, cuts, parts=None, snapshots=True, listed=True):
     bounds = [0, *sorted(set(cuts) - {0, len(steps)}), len(steps)]
     make_segments(folder, [(offsets[a], parts[a:b]) for a, b in zip(bounds, bounds[1:])])
     for a, b in zip(bounds, bounds[1:]):
-        index = transaction_index_of(steps, offsets, offsets[a], offsets[b])
+        index = make_transaction_index(steps, offsets, offsets[a], offsets[b])
         strategy.write_file(folder, offsets[a], "txnindex", index if index and listed else None)
-        snapshot = snapshot_of(steps[:a], offsets[:a]) if a and snapshots else None
+        snapshot = make_snapshot(steps[:a], offsets[:a]) if a and snapshots else None
         strategy.write_file(folder, offsets[a], "snapshot", snapshot)
     return offsets
 
@@ -208,19 +209,19 @@ def test_the_index_replaces_a_damaged_marker(tmp_path_factory, data, steps):
 # ---- real logs
 
 
-def canonical_records(records):
+def list_canonical_records(records):
     """List the records in the form of which expected.json has the digest."""
     headers = kafka.headers(records)
     of_record = [[] for _ in range(len(records))]
     for row, parent in enumerate(headers["parent"].tolist()):
-        pair = bytes_or_none(headers.bytes(row, "key")), bytes_or_none(headers.bytes(row, "value"))
+        pair = copy_bytes(headers.bytes(row, "key")), copy_bytes(headers.bytes(row, "value"))
         of_record[parent].append(pair)
     return [
         Record(
             offset,
             timestamp,
-            bytes_or_none(records.bytes(row, "key")),
-            bytes_or_none(records.bytes(row, "value")),
+            copy_bytes(records.bytes(row, "key")),
+            copy_bytes(records.bytes(row, "value")),
             tuple(of_record[row]),
         )
         for row, (offset, timestamp) in enumerate(records.rows[["offset", "timestamp"]].tolist())
@@ -230,14 +231,14 @@ def canonical_records(records):
 @pytest.mark.parametrize("name", [name for name, about in EXPECTED.items() if "committed" in about])
 def test_committed_records_equal_those_of_librdkafka(name):
     """librdkafka's consumer read these logs with isolation.level=read_committed."""
-    wanted = EXPECTED[name]["committed"]
+    expected = EXPECTED[name]["committed"]
     for table in (
         kafka.open_log(KAFKA_CORPUS / name, isolation="read_committed"),
         kafka.committed(kafka.open_log(KAFKA_CORPUS / name)),
     ):
         records = kafka.records(table)
-        assert len(records) == wanted["records"]
-        assert digest(canonical_records(records)) == wanted["sha256"]
+        assert len(records) == expected["records"]
+        assert digest(list_canonical_records(records)) == expected["sha256"]
 
 
 @pytest.mark.parametrize("name", [name for name, about in EXPECTED.items() if "aborted" in about])

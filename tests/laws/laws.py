@@ -467,9 +467,9 @@ def parts_keep_their_meaning(
             assert describe_rows(of_copy) == describe_rows(children)
             of_joined = open_children(joined, errors="mark")
             assert describe_rows(of_joined, parents=False) == describe_rows(children, parents=False)
-            kept = children.where(keep[children["parent"]])
+            selected = children.where(keep[children["parent"]])
             of_kept = open_children(table.where(keep), errors="mark")
-            assert describe_rows(of_kept, parents=False) == describe_rows(kept, parents=False)
+            assert describe_rows(of_kept, parents=False) == describe_rows(selected, parents=False)
 
 
 def writes_read_back(package: ProtocolPackage, raw: bytes, values: list) -> None:

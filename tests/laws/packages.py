@@ -19,6 +19,7 @@ from tests.strategies import lumberjack as lumberjack_strategies
 from tests.strategies import nats as nats_strategies
 from tests.strategies import shared as st
 from tests.strategies import thrift as thrift_strategies
+from tests.support.places import copy_bytes
 from wirescan.kafka.encode.records import encode_batch, encode_message_set
 from wirescan.kafka.protocol.encode import encode_request, encode_response
 from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
@@ -79,16 +80,16 @@ def encoded_records(draw):
     raw, rows = b"", []
     for _ in range(draw(st.integers(0, 3))):
         if draw(st.booleans()):
-            given, call = draw(kafka_strategies.batch_calls())
-            raw += encode_batch(given, **call)
+            records, call = draw(kafka_strategies.batch_calls())
+            raw += encode_batch(records, **call)
         else:
-            given, call = draw(kafka_strategies.message_set_calls())
+            records, call = draw(kafka_strategies.message_set_calls())
             if (
                 call.pop("wrapper_offset", None) is not None
             ):  # of such a set the true offsets are lost
                 call["codec"] = "none"
-            raw += encode_message_set(given, **call)
-        times = [-1 if row.timestamp is None else row.timestamp for row in given]
+            raw += encode_message_set(records, **call)
+        times = [-1 if row.timestamp is None else row.timestamp for row in records]
         if call.get("timestamp_type") == "append":
             if "producer_id" in call or "base_offset" in call:
                 times = [call.get("max_timestamp", max(times, default=-1))] * len(times)
@@ -96,7 +97,7 @@ def encoded_records(draw):
                 times = [max(times)] * len(times)
         rows += [
             (row.offset, time, row.key, row.value, tuple(row.headers))
-            for row, time in zip(given, times)
+            for row, time in zip(records, times)
         ]
     return raw, rows
 
@@ -130,31 +131,31 @@ KAFKA = ProtocolPackage(
 
 def nest_values(values, fields, prefix=""):
     """Convert the flat values of the strategies to the nested values of the encoders."""
-    found = {}
-    for one in fields:
-        value = values.get(prefix + one.name)
-        if one.type == "struct":
-            value = nest_values(values, one.fields, f"{prefix}{one.name}_") or None
-        elif one.is_array and value is not None:
-            value = [nest_values(each, one.fields) for each in value]
-        elif one.type[:2] == "[]" and value is not None:
-            value = np.frombuffer(value, f">i{WIDTHS[one.type[2:]]}").tolist()
+    nested = {}
+    for field in fields:
+        value = values.get(prefix + field.name)
+        if field.type == "struct":
+            value = nest_values(values, field.fields, f"{prefix}{field.name}_") or None
+        elif field.is_array and value is not None:
+            value = [nest_values(each, field.fields) for each in value]
+        elif field.type[:2] == "[]" and value is not None:
+            value = np.frombuffer(value, f">i{WIDTHS[field.type[2:]]}").tolist()
         if value is not None:
-            found[one.name] = value
-    return found
+            nested[field.name] = value
+    return nested
 
 
 def fill_defaults(read, values):
     """Return the expected values of a row. Fields without a value have their default."""
-    found = {}
+    expected = {}
     for name, default in read.columns.items():
         field, _, end = name.rpartition("_")
         if end == "size" and field not in read.arrays:
-            found[field] = values.get(field)
+            expected[field] = values.get(field)
         elif end not in ("at", "size", "count"):
-            found[name] = values.get(name, default)
+            expected[name] = values.get(name, default)
     # A uuid of zeros is none: as a tagged field it is left out.
-    return {name: None if value == bytes(16) else value for name, value in found.items()}
+    return {name: None if value == bytes(16) else value for name, value in expected.items()}
 
 
 HIDDEN = {"auth_bytes_at": 0, "auth_bytes_size": -1}  # what logs a client in is not shown
@@ -199,15 +200,15 @@ def make_request_package(message, chain):
         return raw, [fill_defaults(read[formats[-1]], values) for values in structs]
 
     def values(table):
-        found = fill_defaults(read[formats[-1]], {})
+        expected = fill_defaults(read[formats[-1]], {})
         return [
             fill_defaults(
                 read[formats[-1]],
                 {
                     name: getattr(row, name)
                     if name not in table.places
-                    else to_bytes(table.bytes(i, name))
-                    for name in found
+                    else copy_bytes(table.bytes(i, name))
+                    for name in expected
                 },
             )
             for i, row in enumerate(table)
@@ -232,10 +233,6 @@ def make_request_package(message, chain):
         expected,
         children,
     )
-
-
-def to_bytes(view):
-    return None if view is None else bytes(view)
 
 
 def make_array_locator(array):
@@ -272,14 +269,14 @@ def expect_responses(raw, check, resync):
 def encoded_responses(draw):
     raw, numbers = b"", []
     for api in draw(st.lists(st.sampled_from(list(kafka_protocol.API)), max_size=3)):
-        one = draw(message_strategies.responses(api))
+        response = draw(message_strategies.responses(api))
         raw += encode_response(
             api,
-            one.api_version,
-            nest_values(one.values, MESSAGE[api, "response"].fields),
-            correlation_id=one.correlation_id,
+            response.api_version,
+            nest_values(response.values, MESSAGE[api, "response"].fields),
+            correlation_id=response.correlation_id,
         )
-        numbers.append(one.correlation_id)
+        numbers.append(response.correlation_id)
     return raw, numbers
 
 
@@ -331,10 +328,10 @@ def encoded_events(draw):
 
 def list_events(pairs):
     """Return [(sequence, version, document or None, pairs)] from a table of lumberjack.pairs."""
-    found = [(event.sequence, event.version, to_bytes(event.json), []) for event in pairs.outer]
+    events = [(event.sequence, event.version, copy_bytes(event.json), []) for event in pairs.outer]
     for parent, pair in zip(pairs["parent"].tolist(), pairs):
-        found[parent][3].append(tuple(to_bytes(string) for string in pair))
-    return [(*event, tuple(inside)) for *event, inside in found]
+        events[parent][3].append(tuple(copy_bytes(string) for string in pair))
+    return [(*event, tuple(inside)) for *event, inside in events]
 
 
 def locate_events(frame):
@@ -410,7 +407,7 @@ def list_messages(headers):
     """Return [(subject, sid, reply, payload, headers)] from a table of nats.headers."""
     pairs = list_pairs(headers)
     return [
-        tuple(to_bytes(getattr(row, name)) for name in ("subject", "sid", "reply", "payload"))
+        tuple(copy_bytes(getattr(row, name)) for name in ("subject", "sid", "reply", "payload"))
         + (pairs[i],)
         for i, row in enumerate(headers.outer)
     ]
@@ -418,10 +415,10 @@ def list_messages(headers):
 
 def list_pairs(headers):
     """Return the headers of each enclosing row, as tuples of pairs."""
-    found = [[] for _ in headers.outer]
+    pair_lists = [[] for _ in headers.outer]
     for parent, pair in zip(headers["parent"].tolist(), headers):
-        found[parent].append(tuple(map(to_bytes, pair)))
-    return [tuple(pairs) for pairs in found]
+        pair_lists[parent].append(tuple(map(copy_bytes, pair)))
+    return [tuple(pairs) for pairs in pair_lists]
 
 
 def locate_pairs(row):
@@ -458,9 +455,9 @@ def expect_payloads(raw, check, resync):
         "liftbridge.acks": liftbridge_reference.read_acks(raw, envelopes),
         "liftbridge.internal": liftbridge_reference.read_internal(raw, envelopes),
         "liftbridge.headers": [
-            one
+            header
             for i, row in enumerate(messages)
-            for one in liftbridge_reference.read_headers(raw, row, parent=i)
+            for header in liftbridge_reference.read_headers(raw, row, parent=i)
         ],
     }
     return {name: [(row, raw) for row in rows] for name, rows in levels.items()}, fault, at
@@ -486,9 +483,9 @@ def make_field_reader(columns):
 
     def fields(table):
         inner = table if table.name != "liftbridge.headers" else table.outer
-        found = [
+        rows = [
             {
-                name: to_bytes(getattr(row, name))
+                name: copy_bytes(getattr(row, name))
                 if name in inner.places
                 else int(getattr(row, name))
                 for name in columns
@@ -496,9 +493,9 @@ def make_field_reader(columns):
             for row in inner
         ]
         if inner is not table:
-            for row, pairs in zip(found, list_pairs(table)):
+            for row, pairs in zip(rows, list_pairs(table)):
                 row["headers"] = list(pairs)
-        return found
+        return rows
 
     return fields
 
@@ -567,9 +564,9 @@ def list_entries(entries):
             row.offset,
             row.timestamp,
             row.leader_epoch,
-            to_bytes(row.key),
-            to_bytes(row.value),
-            tuple(tuple(map(to_bytes, pair)) for pair in row.headers),
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            tuple(tuple(map(copy_bytes, pair)) for pair in row.headers),
         )
         for row in entries
     ]
@@ -648,9 +645,9 @@ def expect_calls(raw, check, resync):
     rows, fault, at = thrift_reference.read_frames(raw, resync)
     messages = thrift_plain_reference.read_messages(raw, rows, check)
     plain = [
-        found
+        plain_row
         for i, row in enumerate(rows)
-        if (found := thrift_plain_reference.read_plain(raw, row, check, parent=i))
+        if (plain_row := thrift_plain_reference.read_plain(raw, row, check, parent=i))
     ]
     return (
         {
@@ -684,7 +681,7 @@ def encoded_calls(draw):
             draw(thrift_strategies.structs(version)),
             draw(thrift_strategies.SCALARS[thrift_strategies.I32]),
         )
-        one = encode_call(
+        frame = encode_call(
             method,
             kind,
             seqid,
@@ -703,7 +700,7 @@ def encoded_calls(draw):
             infos_order=draw(st.sampled_from(("normal", "persistent"))),
             big=draw(st.booleans()),
         )
-        raw += draw(st.sampled_from((encode_frame(one, **call), encode_framed(one), one)))
+        raw += draw(st.sampled_from((encode_frame(frame, **call), encode_framed(frame), frame)))
         said.append(
             (method, service, kind, seqid, tuple(thrift_strategies.list_field_rows(fields)))
         )
@@ -720,7 +717,7 @@ def list_calls(table):
             else row.integer
         )
         strings = (
-            to_bytes(row.value)
+            copy_bytes(row.value)
             if row.kind in (thrift_strategies.STRING, thrift_strategies.UUID)
             else None
         )
@@ -728,7 +725,7 @@ def list_calls(table):
             (row.depth, row.role, row.id, row.kind, row.count, value, strings)
         )
     return [
-        (to_bytes(row.method), to_bytes(row.service), row.kind, row.seqid, tuple(inside[i]))
+        (copy_bytes(row.method), copy_bytes(row.service), row.kind, row.seqid, tuple(inside[i]))
         for i, row in enumerate(table.outer)
     ]
 
@@ -755,7 +752,7 @@ def encoded_infos(draw):
 
 
 def list_infos(table):
-    return [(row.kind, tuple(map(to_bytes, row))) for row in table]
+    return [(row.kind, tuple(map(copy_bytes, row))) for row in table]
 
 
 @st.composite
@@ -816,7 +813,7 @@ THRIFT = make_thrift_package(encoded_calls(), list_calls, "thrift.messages", "th
 INFOS = make_thrift_package(encoded_infos(), list_infos, "thrift.infos")
 PLAIN = make_thrift_package(
     encoded_frame_payloads(),
-    lambda table: [to_bytes(row.payload) for row in table],
+    lambda table: [copy_bytes(row.payload) for row in table],
     "thrift.plain",
 )
 

@@ -17,10 +17,10 @@ import wirescan
 from tests.support.hostile import (
     HOSTILE,
     ROW_MAKERS,
-    layers,
-    persistent_headers,
-    with_transforms,
-    zstd_batches,
+    add_transforms,
+    make_layers,
+    make_persistent_headers,
+    make_zstd_batches,
 )
 from wirescan import FrameError, Limits, kafka, lumberjack, thrift
 from wirescan.cli.main import main
@@ -59,7 +59,7 @@ class TestRows:
 
     def test_pieces_are_smaller_where_rows_take_too_much_together(self, monkeypatch, tmp_path):
         path = tmp_path / f"{0:020}.log"
-        path.write_bytes(zstd_batches(8, 1000))
+        path.write_bytes(make_zstd_batches(8, 1000))
         monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 200_000)
         tables = list(iter_tables(str(path), format="kafka.records"))
         assert len(tables) > 1 and sum(map(len, tables)) == 8000
@@ -68,7 +68,9 @@ class TestRows:
         self, monkeypatch, tmp_path
     ):
         path = tmp_path / f"{0:020}.log"
-        path.write_bytes(zstd_batches(8, 1000) + zstd_batches(1, 5000))  # the last one is too large
+        path.write_bytes(
+            make_zstd_batches(8, 1000) + make_zstd_batches(1, 5000)
+        )  # the last one is too large
         monkeypatch.setattr("wirescan.reading.chunked.ROW_BYTES", 200_000)
         tables = list(iter_tables(str(path), format="kafka.records"))
         assert sum(map(len, tables)) == 13_000
@@ -82,26 +84,26 @@ class TestRows:
 
 class TestTransforms:
     def test_the_layers_are_what_they_seem(self):
-        plain = thrift.plain(thrift.scan(layers(8)))
+        plain = thrift.plain(thrift.scan(make_layers(8)))
         assert plain.bytes(0, "payload").nbytes > 1_000_000
 
     def test_more_than_eight_transforms_are_not_undone(self):
-        plain = thrift.plain(thrift.scan(layers(9, 1000)), errors="mark")
+        plain = thrift.plain(thrift.scan(make_layers(9, 1000)), errors="mark")
         assert plain["fault"].tolist() == [Fault.TOO_LARGE]
 
     def test_transforms_that_cost_nothing_do_not_count(self):
-        frame = with_transforms(thrift.encode_frame(b"x"), [Transform.NONE] * 20)
+        frame = add_transforms(thrift.encode_frame(b"x"), [Transform.NONE] * 20)
         assert bytes(thrift.plain(thrift.scan(frame)).bytes(0, "payload")) == b"x"
 
     def test_every_layer_counts_against_one_budget(self):
-        frames = thrift.scan(layers(5) * 2)
+        frames = thrift.scan(make_layers(5) * 2)
         least = Limits(inflated_total=10_001_000)
         assert len(thrift.plain(frames, limits=least)) == 2
         plain = thrift.plain(frames, errors="mark", limits=Limits(inflated_total=9_000_000))
         assert plain["fault"].tolist() == [0, Fault.TOO_LARGE]
 
     def test_a_channel_undoes_few(self):
-        frame = layers(8)
+        frame = make_layers(8)
         server = thrift.ServerChannel()
         with pytest.raises(thrift.ConversationError, match="TOO_LARGE") as caught:
             server.receive(frame * (65_536 // len(frame)))
@@ -110,20 +112,20 @@ class TestTransforms:
 
 class TestResolve:
     def test_row_bytes_bounds_the_rows(self):
-        frames = thrift.scan(persistent_headers(20))
+        frames = thrift.scan(make_persistent_headers(20))
         assert len(thrift.resolve(frames)) == 210
         assert len(thrift.resolve(frames, limits=Limits(row_bytes=210 * 160))) == 210
         with pytest.raises(FrameError, match="LIMIT"):
             thrift.resolve(frames, limits=Limits(row_bytes=210 * 160 - 1))
 
     def test_a_default_bounds_the_rows(self, monkeypatch):
-        frames = thrift.scan(persistent_headers(100))
+        frames = thrift.scan(make_persistent_headers(100))
         monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 1)
         with pytest.raises(FrameError, match="LIMIT"):
             thrift.resolve(frames)
 
     def test_few_persistent_headers_hold_for_many_frames(self, monkeypatch):
-        frames = thrift.scan(persistent_headers(10) + bytes(thrift.encode_frame(b"")) * 100)
+        frames = thrift.scan(make_persistent_headers(10) + bytes(thrift.encode_frame(b"")) * 100)
         monkeypatch.setattr("wirescan.frames.limits.FREE_ROW_BYTES", 1)
         assert len(thrift.resolve(frames)) == 1055
 
@@ -208,7 +210,9 @@ class TestDocuments:
             columns, "_read", lambda *arguments: calls.append(1) or read(*arguments)
         )
         frames = lumberjack.scan(
-            b"".join(lumberjack.encode_json(i, one) for i, one in enumerate([good, bad] * 200))
+            b"".join(
+                lumberjack.encode_json(i, document) for i, document in enumerate([good, bad] * 200)
+            )
         )
         table = lumberjack.documents(lumberjack.events(frames), errors="mark", **options)
         assert [why is None for why in table["refused"].to_pylist()] == [True, False] * 200
@@ -338,9 +342,9 @@ def test_few_bytes_cost_little(name):
     make, work, factor = HOSTILE[name]
     data = make(SMALL)
     begun = time.process_time()
-    held = work(data)
+    size = work(data)
     assert time.process_time() - begun < 1
-    assert held <= factor * len(data)
+    assert size <= factor * len(data)
 
 
 @pytest.mark.slow
@@ -358,7 +362,7 @@ def test_a_million_bytes_stay_within_the_limits(name):
     assert float(seconds) < SLOWER * MOST_SECONDS and int(size) < MOST_BYTES
 
 
-def peak_memory() -> int:
+def read_peak_memory() -> int:
     """The peak of this program's memory. `ru_maxrss` includes the process before it."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) << 10
@@ -372,4 +376,4 @@ if __name__ == "__main__":
         work(data)
     except FrameError as error:
         assert error.fault == Fault.LIMIT, error
-    print(time.process_time() - begun, peak_memory())
+    print(time.process_time() - begun, read_peak_memory())

@@ -40,7 +40,7 @@ class Clock:
         return self.now
 
 
-def outcomes(receipts):
+def list_outcomes(receipts):
     return [(receipt.outcome, receipt.correlation_id) for receipt in receipts]
 
 
@@ -313,12 +313,12 @@ def test_an_acked_or_forgotten_id_may_be_used_again():
     publisher = Publisher()
     for _ in range(2):
         publisher.publish("orders", b"", correlation_id="one")
-        assert outcomes(publisher.receive([make_ack("one")])) == [(Outcome.ACKED, "one")]
+        assert list_outcomes(publisher.receive([make_ack("one")])) == [(Outcome.ACKED, "one")]
     publisher.publish("orders", b"", correlation_id="two")
     publisher.forget("two")
     publisher.forget("never published")
     assert publisher.unacknowledged == 0
-    assert outcomes(publisher.receive([make_ack("two")])) == [(Outcome.UNKNOWN, "two")]
+    assert list_outcomes(publisher.receive([make_ack("two")])) == [(Outcome.UNKNOWN, "two")]
 
 
 def test_remembered_limits_the_old_ids():
@@ -402,7 +402,7 @@ class Publishing(RuleBasedStateMachine):
     def wait(self, seconds):
         self.clock.now += seconds
         due = [id_ for id_, when in self.expires.items() if when <= self.clock.now]
-        assert outcomes(self.publisher.expire()) == [(Outcome.EXPIRED, id_) for id_ in due]
+        assert list_outcomes(self.publisher.expire()) == [(Outcome.EXPIRED, id_) for id_ in due]
         for id_ in due:
             del self.expires[id_]
             self.fates[id_] = Outcome.EXPIRED

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import liftbridge as strategies
+from tests.support.encoded_columns import flatten_pairs as lists_of
+from tests.support.encoded_columns import split_strings as split_payloads
 from tests.support.examples import read_example_count
 from tests.support.guard import GuardedMemory
 from wirescan import liftbridge, nats
@@ -84,22 +86,6 @@ def write_plainly(write, fields):
     """Write Protobuf with a function of the strategies, which omits a number if it is None."""
     omitted = {name: None for name in NUMBERS if name in fields and not fields[name]}
     return write(**{**fields, **omitted})
-
-
-def lists_of(rows):
-    """Return the headers of rows as (counts, keys, values)."""
-    flat = [pair for pairs in rows for pair in pairs]
-    return [*map(len, rows)], [key for key, _ in flat], [value for _, value in flat]
-
-
-def split_payloads(written):
-    """Return the payloads of (data, offsets)."""
-    data, offsets = written
-    assert type(data) is bytes
-    assert offsets.dtype == np.int64
-    assert offsets[0] == 0
-    assert offsets[-1] == len(data)
-    return [data[start:end] for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
 
 
 def values_of(row, fields):
@@ -191,14 +177,14 @@ def test_internal_payloads_read_back(kind):
         raw = encode_internal(kind, crc=crc, **INTERNAL[kind])
         assert raw == strategies.make_envelope(strategies.INTERNAL[kind], kind, crc=crc)
         row = liftbridge.internal(liftbridge.scan(raw))[0]
-        for name, wanted in INTERNAL[kind].items():
+        for name, expected in INTERNAL[kind].items():
             value = getattr(row, name)
-            if isinstance(wanted, int):
-                assert value == wanted
-            elif isinstance(wanted, str):
-                assert bytes(value) == wanted.encode()
+            if isinstance(expected, int):
+                assert value == expected
+            elif isinstance(expected, str):
+                assert bytes(value) == expected.encode()
             else:
-                assert bytes(value) == wanted
+                assert bytes(value) == expected
         assert encode_internal(kind) == strategies.make_envelope(b"", kind)
 
 
@@ -305,7 +291,7 @@ VALUES = [b"one", b"", b"a longer value of many bytes"]
 STAMPS = [1, -2, 10**18]
 
 
-def values_of_every_kind():
+def make_values_of_every_kind():
     long = pa.array([b"before", *VALUES, b"after"])[1:4]
     yield np.array(VALUES, object)
     yield np.array(VALUES)
@@ -319,7 +305,7 @@ def values_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    "values", [*values_of_every_kind()], ids=lambda column: type(column).__name__
+    "values", [*make_values_of_every_kind()], ids=lambda column: type(column).__name__
 )
 def test_values_of_every_kind(values):
     payloads = split_payloads(encode_messages(values, keys=values))
@@ -353,12 +339,12 @@ def test_numbers_of_every_kind(stamps):
 
 
 def test_times_of_other_units_and_none():
-    wanted = [
+    expected = [
         encode_message(value, timestamp=stamp)
         for value, stamp in zip(VALUES, (3 * 10**9, -(10**9), None))
     ]
     for stamps in (np.array([3, -1, "NaT"], "M8[s]"), pa.array([3, -1, None], pa.timestamp("s"))):
-        assert split_payloads(encode_messages(VALUES, timestamp=stamps)) == wanted
+        assert split_payloads(encode_messages(VALUES, timestamp=stamps)) == expected
     data, _ = encode_messages(VALUES, timestamp=np.datetime64(3, "s"))
     assert data == encode_messages(VALUES, timestamp=3 * 10**9)[0]
     data, _ = encode_messages(VALUES, offset=pa.array([1, None, 0]))

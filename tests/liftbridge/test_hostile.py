@@ -240,9 +240,8 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def claims_read():
-    return dict(
-        zip(CLAIMS, run_each_in_little_memory(CHILD, [raw for raw, _ in CLAIMS.values()], 64))
-    )
+    inputs = {claim: raw for claim, (raw, _) in CLAIMS.items()}
+    return run_each_in_little_memory(CHILD, inputs, 64)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
+from tests.support.file_errors import catch_file_error
 from tests.support.paths import CORPUS
 from wirescan import Fault, FrameError, Limits, liftbridge
 from wirescan.liftbridge import CommitLog, files
@@ -469,22 +470,22 @@ def test_verify_reports_every_field(tmp_path):
         changed[2][field] += 1
         write(tmp_path / "0", f"{0:020}.index", b"".join(ENTRY.pack(*entry) for entry in changed))
         offset, _, position, _ = changed[2]
-        wanted = [(0, 2, position, offset)]
+        expected = [(0, 2, position, offset)]
         if field == 2:  # the position: no entry lists the record
-            wanted.append((0, -1, 2 * len(parts[0]), 2))
-        assert CommitLog(tmp_path / "0").verify().tolist() == wanted
+            expected.append((0, -1, 2 * len(parts[0]), 2))
+        assert CommitLog(tmp_path / "0").verify().tolist() == expected
     write(tmp_path / "0", f"{0:020}.index", index_of(0, parts[:3]))
-    wanted = [(0, -1, n * len(parts[0]), n) for n in (3, 4)]
-    assert CommitLog(tmp_path / "0").verify().tolist() == wanted
+    expected = [(0, -1, n * len(parts[0]), n) for n in (3, 4)]
+    assert CommitLog(tmp_path / "0").verify().tolist() == expected
     write(tmp_path / "0", f"{0:020}.log", b"")
-    wanted = [(0, n, n * len(parts[0]), n) for n in range(3)]
-    assert CommitLog(tmp_path / "0").verify().tolist() == wanted
+    expected = [(0, n, n * len(parts[0]), n) for n in range(3)]
+    assert CommitLog(tmp_path / "0").verify().tolist() == expected
 
 
 # ---- boundaries
 
 
-def slow_starts(raw):
+def list_starts_slowly(raw):
     return [row["start"] for row in rows_of(raw)]
 
 
@@ -523,7 +524,7 @@ def test_boundaries_by_an_index_need_no_walk(tmp_path, monkeypatch):
     parts = [record(n, TIME + n, value=bytes(n % 300)) for n in range(2000)]
     [(_, raw)] = make(tmp_path / "0", [(0, parts)])
     path = str(tmp_path / "0" / f"{0:020}.log")
-    starts = slow_starts(raw)
+    starts = list_starts_slowly(raw)
     by_walk = [0]
     for start in starts:
         if start - by_walk[-1] >= 20_000:
@@ -708,14 +709,6 @@ def test_a_pipe_or_a_huge_file_is_not_an_index(tmp_path):
 # ---- the files beside segments
 
 
-def fault_of(read, path):
-    with pytest.raises(FrameError) as caught:
-        read(path)
-    assert caught.value.source == path
-    assert str(caught.value)
-    return Fault(caught.value.fault), caught.value.offset, caught.value.row
-
-
 def test_an_index_is_read(tmp_path):
     base = 10**12
     good = [
@@ -729,11 +722,11 @@ def test_an_index_is_read(tmp_path):
         raw = b"".join(ENTRY.pack(*entry) for entry in entries) + tail
         return index_files.read_index(write(tmp_path, f"{base:020}.index", raw))
 
-    wanted = [(base + offset, *rest) for offset, *rest in good]
+    expected = [(base + offset, *rest) for offset, *rest in good]
     for tail in (b"", bytes(20), bytes(10 << 20), b"\0\0\1", bytes(7), bytes(43)):
         entries = read(good, tail)
         assert entries.dtype == index_files.INDEX
-        assert entries.tolist() == wanted
+        assert entries.tolist() == expected
         assert read([], tail).tolist() == []
     path = str(tmp_path / f"{base:020}.index")
     for entries, row in (
@@ -749,10 +742,10 @@ def test_an_index_is_read(tmp_path):
         ([(0, 7, 0, 0)], 0),
     ):
         write(tmp_path, Path(path).name, b"".join(ENTRY.pack(*entry) for entry in entries))
-        assert fault_of(index_files.read_index, path) == (Fault.NOT_A_FRAME, 20 * row, row)
+        assert catch_file_error(index_files.read_index, path) == (Fault.NOT_A_FRAME, 20 * row, row)
     beyond = ENTRY.pack(1, 1, 0, 44) + ENTRY.pack(2, 1, 44, 44)
     largest = write(tmp_path, f"{2**63 - 2:020}.index", beyond)
-    assert fault_of(index_files.read_index, largest) == (Fault.NOT_A_FRAME, 20, 1)
+    assert catch_file_error(index_files.read_index, largest) == (Fault.NOT_A_FRAME, 20, 1)
     for name in ("x.index", f"{2**63:020}.index"):
         with pytest.raises(ValueError, match="invalid literal for int|not an offset of a log"):
             index_files.read_index(write(tmp_path, name, b""))
@@ -782,9 +775,9 @@ def test_a_high_watermark_is_read(tmp_path):
         b"\xd9\xa1",
     ):
         write(tmp_path, Path(path).name, raw)
-        assert fault_of(index_files.read_high_watermark, path) == (Fault.NOT_A_FRAME, 0, 0)
+        assert catch_file_error(index_files.read_high_watermark, path) == (Fault.NOT_A_FRAME, 0, 0)
     write(tmp_path, Path(path).name, b"")
-    assert fault_of(index_files.read_high_watermark, path) == (Fault.TRUNCATED, 0, 0)
+    assert catch_file_error(index_files.read_high_watermark, path) == (Fault.TRUNCATED, 0, 0)
 
 
 def test_leader_epochs_are_read(tmp_path):
@@ -797,7 +790,7 @@ def test_leader_epochs_are_read(tmp_path):
     largest = read(b"0\n1\n9223372036854775807 9223372036854775807\n")
     assert largest.tolist() == [(2**63 - 1, 2**63 - 1)]
     path = str(tmp_path / "leader-epoch-checkpoint")
-    for raw, wanted in (
+    for raw, expected in (
         (b"", (Fault.TRUNCATED, 0, 0)),
         (b"0\n", (Fault.TRUNCATED, 2, 1)),
         (b"1\n0\n", (Fault.BAD_VERSION, 0, 0)),
@@ -814,7 +807,7 @@ def test_leader_epochs_are_read(tmp_path):
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
         write(tmp_path, Path(path).name, raw)
-        assert fault_of(index_files.read_leader_epochs, path) == wanted
+        assert catch_file_error(index_files.read_leader_epochs, path) == expected
 
 
 READERS = {

@@ -21,7 +21,7 @@ CAPTURE = (
 )
 
 
-def payloads_of(source):
+def list_payloads(source):
     """Return the payloads in the spans of a source; check the columns of the spans."""
     buffers, spans, outer = open_payload_source(source)
     assert spans.dtype == HEAD
@@ -36,7 +36,7 @@ def payloads_of(source):
     return [bytes(buffers[buffer][start : start + size]) for buffer, start, size in zip(*columns)]
 
 
-def address(view):
+def find_address(view):
     return np.frombuffer(view, np.uint8).ctypes.data
 
 
@@ -45,14 +45,14 @@ def address(view):
 
 def test_payloads_of_a_table():
     table = nats.scan(CAPTURE)
-    assert payloads_of(table) == [b"abc", b"", b"data", b""]
+    assert list_payloads(table) == [b"abc", b"", b"data", b""]
     buffers, spans, outer = open_payload_source(table)
     assert outer is table
     assert buffers is table.buffers
     assert spans["parent"].tolist() == [1, 3, 4, 6]
     assert not spans["fault"].any()
-    assert payloads_of(table.where(table["kind"] == nats.Kind.MSG)) == [b""]
-    assert payloads_of(table[:1]) == payloads_of(nats.scan(b"")) == []
+    assert list_payloads(table.where(table["kind"] == nats.Kind.MSG)) == [b""]
+    assert list_payloads(table[:1]) == list_payloads(nats.scan(b"")) == []
 
 
 def test_a_bad_row_is_a_span_with_its_fault():
@@ -81,36 +81,36 @@ def test_other_tables_are_refused():
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_slices_of_arrow_arrays_are_payloads(kind):
     whole = pa.array(VALUES, kind)
-    assert payloads_of(whole) == BYTES
+    assert list_payloads(whole) == BYTES
     for first in range(len(VALUES) + 1):
         for count in range(len(VALUES) + 1 - first):
-            assert payloads_of(whole.slice(first, count)) == BYTES[first : first + count]
+            assert list_payloads(whole.slice(first, count)) == BYTES[first : first + count]
     chunks = pa.chunked_array([whole[2:], whole[:0], whole[1:5]])
-    assert payloads_of(chunks) == BYTES[2:] + BYTES[1:5]
+    assert list_payloads(chunks) == BYTES[2:] + BYTES[1:5]
     for empty in (pa.chunked_array([], kind), whole[:0], pa.array([], kind)):
-        assert payloads_of(empty) == []
-    assert payloads_of(pa.array([None, None], kind)) == [b"", b""]
+        assert list_payloads(empty) == []
+    assert list_payloads(pa.array([None, None], kind)) == [b"", b""]
     long = pa.array([b"%d" % i if i % 3 else None for i in range(100)], kind)[9:]
-    assert payloads_of(long) == [b"%d" % i if i % 3 else b"" for i in range(9, 100)]
+    assert list_payloads(long) == [b"%d" % i if i % 3 else b"" for i in range(9, 100)]
 
 
 def test_arrays_of_fixed_width_and_of_nulls():
     fixed = pa.array([b"abc", None, b"def", b"ghi"], pa.binary(3))
-    assert payloads_of(fixed) == [b"abc", b"", b"def", b"ghi"]
-    assert payloads_of(fixed[1:3]) == [b"", b"def"]
-    assert payloads_of(pa.array([b"", b""], pa.binary(0))) == [b"", b""]
-    assert payloads_of(pa.nulls(2)) == payloads_of(pa.array([None, None])) == [b"", b""]
-    assert payloads_of(pa.array([])) == []
+    assert list_payloads(fixed) == [b"abc", b"", b"def", b"ghi"]
+    assert list_payloads(fixed[1:3]) == [b"", b"def"]
+    assert list_payloads(pa.array([b"", b""], pa.binary(0))) == [b"", b""]
+    assert list_payloads(pa.nulls(2)) == list_payloads(pa.array([None, None])) == [b"", b""]
+    assert list_payloads(pa.array([])) == []
 
 
 @pytest.mark.parametrize("kind", [*KINDS, pa.binary(5000)], ids=str)
 def test_arrays_are_not_copied(kind):
     whole = pa.array([b"y" * 5000, b"x" * 5000], kind)
     buffers, spans, _ = open_payload_source(whole[1:])
-    place = address(buffers[spans["buffer"][0]]) + int(spans["start"][0])
-    held = whole.buffers()[-1]
-    assert held.address <= place <= held.address + held.size - 5000
-    del whole, held
+    place = find_address(buffers[spans["buffer"][0]]) + int(spans["start"][0])
+    buffer = whole.buffers()[-1]
+    assert buffer.address <= place <= buffer.address + buffer.size - 5000
+    del whole, buffer
     # The buffers keep the array alive.
     assert bytes(buffers[spans["buffer"][0]])[-5000:] == b"x" * 5000
 
@@ -136,8 +136,8 @@ class Streamed:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_c_data_interface(kind):
     whole = pa.array(VALUES, kind)
-    assert payloads_of(Exported(whole[1:])) == BYTES[1:]
-    assert payloads_of(Streamed(pa.chunked_array([whole, whole[3:]]))) == BYTES + BYTES[3:]
+    assert list_payloads(Exported(whole[1:])) == BYTES[1:]
+    assert list_payloads(Streamed(pa.chunked_array([whole, whole[3:]]))) == BYTES + BYTES[3:]
 
 
 @pytest.mark.parametrize(
@@ -196,14 +196,14 @@ def test_forged_views_are_refused(view):
         )
     buffers = [pa.py_buffer(b"\0"), pa.py_buffer(np.array(view, np.int32))]
     null = pa.Array.from_buffers(pa.binary_view(), 1, buffers)
-    assert payloads_of(null) == [b""]
+    assert list_payloads(null) == [b""]
 
 
 def test_too_many_buffers_are_refused(monkeypatch):
     assert np.iinfo(HEAD["buffer"]).max + 1 == payload_sources.MAX_BUFFERS
     monkeypatch.setattr(payload_sources, "MAX_BUFFERS", 100)
     chunk = pa.array([b"a"])
-    assert payloads_of(pa.chunked_array([chunk] * 100)) == [b"a"] * 100
+    assert list_payloads(pa.chunked_array([chunk] * 100)) == [b"a"] * 100
     with pytest.raises(ValueError, match="at most 100 buffers"):
         open_payload_source(pa.chunked_array([chunk] * 101))
 
@@ -231,18 +231,18 @@ def test_too_many_buffers_are_refused(monkeypatch):
 def test_offsets_divide_bytes_into_payloads(kind, offsets):
     raw = b"0123456789"
     if isinstance(offsets, np.ndarray) and offsets.dtype == np.uint8:
-        assert payloads_of((kind(raw), offsets)) == [raw, bytes(offsets)]  # both are payloads
+        assert list_payloads((kind(raw), offsets)) == [raw, bytes(offsets)]  # both are payloads
         return
     ends = np.asarray(offsets).tolist()
     payloads = [raw[start:stop] for start, stop in zip(ends, ends[1:])]
-    assert payloads_of((kind(raw), offsets)) == payloads
+    assert list_payloads((kind(raw), offsets)) == payloads
 
 
 def test_bytes_with_offsets_are_not_copied():
     raw = b"0123456789"
     buffers, spans, outer = open_payload_source((raw, [0, 4, 10]))
     assert outer is None
-    assert address(buffers[0]) == address(raw)
+    assert find_address(buffers[0]) == find_address(raw)
     with pytest.raises(ValueError, match="the offsets are empty"):
         open_payload_source((raw, []))
     for start, stop in ((0, 2**64 - 1), (2**63, 2**64 - 1)):
@@ -270,11 +270,11 @@ def test_lists_of_bytes_are_payloads():
         np.frombuffer(b"four", np.uint8),
     ]
     payloads = [b"one", b"", b"two", b"three", b"", b"four"]
-    assert payloads_of(mixed) == payloads
-    assert payloads_of(tuple(mixed)) == payloads
-    assert payloads_of([]) == payloads_of(()) == []
-    assert payloads_of((b"a", b"b")) == [b"a", b"b"]
-    assert payloads_of((b"a", None)) == [b"a", b""]
+    assert list_payloads(mixed) == payloads
+    assert list_payloads(tuple(mixed)) == payloads
+    assert list_payloads([]) == list_payloads(()) == []
+    assert list_payloads((b"a", b"b")) == [b"a", b"b"]
+    assert list_payloads((b"a", None)) == [b"a", b""]
     assert len(open_payload_source(mixed)[0]) == 1
 
 
@@ -282,10 +282,10 @@ def test_lists_of_bytes_are_payloads():
     "kind", [bytes, bytearray, memoryview, pa.py_buffer, lambda raw: np.frombuffer(raw, np.uint8)]
 )
 def test_bytes_are_one_payload(kind):
-    assert payloads_of(kind(b"payload")) == [b"payload"]
-    assert payloads_of(kind(b"")) == [b""]
+    assert list_payloads(kind(b"payload")) == [b"payload"]
+    assert list_payloads(kind(b"")) == [b""]
     raw = kind(b"payload")
-    assert address(open_payload_source(raw)[0][0]) == address(raw)
+    assert find_address(open_payload_source(raw)[0][0]) == find_address(raw)
 
 
 def test_payloads_of_2_gib_are_refused():

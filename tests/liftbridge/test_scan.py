@@ -10,7 +10,7 @@ import pytest
 
 import wirescan
 from tests.laws import laws
-from tests.laws.packages import PACKAGES, to_bytes
+from tests.laws.packages import PACKAGES
 from tests.reference import liftbridge as reference
 from tests.strategies.liftbridge import (
     GOLDEN,
@@ -34,6 +34,8 @@ from tests.strategies.liftbridge import (
     seal_record,
 )
 from tests.strategies.nats import make_hmsg, make_hpub, make_msg, make_pub
+from tests.support.places import copy_bytes
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, liftbridge, nats
 from wirescan.core.loop import HEAD
 from wirescan.frames.registry import format_of
@@ -47,12 +49,8 @@ checked = pytest.mark.parametrize("check", [True, False], ids=["check", "no chec
 POSITIONS = {"start", "size", "body", "parent", "buffer", "kind", "fault"}
 
 
-def columns(table, names):
-    return table.rows[names.split()].tolist()
-
-
-def headers_of(table):
-    return [[tuple(map(to_bytes, pair)) for pair in row.headers] for row in table]
+def list_headers(table):
+    return [[tuple(map(copy_bytes, pair)) for pair in row.headers] for row in table]
 
 
 def read_payload(payload, read=liftbridge.messages, **options):
@@ -69,11 +67,11 @@ def read_payload(payload, read=liftbridge.messages, **options):
         if name in POSITIONS or name.endswith(("_at", "_size")):
             continue
         value = getattr(row, name)
-        values[name] = to_bytes(value) if name in table.places else int(value)
+        values[name] = copy_bytes(value) if name in table.places else int(value)
     return values
 
 
-def without_nulls(values):
+def drop_nulls(values):
     """Return the values that are neither 0 nor null."""
     return {name: value for name, value in values.items() if value not in (0, None)}
 
@@ -82,7 +80,7 @@ def read_body(body):
     """Return the fields of a message that are not null, or its fault; check the laws too."""
     laws.agrees_with_the_reference(PACKAGE, make_pub(make_envelope(body)))
     values = read_payload(make_envelope(body))
-    return values if isinstance(values, str) else without_nulls(values)
+    return values if isinstance(values, str) else drop_nulls(values)
 
 
 # ---- envelopes
@@ -100,7 +98,7 @@ def test_envelopes_have_columns():
     raw += make_hmsg(payloads[3]) + make_pub(payloads[4])
     outer = nats.scan(raw)
     table = liftbridge.scan(outer)
-    assert columns(table, "kind parent size body crc version header_size flags") == [
+    assert list_columns(table, "kind parent size body crc version header_size flags") == [
         (Kind.PUBLISH, 1, 11, 8, 0, 0, 8, 0),
         (Kind.ACK, 2, 12, 12, 0, 0, 12, 1),
         (Kind.LIFT, 3, 7, 4, 0, 0, 0, 0),
@@ -205,8 +203,8 @@ def test_envelopes_and_their_faults(payload, outcome):
 def test_checksums_are_not_verified_without_check():
     wrong = make_envelope(BODY, flags=1, header=b"\1\2\3\4")
     table = liftbridge.scan([wrong], check=False)
-    assert columns(table, "crc body fault") == [(0x01020304, 12, 0)]
-    assert without_nulls(read_payload(wrong, check=False)) == dict(value=b"v")
+    assert list_columns(table, "crc body fault") == [(0x01020304, 12, 0)]
+    assert drop_nulls(read_payload(wrong, check=False)) == dict(value=b"v")
 
 
 def test_the_checksum_does_not_cover_the_header():
@@ -221,7 +219,7 @@ def test_the_checksum_does_not_cover_the_header():
 PAYLOADS = [make_envelope(BODY), b"", b"plain", make_envelope(make_ack(), 1, crc=True)]
 
 
-def sources():
+def list_sources():
     data = b"".join(PAYLOADS)
     offsets = np.cumsum([0, *map(len, PAYLOADS)])
     yield "a list", PAYLOADS
@@ -237,20 +235,20 @@ def sources():
 
 
 @pytest.mark.parametrize(
-    "source", [source for _, source in sources()], ids=[name for name, _ in sources()]
+    "source", [source for _, source in list_sources()], ids=[name for name, _ in list_sources()]
 )
 def test_every_source_gives_the_same_rows(source):
     table = liftbridge.scan(source)
     assert laws.list_frames(table) == PAYLOADS
     assert table["kind"].tolist() == [Kind.PUBLISH, Kind.PLAIN, Kind.PLAIN, Kind.ACK]
-    assert [to_bytes(row.value) for row in liftbridge.messages(table)] == [b"v", b"", b"plain"]
+    assert [copy_bytes(row.value) for row in liftbridge.messages(table)] == [b"v", b"", b"plain"]
     assert liftbridge.messages(table)["parent"].tolist() == [0, 1, 2]
 
 
 def test_one_payload_and_nulls():
     assert laws.list_frames(liftbridge.scan(PAYLOADS[0])) == PAYLOADS[:1]
     table = liftbridge.scan(pa.array([None, b"x", None]))
-    assert columns(table, "kind size fault") == [
+    assert list_columns(table, "kind size fault") == [
         (Kind.PLAIN, 0, 0),
         (Kind.PLAIN, 1, 0),
         (Kind.PLAIN, 0, 0),
@@ -262,12 +260,12 @@ def test_one_payload_and_nulls():
 def test_bare_values_are_not_envelopes():
     """Bare values, as in gRPC, are never read as envelopes."""
     table = liftbridge.scan([BODY, b"", b"\x07", b"LIFT"], bare=Kind.PUBLISH)
-    assert columns(table, "kind body header_size fault") == [(Kind.PUBLISH, 0, 0, 0)] * 4
+    assert list_columns(table, "kind body header_size fault") == [(Kind.PUBLISH, 0, 0, 0)] * 4
     messages = liftbridge.messages(table, errors="mark")
     assert messages["fault"].tolist() == [0, 0, Fault.BAD_FIELD, Fault.BAD_FIELD]
-    assert to_bytes(messages.bytes(0, "value")) == b"v"
+    assert copy_bytes(messages.bytes(0, "value")) == b"v"
     table = liftbridge.acks(liftbridge.scan([make_ack(b"name")], bare=Kind.ACK))
-    assert to_bytes(table.bytes(0, "stream")) == b"name"
+    assert copy_bytes(table.bytes(0, "stream")) == b"name"
     for kind in (Kind.PLAIN, Kind.LIFT, Kind.REPLICATION_REQUEST, 7):
         with pytest.raises(ValueError, match="bare"):
             liftbridge.scan([b""], bare=kind)
@@ -334,13 +332,13 @@ def test_messages_have_columns():
     envelopes = liftbridge.scan(payloads)
     table = liftbridge.messages(envelopes)
     names = "kind parent size body offset timestamp partition ack_policy header_count"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (Kind.PUBLISH, 0, len(SAMPLE), 0, -1, 9, 2, 1, 2),
         (Kind.LIFT, 1, 3, 0, 0, 0, 0, 0, 0),
         (Kind.PLAIN, 3, 5, 0, 0, 0, 0, 0, 0),
         (Kind.PUBLISH, 4, 0, 0, 0, 0, 0, 0, 0),
     ]
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"k", b"v", b"s", b"s.2", b"r", b"in", b"id"),
         (None, b"v", *5 * [None]),
         (None, b"whole", *5 * [None]),
@@ -351,7 +349,7 @@ def test_messages_have_columns():
     assert table.name == "liftbridge.messages"
     assert table.dtype.itemsize == 112
     assert table.outer is envelopes
-    assert headers_of(table) == [[(b"a", b"1"), (b"a", b"2")], [], [], []]
+    assert list_headers(table) == [[(b"a", b"1"), (b"a", b"2")], [], [], []]
 
 
 def test_acks_have_columns():
@@ -361,11 +359,11 @@ def test_acks_have_columns():
     )
     table = liftbridge.acks(envelopes)
     names = "kind parent offset reception_timestamp commit_timestamp ack_policy ack_error"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (Kind.ACK, 1, -1, 5, 6, AckPolicy.NONE, AckError.TOO_LARGE),
         (Kind.ACK, 2, 0, 0, 0, 0, 0),
     ]
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"s", b"p", b"m", b"in", b"id"),
         5 * (None,),
     ]
@@ -395,7 +393,7 @@ def test_a_bad_envelope_is_a_bad_row_of_its_content():
     envelopes = liftbridge.scan(wrong, errors="mark")
     for i, read in enumerate((liftbridge.messages, liftbridge.acks, liftbridge.internal)):
         table = read(envelopes, errors="mark")
-        assert columns(table, "parent fault kind") == [(i, Fault.BAD_CHECKSUM, i)]
+        assert list_columns(table, "parent fault kind") == [(i, Fault.BAD_CHECKSUM, i)]
         assert len(read(envelopes, errors="skip")) == 0
         with pytest.raises(FrameError, match="BAD_CHECKSUM"):
             read(envelopes)
@@ -502,7 +500,7 @@ def test_the_same_rules_for_all_payloads(read, kind):
 def test_a_lift_message_is_read_like_an_envelope():
     assert read_payload(b"LIFT" + SAMPLE) == read_payload(make_envelope(SAMPLE))
     assert read_payload(b"LIFT\x07") == "BAD_FIELD"
-    assert without_nulls(read_payload(b"\x07")) == dict(value=b"\x07")
+    assert drop_nulls(read_payload(b"\x07")) == dict(value=b"\x07")
 
 
 # ---- headers
@@ -522,7 +520,7 @@ def test_messages_have_headers():
     raw = [make_envelope(pairs), b"plain", make_envelope(odd_pair, crc=True)]
     messages = liftbridge.messages(liftbridge.scan(raw))
     table = liftbridge.headers(messages)
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"k", b"v"),
         (b"", None),
         (None, b""),
@@ -531,7 +529,7 @@ def test_messages_have_headers():
     ]
     assert table["parent"].tolist() == [0, 0, 0, 0, 2]
     assert table.outer is messages
-    assert columns(table[:2], "start size body key_at key_size value_at value_size") == [
+    assert list_columns(table[:2], "start size body key_at key_size value_at value_size") == [
         (8, 8, 2, 4, 1, 7, 1),
         (18, 4, 2, 4, 0, 0, -1),
     ]
@@ -547,7 +545,7 @@ def test_headers_of_bad_messages():
     )
     messages = liftbridge.messages(envelopes, errors="mark")
     table = liftbridge.headers(messages, errors="mark")
-    assert columns(table, "parent fault size") == [(0, Fault.BAD_FIELD, 6), (1, 0, 5)]
+    assert list_columns(table, "parent fault size") == [(0, Fault.BAD_FIELD, 6), (1, 0, 5)]
     with pytest.raises(FrameError, match="BAD_FIELD"):
         liftbridge.headers(messages)
 
@@ -584,13 +582,13 @@ def test_internal_payloads_have_columns(kind):
     values = read_payload(make_envelope(INTERNAL[kind], kind), liftbridge.internal)
     assert values.pop("op") == EXPECTED[kind].get("op", -1)
     expected = {name: value for name, value in EXPECTED[kind].items() if name != "op"}
-    assert without_nulls(values) == expected
+    assert drop_nulls(values) == expected
     empty = make_envelope(b"", kind)
     values = read_payload(empty, liftbridge.internal)
     if kind == Kind.REPLICATION_RESPONSE:
         assert values == "TRUNCATED"
     else:
-        assert not without_nulls(values | dict(op=0))
+        assert not drop_nulls(values | dict(op=0))
     laws.keeps_every_law(
         PACKAGES["liftbridge.internal"], make_pub(make_envelope(INTERNAL[kind], kind)), [9, 20]
     )
@@ -622,7 +620,7 @@ def test_operations_have_columns(number):
     body, expected = OPERATIONS[number]
     payload = make_envelope(make_fields(9) + make_field(number, body), 8)
     operation = dict(operation=body) if number < 13 else {}
-    values = without_nulls(read_payload(payload, liftbridge.internal))
+    values = drop_nulls(read_payload(payload, liftbridge.internal))
     assert values == dict(op=9) | operation | expected
 
 
@@ -640,7 +638,7 @@ def test_only_kinds_between_servers_are_internal():
     assert table.name == "liftbridge.internal"
     assert read_payload(make_envelope(b"\0" * 15, 3), liftbridge.internal) == "TRUNCATED"
     values = read_payload(make_envelope(b"\0" * 16, 3), liftbridge.internal)
-    assert without_nulls(values | dict(op=0)) == dict(entries=b"")
+    assert drop_nulls(values | dict(op=0)) == dict(entries=b"")
 
 
 # ---- entries
@@ -649,13 +647,17 @@ def test_only_kinds_between_servers_are_internal():
 def test_entries_have_columns():
     table = liftbridge.entries(LOG)
     names = "start body offset timestamp leader_epoch magic attributes header_count parent"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (0, 28, 5, 9, 1, 1, 0, 2, -1),
         (71, 28, 8, 0, 0, 1, 0, 0, -1),
         (115, 28, 9, 0, 0, 1, 0, 0, -1),
     ]
-    assert [tuple(map(to_bytes, row)) for row in table] == [(b"k", b"v"), (None, b""), (b"", None)]
-    assert headers_of(table) == [[(b"subject", b"s"), (b"reply", None)], [], []]
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
+        (b"k", b"v"),
+        (None, b""),
+        (b"", None),
+    ]
+    assert list_headers(table) == [[(b"subject", b"s"), (b"reply", None)], [], []]
     assert table.name == "liftbridge.entries"
     assert table.dtype.itemsize == 80
     assert table.stop == (0, len(LOG), 0)
@@ -672,12 +674,12 @@ def test_entries_hold_extreme_numbers():
     assert row.attributes == -1
 
 
-def faults(raw, **options):
+def list_faults(raw, **options):
     table = liftbridge.entries(raw, errors="mark", **options)
     return [Fault(fault).name for fault in table["fault"].tolist()]
 
 
-def with_size(size):
+def make_payload_of_size(size):
     return LOG[:24] + struct.pack(">I", size) + LOG[28:]
 
 
@@ -715,7 +717,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("raw, fault", RECORDS.values(), ids=RECORDS)
 def test_bad_records_have_faults(raw, fault):
-    assert faults(NEXT + raw + NEXT) == ["OK", fault, "OK"]
+    assert list_faults(NEXT + raw + NEXT) == ["OK", fault, "OK"]
     with pytest.raises(FrameError, match=fault) as caught:
         liftbridge.entries(NEXT + raw)
     assert caught.value.offset == len(NEXT)
@@ -729,29 +731,37 @@ def test_bad_records_have_faults(raw, fault):
 @pytest.mark.parametrize("size", [0, 1, 15, 2**31, 2**32 - 1])
 def test_impossible_sizes_of_records(size):
     """The next record is recognized by its checksum."""
-    assert faults(NEXT + with_size(size) + NEXT) == ["OK", "BAD_LENGTH", "OK", "OK", "OK"]
+    assert list_faults(NEXT + make_payload_of_size(size) + NEXT) == [
+        "OK",
+        "BAD_LENGTH",
+        "OK",
+        "OK",
+        "OK",
+    ]
     with pytest.raises(FrameError, match="BAD_LENGTH") as caught:
-        liftbridge.entries(NEXT + with_size(size) + NEXT)
+        liftbridge.entries(NEXT + make_payload_of_size(size) + NEXT)
     assert caught.value.offset == len(NEXT)
-    laws.keeps_every_law(PACKAGES["liftbridge.entries"], NEXT + with_size(size) + NEXT, [30, 90])
+    laws.keeps_every_law(
+        PACKAGES["liftbridge.entries"], NEXT + make_payload_of_size(size) + NEXT, [30, 90]
+    )
 
 
 def test_a_size_past_the_end_is_a_fault_if_records_follow():
-    assert faults(with_size(10_000)) == ["BAD_LENGTH", "OK", "OK"]
-    assert liftbridge.entries(with_size(10_000)[:71]).stop[:2] == (Fault.SHORT, 0)
+    assert list_faults(make_payload_of_size(10_000)) == ["BAD_LENGTH", "OK", "OK"]
+    assert liftbridge.entries(make_payload_of_size(10_000)[:71]).stop[:2] == (Fault.SHORT, 0)
 
 
 def test_wrong_checksums_are_faults():
     for at in range(28, 71):
         raw = bytearray(LOG)
         raw[at] ^= 1
-        assert faults(raw) == ["BAD_CHECKSUM", "OK", "OK"]
+        assert list_faults(raw) == ["BAD_CHECKSUM", "OK", "OK"]
     raw = LOG[:28] + bytes(4) + LOG[32:]
-    assert faults(raw, check=False) == ["OK", "OK", "OK"]
+    assert list_faults(raw, check=False) == ["OK", "OK", "OK"]
     for at in range(24):  # the checksum does not cover the fields that a server sets
         raw = bytearray(LOG)
         raw[at] ^= 1
-        assert faults(raw) == ["OK", "OK", "OK"]
+        assert list_faults(raw) == ["OK", "OK", "OK"]
 
 
 def test_logs_end_with_cuts_or_zeros():
@@ -761,8 +771,8 @@ def test_logs_end_with_cuts_or_zeros():
         assert table.stop[:2] == (fault, 71 if cut < 115 else 115)
     assert liftbridge.entries(LOG + bytes(28)).stop[:2] == (Fault.ZEROS, len(LOG))
     assert liftbridge.entries(LOG + bytes(27)).stop[:2] == (Fault.SHORT, len(LOG))
-    assert faults(LOG + bytes(100) + b"\1") == ["OK", "OK", "OK", "BAD_LENGTH"]
-    assert faults(LOG + bytes(100) + NEXT) == ["OK", "OK", "OK", "BAD_LENGTH", "OK"]
+    assert list_faults(LOG + bytes(100) + b"\1") == ["OK", "OK", "OK", "BAD_LENGTH"]
+    assert list_faults(LOG + bytes(100) + NEXT) == ["OK", "OK", "OK", "BAD_LENGTH", "OK"]
 
 
 def test_responses_hold_entries():
@@ -798,7 +808,7 @@ def test_entries_have_headers():
     raw = LOG + with_headers + RECORDS["a byte behind"][0]
     entries = liftbridge.entries(raw, errors="mark")
     table = liftbridge.headers(entries, errors="mark")
-    assert [tuple(map(to_bytes, row)) for row in table] == [
+    assert [tuple(map(copy_bytes, row)) for row in table] == [
         (b"subject", b"s"),
         (b"reply", None),
         (b"", b""),
@@ -808,7 +818,7 @@ def test_entries_have_headers():
     assert table["parent"].tolist() == [0, 0, 3, 3, 4]
     assert table.name == "liftbridge.headers"
     names = "start size body key_at key_size value_at value_size"
-    assert columns(table[:1], names) == [(46, 14, 2, 2, 7, 13, 1)]
+    assert list_columns(table[:1], names) == [(46, 14, 2, 2, 7, 13, 1)]
     headers = []
     for i, row in enumerate(laws.list_rows(entries)):
         headers += reference.read_entry_headers(raw, row, i)

@@ -74,7 +74,7 @@ def describe(windows):
     return [(window.count, window.events["sequence"].tolist(), window.last) for window in windows]
 
 
-def raw_of(windows):
+def join_windows(windows):
     return b"".join(view for window in windows for view in window.raw)
 
 
@@ -102,7 +102,7 @@ def test_all_readers_accept_valid_streams(name, strict, size):
     windows, receiver = receive_all(raw, size, strict=strict)
     assert describe(windows) == expected
     assert all(window.complete for window in windows)
-    assert raw_of(windows) == raw
+    assert join_windows(windows) == raw
     assert receiver.held == 0
     assert receiver.unacknowledged == len(windows)
     for window in windows:
@@ -307,7 +307,7 @@ def test_chunks_do_not_change_announced_windows(name, size):
         "an empty C behind W(0)": C(),
         "an ack": A(5),
     }.get(name, b"")
-    assert raw_of(windows) == (raw.replace(without_window, b"") if expected else b"")
+    assert join_windows(windows) == (raw.replace(without_window, b"") if expected else b"")
 
 
 def test_surplus_events_behind_a_window_of_two_chunks():
@@ -566,7 +566,7 @@ def test_a_compressed_frame_belongs_to_one_window():
     last = W(1) + J(1)
     sizes = [sum(map(len, window.raw)) for window in windows]
     assert sizes == [len(raw) - len(second) - len(last), 0, len(second), len(last)]
-    assert raw_of(windows) == raw
+    assert join_windows(windows) == raw
     first = C(W(3), J(1), W(1), J(1))
     second = C(W(2), J(1))
     windows, _ = receive_all(first + second + W(1) + J(1))

@@ -308,7 +308,7 @@ def test_long_streams_read_back(restart):
 STRINGS = [b"a", b"exactly 12 b", b"x" * 50, b"{}"]
 
 
-def containers():
+def list_containers():
     """Yield (name, the same byte strings in each container that can hold them)."""
     yield "list", STRINGS
     yield "objects", np.array(STRINGS, object)
@@ -336,10 +336,10 @@ def containers():
 
 
 def test_every_container_gives_equal_bytes():
-    wanted = encode_batches(STRINGS)
+    expected = encode_batches(STRINGS)
     data = encode_data_batches({"k": STRINGS})
-    for name, strings in containers():
-        assert encode_batches(strings) == wanted, name
+    for name, strings in list_containers():
+        assert encode_batches(strings) == expected, name
         assert encode_data_batches({"k": strings}) == data, name
 
 
@@ -364,8 +364,8 @@ def test_part_of_a_table_is_written():
         np.array([39, 0, 0, 31]),
         np.arange(40) % 3 == 1,
     ):
-        wanted = [texts[i] for i in np.arange(40)[chosen]]
-        assert encode_events(events[chosen], window=7) == encode_batches(wanted, window=7)
+        expected = [texts[i] for i in np.arange(40)[chosen]]
+        assert encode_events(events[chosen], window=7) == encode_batches(expected, window=7)
     nested = lumberjack.scan(encode_compressed(encode_compressed(encode_batch(texts))))
     assert encode_events(lumberjack.events(nested, depth=2)) == encode_batch(texts)
 

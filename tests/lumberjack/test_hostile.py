@@ -130,10 +130,10 @@ def test_a_compressed_payload_cut_at_each_byte(check):
     for cut in range(len(plain)):
         raw = make_compressed(plain[:cut])
         faults = wirescan.scan(raw, "lumberjack.events", errors="mark")["fault"].tolist()
-        wanted = [0] * sum(end <= cut for end in ends[1:])
+        expected = [0] * sum(end <= cut for end in ends[1:])
         if cut not in (0, *ends):
-            wanted.append(Fault.TRUNCATED)
-        assert faults == wanted
+            expected.append(Fault.TRUNCATED)
+        assert faults == expected
 
 
 @pytest.mark.parametrize(
@@ -269,9 +269,8 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def claims_read():
-    return dict(
-        zip(CLAIMS, run_each_in_little_memory(CHILD, [raw for raw, _ in CLAIMS.values()], 64, 1))
-    )
+    inputs = {claim: raw for claim, (raw, _) in CLAIMS.items()}
+    return run_each_in_little_memory(CHILD, inputs, 64, 1)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -281,7 +280,7 @@ def test_nothing_is_allocated_from_a_claim(claims_read, claim):
     assert seconds < 2
 
 
-def bomb(size):
+def make_bomb(size):
     """Return the zlib stream of one JSON frame of `size` bytes."""
     return compress_zeros(b"2J" + bytes(4) + struct.pack(">I", size - 10), size - 10)
 
@@ -289,7 +288,7 @@ def bomb(size):
 @pytest.mark.parametrize("depth", [1, 2])
 def test_bombs_of_one_layer(depth):
     output, seconds = run_in_little_memory(
-        CHILD, wrap_payload(bomb(100 << 20)) + make_json(1), 256, depth
+        CHILD, wrap_payload(make_bomb(100 << 20)) + make_json(1), 256, depth
     )
     assert output == ["2/1", "1/0", "TOO_LARGE"]
     assert seconds < 5
@@ -298,7 +297,7 @@ def test_bombs_of_one_layer(depth):
 @pytest.mark.slow
 def test_bombs_of_two_layers():
     """300 bytes decompress to 100 MB: refused for nesting at depth 1, and for size at depth 2."""
-    raw = make_compressed(wrap_payload(bomb(100 << 20)), level=9)
+    raw = make_compressed(wrap_payload(make_bomb(100 << 20)), level=9)
     assert len(raw) < 1000
     output, seconds = run_in_little_memory(CHILD, raw + make_json(1), 64, 1)
     assert output == ["2/1", "1/0", "NESTED"]
@@ -312,7 +311,8 @@ def test_many_small_bombs_exceed_the_total_limit():
     """Each bomb is within the limits; all of them together exceed `inflated_total`."""
     limits = wirescan.Limits(inflated_total=10 << 20)
     frames = lumberjack.scan(
-        wrap_payload(bomb(1 << 20)) * 40 + make_compressed(wrap_payload(bomb(1 << 20)) * 40)
+        wrap_payload(make_bomb(1 << 20)) * 40
+        + make_compressed(wrap_payload(make_bomb(1 << 20)) * 40)
     )
     for depth in (1, 2):
         table = lumberjack.events(frames, errors="mark", limits=limits, depth=depth)

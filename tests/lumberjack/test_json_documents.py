@@ -38,7 +38,7 @@ def d(sequence, *pairs):
     return b"1D" + struct.pack(">II", sequence, len(pairs)) + b"".join(parts)
 
 
-def events_of(*texts, errors="mark"):
+def scan_events(*texts, errors="mark"):
     header = b"2W" + struct.pack(">I", len(texts))
     raw = header + b"".join(j(i + 1, text) for i, text in enumerate(texts))
     return lumberjack.events(lumberjack.scan(raw, errors=errors), errors=errors)
@@ -46,12 +46,12 @@ def events_of(*texts, errors="mark"):
 
 def read(*texts, errors="mark", **options):
     """Return the validated table, and as lists its documents and its reasons for refusal."""
-    table = documents(events_of(*texts), errors=errors, **options)
+    table = documents(scan_events(*texts), errors=errors, **options)
     table.validate(full=True)
     return table, table["document"].to_pylist(), table["refused"].to_pylist()
 
 
-def fields_of(table):
+def list_fields(table):
     return {field.name: field.type for field in table.schema.field("document").type}
 
 
@@ -66,7 +66,7 @@ def test_a_document_of_libbeat():
     assert table["window"].to_pylist() == [0, 0]
     assert table["version"].to_pylist() == [2, 2]
     assert table["refused"].null_count == 2
-    assert fields_of(table) == {
+    assert list_fields(table) == {
         "@timestamp": UTC,
         "@metadata": pa.struct([("beat", "string"), ("type", "string"), ("version", "string")]),
         "message": pa.string(),
@@ -108,7 +108,7 @@ def test_only_the_timestamp_field_is_a_timestamp():
     schema = pa.schema([("@timestamp", pa.string())])
     table, got, _ = read(b'{"@timestamp":"yesterday"}', schema=schema, others=True)
     assert got == [{"@timestamp": "yesterday"}]
-    assert fields_of(table) == {"@timestamp": pa.string()}
+    assert list_fields(table) == {"@timestamp": pa.string()}
 
 
 # Timestamps in nanoseconds go from 1677-09-21T00:12:43.145224192 to 2262-04-11T23:47:16.854775807.
@@ -133,12 +133,12 @@ OUT_OF_RANGE = [
 ]
 
 
-def in_microseconds(kind):
+def replace_units(kind):
     """Return the type with microseconds instead of nanoseconds in its timestamps."""
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, in_microseconds(field.type)) for field in kind])
+        return pa.struct([(field.name, replace_units(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(in_microseconds(kind.value_type))
+        return pa.list_(replace_units(kind.value_type))
     return pa.timestamp("us", kind.tz) if str(kind).startswith("timestamp[ns") else kind
 
 
@@ -149,7 +149,7 @@ def reader(request, monkeypatch):
 
     def wrap(source, options=None, parse_options=None):
         schema = parse_options.explicit_schema
-        parse_options.explicit_schema = pa.schema(in_microseconds(pa.struct(schema)))
+        parse_options.explicit_schema = pa.schema(replace_units(pa.struct(schema)))
         table = read_json(source, options, parse_options)
         types = [
             schema.field(field.name) if field.name in schema.names else field
@@ -213,7 +213,7 @@ def test_types_cover_all_documents(monkeypatch):
         b'{"late":{"b":true}}',
     ]
     table, got, _ = read(*texts, errors="strict")
-    assert fields_of(table) == {
+    assert list_fields(table) == {
         "@timestamp": UTC,
         "a": pa.float64(),
         "l": pa.list_(pa.struct([("x", pa.int64())])),
@@ -281,7 +281,7 @@ def test_tables_without_documents_have_no_rows():
         table = documents(lumberjack.events(lumberjack.scan(b"")), **options)
         table.validate(full=True)
         assert len(table) == 0
-        assert len(documents(events_of(), **options)) == 0
+        assert len(documents(scan_events(), **options)) == 0
     table = documents(lumberjack.events(lumberjack.scan(d(1, (b"a", b"b")) * 3)))
     assert table["pairs"].to_pylist() == [[(b"a", b"b")]] * 3
     assert table["document"].null_count == 3
@@ -379,7 +379,7 @@ def test_a_bad_document_is_refused_alone(text):
         assert len(got) == texts.count(good)
         assert not any(refused)
         with pytest.raises(ValueError, match=f"event {texts.index(text)} is refused: ") as raised:
-            documents(events_of(*texts), errors="strict")
+            documents(scan_events(*texts), errors="strict")
         assert not isinstance(raised.value, (FrameError, pa.ArrowInvalid))
         assert repr(text[:60]) in str(raised.value)
 
@@ -418,10 +418,10 @@ def test_depth_and_weight_are_bounded():
 
 def test_fields_have_a_limit():
     wide = b"{" + b",".join(b'"k%d":1' % i for i in range(999)) + b"}"
-    assert len(fields_of(read(wide, errors="strict")[0])) == 1000
+    assert len(list_fields(read(wide, errors="strict")[0])) == 1000
     for texts in ([wide, b'{"x":{"y":1}}'], [b'{"k%d":{}}' % i for i in range(20_000)]):
         with pytest.raises(ValueError, match="more than 1000 different fields, .* give a schema"):
-            documents(events_of(*texts))
+            documents(scan_events(*texts))
         table, got, _ = read(*texts, schema=pa.schema([("k7", pa.null())]))
         assert len(got) == len(texts)
 
@@ -439,7 +439,7 @@ def test_a_field_that_changes_its_type_is_refused():
     assert [bool(why) for why in refused] == [False, True, True, True, False]
     message = "event 1 is refused: Field a changed from number to string; it begins"
     with pytest.raises(ValueError, match=message):
-        documents(events_of(*texts), errors="strict")
+        documents(scan_events(*texts), errors="strict")
     schema = pa.schema([("a", pa.string()), ("b", pa.struct([("c", pa.string())]))])
     _, got, _ = read(*texts, schema=schema, errors="strict")
     assert [document["a"] for document in got] == ["1", "x", "2", '{"x":1.5}', None]
@@ -477,11 +477,11 @@ def test_a_schema_selects_and_casts_fields():
         ]
     )
     table, got, refused = read(*texts, schema=schema)
-    assert list(fields_of(table)) == ["a", "b"]
+    assert list(list_fields(table)) == ["a", "b"]
     assert got == [{"a": 1, "b": {"z": [1.0]}}, {"a": None, "b": None}, None]
     assert "300" in refused[2]
     table, got, refused = read(*texts[1:], b'{"b":{"x":1}}', schema=schema, others=True)
-    assert fields_of(table) == {
+    assert list_fields(table) == {
         "a": pa.int8(),
         "b": pa.struct([("z", pa.list_(pa.float32())), ("x", pa.int64())]),
         "@timestamp": UTC,
@@ -491,7 +491,7 @@ def test_a_schema_selects_and_casts_fields():
 
 
 def test_bad_arguments_are_refused():
-    events = events_of(b"{}")
+    events = scan_events(b"{}")
     kinds = [
         pa.map_(pa.string(), pa.string()),
         pa.struct([("b", pa.duration("s"))]),

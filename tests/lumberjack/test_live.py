@@ -86,10 +86,10 @@ def test_many_writers_lose_no_event():
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
-        wanted = [
+        expected = [
             document for number in range(20) for document in make_documents(300, 1000 * number)
         ]
-        assert sorted(running.documents) == sorted(wanted)
+        assert sorted(running.documents) == sorted(expected)
         assert running.server.totals.windows == 20 * 36
         assert running.server.totals.connections == 20
         assert wait_until(lambda: running.server.open == 0)
@@ -556,7 +556,7 @@ def test_a_client_whose_block_fails_does_not_wait():
 # ---- TLS
 
 
-def server_context(*, client_ca: bool = False) -> ssl.SSLContext:
+def make_server_context(*, client_ca: bool = False) -> ssl.SSLContext:
     context = ssl.create_default_context(
         ssl.Purpose.CLIENT_AUTH, cafile=TLS / "authority.pem" if client_ca else None
     )
@@ -566,7 +566,7 @@ def server_context(*, client_ca: bool = False) -> ssl.SSLContext:
     return context
 
 
-def client_context(*, certificate: bool = False) -> ssl.SSLContext:
+def make_client_context(*, certificate: bool = False) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=TLS / "authority.pem")
     if certificate:
         context.load_cert_chain(TLS / "client.pem", TLS / "client.key")
@@ -575,7 +575,7 @@ def client_context(*, certificate: bool = False) -> ssl.SSLContext:
 
 def test_tls_carries_events(caplog):
     sent = make_documents(5000)
-    with ServerThread(tls=server_context()) as running:
+    with ServerThread(tls=make_server_context()) as running:
         with running.client(tls=str(TLS / "authority.pem"), level=1) as client:
             client.send(sent)
         with running.client(tls=str(TLS / "authority.pem"), window=10) as client:
@@ -587,9 +587,9 @@ def test_tls_carries_events(caplog):
 
 
 def test_tls_with_certificates_of_writers():
-    with_certificate = client_context(certificate=True)
-    without_certificate = client_context()
-    with ServerThread(tls=server_context(client_ca=True)) as running:
+    with_certificate = make_client_context(certificate=True)
+    without_certificate = make_client_context()
+    with ServerThread(tls=make_server_context(client_ca=True)) as running:
         with running.client(tls=with_certificate) as client:
             client.send(make_documents(3))
         with (
@@ -603,7 +603,7 @@ def test_tls_with_certificates_of_writers():
 
 
 def test_untrusted_tls_is_refused():
-    with ServerThread(tls=server_context()) as running:
+    with ServerThread(tls=make_server_context()) as running:
         with pytest.raises(PermissionError, match="TLS with .* fails"):
             running.client(tls=True).send(make_documents(1))
         assert running.wait_for_line("TLS fails")
@@ -611,7 +611,7 @@ def test_untrusted_tls_is_refused():
 
 def test_a_tls_server_refuses_plain_bytes_and_silence():
     bounds = Bounds(handshake=0.5)
-    with ServerThread(tls=server_context(), bounds=bounds) as running:
+    with ServerThread(tls=make_server_context(), bounds=bounds) as running:
         with running.connect() as plain, running.connect() as silent:
             plain.sendall(encode_batch(make_documents(1)))
             assert is_closed(plain)
@@ -622,7 +622,7 @@ def test_a_tls_server_refuses_plain_bytes_and_silence():
 
 
 def test_a_plain_server_refuses_tls():
-    context = client_context()
+    context = make_client_context()
     with ServerThread() as running:
         with pytest.raises(OSError, match="acks nothing, after 1 attempt|TLS with .* fails"):
             running.client(tls=context, attempts=1).send(make_documents(1))

@@ -26,6 +26,7 @@ from tests.strategies.lumberjack import (
     wrap_payload,
 )
 from tests.support.paths import CORPUS
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, lumberjack
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
@@ -44,13 +45,13 @@ MIXED = (
 )
 
 
-def events_of(raw, errors="mark", depth=1, check=True):
+def scan_events(raw, errors="mark", depth=1, check=True):
     return lumberjack.events(
         lumberjack.scan(raw, errors=errors), errors=errors, depth=depth, check=check
     )
 
 
-def outcomes_of(events):
+def list_outcomes(events):
     """Return (window, sequence) of each good event, and the name of its fault of each bad event."""
     return [
         Fault(fault).name if fault else (number, sequence)
@@ -61,13 +62,9 @@ def outcomes_of(events):
 # ---- columns
 
 
-def columns(table, names):
-    return table.rows[names.split()].tolist()
-
-
 def test_frames_have_columns():
     table = lumberjack.scan(MIXED)
-    assert columns(table, "kind start size body sequence count length version depth") == [
+    assert list_columns(table, "kind start size body sequence count length version depth") == [
         (Kind.WINDOW, 0, 6, 6, 0, 3, 0, 2, 0),
         (Kind.DATA, 6, 36, 10, 1, 2, 0, 1, 0),
         (Kind.COMPRESSED, 42, 25, 6, 0, 0, 19, 2, 0),
@@ -86,7 +83,7 @@ def test_events_have_columns():
     frames = lumberjack.scan(MIXED)
     table = lumberjack.events(frames)
     names = "kind parent size body sequence count window json_at json_size version depth"
-    assert columns(table, names) == [
+    assert list_columns(table, names) == [
         (Kind.DATA, 1, 36, 10, 1, 2, 0, 0, -1, 1, 0),
         (Kind.JSON, 2, 13, 10, 2, 0, 0, 10, 3, 1, 1),
         (Kind.JSON, 3, 11, 10, 3, 0, 0, 10, 1, 2, 0),
@@ -108,7 +105,7 @@ def test_events_have_columns():
 def test_pairs_have_columns():
     events = lumberjack.events(lumberjack.scan(MIXED))
     table = lumberjack.pairs(events)
-    assert columns(table, "parent start size body key_at key_size value_at value_size") == [
+    assert list_columns(table, "parent start size body key_at key_size value_at value_size") == [
         (0, 16, 17, 4, 4, 4, 12, 5),
         (0, 33, 9, 4, 4, 0, 8, 1),
     ]
@@ -121,7 +118,7 @@ def test_pairs_have_columns():
 def test_plain_frames_have_columns():
     frames = lumberjack.scan(MIXED)
     table = lumberjack.plain(frames)
-    assert columns(table, "kind parent version depth") == [
+    assert list_columns(table, "kind parent version depth") == [
         (Kind.WINDOW, 0, 2, 0),
         (Kind.DATA, 1, 1, 0),
         (Kind.JSON, 2, 1, 1),
@@ -149,7 +146,7 @@ def test_windows_count_from_0_in_each_table():
         + make_json(1)
         + make_json(2)
     )
-    assert events_of(raw)["window"].tolist() == [-1, 0, 2, 2]
+    assert scan_events(raw)["window"].tolist() == [-1, 0, 2, 2]
     stream = wirescan.stream("lumberjack.events")
     tables = [stream.feed(raw[:30]), stream.feed(raw[30:])]
     assert [table["window"].tolist() for table in tables] == [[-1, 0], [1, 1]]
@@ -348,15 +345,15 @@ every_outcome = pytest.mark.parametrize("raw, outcome", OUTCOMES.values(), ids=O
 
 @every_outcome
 def test_streams_have_their_outcomes(raw, outcome):
-    assert outcomes_of(events_of(raw)) == outcome
+    assert list_outcomes(scan_events(raw)) == outcome
     good = [event for event in outcome if isinstance(event, tuple)]
-    assert outcomes_of(events_of(raw, "skip")) == good
+    assert list_outcomes(scan_events(raw, "skip")) == good
     fault = next((event for event in outcome if isinstance(event, str)), None)
     if fault is None:
-        assert outcomes_of(events_of(raw, "strict")) == outcome
+        assert list_outcomes(scan_events(raw, "strict")) == outcome
     else:
         with pytest.raises(FrameError, match=fault) as caught:
-            events_of(raw, "strict")
+            scan_events(raw, "strict")
         assert caught.value.fault.name == fault
 
 
@@ -379,7 +376,7 @@ def test_recordings_of_real_programs(path):
 
 def test_adler_32_is_not_verified_without_check():
     wrong = make_window(2) + wrap_payload(GOOD[:-4] + bytes(4)) + wrap_payload(GOOD[:-4] + bytes(3))
-    assert outcomes_of(events_of(wrong, check=False)) == [*BOTH, *BOTH, "TRUNCATED"]
+    assert list_outcomes(scan_events(wrong, check=False)) == [*BOTH, *BOTH, "TRUNCATED"]
 
 
 def test_faults_have_positions():
@@ -389,12 +386,12 @@ def test_faults_have_positions():
     """
     payloads = wrap_payload(gzip.compress(EVENT)) + wrap_payload(GOOD[:-4])
     raw = make_window(2) + payloads + make_compressed(make_json(1) + b"2J?")
-    table = events_of(raw)
+    table = scan_events(raw)
     gzipped, first, second, end, third, rest = (bytes(table.frame(i)) for i in range(len(table)))
     assert (gzipped, end, rest) == (gzip.compress(EVENT), b"", b"2J?")
     assert first + second == EVENT
     names = "kind body sequence count json_at json_size version depth"
-    assert columns(table.where(table.bad), names) == [
+    assert list_columns(table.where(table.bad), names) == [
         (Kind.COMPRESSED, 0, 0, 0, 0, -1, 2, 0),
         (0, 0, 0, 0, 0, -1, 0, 1),
         (0, 0, 0, 0, 0, -1, 0, 1),
@@ -424,8 +421,8 @@ def test_nested_frames_have_a_limit(layers):
     for depth in {1, 2, layers - 1, layers, layers + 1, 0xFFFF} - {0}:
         opens = depth >= layers
         plain = lumberjack.plain(lumberjack.scan(raw), errors="mark", depth=depth)
-        for events in (events_of(raw, depth=depth), lumberjack.events(plain, errors="mark")):
-            assert outcomes_of(events) == ([*BOTH, (0, 3)] if opens else ["NESTED", (0, 3)])
+        for events in (scan_events(raw, depth=depth), lumberjack.events(plain, errors="mark")):
+            assert list_outcomes(events) == ([*BOTH, (0, 3)] if opens else ["NESTED", (0, 3)])
             assert events["depth"].tolist() == ([layers, layers, 0] if opens else [depth, 0])
             if not opens:
                 assert bytes(events.frame(0)) == nest(EVENT, layers - depth)
@@ -519,7 +516,7 @@ def test_unroll_undoes_wraps(windows, numbers):
     raw = b"".join(
         make_window(len(events)) + b"".join(map(make_json, events)) for events in windows
     )
-    events = events_of(raw)
+    events = scan_events(raw)
     unrolled = lumberjack.unroll(events)
     assert unrolled.dtype == np.int64
     assert unrolled.tolist() == numbers
@@ -527,13 +524,13 @@ def test_unroll_undoes_wraps(windows, numbers):
 
 
 def test_unroll_works_without_windows():
-    events = events_of(make_json(TURN - 1) + make_json(0) + make_json(1))
+    events = scan_events(make_json(TURN - 1) + make_json(0) + make_json(1))
     assert lumberjack.unroll(events).tolist() == [TURN - 1, TURN, TURN + 1]
 
 
 def test_bad_rows_do_not_roll_over():
     """A bad row has no sequence number, or one that may be wrong."""
-    events = events_of(
+    events = scan_events(
         make_window(2)
         + make_json(5)
         + wrap_payload(b"")
@@ -604,9 +601,9 @@ def test_rows_have_a_limit():
         assert caught.value.fault == Fault.LIMIT
         assert len(call(frames, limits=Limits(rows=5))) in (4, 5)
     events = lumberjack.events(frames, errors="mark", limits=Limits(inflated=23))
-    assert outcomes_of(events) == ["TOO_LARGE", *BOTH]
+    assert list_outcomes(events) == ["TOO_LARGE", *BOTH]
     events = lumberjack.events(frames, errors="mark", limits=Limits(inflated=24))
-    assert outcomes_of(events) == BOTH * 2
+    assert list_outcomes(events) == BOTH * 2
     three = lumberjack.scan(make_compressed(EVENT) * 3)
     events = lumberjack.events(three, errors="mark", limits=Limits(inflated_total=50))
     assert events["fault"].tolist() == [0, 0, 0, 0, Fault.TOO_LARGE]
@@ -637,7 +634,7 @@ def test_forged_rows_do_no_harm(column, value):
     for table, opens in (
         (lumberjack.scan(MIXED), (lumberjack.plain, lumberjack.events)),
         (lumberjack.plain(lumberjack.scan(MIXED)), (lumberjack.plain, lumberjack.events)),
-        (events_of(MIXED), (lumberjack.pairs,)),
+        (scan_events(MIXED), (lumberjack.pairs,)),
     ):
         if column not in table.dtype.names:
             continue

@@ -27,19 +27,21 @@ from_writers = pytest.mark.parametrize(
 )
 
 
-def stream(vector: dict) -> bytes:
+def join_frames(vector: dict) -> bytes:
     return bytes.fromhex(vector["stream"])
 
 
-def limits(vector: dict) -> Limits:
+def make_limits(vector: dict) -> Limits:
     return Limits(inflated=vector["inflated"])
 
 
-def events(frames, vector: dict, errors: str):
-    return lumberjack.events(frames, errors=errors, limits=limits(vector), depth=vector["depth"])
+def read_events(frames, vector: dict, errors: str):
+    return lumberjack.events(
+        frames, errors=errors, limits=make_limits(vector), depth=vector["depth"]
+    )
 
 
-def bytes_of(text: str | dict[str, str]) -> bytes:
+def decode_bytes(text: str | dict[str, str]) -> bytes:
     return bytes.fromhex(text["hex"]) if isinstance(text, dict) else text.encode()
 
 
@@ -53,7 +55,7 @@ def describe_rows(table, *columns: str) -> list[dict]:
     return described
 
 
-def contents_of(table) -> list[list[tuple[bytes, bytes]] | bytes]:
+def list_contents(table) -> list[list[tuple[bytes, bytes]] | bytes]:
     """Return the document or the pairs of each event."""
     contents = [[] if row.json is None else bytes(row.json) for row in table]
     for pair in lumberjack.pairs(table):
@@ -61,18 +63,18 @@ def contents_of(table) -> list[list[tuple[bytes, bytes]] | bytes]:
     return contents
 
 
-def content_of(event: dict) -> list[tuple[bytes, bytes]] | bytes:
+def get_content(event: dict) -> list[tuple[bytes, bytes]] | bytes:
     """Return the document or the pairs of an event of a vector."""
     if "json" in event:
-        return bytes_of(event["json"])
-    return [(bytes_of(key), bytes_of(value)) for key, value in event["pairs"]]
+        return decode_bytes(event["json"])
+    return [(decode_bytes(key), decode_bytes(value)) for key, value in event["pairs"]]
 
 
 @every
 def test_vectors_have_their_frames(vector):
-    table = lumberjack.scan(stream(vector), errors="mark")
+    table = lumberjack.scan(join_frames(vector), errors="mark")
     rows = describe_rows(table, "start", "size", "version", "sequence", "count", "length")
-    size = len(stream(vector))
+    size = len(join_frames(vector))
     end = vector["end"]
     fatal = end["why"] not in ("end", "SHORT")
     if fatal:
@@ -84,15 +86,15 @@ def test_vectors_have_their_frames(vector):
     assert len(table.tail) == (size - end["offset"] if end["why"] == "SHORT" else 0)
     if fatal:
         with pytest.raises(FrameError) as caught:
-            lumberjack.scan(stream(vector))
+            lumberjack.scan(join_frames(vector))
         assert caught.value.fault.name == end["why"]
         assert caught.value.offset == end["offset"]
 
 
 @every
 def test_vectors_have_their_events(vector):
-    frames = lumberjack.scan(stream(vector), errors="mark")
-    marked = events(frames, vector, "mark")
+    frames = lumberjack.scan(join_frames(vector), errors="mark")
+    marked = read_events(frames, vector, "mark")
     faults = [
         {"fault": Fault(row["fault"]).name, "depth": int(row["depth"]), "frame": int(row["parent"])}
         for row in marked.rows
@@ -103,25 +105,25 @@ def test_vectors_have_their_events(vector):
     rows = describe_rows(good, "version", "sequence", "window", "depth", "parent")
     for row in rows:
         row["frame"] = row.pop("parent")
-    wanted = [dict(event) for event in vector["events"]]
-    documents = [content_of(event) for event in wanted]
-    for event in wanted:
+    expected = [dict(event) for event in vector["events"]]
+    documents = [get_content(event) for event in expected]
+    for event in expected:
         event.pop("json", None)
         event.pop("pairs", None)
-    assert rows == wanted
-    assert contents_of(good) == documents
-    skipped = events(lumberjack.scan(stream(vector), errors="skip"), vector, "skip")
-    assert contents_of(skipped) == contents_of(good)
+    assert rows == expected
+    assert list_contents(good) == documents
+    skipped = read_events(lumberjack.scan(join_frames(vector), errors="skip"), vector, "skip")
+    assert list_contents(skipped) == list_contents(good)
 
 
 @every
 def test_strict_names_the_first_fault(vector):
     if not vector["faults"]:
-        assert not events(lumberjack.scan(stream(vector)), vector, "strict").bad.any()
+        assert not read_events(lumberjack.scan(join_frames(vector)), vector, "strict").bad.any()
         return
     first = vector["faults"][0]
     with pytest.raises(FrameError) as caught:
-        events(lumberjack.scan(stream(vector)), vector, "strict")
+        read_events(lumberjack.scan(join_frames(vector)), vector, "strict")
     wire = [*vector["frames"], {"start": vector["end"]["offset"], "type": ""}][first["frame"]]
     start = wire["start"]
     if wire["type"] == "C" and first["depth"] == 0:
@@ -133,7 +135,7 @@ def test_strict_names_the_first_fault(vector):
 # ---- conversations
 
 
-def reason_of(error: FrameError) -> str:
+def get_reason(error: FrameError) -> str:
     return error.reason.name if getattr(error, "reason", None) else error.fault.name
 
 
@@ -141,8 +143,8 @@ def reason_of(error: FrameError) -> str:
 @pytest.mark.parametrize("step", [None, 1, 7])
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
 def test_receivers_follow_the_vectors(vector, strict, step):
-    receiver = Receiver(strict=strict, depth=vector["depth"], limits=limits(vector))
-    data = stream(vector)
+    receiver = Receiver(strict=strict, depth=vector["depth"], limits=make_limits(vector))
+    data = join_frames(vector)
     windows = []
     step = step or len(data) or 1
     why = vector["strict" if strict else "lenient"]
@@ -150,7 +152,7 @@ def test_receivers_follow_the_vectors(vector, strict, step):
         with pytest.raises(FrameError) as caught:
             for at in range(0, len(data), step):
                 receiver.receive(data[at : at + step])
-        assert reason_of(caught.value) == why
+        assert get_reason(caught.value) == why
         return
     for at in range(0, len(data), step):
         windows += receiver.receive(data[at : at + step])
@@ -184,7 +186,7 @@ def test_senders_follow_the_vectors(name, version, windows, progress):
     sender = Sender(version=version)
     for count in windows:
         sender.send([{"n": str(number)} for number in range(count)])
-    acks = stream(VECTORS[name])
+    acks = join_frames(VECTORS[name])
     assert [sender.receive(acks[at : at + 6]) for at in range(0, len(acks), 6)] == progress
     assert sender.unacknowledged == 0
 
@@ -224,6 +226,6 @@ def test_the_script_makes_the_vectors():
     spec = importlib.util.spec_from_file_location("make_vectors", FOLDER / "make_vectors.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made = {name: module.dump(vector) for name, vector in module.VECTORS.items()}
+    made = {name: module.format_vector(vector) for name, vector in module.VECTORS.items()}
     paths = (FOLDER / "vectors").glob("*.json")
     assert made == {path.stem: path.read_text(encoding="utf-8") for path in paths}

@@ -159,7 +159,7 @@ def test_columns_of_headers_equal_single_messages(rows):
 PAYLOADS = [b"one", b"", b"a longer payload of many bytes"]
 
 
-def columns_of_every_kind():
+def make_columns_of_every_kind():
     long = pa.array([b"before", *PAYLOADS, b"after"])[1:4]
     data = b"".join(PAYLOADS)
     yield PAYLOADS
@@ -182,7 +182,7 @@ def columns_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    "payloads", [*columns_of_every_kind()], ids=lambda column: type(column).__name__
+    "payloads", [*make_columns_of_every_kind()], ids=lambda column: type(column).__name__
 )
 def test_columns_of_every_kind(payloads):
     assert encode_pubs("a", payloads) == b"".join(map(strategies.make_pub, PAYLOADS))
@@ -190,7 +190,7 @@ def test_columns_of_every_kind(payloads):
 
 def test_headers_of_every_kind():
     rows = [[(b"A", b"1"), (b"A", b"2")], [], [(b"B", b"")]]
-    wanted = b"".join(pub(b"a", None, b"x", pairs) for pairs in rows)
+    expected = b"".join(pub(b"a", None, b"x", pairs) for pairs in rows)
     flat = [pair for pairs in rows for pair in pairs]
     structs = [[{"key": key, "value": value} for key, value in pairs] for pairs in rows]
     pair = pa.struct([("key", pa.binary()), ("value", pa.binary())])
@@ -207,9 +207,9 @@ def test_headers_of_every_kind():
         pa.array(structs, pa.large_list(pair)),
         pa.array([rows[0], None, rows[2]], pa.map_(pa.binary(), pa.string())),
     ):
-        assert encode_pubs("a", [b"x"] * 3, headers=headers) == wanted
-        assert encode_pubs("a", "x", headers=headers) == wanted
-    messages = nats.scan(wanted)
+        assert encode_pubs("a", [b"x"] * 3, headers=headers) == expected
+        assert encode_pubs("a", "x", headers=headers) == expected
+    messages = nats.scan(expected)
     headers = nats.headers(messages)
     again = encode_pubs(
         (messages, "subject"),
@@ -217,7 +217,7 @@ def test_headers_of_every_kind():
         replies=(messages, "reply"),
         headers=(messages["header_count"], (headers, "key"), (headers, "value")),
     )
-    assert again == wanted
+    assert again == expected
 
 
 def test_no_rows_give_no_bytes():
@@ -240,8 +240,8 @@ def test_nothing_is_read_outside(size):
         text = b"x" * size
         data = put(text)
         column = [0, size], data
-        wanted = strategies.make_hpub(text, strategies.make_block((b"k", text)), text)
-        assert encode_pubs(column, column, headers={"k": column}) == wanted
+        expected = strategies.make_hpub(text, strategies.make_block((b"k", text)), text)
+        assert encode_pubs(column, column, headers={"k": column}) == expected
         del data, column
 
 

@@ -26,6 +26,7 @@ from tests.strategies.nats import (
     make_msg,
     make_pub,
 )
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, nats
 from wirescan.frames.registry import format_of
 from wirescan.nats import Kind
@@ -35,7 +36,7 @@ PACKAGE = PACKAGES["nats"]
 BLOCK = make_block((b"A", b"1"), (b"b", b"x y"))
 
 
-def outcomes_of(raw, **options):
+def list_outcomes(raw, **options):
     """Return (operation, non-null columns) of a good message, the fault's name of a bad one."""
     table = nats.scan(raw, errors="mark", **options)
     outcomes = []
@@ -47,10 +48,6 @@ def outcomes_of(raw, **options):
         texts = {name: bytes(view) for name, view in views.items() if view is not None}
         outcomes.append((table.format.kinds.get(row.kind), texts))
     return outcomes
-
-
-def columns(table, names):
-    return table.rows[names.split()].tolist()
 
 
 # ---- operations and columns
@@ -102,7 +99,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_operations_have_places(name):
     raw, places = EXAMPLES[name]
-    assert outcomes_of(raw + make_pub()) == [
+    assert list_outcomes(raw + make_pub()) == [
         (name.split()[0], places),
         ("PUB", dict(subject=b"a", payload=b"")),
     ]
@@ -112,14 +109,14 @@ def test_messages_have_columns():
     message = make_hmsg(b"x", make_block((b"A", b"1"), status=b" 503 none"), reply=b"r")
     raw = INFO + message + b"UNSUB 7 30\r\nPING\r\n"
     table = nats.scan(raw)
-    assert columns(table, "kind start size body count status header_count") == [
+    assert list_columns(table, "kind start size body count status header_count") == [
         (Kind.INFO, 0, 40, 5, 0, 0, 0),
         (Kind.HMSG, 40, 48, 45, 0, 503, 1),
         (Kind.UNSUB, 88, 12, 12, 30, 0, 0),
         (Kind.PING, 100, 6, 6, 0, 0, 0),
     ]
     names = "subject_at sid_at reply_at headers_at headers_size payload_at payload_size"
-    assert columns(table[1:2], names) == [(5, 7, 9, 18, 27, 45, 1)]
+    assert list_columns(table[1:2], names) == [(5, 7, 9, 18, 27, 45, 1)]
     assert table.name == "nats.messages"
     assert table.dtype.itemsize == 80
     assert not table.bad.any()
@@ -197,7 +194,7 @@ LENIENT = {
 
 @pytest.mark.parametrize("raw, message", LENIENT.values(), ids=LENIENT)
 def test_lenient_syntax_is_accepted(raw, message):
-    assert outcomes_of(raw + b"PING\r\n") == [message, ("PING", {})]
+    assert list_outcomes(raw + b"PING\r\n") == [message, ("PING", {})]
     laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 5)))
 
 
@@ -282,7 +279,7 @@ HARD = {
 @pytest.mark.parametrize("raw, fault", HARD.values(), ids=HARD)
 def test_faults_that_end_the_scan(raw, fault):
     """The rest of the stream is one bad row. A strict scan reports its position and fault."""
-    assert outcomes_of(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault]
+    assert list_outcomes(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault]
     assert nats.scan(b"PING\r\n" + raw + b"PONG\r\n", errors="skip")["kind"].tolist() == [Kind.PING]
     with pytest.raises(FrameError, match=fault) as caught:
         nats.scan(b"PING\r\n" + raw)
@@ -318,13 +315,13 @@ SOFT = {
 @pytest.mark.parametrize("raw, fault", SOFT.values(), ids=SOFT)
 def test_faults_after_which_the_scan_continues(raw, fault):
     """The message is one bad row with its kind and no other column. The scan continues after it."""
-    assert outcomes_of(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault, ("PONG", {})]
+    assert list_outcomes(b"PING\r\n" + raw + b"PONG\r\n") == [("PING", {}), fault, ("PONG", {})]
     table = nats.scan(b"PING\r\n" + raw, errors="mark")
     assert bytes(table.frame(1)) == raw
     assert table[1:]["kind"] == Kind[raw.split()[0].decode()]
     assert all(table.bytes(1, name) is None for name in table.places)
     names = "body count status header_count subject_size payload_size"
-    assert columns(table[1:], names) == [(0, 0, 0, 0, 0, 0)]
+    assert list_columns(table[1:], names) == [(0, 0, 0, 0, 0, 0)]
     with pytest.raises(FrameError, match=fault):
         nats.scan(raw)
     laws.keeps_every_law(PACKAGE, b"PING\r\n" + raw + b"PONG\r\n", [3, 9, 11])
@@ -407,7 +404,7 @@ def test_options_have_no_credentials():
 # ---- headers
 
 
-def pairs(raw, errors="mark"):
+def list_pairs(raw, errors="mark"):
     """Return the pair of each good header, and the fault's name of each bad header."""
     table = nats.headers(nats.scan(raw), errors=errors)
     return [Fault(row.fault).name if row.fault else tuple(map(bytes, row)) for row in table]
@@ -421,7 +418,7 @@ def test_headers_have_columns():
     )
     messages = nats.scan(raw)
     table = nats.headers(messages)
-    assert columns(table, "parent start size key_at key_size value_at value_size") == [
+    assert list_columns(table, "parent start size key_at key_size value_at value_size") == [
         (1, 35, 6, 0, 1, 3, 1),
         (1, 41, 10, 0, 3, 5, 3),
         (2, 82, 5, 0, 1, 3, 0),
@@ -475,7 +472,7 @@ def test_a_bad_header_block_leaves_its_message_good(headers, expected):
         assert not messages.bad.any()
         assert messages["header_count"].tolist() == [len(expected), 0]
         assert bytes(messages[:1].bytes(0, "headers")) == headers
-        assert pairs(raw + make_pub()) == expected
+        assert list_pairs(raw + make_pub()) == expected
         laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 5)))
         whole = nats.headers(messages, errors="mark")
         if expected in (["BAD_MAGIC"], ["TRUNCATED"]):
@@ -511,7 +508,7 @@ def test_a_status_is_a_number(text, status):
 def test_headers_of_bad_messages():
     messages = nats.scan(b"SUB\r\n" + make_hpub(b"", BLOCK) + b"?", errors="mark")
     table = nats.headers(messages, errors="mark")
-    assert columns(table, "parent fault") == [
+    assert list_columns(table, "parent fault") == [
         (0, Fault.BAD_COUNT),
         (1, 0),
         (1, 0),

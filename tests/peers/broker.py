@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from .cache import make_once
 from .certificates import STORE_PASSWORD, make_certificates
-from .ports import free_ports
+from .ports import find_free_ports
 
 # 3.9 is the last line that serves every version of the protocol guide. 4 has the newest versions.
 LINES = ("3.9", "4")
@@ -321,7 +321,7 @@ class Broker(Node):
         self._home.cleanup()
 
     def _start(self, home: Path) -> None:
-        (controller,) = free_ports(1)
+        (controller,) = find_free_ports(1)
         self.format(
             home,
             make_cluster_id(),
@@ -335,7 +335,7 @@ class Broker(Node):
         self, home: Path, cluster: str, own: dict[str, object], more_listeners: Sequence[str] = ()
     ) -> None:
         home.mkdir(exist_ok=True)
-        ports = free_ports(len(self.listeners))
+        ports = find_free_ports(len(self.listeners))
         self.addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip(self.listeners, ports, strict=True)
         }

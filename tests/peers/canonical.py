@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tests.support.places import copy_bytes
+
 
 class Record(NamedTuple):
     offset: int
@@ -79,8 +81,8 @@ def read_with_wirescan(source) -> list[Record]:
     headers = kafka.headers(records)
     header_lists: list[list] = [[] for _ in range(len(records))]
     for row, parent in enumerate(headers["parent"].tolist()):
-        name = bytes_or_none(headers.bytes(row, "key"))
-        content = bytes_or_none(headers.bytes(row, "value"))
+        name = copy_bytes(headers.bytes(row, "key"))
+        content = copy_bytes(headers.bytes(row, "value"))
         header_lists[parent].append((name, content))
     offsets = records["offset"].tolist()
     timestamps = records["timestamp"].tolist()
@@ -88,13 +90,9 @@ def read_with_wirescan(source) -> list[Record]:
         Record(
             offsets[row],
             timestamps[row],
-            bytes_or_none(records.bytes(row, "key")),
-            bytes_or_none(records.bytes(row, "value")),
+            copy_bytes(records.bytes(row, "key")),
+            copy_bytes(records.bytes(row, "value")),
             tuple(header_lists[row]),
         )
         for row in range(len(records))
     ]
-
-
-def bytes_or_none(view: memoryview | None) -> bytes | None:
-    return None if view is None else bytes(view)

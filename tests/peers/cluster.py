@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from .broker import PROPERTIES, Broker, Node, create_topic, make_cluster_id
-from .ports import free_ports
+from .ports import find_free_ports
 
 CONTROLLER = 100
 
@@ -59,7 +59,7 @@ class Cluster:
 
     def _start(self, home: Path) -> None:
         cluster = make_cluster_id()
-        (port,) = free_ports(1)
+        (port,) = find_free_ports(1)
         quorum = {"controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{port}"}
         self._controller.format(
             home / "controller", cluster, quorum | {"listeners": f"CONTROLLER://127.0.0.1:{port}"}

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .cache import make_once, run_with_retry
-from .ports import free_ports
+from .ports import find_free_ports
 
 HERE = Path(__file__).with_name("lumberjack")
 MODULES = ("go.mod", "go.sum", "send/main.go", "receive/main.go")
@@ -212,7 +212,7 @@ class TstLj(Program):
     """
 
     def __init__(self):
-        (port,) = free_ports(1)
+        (port,) = find_free_ports(1)
         self.address = f"127.0.0.1:{port}"
         super().__init__([build_programs() / "tst-lj", "-bind", self.address, "-v1", "-v2"])
 
@@ -233,7 +233,7 @@ class TstSend(Program):
     """go-lumber's test client `tst-send`. It sends the same events of random text forever."""
 
     def __init__(self, address: str, *, batch: int = 2048, level: int = 3, pipeline: int = 0):
-        (port,) = free_ports(1)
+        (port,) = find_free_ports(1)
         self._figures = f"http://127.0.0.1:{port}/debug/vars"
         super().__init__(
             [

@@ -23,7 +23,6 @@ It holds the NATS messages of real Liftbridge servers, and their logs:
 Bytes in JSON are hexadecimal digits. A server's connection may end in the middle of a message.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -34,6 +33,7 @@ from typing import NamedTuple
 
 from tests.support.paths import CORPUS
 
+from .json_lines import write_json_lines
 from .liftbridge import (
     MAGIC,
     Api,
@@ -45,6 +45,7 @@ from .liftbridge import (
 )
 from .nats import NatsServer, close_cleanly, connect, wait_until
 from .proxy import Connection, Proxy
+from .target import clear_target
 
 LARGEST = 4000  # the largest message, in bytes, that our servers accept
 ZEROS = 2000  # the number of zeros to keep at the end of a live index
@@ -218,15 +219,6 @@ def make_messages() -> list[PublishedMessage]:
     return messages
 
 
-def to_hexadecimal(value: bytes) -> str:
-    return value.hex()
-
-
-def write_lines(file: Path, rows) -> None:
-    lines = [json.dumps(row, default=to_hexadecimal, ensure_ascii=False) + "\n" for row in rows]
-    file.write_text("".join(lines), encoding="utf-8")
-
-
 class Recording:
     """nats-server, a subscriber to everything, and proxies before the servers.
 
@@ -281,7 +273,7 @@ class Recording:
             if parsed:
                 row |= {"kind": parsed[0], "fields": parsed[1]}
             rows.append(row)
-        write_lines(self.target / "tap.jsonl", rows)
+        write_json_lines(self.target / "tap.jsonl", rows)
 
     def _write(self, name: str, connection: Connection) -> None:
         first_line = bytes(connection.requests).split(b"\r\n", 1)[0]
@@ -339,7 +331,9 @@ async def record_single(target: Path) -> None:
                     cursorId=f"cursor {number}",
                     offset=number * 5,
                 )
-            write_lines(target / "published.jsonl", [message._asdict() for message in messages])
+            write_json_lines(
+                target / "published.jsonl", [message._asdict() for message in messages]
+            )
 
             def keep_keyed_log() -> None:
                 recording.keep_log(server.partition("keyed"), "keyed-0-live")
@@ -359,7 +353,7 @@ async def record_single(target: Path) -> None:
                     }
                     for data in raw
                 ]
-            write_lines(target / "subscribed.jsonl", rows)
+            write_json_lines(target / "subscribed.jsonl", rows)
             for stream, number in PARTITIONS[:1] + [("rolled", 0)]:
                 recording.keep_log(server.partition(stream, number), f"{stream}-{number}-live")
             await close_cleanly(client)
@@ -503,14 +497,7 @@ def record(target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=CORPUS / "liftbridge", help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, CORPUS / "liftbridge")
     record(target)
     for file in sorted(target.rglob("*")):
         if file.is_file():

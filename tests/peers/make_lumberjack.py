@@ -25,9 +25,7 @@ Filebeat. The server of lumberjack_reader.py answers the others, because go-lumb
 acknowledges the number of events and not their sequence numbers.
 """
 
-import argparse
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -45,6 +43,7 @@ from .lumberjack import (
 )
 from .lumberjack_reader import Reader
 from .proxy import Proxy
+from .target import clear_target
 
 RECORDED = CORPUS / "lumberjack" / "recorded"
 TEXTS = (
@@ -111,14 +110,14 @@ def record(target: Path) -> None:
         (target / f"{case}.events.jsonl").write_text("".join(lines))
 
     def record_go_lumber(
-        case: str, given: Sequence[dict], run: Callable[[Proxy], object], **options
+        case: str, sent_events: Sequence[dict], run: Callable[[Proxy], object], **options
     ) -> None:
         """Record a connection of `run` to go-lumber's server."""
         with Receive(**options) as server, Proxy() as proxy:
             proxy.target = server.address
             run(proxy)
             (connection,) = proxy.take()
-        keep(case, given, connection.requests, connection.responses)
+        keep(case, sent_events, connection.requests, connection.responses)
 
     given = make_events(20)
     windows = [given[:8], given[8:16], given[16:]]
@@ -180,14 +179,7 @@ def record(target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=RECORDED, help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, RECORDED)
     target.mkdir(parents=True)
     record(target)
     for file in sorted(target.glob("*.sent.bin")):

@@ -14,10 +14,8 @@ It holds complete connections of real clients and nats-server, from the first by
     refused-<name>      -ERR: see REFUSALS
 """
 
-import argparse
 import asyncio
 import json
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +23,7 @@ from tests.support.paths import CORPUS
 
 from .nats import NatsServer, RawClient, close_cleanly, connect, wait_until
 from .proxy import Proxy
+from .target import clear_target
 
 RECORDED = CORPUS / "nats" / "recorded"
 PAYLOADS = (
@@ -229,14 +228,7 @@ def keep(target: Path, case: str, proxy: Proxy) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=RECORDED, help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, RECORDED)
     target.mkdir(parents=True)
     record(target)
     for file in sorted(target.iterdir()):

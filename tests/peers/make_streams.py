@@ -24,9 +24,7 @@ The connections are complete: each ends where the client hung up. Every run send
 (producers.orders). A run takes about two minutes.
 """
 
-import argparse
 import contextlib
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +42,7 @@ from .producers import (
 )
 from .proxy import Proxy
 from .readers import consume, consume_aiokafka, consume_java, consume_kafka_python
+from .target import clear_target
 
 STREAMS = CORPUS / "kafka-streams"
 ROWS = make_orders(12, seed=60, big=False)
@@ -292,14 +291,7 @@ def record(target: Path, line: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=STREAMS, help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, STREAMS)
     for line in LINES:
         print(f"starting a Kafka broker {line} on 127.0.0.1, writing to {target}")
         record(target, line)

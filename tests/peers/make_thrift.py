@@ -10,9 +10,7 @@ thriftpy2. An HTTP file holds all connections of its scene, one after the other:
                                 read the same values
 """
 
-import argparse
 import json
-import shutil
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -22,6 +20,7 @@ from tests.support.paths import CORPUS
 
 from . import thrift, thriftpy2
 from .proxy import Proxy
+from .target import clear_target
 from .thrift_types import EVERYTHING
 
 RECORDED = CORPUS / "thrift"
@@ -52,7 +51,7 @@ class Scene(NamedTuple):
     speak: Callable[[thrift.Client | thriftpy2.Client], None]  # makes the calls
 
 
-def apache_scene(
+def make_apache_scene(
     kind: str, speak: Callable, *, compact: bool = False, strict: bool = True
 ) -> Scene:
     wire = thrift.make_wire(kind, compact=compact, strict=strict)
@@ -118,7 +117,7 @@ def call_numbered(client) -> None:
             client.call(method, values, seqid=seqid << 8)
 
 
-def thriftpy2_scene(kind: str, speak: Callable = call_numbered, **options) -> Scene:
+def make_thriftpy2_scene(kind: str, speak: Callable = call_numbered, **options) -> Scene:
     wire = thriftpy2.make_wire(kind, **options)
     return Scene(
         lambda: thriftpy2.Server(wire, multiplexed=speak is call_services),
@@ -129,30 +128,30 @@ def thriftpy2_scene(kind: str, speak: Callable = call_numbered, **options) -> Sc
 
 MULTIPLEXED = thrift.make_wire("HEADER")
 SCENES = {
-    "header-binary": apache_scene("HEADER", call_with_headers),
-    "header-compact": apache_scene("HEADER", call_with_headers, compact=True),
-    "header-binary-zlib": apache_scene("HEADER", call_compressed),
-    "header-compact-zlib": apache_scene("HEADER", call_compressed, compact=True),
+    "header-binary": make_apache_scene("HEADER", call_with_headers),
+    "header-compact": make_apache_scene("HEADER", call_with_headers, compact=True),
+    "header-binary-zlib": make_apache_scene("HEADER", call_compressed),
+    "header-compact-zlib": make_apache_scene("HEADER", call_compressed, compact=True),
     "header-multiplexed": Scene(
         lambda: thrift.Server(MULTIPLEXED, multiplexed=True),
         lambda address: thrift.Client(address, MULTIPLEXED),
         call_services,
     ),
-    "mixed": apache_scene("HEADER", call_in_turn),
-    "framed-binary": apache_scene("FRAMED_BINARY", call_all),
-    "framed-compact": apache_scene("FRAMED_COMPACT", call_all),
-    "framed-not-strict": apache_scene("FRAMED_BINARY", call_all, strict=False),
-    "unframed-binary": apache_scene("UNFRAMED_BINARY", call_all),
-    "unframed-compact": apache_scene("UNFRAMED_COMPACT", call_all),
-    "unframed-not-strict": apache_scene("UNFRAMED_BINARY", call_all, strict=False),
-    "http-binary": apache_scene("HTTP", call_http),
-    "http-compact": apache_scene("HTTP", call_http, compact=True),
-    "thriftpy2-framed-binary": thriftpy2_scene("FRAMED_BINARY"),
-    "thriftpy2-framed-compact": thriftpy2_scene("FRAMED_COMPACT", cython=False),
-    "thriftpy2-framed-not-strict": thriftpy2_scene("FRAMED_BINARY", strict=False),
-    "thriftpy2-unframed-binary": thriftpy2_scene("UNFRAMED_BINARY", cython=False),
-    "thriftpy2-unframed-compact": thriftpy2_scene("UNFRAMED_COMPACT"),
-    "thriftpy2-multiplexed": thriftpy2_scene("FRAMED_BINARY", call_services),
+    "mixed": make_apache_scene("HEADER", call_in_turn),
+    "framed-binary": make_apache_scene("FRAMED_BINARY", call_all),
+    "framed-compact": make_apache_scene("FRAMED_COMPACT", call_all),
+    "framed-not-strict": make_apache_scene("FRAMED_BINARY", call_all, strict=False),
+    "unframed-binary": make_apache_scene("UNFRAMED_BINARY", call_all),
+    "unframed-compact": make_apache_scene("UNFRAMED_COMPACT", call_all),
+    "unframed-not-strict": make_apache_scene("UNFRAMED_BINARY", call_all, strict=False),
+    "http-binary": make_apache_scene("HTTP", call_http),
+    "http-compact": make_apache_scene("HTTP", call_http, compact=True),
+    "thriftpy2-framed-binary": make_thriftpy2_scene("FRAMED_BINARY"),
+    "thriftpy2-framed-compact": make_thriftpy2_scene("FRAMED_COMPACT", cython=False),
+    "thriftpy2-framed-not-strict": make_thriftpy2_scene("FRAMED_BINARY", strict=False),
+    "thriftpy2-unframed-binary": make_thriftpy2_scene("UNFRAMED_BINARY", cython=False),
+    "thriftpy2-unframed-compact": make_thriftpy2_scene("UNFRAMED_COMPACT"),
+    "thriftpy2-multiplexed": make_thriftpy2_scene("FRAMED_BINARY", call_services),
 }
 
 
@@ -181,14 +180,7 @@ def record(target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "target", nargs="?", type=Path, default=RECORDED, help="the directory to fill"
-    )
-    target = parser.parse_args().target
-    shutil.rmtree(target, ignore_errors=True)
+    target = clear_target(__doc__, RECORDED)
     target.mkdir(parents=True)
     record(target)
     for file in sorted(target.iterdir()):

@@ -36,7 +36,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_ports(count: int) -> list[int]:
+def find_free_ports(count: int) -> list[int]:
     """Return `count` different ports, which this process has not returned lately."""
     tried = itertools.islice(_CANDIDATES, IN_RANGE)
     ports = list(itertools.islice(filter(is_free, tried), count))

@@ -95,7 +95,7 @@ def record_sets(kafka_broker) -> dict[tuple[str, int], bytes]:
     }
 
 
-def control_offsets(segments) -> set[int]:
+def list_control_offsets(segments) -> set[int]:
     """The offsets of control records. A control batch has one record."""
     lines = dumped.parse_batches(dump(*segments, options=()))
     return {line["baseOffset"] for line in lines if line["isControl"]}
@@ -108,7 +108,7 @@ def test_segments_hold_the_sent_records(kafka_broker, wirescan_records):
 
 
 def test_segments_read_like_the_consumers(kafka_broker, wirescan_records):
-    control = control_offsets(kafka_broker.segments)
+    control = list_control_offsets(kafka_broker.segments)
     assert len(control) == 3
     visible = [record for record in wirescan_records if record.offset not in control]
     assert visible == consume_kafka_python(kafka_broker.address, "orders")

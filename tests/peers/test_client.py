@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.places import copy_bytes
 from wirescan import Limits, kafka
 from wirescan.kafka.client.decode import Decoding
 from wirescan.kafka.client.effects import Begin, Exchange, Together
@@ -40,7 +41,7 @@ def call_blocking(bootstrap, options, call):
         def make_call(name, arguments, named):
             return list_parts(getattr(client, name)(*arguments, **named))
 
-        return drive(call, make_call)
+        return run_generator(call, make_call)
 
 
 def list_parts(result):
@@ -63,7 +64,7 @@ def call_asyncio(bootstrap, options, call):
     return asyncio.run(run())
 
 
-def drive(call, make_call):
+def run_generator(call, make_call):
     """Send the result of each call into the generator. Return the generator's result."""
     value = None
     while True:
@@ -86,23 +87,19 @@ def client(request):
     return call
 
 
-def records(parts) -> list[Record]:
+def list_records(parts) -> list[Record]:
     """The records of parts, in the form of the other readers."""
     return [
         Record(
             row.offset,
             row.timestamp,
-            bytes_or_none(row.key),
-            bytes_or_none(row.value),
-            tuple((bytes(key), bytes_or_none(value)) for key, value in row.headers),
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            tuple((bytes(key), copy_bytes(value)) for key, value in row.headers),
         )
         for part in parts
         for row in part.records
     ]
-
-
-def bytes_or_none(view):
-    return None if view is None else bytes(view)
 
 
 @pytest.fixture(scope="session")
@@ -164,12 +161,12 @@ def test_offsets_like_the_consumer(broker, codecs, client):
 def test_fetch_of_all_codecs(broker, codecs, client, fetch_bytes):
     theirs = consume(broker.address, codecs)
     parts = client(broker.address, "fetch", codecs, fetch_bytes=fetch_bytes)
-    assert records(part for part in parts if part.partition == 0) == theirs
+    assert list_records(part for part in parts if part.partition == 0) == theirs
     assert sum(len(part.records) for part in parts) == 5 * 305
     middle = client(
         broker.address, "fetch", codecs, partitions=[0], start=77, stop=333, fetch_bytes=fetch_bytes
     )
-    assert records(middle) == theirs[77:333]
+    assert list_records(middle) == theirs[77:333]
 
 
 def test_fetched_batches_are_the_segment(broker, codecs, client):
@@ -189,26 +186,26 @@ def test_every_version_of_fetch_and_list_offsets(broker_39):
     broker_39.create_topic("versions")
     rows = make_orders(200, 5, big=False)
     send_librdkafka(broker_39.address, "versions", rows, "lz4", batch_num_messages=40)
-    wanted = FetchRange("versions", 0, 0, 200)
+    fetch_range = FetchRange("versions", 0, 0, 200)
     with kafka.Client(broker_39.address) as client:
         for version in range(18):
-            reading = read_range(client.cluster, wanted, Question(), Limits(), "strict")
+            reading = read_range(client.cluster, fetch_range, Question(), Limits(), "strict")
             parts = [
                 Decoding().make_part(piece)
-                for piece in client.iterate(at_version(reading, version))
+                for piece in client.iterate(fix_version(reading, version))
             ]
-            read = records(parts)
+            read = list_records(parts)
             assert [row.value for row in read] == [row.value for row in rows], version
             assert [row.offset for row in read] == list(range(200))
             magic = (0, 0, 1, 1)[version] if version < 4 else 2
             assert set(parts[0].batches["magic"].tolist()) == {magic}
         for version in range(10):
             listing = list_offsets(client.cluster, {("versions", 0): "latest"})
-            offsets = client.run(at_version(listing, version))
+            offsets = client.run(fix_version(listing, version))
             assert offsets["versions", 0].offset == 200
 
 
-def at_version(operation, version):
+def fix_version(operation, version):
     """The operation with all its exchanges but Metadata in one version."""
     value = None
     while True:
@@ -217,7 +214,7 @@ def at_version(operation, version):
         except StopIteration as end:
             return end.value
         if isinstance(effect, Together):
-            effect = Together([at_version(inner, version) for inner in effect.operations])
+            effect = Together([fix_version(inner, version) for inner in effect.operations])
         elif isinstance(effect, Begin):
             effect = Begin(replace(effect.exchange, versions=range(version, version + 1)))
         elif isinstance(effect, Exchange) and effect.api != "Metadata":
@@ -238,7 +235,7 @@ def test_isolation_levels_like_the_consumer(broker, client):
             parts = client(
                 broker.address, "fetch", topic, isolation=isolation, fetch_bytes=fetch_bytes
             )
-            assert records(parts) == theirs
+            assert list_records(parts) == theirs
         after_marker = theirs[-1].offset + (2 if theirs else 0)
         assert parts[-1].next_offset == after_marker
 
@@ -265,7 +262,7 @@ def test_a_compacted_topic_with_gaps(broker, client):
             time.sleep(0.5)
     for _ in range(5):  # the cleaner may still run
         theirs = consume(broker.address, topic)
-        read = records(client(broker.address, "fetch", topic, fetch_bytes=3000))
+        read = list_records(client(broker.address, "fetch", topic, fetch_bytes=3000))
         if theirs == consume(broker.address, topic):
             break
     assert read == theirs
@@ -274,7 +271,7 @@ def test_a_compacted_topic_with_gaps(broker, client):
         row.offset for before, row in zip(theirs, theirs[1:]) if row.offset > before.offset + 1
     )
     parts = client(broker.address, "fetch", topic, start=after_gap - 1, stop=after_gap + 1)
-    assert records(parts) == [row for row in theirs if row.offset == after_gap]
+    assert list_records(parts) == [row for row in theirs if row.offset == after_gap]
 
 
 @pytest.mark.parametrize("protocol, mechanism", LOGINS)
@@ -323,7 +320,7 @@ def test_a_leader_ends_during_a_fetch(cluster, end):
     read = []
     with kafka.fetch(cluster.address, topic, fetch_bytes=4000) as parts:
         for number, part in enumerate(parts):
-            read += records([part])
+            read += list_records([part])
             if number == 3:
                 thread.start()
             if number == 4 or (end == "kill" and number == 5):

@@ -25,7 +25,7 @@ ROWS = (
 )
 
 
-def expected_records(rows: list[Record], magic: int, offsets) -> list[Record]:
+def make_expected_records(rows: list[Record], magic: int, offsets) -> list[Record]:
     """The records that a record set of `rows` holds.
 
     Magic 0 has no times. Magic 0 and 1 have no headers.
@@ -42,22 +42,22 @@ def expected_records(rows: list[Record], magic: int, offsets) -> list[Record]:
     ]
 
 
-def text_headers(row: Record, magic: int) -> list:
+def decode_headers(row: Record, magic: int) -> list:
     return [(name.decode(), content) for name, content in row.headers] if magic == 2 else []
 
 
-def kafka_python_builder(magic: int, codec: str, rows: list[Record], **producer) -> bytes:
+def encode_with_kafka_python(magic: int, codec: str, rows: list[Record], **producer) -> bytes:
     from kafka.record.memory_records import MemoryRecordsBuilder
 
     builder = MemoryRecordsBuilder(magic, CODECS.index(codec), 1 << 20, **producer)
     for row in rows:
-        headers = text_headers(row, magic)
+        headers = decode_headers(row, magic)
         assert builder.append(row.timestamp, row.key, row.value, headers) is not None
     builder.close()
     return bytes(builder.buffer())
 
 
-def aiokafka_builder(magic: int, codec: str, rows: list[Record]) -> bytes:
+def encode_with_aiokafka(magic: int, codec: str, rows: list[Record]) -> bytes:
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
@@ -76,7 +76,7 @@ def aiokafka_builder(magic: int, codec: str, rows: list[Record]) -> bytes:
     for offset, row in enumerate(rows):
         fields = {"timestamp": row.timestamp, "key": row.key, "value": row.value}
         if magic == 2:
-            fields["headers"] = text_headers(row, magic)
+            fields["headers"] = decode_headers(row, magic)
         assert builder.append(offset, **fields) is not None
     return bytes(builder.build())
 
@@ -94,9 +94,9 @@ def java_sets(tmp_path_factory) -> dict[tuple[int, str], bytes]:
     return {(magic, codec): (home / f"{magic}-{codec}").read_bytes() for magic, codec in ALL}
 
 
-def check(data: bytes, rows: list[Record], magic: int, offsets) -> None:
+def check_records(data: bytes, rows: list[Record], magic: int, offsets) -> None:
     """wirescan reads the given records, and the same records and batches as kafka-python."""
-    expected = expected_records(rows, magic, offsets)
+    expected = make_expected_records(rows, magic, offsets)
     assert read_with_kafka_python(data) == expected
     assert read_with_wirescan(data) == expected
     check_batches(data)
@@ -132,17 +132,17 @@ def check_batches(data: bytes) -> None:
 
 @pytest.mark.parametrize("magic, codec", ALL)
 def test_record_sets_of_kafka_python(magic, codec):
-    check(kafka_python_builder(magic, codec, ROWS), ROWS, magic, range(len(ROWS)))
+    check_records(encode_with_kafka_python(magic, codec, ROWS), ROWS, magic, range(len(ROWS)))
 
 
 @pytest.mark.parametrize("magic, codec", AIOKAFKA)
 def test_record_sets_of_aiokafka(magic, codec):
-    check(aiokafka_builder(magic, codec, ROWS), ROWS, magic, range(len(ROWS)))
+    check_records(encode_with_aiokafka(magic, codec, ROWS), ROWS, magic, range(len(ROWS)))
 
 
 @pytest.mark.parametrize("magic, codec", ALL)
 def test_record_sets_of_java(java_sets, magic, codec):
-    check(java_sets[magic, codec], ROWS, magic, range(1000, 1000 + 3 * len(ROWS), 3))
+    check_records(java_sets[magic, codec], ROWS, magic, range(1000, 1000 + 3 * len(ROWS), 3))
 
 
 @pytest.mark.parametrize("magic, codec", ALL)
@@ -153,12 +153,12 @@ def test_record_sets_of_librdkafka(magic, codec):
     rows = iter(ROWS)
     for data in recorder.record_sets:
         count = len(read_with_kafka_python(data))
-        check(data, [next(rows) for _ in range(count)], magic, range(count))
+        check_records(data, [next(rows) for _ in range(count)], magic, range(count))
     assert next(rows, None) is None
 
 
 def test_transactional_batches_of_kafka_python():
-    data = kafka_python_builder(
+    data = encode_with_kafka_python(
         2,
         "lz4",
         ROWS,
@@ -167,7 +167,7 @@ def test_transactional_batches_of_kafka_python():
         producer_epoch=7,
         base_sequence=2**31 - 3,
     )
-    check(data, ROWS, 2, range(len(ROWS)))
+    check_records(data, ROWS, 2, range(len(ROWS)))
 
 
 def test_all_magics_in_one_buffer(java_sets):

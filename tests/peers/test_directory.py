@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.places import copy_bytes
 from wirescan import kafka
 from wirescan.kafka import PartitionLog
 from wirescan.kafka.log import index_files
 
 from .broker import LINES, Broker, dump
-from .canonical import Record, bytes_or_none
+from .canonical import Record
 from .producers import (
     CODECS,
     EPOCH,
@@ -85,21 +86,21 @@ def stopped(request):
         )
 
 
-def records_of(table) -> list[Record]:
+def list_records(table) -> list[Record]:
     records = kafka.within(kafka.records(table), DELETED)
     records = records.where(records.outer["is_control"][records["parent"]] == 0)
     headers = kafka.headers(records)
     header_lists: list[list] = [[] for _ in range(len(records))]
     for row, parent in enumerate(headers["parent"].tolist()):
-        name = bytes_or_none(headers.bytes(row, "key"))
-        content = bytes_or_none(headers.bytes(row, "value"))
+        name = copy_bytes(headers.bytes(row, "key"))
+        content = copy_bytes(headers.bytes(row, "value"))
         header_lists[parent].append((name, content))
     return [
         Record(
             record.offset,
             record.timestamp,
-            bytes_or_none(record.key),
-            bytes_or_none(record.value),
+            copy_bytes(record.key),
+            copy_bytes(record.value),
             tuple(header_lists[row]),
         )
         for row, record in enumerate(records)
@@ -133,7 +134,7 @@ def test_offsets_for_times_are_those_of_the_broker(stopped):
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_isolation_levels_read_like_the_consumer(stopped, isolation):
     table = kafka.open_log(stopped.log.directory, isolation=isolation, checkpoints=True)
-    assert records_of(table) == stopped.consumed[isolation]
+    assert list_records(table) == stopped.consumed[isolation]
     assert len(stopped.consumed[isolation]) > 100
 
 

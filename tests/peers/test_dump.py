@@ -23,11 +23,11 @@ pytestmark = pytest.mark.peers
 KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-def files_of(directory: Path) -> list[Path]:
+def list_files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.iterdir() if file.suffix in KINDS)
 
 
-def check(files: list[Path]) -> list[str]:
+def check_dump(files: list[Path]) -> list[str]:
     """Compare the lines of the dump of each file. Return the lines."""
     theirs = split_by_file(dump(*files, options=("--deep-iteration",)))
     assert list(theirs) == list(map(str, files))
@@ -65,7 +65,7 @@ def await_markers(directory: Path, count: int) -> None:
 
 def test_dump_of_the_corpus(tmp_path):
     copies = [copy_trimmed(KAFKA_CORPUS / name, tmp_path / name) for name in DIRECTORIES]
-    lines = check([file for copy in copies for file in files_of(copy)])
+    lines = check_dump([file for copy in copies for file in list_files(copy)])
     for word in (
         "endTxnMarker: ABORT",
         "endTxnMarker: COMMIT",
@@ -87,7 +87,7 @@ def test_dump_of_fetched_record_sets(tmp_path):
     for source, file in zip(sources, files, strict=True):
         file.parent.mkdir()
         shutil.copy(source, file)
-    lines = check(files)
+    lines = check_dump(files)
     assert any("NoTimestampType" in line for line in lines)
     assert any("invalid bytes" in line for line in lines)
 
@@ -114,6 +114,6 @@ def test_dump_of_a_live_partition(broker, tmp_path):
     )
     await_markers(broker.directory("dumped"), 4)
     copy = shutil.copytree(broker.directory("dumped"), tmp_path / "dumped-0")
-    lines = check(files_of(copy))
+    lines = check_dump(list_files(copy))
     assert sum("endTxnMarker" in line for line in lines) == 4
     assert sum("Log starting" in line for line in lines) >= 2

@@ -22,7 +22,7 @@ CASES = (
 PRODUCE = {0: 0, 1: 2, 2: 7}  # the Produce version that accepts each magic
 
 
-def rows(magic: int, step: int = 1) -> list[Record]:
+def make_rows(magic: int, step: int = 1) -> list[Record]:
     """Records that a magic can hold. Their offsets are `step` apart."""
     return [
         Record(
@@ -49,23 +49,23 @@ def test_kafka_reads_the_records(tmp_path, line):
     """One run of Java reads all cases. The offsets have gaps."""
     files = [tmp_path / f"{magic}-{codec}" for magic, codec in CASES]
     for file, case in zip(files, CASES, strict=True):
-        file.write_bytes(encode(*case, rows(case[0], step=3)))
+        file.write_bytes(encode(*case, make_rows(case[0], step=3)))
     assert read_with_kafka(*files, line=line) == [
-        record for magic, _ in CASES for record in rows(magic, step=3)
+        record for magic, _ in CASES for record in make_rows(magic, step=3)
     ]
 
 
 @pytest.mark.parametrize("magic, codec", CASES)
 def test_kafka_python_reads_the_records(magic, codec):
-    data = encode(magic, codec, rows(magic, step=3))
-    assert read_with_kafka_python(data) == rows(magic, step=3)
+    data = encode(magic, codec, make_rows(magic, step=3))
+    assert read_with_kafka_python(data) == make_rows(magic, step=3)
 
 
 def test_kafka_python_reads_the_batch_fields():
     data = encode(
         2,
         "zstd",
-        rows(2),
+        make_rows(2),
         leader_epoch=5,
         producer_id=2**50,
         producer_epoch=3,
@@ -88,6 +88,8 @@ def test_a_broker_accepts_the_records(broker_39, magic, codec):
     """
     topic = f"taken-{magic}-{codec}"
     broker_39.create_topic(topic)
-    produce(broker_39.address, topic, encode(magic, codec, rows(magic)), version=PRODUCE[magic])
+    produce(
+        broker_39.address, topic, encode(magic, codec, make_rows(magic)), version=PRODUCE[magic]
+    )
     (segment,) = broker_39.directory(topic).glob("*.log")
-    assert consume(broker_39.address, topic) == rows(magic) == read_with_wirescan(segment)
+    assert consume(broker_39.address, topic) == make_rows(magic) == read_with_wirescan(segment)

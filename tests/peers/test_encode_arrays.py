@@ -25,7 +25,7 @@ FIRST = 40  # the first offset
 COUNT = 700  # the number of records
 
 
-def rows(magic: int, first: int = FIRST) -> list[Record]:
+def make_rows(magic: int, first: int = FIRST) -> list[Record]:
     """Records that a magic can hold, with consecutive offsets."""
     return [
         Record(
@@ -66,8 +66,8 @@ def encode(magic: int, codec: str, records: list[Record], **options) -> bytes:
 def test_kafka_reads_the_records(tmp_path):
     files = [tmp_path / f"{magic}-{codec}" for magic, codec in CASES]
     for file, case in zip(files, CASES, strict=True):
-        file.write_bytes(encode(*case, rows(case[0])))
-    assert read_with_kafka(*files) == [record for magic, _ in CASES for record in rows(magic)]
+        file.write_bytes(encode(*case, make_rows(case[0])))
+    assert read_with_kafka(*files) == [record for magic, _ in CASES for record in make_rows(magic)]
 
 
 # The lz4 of magic 0 would need another library.
@@ -75,22 +75,22 @@ def test_kafka_reads_the_records(tmp_path):
 def test_python_clients_read_the_records(magic, codec):
     from aiokafka.record.memory_records import MemoryRecords
 
-    data = encode(magic, codec, rows(magic))
+    data = encode(magic, codec, make_rows(magic))
     records = []
-    assert read_with_kafka_python(data) == rows(magic)
+    assert read_with_kafka_python(data) == make_rows(magic)
     batches = MemoryRecords(data)
     while batches.has_next():
         batch = batches.next_batch()
         assert batch.validate_crc()
         records += map(convert_record, batch)
-    assert records == rows(magic)
+    assert records == make_rows(magic)
 
 
 def test_kafka_python_reads_the_batch_fields():
     data = encode(
         2,
         "lz4",
-        rows(2),
+        make_rows(2),
         leader_epoch=5,
         producer_id=2**50,
         producer_epoch=3,
@@ -112,7 +112,7 @@ def test_kafka_python_reads_the_batch_fields():
 def test_a_broker_accepts_the_records(broker_39, codec):
     """A Produce request has one batch. The broker checks its sequence numbers."""
     topic = f"arrays-{codec}"
-    records = rows(2, first=0)
+    records = make_rows(2, first=0)
     broker_39.create_topic(topic)
     produce(broker_39.address, topic, encode(2, codec, records, batch_bytes=1 << 20), version=7)
     (segment,) = broker_39.directory(topic).glob("*.log")

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import wirescan
+from tests.support.log_files import read_segments
 
 from .broker import PASSWORD, USER
 from .canonical import Record, read_with_wirescan
@@ -33,22 +34,22 @@ VALUES = random.Random(3).randbytes(1 << 20)  # does not compress
 SEGMENT = 1 << 20
 
 
-def command(*arguments: object) -> list[str]:
+def make_command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "wirescan", "fetch", *map(str, arguments)]
 
 
-def environment(**variables: str) -> dict[str, str]:
+def make_environment(**variables: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(Path(wirescan.__file__).parents[1]), **variables}
 
 
 def run(*arguments: object, code: int = 0, **variables: str) -> str:
     """Run the command and return its output. It must end with the exit code `code`."""
     completed = subprocess.run(
-        command(*arguments),
+        make_command(*arguments),
         capture_output=True,
         text=True,
         timeout=120,
-        env=environment(**variables),
+        env=make_environment(**variables),
     )
     assert completed.returncode == code, completed.stdout + completed.stderr
     return completed.stdout + completed.stderr
@@ -60,15 +61,18 @@ def run_and_kill(out: Path, written: int, *arguments: object) -> bool:
     Returns whether the command was killed before its own end.
     """
     process = subprocess.Popen(
-        command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+        make_command(*arguments),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=make_environment(),
     )
-    while process.poll() is None and size_of(out) < written:
+    while process.poll() is None and measure_size(out) < written:
         time.sleep(0.0005)
     process.send_signal(signal.SIGKILL)
     return process.wait() == -signal.SIGKILL
 
 
-def size_of(out: Path) -> int:
+def measure_size(out: Path) -> int:
     total = 0
     for folder, _, names in os.walk(out):
         for name in names:
@@ -78,11 +82,7 @@ def size_of(out: Path) -> int:
     return total
 
 
-def read_segments(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
-
-
-def rows_of(out: Path) -> list[Record]:
+def read_parquet(out: Path) -> list[Record]:
     """The records of Parquet files, sorted by offset."""
     table = pyarrow.dataset.dataset(out).to_table().sort_by("offset")
     times = table["timestamp"].cast(pa.timestamp("ms", "UTC")).cast("int64").to_pylist()
@@ -171,7 +171,7 @@ def test_parquet_holds_what_consumers_read(mixed, tmp_path, isolation):
         isolation,
     )
     files = sorted((tmp_path / "out").glob("*.parquet"))
-    rows = rows_of(tmp_path / "out")
+    rows = read_parquet(tmp_path / "out")
     assert len(files) > 2
     assert rows == consume(mixed.address, mixed.topic, isolation)
     assert rows == consume_kafka_python(mixed.address, mixed.topic, isolation_level=isolation)
@@ -193,7 +193,7 @@ def test_a_range_of_offsets(mixed, tmp_path):
         "--stop",
         3001,
     )
-    assert [row.offset for row in rows_of(tmp_path / "p")] == list(range(777, 3001))
+    assert [row.offset for row in read_parquet(tmp_path / "p")] == list(range(777, 3001))
     arguments = (mixed.address, mixed.topic, "--to", tmp_path / "s", "--start", 777, "--stop", 3001)
     run(*arguments)
     offsets = [record.offset for record in read_with_wirescan(tmp_path / "s" / f"{mixed.topic}-0")]
@@ -210,7 +210,9 @@ def test_a_range_of_times(mixed, tmp_path):
     first = next(record.offset for record in records if record.timestamp >= moment)
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment // 1000)) + f".{moment % 1000:03}"
     run(mixed.address, mixed.topic, "--to", tmp_path / "out", "--as", "parquet", "--start", text)
-    assert rows_of(tmp_path / "out") == [record for record in records if record.offset >= first]
+    assert read_parquet(tmp_path / "out") == [
+        record for record in records if record.offset >= first
+    ]
 
 
 def test_segments_are_complete_after_kills(large, tmp_path):
@@ -258,7 +260,7 @@ def test_later_records_are_added(broker_4, tmp_path):
         for kind in ("segments", "parquet"):
             run(broker_4.address, "fetch-growing", "--to", tmp_path / kind, "--as", kind)
     sent = [(number, *row[1:]) for number, row in enumerate(rows)]
-    assert rows_of(tmp_path / "parquet") == sent
+    assert read_parquet(tmp_path / "parquet") == sent
     assert read_with_wirescan(tmp_path / "segments" / "fetch-growing-0") == sent
 
 
@@ -276,10 +278,10 @@ def test_deleted_offsets_are_reported(broker_4, tmp_path):
     deletions = admin.delete_records([TopicPartition("fetch-gone", 0, 200)])
     deletions[TopicPartition("fetch-gone", 0)].result(30)
     assert "fetch-gone-0: offsets 100 to 199 are gone" in run(*arguments, code=1)
-    assert len(rows_of(tmp_path)) == 100
+    assert len(read_parquet(tmp_path)) == 100
     output = run(*arguments, "--errors", "mark", code=1)
     assert "fetch-gone-0: offsets 100 to 199 are gone" in output
-    assert [row.offset for row in rows_of(tmp_path)] == [*range(100), *range(200, 300)]
+    assert [row.offset for row in read_parquet(tmp_path)] == [*range(100), *range(200, 300)]
     assert "are gone" not in run(*arguments)
 
 

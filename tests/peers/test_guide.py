@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.places import copy_bytes
 from wirescan import kafka
 from wirescan.kafka.protocol.schema import API, KEYS, MESSAGE
 
@@ -36,21 +37,21 @@ EARLIEST = -2
 PAIRS = ((None, b"first"), (b"key", b""), (b"", None), (b"k" * 40, b"v" * 300))
 
 
-def string(text: str) -> bytes:
+def encode_string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def data(content: bytes | None) -> bytes:
+def encode_data(content: bytes | None) -> bytes:
     return struct.pack(">i", -1) if content is None else struct.pack(">i", len(content)) + content
 
 
-def request(api: int, body: bytes) -> bytes:
-    rest = struct.pack(">hhi", api, 0, CORRELATION) + string(CLIENT) + body
+def make_request(api: int, body: bytes) -> bytes:
+    rest = struct.pack(">hhi", api, 0, CORRELATION) + encode_string(CLIENT) + body
     return struct.pack(">i", len(rest)) + rest
 
 
-def message(offset: int, key: bytes | None, value: bytes | None) -> bytes:
-    rest = struct.pack(">bb", 0, 0) + data(key) + data(value)
+def make_message(offset: int, key: bytes | None, value: bytes | None) -> bytes:
+    rest = struct.pack(">bb", 0, 0) + encode_data(key) + encode_data(value)
     rest = struct.pack(">I", zlib.crc32(rest)) + rest
     return struct.pack(">qi", offset, len(rest)) + rest
 
@@ -87,32 +88,32 @@ class Answer:
 def guided(broker_39):
     """A topic of 3.9. Its first records come from the guide's Produce request."""
     broker_39.create_topic("guided")
-    messages = b"".join(message(number, *pair) for number, pair in enumerate(PAIRS))
+    messages = b"".join(make_message(number, *pair) for number, pair in enumerate(PAIRS))
     body = (
         struct.pack(">hii", -1, TIMEOUT, 1)
-        + string("guided")
+        + encode_string("guided")
         + struct.pack(">ii", 1, 0)
-        + data(messages)
+        + encode_data(messages)
     )
     return SimpleNamespace(
         address=broker_39.address,
         messages=messages,
-        sent=request(PRODUCE, body),
-        answer=ask(broker_39.address, request(PRODUCE, body)[4:]),
+        sent=make_request(PRODUCE, body),
+        answer=ask(broker_39.address, make_request(PRODUCE, body)[4:]),
     )
 
 
-def tables(sent: bytes, answer: bytes, name: str):
+def scan_exchange(sent: bytes, answer: bytes, name: str):
     """The request and the response of an exchange as wirescan's tables."""
     requests = kafka.requests(sent)
     assert requests["correlation_id"].tolist() == [CORRELATION]
     assert bytes(requests.bytes(0, "client_id")) == CLIENT.encode()
-    responses = kafka.responses(data(answer), requests)
+    responses = kafka.responses(encode_data(answer), requests)
     assert kafka.pair(requests, responses).tolist() == [(0, 0)]
     return kafka.body(requests, name), kafka.body(responses, name)
 
 
-def column(table, *names: str) -> list:
+def list_columns(table, *names: str) -> list:
     """Rows as tuples. Bytes fields become bytes."""
     return [
         tuple(
@@ -123,7 +124,7 @@ def column(table, *names: str) -> list:
     ]
 
 
-def encoded(name: str, body: dict) -> bytes:
+def encode_body(name: str, body: dict) -> bytes:
     return kafka.encode_request(name, 0, body, correlation_id=CORRELATION, client_id=CLIENT)
 
 
@@ -139,7 +140,7 @@ def test_produce_of_the_guide(guided):
     answer.check_end()
     assert topics == [("guided", [(0, 0, 0)])]
 
-    assert guided.sent == encoded(
+    assert guided.sent == encode_body(
         "Produce",
         {
             "acks": -1,
@@ -149,17 +150,19 @@ def test_produce_of_the_guide(guided):
             ],
         },
     )
-    asked, answered = tables(guided.sent, guided.answer, "Produce")
-    assert column(asked, "acks", "timeout_ms") == [(-1, TIMEOUT)]
+    asked, answered = scan_exchange(guided.sent, guided.answer, "Produce")
+    assert list_columns(asked, "acks", "timeout_ms") == [(-1, TIMEOUT)]
     asked_partitions = asked.open("topic_data").open("partition_data")
-    assert column(asked_partitions, "index", "records") == [(0, guided.messages)]
+    assert list_columns(asked_partitions, "index", "records") == [(0, guided.messages)]
     partitions = answered.open("responses").open("partition_responses")
-    assert column(partitions, "index", "error_code", "base_offset") == topics[0][1]
+    assert list_columns(partitions, "index", "error_code", "base_offset") == topics[0][1]
 
 
 def test_fetch_of_the_guide(guided):
     partition = struct.pack(">iiqi", 1, 0, 0, 1 << 20)
-    sent = request(FETCH, struct.pack(">iiii", -1, 100, 1, 1) + string("guided") + partition)
+    sent = make_request(
+        FETCH, struct.pack(">iiii", -1, 100, 1, 1) + encode_string("guided") + partition
+    )
     content = ask(guided.address, sent[4:])
     answer = Answer(content)
     assert answer.number("i") == CORRELATION
@@ -175,7 +178,7 @@ def test_fetch_of_the_guide(guided):
     # The broker down-converts the records to the sent messages.
     assert topics == [("guided", [(0, 0, len(PAIRS), guided.messages)])]
 
-    assert sent == encoded(
+    assert sent == encode_body(
         "Fetch",
         {
             "max_wait_ms": 100,
@@ -190,24 +193,22 @@ def test_fetch_of_the_guide(guided):
             ],
         },
     )
-    asked, answered = tables(sent, content, "Fetch")
-    assert column(asked, "replica_id", "max_wait_ms", "min_bytes") == [(-1, 100, 1)]
+    asked, answered = scan_exchange(sent, content, "Fetch")
+    assert list_columns(asked, "replica_id", "max_wait_ms", "min_bytes") == [(-1, 100, 1)]
     partitions = answered.open("responses").open("partitions")
     names = ("partition_index", "error_code", "high_watermark", "records")
-    assert column(partitions, *names) == topics[0][1]
+    assert list_columns(partitions, *names) == topics[0][1]
     records = kafka.records(kafka.scan(partitions))
 
-    def bytes_or_none(view) -> bytes | None:
-        return None if view is None else bytes(view)
-
-    pairs = [(bytes_or_none(record.key), bytes_or_none(record.value)) for record in records]
+    pairs = [(copy_bytes(record.key), copy_bytes(record.value)) for record in records]
     assert pairs == list(PAIRS)
 
 
 @pytest.mark.parametrize("time, offsets", [(LATEST, [len(PAIRS), 0]), (EARLIEST, [0])])
 def test_offset_of_the_guide(guided, time, offsets):
-    sent = request(
-        OFFSET, struct.pack(">ii", -1, 1) + string("guided") + struct.pack(">iiqi", 1, 0, time, 10)
+    sent = make_request(
+        OFFSET,
+        struct.pack(">ii", -1, 1) + encode_string("guided") + struct.pack(">iiqi", 1, 0, time, 10),
     )
     content = ask(guided.address, sent[4:])
     answer = Answer(content)
@@ -227,7 +228,7 @@ def test_offset_of_the_guide(guided, time, offsets):
     answer.check_end()
     assert topics == [("guided", [(0, 0, offsets)])]
 
-    assert sent == encoded(
+    assert sent == encode_body(
         "ListOffsets",
         {
             "replica_id": -1,
@@ -241,17 +242,19 @@ def test_offset_of_the_guide(guided, time, offsets):
             ],
         },
     )
-    asked, answered = tables(sent, content, "ListOffsets")
+    asked, answered = scan_exchange(sent, content, "ListOffsets")
     asked_partitions = asked.open("topics").open("partitions")
-    assert column(asked_partitions, "timestamp", "max_num_offsets") == [(time, 10)]
+    assert list_columns(asked_partitions, "timestamp", "max_num_offsets") == [(time, 10)]
     partitions = answered.open("topics").open("partitions")
-    assert column(partitions, "partition_index", "error_code", "old_style_offsets") == [
+    assert list_columns(partitions, "partition_index", "error_code", "old_style_offsets") == [
         (0, 0, struct.pack(f">{len(offsets)}q", *offsets))
     ]
 
 
 def test_metadata_of_the_guide(guided):
-    sent = request(METADATA, struct.pack(">i", 2) + string("guided") + string("no such topic"))
+    sent = make_request(
+        METADATA, struct.pack(">i", 2) + encode_string("guided") + encode_string("no such topic")
+    )
     content = ask(guided.address, sent[4:])
     answer = Answer(content)
     assert answer.number("i") == CORRELATION
@@ -278,22 +281,24 @@ def test_metadata_of_the_guide(guided):
         (kafka.ErrorCode.INVALID_TOPIC_EXCEPTION, "no such topic", []),
     ]
 
-    assert sent == encoded("Metadata", {"topics": [{"name": "guided"}, {"name": "no such topic"}]})
-    asked, answered = tables(sent, content, "Metadata")
-    assert column(asked.open("topics"), "name") == [(b"guided",), (b"no such topic",)]
-    assert column(answered.open("brokers"), "node_id", "host", "port") == [
+    assert sent == encode_body(
+        "Metadata", {"topics": [{"name": "guided"}, {"name": "no such topic"}]}
+    )
+    asked, answered = scan_exchange(sent, content, "Metadata")
+    assert list_columns(asked.open("topics"), "name") == [(b"guided",), (b"no such topic",)]
+    assert list_columns(answered.open("brokers"), "node_id", "host", "port") == [
         (number, host.encode(), port) for number, host, port in brokers
     ]
     topic_table = answered.open("topics")
-    assert column(topic_table, "error_code", "name") == [
+    assert list_columns(topic_table, "error_code", "name") == [
         (error, name.encode()) for error, name, _ in topics
     ]
     node = struct.pack(">i", 1)
     names = ("partition_index", "leader_id", "replica_nodes", "isr_nodes")
-    assert column(topic_table.open("partitions"), *names) == [(0, 1, node, node)]
+    assert list_columns(topic_table.open("partitions"), *names) == [(0, 1, node, node)]
 
 
-def supported(address: str) -> dict[str, range]:
+def ask_for_versions(address: str) -> dict[str, range]:
     """The versions that a broker serves of the APIs in wirescan's table.
 
     They come from the broker's answer to ApiVersions v0.
@@ -307,7 +312,9 @@ def supported(address: str) -> dict[str, range]:
 def exchange(address: str, name: str, version: int, body: dict):
     """Send a request, and return the table of the answer's body."""
     sent = kafka.encode_request(name, version, body, correlation_id=version, client_id=CLIENT)
-    return kafka.body(kafka.responses(data(ask(address, sent[4:])), kafka.requests(sent)), name)
+    return kafka.body(
+        kafka.responses(encode_data(ask(address, sent[4:])), kafka.requests(sent)), name
+    )
 
 
 ROWS = make_orders(20, seed=80, big=False)
@@ -331,14 +338,14 @@ def topics(broker_39, broker_4):
         (topic,) = exchange(broker.address, "Metadata", 12, request_body).open("topics")
         by_line[line] = SimpleNamespace(
             address=broker.address,
-            serves=supported(broker.address),
+            serves=ask_for_versions(broker.address),
             id=bytes(topic.topic_id),
             produced=[],
         )
     return by_line
 
 
-def topic_field(topic: str, topic_id: bytes, *, by_id: bool, field: str = "topic") -> dict:
+def make_topic_field(topic: str, topic_id: bytes, *, by_id: bool, field: str = "topic") -> dict:
     return {"topic_id": topic_id} if by_id else {field: topic}
 
 
@@ -373,13 +380,15 @@ def check_metadata(its, version: int) -> None:
     answer = exchange(its.address, "Metadata", version, {"topics": [{"name": "every-version"}]})
     (topic,) = answer.open("topics")
     assert (topic.error_code, bytes(topic.name)) == (0, b"every-version")
-    assert column(answer.open("topics").open("partitions"), "error_code", "leader_id") == [(0, 1)]
+    assert list_columns(answer.open("topics").open("partitions"), "error_code", "leader_id") == [
+        (0, 1)
+    ]
     if version >= 10:
         assert bytes(topic.topic_id) == its.id
 
 
 def check_produce(its, version: int) -> None:
-    end = end_of(its, 1)
+    end = ask_for_end(its, 1)
     timestamp = 1_700_000_000_000 if version >= 2 else -1
     rows = [kafka.Record(0, timestamp, b"produced", b"%d" % version)]
     if version >= 3:
@@ -394,7 +403,7 @@ def check_produce(its, version: int) -> None:
             "acks": -1,
             "timeout_ms": TIMEOUT,
             "topic_data": [
-                topic_field("every-version", its.id, by_id=version >= 13, field="name")
+                make_topic_field("every-version", its.id, by_id=version >= 13, field="name")
                 | {"partition_data": [{"index": 0, "records": batch}]}
             ],
         },
@@ -404,7 +413,7 @@ def check_produce(its, version: int) -> None:
     its.produced.append(version)
 
 
-def end_of(its, version: int, time: int = LATEST) -> int:
+def ask_for_end(its, version: int, time: int = LATEST) -> int:
     answer = exchange(
         its.address,
         "ListOffsets",
@@ -422,8 +431,8 @@ def end_of(its, version: int, time: int = LATEST) -> int:
 
 
 def check_list_offsets(its, version: int) -> None:
-    assert end_of(its, version) == len(ROWS) + len(its.produced)
-    assert end_of(its, version, EARLIEST) == 0
+    assert ask_for_end(its, version) == len(ROWS) + len(its.produced)
+    assert ask_for_end(its, version, EARLIEST) == 0
 
 
 def check_fetch(its, version: int) -> None:
@@ -435,7 +444,7 @@ def check_fetch(its, version: int) -> None:
             "max_wait_ms": 100,
             "min_bytes": 1,
             "topics": [
-                topic_field("every-version", its.id, by_id=version >= 13)
+                make_topic_field("every-version", its.id, by_id=version >= 13)
                 | {
                     "partitions": [
                         {"partition": 0, "fetch_offset": 5, "partition_max_bytes": 1 << 20}

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.support.places import decode_text
 from wirescan import kafka
 
 from .broker import Broker
@@ -16,22 +17,19 @@ ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(
 METADATA = "noted"  # the metadata of committed offsets
 
 
-def text(view):
-    return None if view is None else bytes(view).decode()
-
-
-def log_of(broker: Broker, topic: str, tmp_path):
+def read_log(broker: Broker, topic: str, tmp_path):
     """The records of an internal topic with one partition. Reads a copy of the live log."""
     copy = tmp_path / f"{topic}-0"
     shutil.copytree(broker.directory(topic), copy, dirs_exist_ok=True)
     return kafka.records(kafka.open_log(copy))
 
 
-def states_of(name: str, broker: Broker, tmp_path):
+def list_states(name: str, broker: Broker, tmp_path):
     """The values of __transaction_state for a transactional id, in order."""
-    records = log_of(broker, "__transaction_state", tmp_path)
+    records = read_log(broker, "__transaction_state", tmp_path)
     names = {
-        key.parent: text(key.transactional_id) for key in kafka.body(records, "TransactionLog key")
+        key.parent: decode_text(key.transactional_id)
+        for key in kafka.body(records, "TransactionLog key")
     }
     return [
         value
@@ -64,15 +62,17 @@ def test_committed_offsets_are_those_of_the_broker(broker, topic, tmp_path):
         ]
         consumer.commit(offsets=committed, asynchronous=False)
     consumer.close()
-    records = log_of(broker, "__consumer_offsets", tmp_path)
+    records = read_log(broker, "__consumer_offsets", tmp_path)
     keys = kafka.body(records, "OffsetCommit key")
     offsets = kafka.body(records, "OffsetCommit value")
     key_of = {key.parent: key for key in keys}
     last = {}
     for offset in offsets:
         key = key_of[offset.parent]
-        metadata = text(offset.metadata).removesuffix("\0")  # confluent-kafka adds a zero byte
-        last[text(key.group), text(key.topic), key.partition] = (offset.offset, metadata)
+        # confluent-kafka adds a zero byte.
+        metadata = decode_text(offset.metadata).removesuffix("\0")
+        partition = (decode_text(key.group), decode_text(key.topic), key.partition)
+        last[partition] = (offset.offset, metadata)
     admin = AdminClient({"bootstrap.servers": broker.address})
     group = f"group of {topic}"
     futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
@@ -111,24 +111,26 @@ def test_group_metadata_has_the_members(broker, topic, tmp_path):
         if all(member.assignment() for member in members):
             break
     assert all(member.assignment() for member in members)
-    records = log_of(broker, "__consumer_offsets", tmp_path)
+    records = read_log(broker, "__consumer_offsets", tmp_path)
     for member in members:
         member.close()
-    group_of = {key.parent: text(key.group) for key in kafka.body(records, "GroupMetadata key")}
+    group_of = {
+        key.parent: decode_text(key.group) for key in kafka.body(records, "GroupMetadata key")
+    }
     values = [
         value
         for value in kafka.body(records, "GroupMetadata value")
         if group_of[value.parent] == group
     ]
     full = [value for value in values if len(list(value.members)) == MEMBERS][-1]
-    assert text(full.protocol_type) == "consumer"
+    assert decode_text(full.protocol_type) == "consumer"
     assert full.generation > 0
-    assert {text(member.client_id) for member in full.members} == {
+    assert {decode_text(member.client_id) for member in full.members} == {
         f"member {number}" for number in range(MEMBERS)
     }
     for member in full.members:
         assert topic.encode() in bytes(member.subscription)
-        assert text(member.client_host) == "/127.0.0.1"
+        assert decode_text(member.client_host) == "/127.0.0.1"
 
 
 def test_transaction_log_has_every_state(broker, topic, tmp_path):
@@ -143,16 +145,17 @@ def test_transaction_log_has_every_state(broker, topic, tmp_path):
         producer.flush(30)
         end(30)
     until = time.monotonic() + 30
-    values = states_of(name, broker, tmp_path)
+    values = list_states(name, broker, tmp_path)
     # The broker writes the markers after its answer to the client.
     while values[-1].transaction_status != COMPLETE_ABORT and time.monotonic() < until:
         time.sleep(0.1)
-        values = states_of(name, broker, tmp_path)
+        values = list_states(name, broker, tmp_path)
     states = [value.transaction_status for value in values]
     assert {ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT} <= set(states)
     ongoing = values[states.index(ONGOING)]
     partitions = [
-        (text(row.topic), row.partition_ids.tolist()) for row in ongoing.transaction_partitions
+        (decode_text(row.topic), row.partition_ids.tolist())
+        for row in ongoing.transaction_partitions
     ]
     assert partitions == [(topic, [1])]
     written = kafka.records(kafka.open_log(broker.directory(topic, 1)))

@@ -31,7 +31,7 @@ def api(nats_address):
         yield api
 
 
-def talk(address, test, **options):
+def run_client(address, test, **options):
     """Connect a client to an address, and return the result of test(client)."""
 
     async def run():
@@ -44,11 +44,11 @@ def talk(address, test, **options):
     return asyncio.run(run())
 
 
-def stored(api, stream, **fields):
+def read_stored(api, stream, **fields):
     return [parse_message("proto.Message", data) for data in api.subscribe(stream, **fields)]
 
 
-def values_of(messages):
+def list_values(messages):
     return [message["value"] for message in messages]
 
 
@@ -69,14 +69,14 @@ def test_publish_with_every_ack_policy(nats_address, api):
         await client.publish("policies", b"last")
         return receipts
 
-    leader, all_, none = talk(nats_address, test)
+    leader, all_, none = run_client(nats_address, test)
     for offset, receipt in enumerate([leader, all_]):
         assert (receipt.outcome, receipt.offset, receipt.error) == (Outcome.ACKED, offset, None)
         assert (receipt.stream, receipt.subject) == ("policies", "policies")
         assert 1.6e18 < receipt.received <= receipt.committed
     assert none is None
-    messages = stored(api, "policies")
-    assert values_of(messages) == [b"value 0", b"value 1", b"value 2", b"last"]
+    messages = read_stored(api, "policies")
+    assert list_values(messages) == [b"value 0", b"value 1", b"value 2", b"last"]
     assert [message["headers"].get("trace") for message in messages] == [b"0", b"1", b"2", None]
     assert [message["key"] for message in messages] == [b"key"] * 3 + [b""]
 
@@ -94,9 +94,9 @@ def test_a_wrong_expected_offset_is_refused(nats_address, api):
         offsets.append((await client.publish("careful", b"any")).offset)
         return offsets, caught.value
 
-    offsets, error = talk(nats_address, test)
+    offsets, error = run_client(nats_address, test)
     assert offsets == [0, 1, 2]
-    assert values_of(stored(api, "careful")) == [b"0", b"1", b"any"]
+    assert list_values(read_stored(api, "careful")) == [b"0", b"1", b"any"]
     assert error.code == AckError.INCORRECT_OFFSET
     assert (error.stream, error.subject) == ("careful", "careful")
 
@@ -115,12 +115,12 @@ def test_too_large_messages_are_refused(nats_address, api):
         return results
 
     strays = []
-    good, refused = talk(nats_address, test, stray=strays.append)
+    good, refused = run_client(nats_address, test, stray=strays.append)
     assert good.offset == 0
     assert refused.code is AckError.TOO_LARGE
     (stray,) = strays
     assert (stray.outcome, stray.error.code) == (Outcome.REFUSED, AckError.TOO_LARGE)
-    assert len(stored(api, "small")) == 2
+    assert len(read_stored(api, "small")) == 2
 
 
 def test_keys_choose_the_partitions(nats_address, api):
@@ -132,11 +132,11 @@ def test_keys_choose_the_partitions(nats_address, api):
             "parts.all", [b"v" + key for key in keys], keys=keys, partitions=3
         )
 
-    receipts = talk(nats_address, test)
+    receipts = run_client(nats_address, test)
     expected = [[key for key in keys if compute_partition(key, 3) == number] for number in range(3)]
     assert all(expected)
     for number in range(3):
-        messages = stored(api, "parts", partition=number)
+        messages = read_stored(api, "parts", partition=number)
         assert [message["key"] for message in messages] == expected[number]
         here = [
             receipt for receipt, key in zip(receipts, keys) if compute_partition(key, 3) == number
@@ -153,10 +153,10 @@ def test_many_messages_at_once(nats_address, api):
     async def test(client):
         return await client.publish_many("many", [b"%d" % number for number in range(20_000)])
 
-    receipts = talk(nats_address, test, timeout=30)
+    receipts = run_client(nats_address, test, timeout=30)
     assert sorted(receipt.offset for receipt in receipts) == [*range(20_000)]
     number_at = {receipt.offset: number for number, receipt in enumerate(receipts)}
-    messages = stored(api, "many")
+    messages = read_stored(api, "many")
     assert all(int(message["value"]) == number_at[message["offset"]] for message in messages)
 
 
@@ -170,7 +170,7 @@ def test_two_streams_on_a_subject_give_two_acks(nats_address, api):
         return first
 
     strays = []
-    first = talk(nats_address, test, stray=strays.append)
+    first = run_client(nats_address, test, stray=strays.append)
     assert [stray.outcome for stray in strays] == [Outcome.DUPLICATE]
     assert {first.stream, strays[0].stream} == {"twin-a", "twin-b"}
 
@@ -180,7 +180,7 @@ def test_a_subject_without_a_stream_has_no_ack(nats_address, api):
         with pytest.raises(TimeoutError, match="no ack in 0.3 s"):
             await client.publish("nowhere", b"value")
 
-    talk(nats_address, test, timeout=0.3)
+    run_client(nats_address, test, timeout=0.3)
 
 
 def test_a_checksum_is_accepted(nats_address, api):
@@ -189,8 +189,8 @@ def test_a_checksum_is_accepted(nats_address, api):
     async def test(client):
         return await client.publish("checked", b"value", crc=True)
 
-    assert talk(nats_address, test).offset == 0
-    assert values_of(stored(api, "checked")) == [b"value"]
+    assert run_client(nats_address, test).offset == 0
+    assert list_values(read_stored(api, "checked")) == [b"value"]
 
 
 def test_subscribers_read_messages_of_googles_library(nats_address):
@@ -221,7 +221,7 @@ def test_subscribers_read_messages_of_googles_library(nats_address):
                 break
         return seen
 
-    seen = talk(nats_address, test)
+    seen = run_client(nats_address, test)
     assert seen[:2] == [(Kind.PUBLISH, 0, b"v")] * 2
     assert seen[2:4] == [(Kind.PLAIN, 0, b"plain"), (Kind.PLAIN, 0, b"")]
     assert all(fault for _, fault, _ in seen[4:])
@@ -235,7 +235,7 @@ def test_queue_subscribers_share_the_messages(nats_address):
         await client.close()
         return [[int(bytes(row.value)) async for table in feed for row in table] for feed in feeds]
 
-    shares = talk(nats_address, test)
+    shares = run_client(nats_address, test)
     assert sorted(sum(shares, [])) == [*range(100)]
     assert all(shares)
 

@@ -34,7 +34,7 @@ NARROW = {"partition": INT, "ack_policy": INT, "ack_error": INT}
 HEADERS = st.dictionaries(TEXT, BYTES, max_size=4)
 
 
-def columns(names: dict[str, str]) -> dict:
+def make_strategies(names: dict[str, str]) -> dict:
     """Strategies for the columns of a table, by name."""
     return {name: NARROW.get(name, STRATEGIES[kind]) for name, kind in names.items()}
 
@@ -52,8 +52,8 @@ def all_fields(name: str, values: dict) -> dict:
     return parse_message(name, b"") | as_fields(values)
 
 
-MESSAGE = columns(views.MESSAGE) | {"headers": HEADERS}
-ACK = columns(views.ACK)
+MESSAGE = make_strategies(views.MESSAGE) | {"headers": HEADERS}
+ACK = make_strategies(views.ACK)
 
 
 @given(optional(MESSAGE))
@@ -137,7 +137,7 @@ def test_messages_between_servers_agree_with_google(kind, data, crc):
 
 
 OPERATIONS = [
-    (number, field, columns)
+    (number, field, make_strategies)
     for number, field in enumerate(
         (
             "createStreamOp",
@@ -154,7 +154,7 @@ OPERATIONS = [
         ),
         2,
     )
-    if (columns := views.INSIDE.get(field))
+    if (make_strategies := views.INSIDE.get(field))
 ]
 
 

@@ -4,7 +4,6 @@ They are in tests/corpus/liftbridge (see make_liftbridge.py), and are also recor
 field has the value that Google's library and the server's API read.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from wirescan.liftbridge.log.index_files import read_index
 from wirescan.nats import Kind as Operation
 
 from . import liftbridge_views as views
+from .json_lines import read_json_lines
 from .make_liftbridge import STREAMS, record
 
 CASES = ("single", "pair")
@@ -40,10 +40,6 @@ def corpus(request, tmp_path_factory) -> Path:
     return directory
 
 
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
 def parse_hexadecimal(fields: dict, names=("key", "value", "records")) -> dict:
     """Fields from JSON, with bytes instead of hexadecimal digits."""
     parsed = dict(fields)
@@ -57,7 +53,7 @@ def parse_hexadecimal(fields: dict, names=("key", "value", "records")) -> dict:
     return parsed
 
 
-def messages_with_payload(file: Path, *, whole: bool = True):
+def scan_messages_with_payload(file: Path, *, whole: bool = True):
     """The NATS messages with a payload. Without `whole` the file may end inside a message."""
     data = file.read_bytes()
     messages = wirescan.scan(data, "nats.messages")
@@ -68,11 +64,11 @@ def messages_with_payload(file: Path, *, whole: bool = True):
     return messages.where(np.isin(messages["kind"], PAYLOAD))
 
 
-def subjects_of(messages) -> list[str]:
+def list_subjects(messages) -> list[str]:
     return [bytes(messages.bytes(i, "subject")).decode() for i in range(len(messages))]
 
 
-def payloads(messages) -> list[bytes]:
+def list_payloads(messages) -> list[bytes]:
     return [bytes(messages.bytes(i, "payload")) for i in range(len(messages))]
 
 
@@ -82,10 +78,10 @@ def test_messages_like_google_and_the_subscriber(corpus, case):
 
     Google's library reads the same envelopes and fields.
     """
-    rows = messages_with_payload(corpus / case / "tap.server.bin")
-    expected = lines(corpus / case / "tap.jsonl")
-    assert subjects_of(rows) == [message["subject"] for message in expected]
-    digits = [payload.hex() for payload in payloads(rows)]
+    rows = scan_messages_with_payload(corpus / case / "tap.server.bin")
+    expected = read_json_lines(corpus / case / "tap.jsonl")
+    assert list_subjects(rows) == [message["subject"] for message in expected]
+    digits = [payload.hex() for payload in list_payloads(rows)]
     assert digits == [message["payload"] for message in expected]
 
     envelopes = liftbridge.scan(rows, errors="mark")
@@ -113,10 +109,10 @@ def test_messages_like_google_and_the_subscriber(corpus, case):
     for row, i in enumerate(internal["parent"].tolist()):
         if i in enveloped:
             fields = parse_hexadecimal(expected[i]["fields"])
-            wanted = views.list_expected_columns(expected[i]["kind"], fields)
+            expected_columns = views.list_expected_columns(expected[i]["kind"], fields)
             columns = views.list_internal_columns(internal, row)
-            assert {name: columns[name] for name in wanted} == wanted
-            rest = {value for name, value in columns.items() if name not in wanted}
+            assert {name: columns[name] for name in expected_columns} == expected_columns
+            rest = {value for name, value in columns.items() if name not in expected_columns}
             assert rest <= {0, "", b"", -1}
     assert (internal["op"] == -1).tolist() == [
         kind not in (Kind.PROPAGATED_REQUEST, Kind.PROPAGATED_RESPONSE)
@@ -132,16 +128,18 @@ def test_connections_publish_what_the_subscriber_received(corpus, case):
     """
     published = Counter()
     for file in sorted((corpus / case).glob("*.bin")):
-        rows = messages_with_payload(file, whole=False)
+        rows = scan_messages_with_payload(file, whole=False)
         envelopes = liftbridge.scan(rows, errors="mark")
         if not file.name.startswith(("client.", "tap.", "a.streams.server")):
             assert not envelopes.bad.any(), file.name
         if file.name.endswith(".client.bin"):
             assert np.isin(rows["kind"], (Operation.PUB, Operation.HPUB)).all()
-            published.update(payloads(rows))
+            published.update(list_payloads(rows))
         else:
             assert np.isin(rows["kind"], (Operation.MSG, Operation.HMSG)).all()
-    assert published == Counter(payloads(messages_with_payload(corpus / case / "tap.server.bin")))
+    assert published == Counter(
+        list_payloads(scan_messages_with_payload(corpus / case / "tap.server.bin"))
+    )
 
 
 def test_published_messages_and_their_acks(corpus):
@@ -150,11 +148,11 @@ def test_published_messages_and_their_acks(corpus):
     The server treats a message as plain if its envelope is bad or absent. The others have the
     stored columns. The acks and refusals are the expected ones.
     """
-    rows = messages_with_payload(corpus / "single/client.client.bin")
-    published = lines(corpus / "single/published.jsonl")
-    digits = [payload.hex() for payload in payloads(rows)]
+    rows = scan_messages_with_payload(corpus / "single/client.client.bin")
+    published = read_json_lines(corpus / "single/published.jsonl")
+    digits = [payload.hex() for payload in list_payloads(rows)]
     assert digits == [message["payload"] for message in published]
-    assert subjects_of(rows) == [message["subject"] for message in published]
+    assert list_subjects(rows) == [message["subject"] for message in published]
     has_reply = [rows.bytes(i, "reply") is not None for i in range(len(rows))]
     assert has_reply == [message["reply"] != "" for message in published]
 
@@ -183,7 +181,7 @@ def test_published_messages_and_their_acks(corpus):
             )
 
     acks = liftbridge.acks(
-        liftbridge.scan(messages_with_payload(corpus / "single/client.server.bin"))
+        liftbridge.scan(scan_messages_with_payload(corpus / "single/client.server.bin"))
     )
     expected = {
         f"acks.{i}": message["ack"]
@@ -207,8 +205,8 @@ def test_delivered_messages_are_those_of_the_log(corpus):
 
     They are the bytes of the API's Subscribe, the records of the log, and the published messages.
     """
-    published = lines(corpus / "single/published.jsonl")
-    subscribed = lines(corpus / "single/subscribed.jsonl")
+    published = read_json_lines(corpus / "single/published.jsonl")
+    subscribed = read_json_lines(corpus / "single/subscribed.jsonl")
     data = [bytes.fromhex(message["bytes"]) for message in subscribed]
     table = liftbridge.messages(liftbridge.scan(data, bare=Kind.PUBLISH))
     all_delivered = views.list_messages(table)
@@ -315,7 +313,7 @@ def test_replication_sends_the_bytes_of_the_log(corpus):
     stored = liftbridge.entries(first)
     frames = {stored["offset"][i].item(): bytes(stored.frame(i)) for i in range(len(stored))}
 
-    envelopes = liftbridge.scan(messages_with_payload(corpus / "pair/tap.server.bin"))
+    envelopes = liftbridge.scan(scan_messages_with_payload(corpus / "pair/tap.server.bin"))
     sent = liftbridge.entries(envelopes)
     assert not sent.bad.any()
     subjects = [pairs["subject"] for pairs in views.list_headers(sent)]

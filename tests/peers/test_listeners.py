@@ -19,7 +19,7 @@ LOGINS = [
 ROWS = make_orders(20, seed=40, big=False)
 
 
-def librdkafka_config(
+def make_librdkafka_config(
     broker, protocol: str, mechanism: str, password: str = PASSWORD
 ) -> dict[str, str]:
     config = {"security_protocol": protocol}
@@ -34,7 +34,7 @@ def librdkafka_config(
 def test_librdkafka_uses_every_listener(broker, protocol, mechanism):
     topic = f"{protocol}-{mechanism}"
     broker.create_topic(topic)
-    config = librdkafka_config(broker, protocol, mechanism)
+    config = make_librdkafka_config(broker, protocol, mechanism)
     send_librdkafka(broker.addresses[protocol], topic, ROWS, "none", **config)
     read = consume(broker.addresses[protocol], topic, **config)
     assert [row[1:] for row in read] == [row[1:] for row in ROWS]
@@ -63,7 +63,7 @@ def test_a_wrong_password_is_refused(broker, mechanism):
     from confluent_kafka.admin import AdminClient
 
     refused = []
-    config = librdkafka_config(broker, "SASL_PLAINTEXT", mechanism, "not " + PASSWORD)
+    config = make_librdkafka_config(broker, "SASL_PLAINTEXT", mechanism, "not " + PASSWORD)
     admin = AdminClient(
         {
             "bootstrap.servers": broker.addresses["SASL_PLAINTEXT"],

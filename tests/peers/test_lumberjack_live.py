@@ -30,7 +30,7 @@ from .lumberjack import (
 )
 from .lumberjack_corpus import CASES, decode_events
 from .make_lumberjack import RECORDED, make_events, make_messages, make_pairs, ship
-from .ports import free_ports
+from .ports import find_free_ports
 
 pytestmark = pytest.mark.peers
 
@@ -95,7 +95,7 @@ def read_documents(directory: Path) -> list[bytes]:
     return [document for column in columns for document in column.to_pylist()]
 
 
-def numbered_lines(count: int) -> bytes:
+def make_numbered_lines(count: int) -> bytes:
     """JSON lines of numbered events of about 150 bytes. zlib halves their size."""
     return b"".join(
         b'{"@timestamp":"2026-03-01T10:00:00.000Z","number":%d,"message":"%080x"}\n'
@@ -117,7 +117,7 @@ def directory(tmp_path) -> Path:
     return tmp_path / "kept"
 
 
-def tls_options(authority):
+def make_tls_options(authority):
     """The TLS options of (our receiver, a real client, our sender, a real server).
 
     Both sides have certificates.
@@ -134,10 +134,10 @@ def tls_options(authority):
 @pytest.fixture(params=["plain", "tls"])
 def secured(request, authority):
     """The options of `tls_options`, and the same without TLS."""
-    return tls_options(authority) if request.param == "tls" else ((), {}, (), {})
+    return make_tls_options(authority) if request.param == "tls" else ((), {}, (), {})
 
 
-def compression_options(level: int | None) -> list[object]:
+def make_compression_options(level: int | None) -> list[object]:
     return [] if level is None else ["--compress", level]
 
 
@@ -147,13 +147,13 @@ def compression_options(level: int | None) -> list[object]:
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_receive_from_go_lumber(directory, secured, level, pipeline):
-    given = make_events(5000)
+    events = make_events(5000)
     options, client, _, _ = secured
     with Receiver(directory, *options) as receiver:
-        counts = send(receiver.address, given, batch=700, level=level, pipeline=pipeline, **client)
+        counts = send(receiver.address, events, batch=700, level=level, pipeline=pipeline, **client)
         receiver.stop()
     assert counts == {"events": 5000, "connections": 1, "windows": 8}
-    assert read_directory(directory) == given
+    assert read_directory(directory) == events
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -178,36 +178,36 @@ def test_receive_from_pylogbeat(directory, secured):
 
     An empty window has an empty compressed frame.
     """
-    given = make_events(50)
+    events = make_events(50)
     options, client, _, _ = secured
     with Receiver(directory, *options) as receiver:
-        send_with_pylogbeat(receiver.address, [given[:20], given[20:21], given[21:]], **client)
-        send_with_pylogbeat(receiver.address, [[], given[:3]], **client)
+        send_with_pylogbeat(receiver.address, [events[:20], events[20:21], events[21:]], **client)
+        send_with_pylogbeat(receiver.address, [[], events[:3]], **client)
         receiver.stop()
-    assert read_directory(directory) == given + given[:3]
+    assert read_directory(directory) == events + events[:3]
 
 
 @pytest.mark.parametrize("is_secured", [False, True])
 def test_receive_from_lumberjack_client(directory, authority, is_secured):
-    given = make_events(30)
+    events = make_events(30)
     options = ("--tls", authority.server, authority.server) if is_secured else ()
     with Receiver(directory, *options) as receiver:
         send_with_lumberjack_client(
-            receiver.address, given, first=20, authority=authority.file if is_secured else None
+            receiver.address, events, first=20, authority=authority.file if is_secured else None
         )
         receiver.stop()
-    assert read_directory(directory) == given
+    assert read_directory(directory) == events
 
 
 def test_receive_from_lumberjack_protocol(directory, authority):
     """Version 1 and TLS. The client accepts only acks of version 1."""
-    given = make_pairs(1000)
+    events = make_pairs(1000)
     with Receiver(directory, "--tls", authority.server, authority.server) as receiver:
         send_with_lumberjack_protocol(
-            receiver.address, given, authority.file, window=1000, acknowledged=1000
+            receiver.address, events, authority.file, window=1000, acknowledged=1000
         )
         receiver.stop()
-    assert read_directory(directory) == given
+    assert read_directory(directory) == events
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -216,37 +216,37 @@ def test_an_incomplete_window_is_not_acknowledged(directory, authority, is_kept)
 
     The receiver does not acknowledge them, and keeps them only with an option.
     """
-    given = make_pairs(20)
+    events = make_pairs(20)
     options = ["--keep-incomplete"] if is_kept else []
     with Receiver(directory, "--tls", authority.server, authority.server, *options) as receiver:
-        send_with_lumberjack_protocol(receiver.address, given, authority.file)
+        send_with_lumberjack_protocol(receiver.address, events, authority.file)
         receiver.await_true(
             lambda: "20 of the 1,000 events of a window" in receiver.log.read_text()
         )
         assert receiver.stop()["incomplete"] == 20
-    assert read_directory(directory) == (given if is_kept else [])
+    assert read_directory(directory) == (events if is_kept else [])
 
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_receive_from_filebeat(directory, secured, level):
-    given = make_messages(3000)
+    events = make_messages(3000)
     options, client, _, _ = secured
     with Receiver(directory, *options, "--roll-seconds", "0.2") as receiver:
         ship(
             receiver.address,
-            given,
-            lambda: len(read_complete(directory)) >= len(given),
+            events,
+            lambda: len(read_complete(directory)) >= len(events),
             level=level,
             **client,
         )
         receiver.stop()
     received = read_directory(directory)
-    assert [{"message": event["message"]} for event in received] == given
+    assert [{"message": event["message"]} for event in received] == events
     assert {event["@metadata"]["beat"] for event in received} == {"filebeat"}
 
 
 def test_a_client_without_a_certificate_is_refused(directory, authority):
-    options, client, _, _ = tls_options(authority)
+    options, client, _, _ = make_tls_options(authority)
     with Receiver(directory, *options) as receiver:
         with pytest.raises(RuntimeError, match="send ended with"):
             send(receiver.address, make_events(10), authority=authority.file)
@@ -259,7 +259,7 @@ def test_a_client_without_a_certificate_is_refused(directory, authority):
 # ---- wirescan's sender and real servers
 
 
-def wirescan_send(address: str, *arguments: object) -> dict:
+def send_with_wirescan(address: str, *arguments: object) -> dict:
     """Run `wirescan send`, which must succeed, and return its report."""
     completed = subprocess.run(
         [*WIRESCAN, "send", "lumberjack", address, *map(str, arguments), "--json"],
@@ -273,11 +273,11 @@ def wirescan_send(address: str, *arguments: object) -> dict:
 
 @pytest.mark.parametrize("level", [None, 3])
 def test_send_json_to_go_lumber(tmp_path, secured, level):
-    given = make_events(5000)
-    (tmp_path / "events.jsonl").write_bytes(format_lines(given))
+    events = make_events(5000)
+    (tmp_path / "events.jsonl").write_bytes(format_lines(events))
     _, _, options, server = secured
     with Receive(**server) as real:
-        report = wirescan_send(
+        report = send_with_wirescan(
             real.address,
             tmp_path / "events.jsonl",
             "--lines",
@@ -285,18 +285,18 @@ def test_send_json_to_go_lumber(tmp_path, secured, level):
             "--window",
             700,
             *options,
-            *compression_options(level),
+            *make_compression_options(level),
         )
         windows = real.windows()
     assert (report["events"], report["connections"]) == (5000, 1)
     assert [len(window) for window in windows] == [700] * 7 + [100]
-    assert sum(windows, []) == given
+    assert sum(windows, []) == events
 
 
 def test_send_to_tst_lj(tmp_path):
-    (tmp_path / "events.jsonl").write_bytes(numbered_lines(10_000))
+    (tmp_path / "events.jsonl").write_bytes(make_numbered_lines(10_000))
     with TstLj() as real:
-        wirescan_send(
+        send_with_wirescan(
             real.address,
             tmp_path / "events.jsonl",
             "--lines",
@@ -313,11 +313,11 @@ def test_send_to_tst_lj(tmp_path):
 @pytest.mark.parametrize("version", [1, 2])
 def test_send_text_to_go_lumber(tmp_path, secured, version, level):
     """Lines are sent as fields of data frames in version 1, and as JSON in version 2."""
-    given = make_messages(3000)
-    (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
+    events = make_messages(3000)
+    (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in events))
     _, _, options, server = secured
     with Receive(**server) as real:
-        wirescan_send(
+        send_with_wirescan(
             real.address,
             tmp_path / "orders.log",
             "--lines",
@@ -325,9 +325,9 @@ def test_send_text_to_go_lumber(tmp_path, secured, version, level):
             "--version",
             version,
             *options,
-            *compression_options(level),
+            *make_compression_options(level),
         )
-        assert real.events() == given
+        assert real.events() == events
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -337,18 +337,18 @@ def test_send_recorded_streams_to_go_lumber(name, level):
 
     Some of their windows would not be accepted without a change.
     """
-    given = [
+    events = [
         json.loads(line) for line in (RECORDED / f"{name}.events.jsonl").read_text().splitlines()
     ]
     with Receive() as real:
-        report = wirescan_send(
-            real.address, RECORDED / f"{name}.sent.bin", *compression_options(level)
+        report = send_with_wirescan(
+            real.address, RECORDED / f"{name}.sent.bin", *make_compression_options(level)
         )
         received = real.events()
-    assert report["events"] == len(given)
+    assert report["events"] == len(events)
     if name.startswith("filebeat"):
         received = [{"message": event["message"]} for event in received]
-    assert received == given
+    assert received == events
 
 
 def test_unacknowledged_windows_are_sent_again(tmp_path):
@@ -359,13 +359,13 @@ def test_unacknowledged_windows_are_sent_again(tmp_path):
     count = 100_000
     window = 500
     kills = 2
-    (tmp_path / "events.jsonl").write_bytes(numbered_lines(count))
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    (tmp_path / "events.jsonl").write_bytes(make_numbered_lines(count))
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     received = []
     with ThreadPoolExecutor() as pool:
         with Receive(address=address, hold=0.005) as real:
             sending = pool.submit(
-                wirescan_send,
+                send_with_wirescan,
                 address,
                 tmp_path / "events.jsonl",
                 "--lines",
@@ -397,7 +397,7 @@ def test_unacknowledged_windows_are_sent_again(tmp_path):
 def test_many_events_arrive_once(directory, count):
     """go-lumber's client sends the events, and the receiver writes several Parquet files."""
     with Receiver(directory, "--as", "parquet", "--roll-bytes", 64 * count) as receiver:
-        assert send(receiver.address, numbered_lines(count), pipeline=2)["connections"] == 1
+        assert send(receiver.address, make_numbered_lines(count), pipeline=2)["connections"] == 1
         report = receiver.stop()
     numbers = [json.loads(text)["number"] for text in read_documents(directory)]
     assert report["events"] == count
@@ -414,7 +414,7 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
     All events are in Parquet. Only those in flight at a kill are there twice.
     """
     window = 2048
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     options = ("--as", "parquet", "--roll-bytes", 3 << 20)
     with ThreadPoolExecutor() as pool:
         for number in range(kills):
@@ -423,7 +423,7 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
                     sending = pool.submit(
                         send,
                         address,
-                        numbered_lines(count),
+                        make_numbered_lines(count),
                         batch=window,
                         level=3,
                         pipeline=2,
@@ -449,21 +449,21 @@ def test_a_killed_receiver_loses_no_event(directory, count, kills):
 
 def test_filebeat_sends_all_lines_to_a_restarted_receiver(directory, tmp_path):
     """The receiver is killed while it receives a log file of 30,000 lines, and started again."""
-    given = make_messages(30_000)
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    events = make_messages(30_000)
+    address = f"127.0.0.1:{find_free_ports(1)[0]}"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(Receiver(directory, address=address))
-        (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in given))
+        (tmp_path / "orders.log").write_text("".join(event["message"] + "\n" for event in events))
         filebeat = stack.enter_context(Filebeat(address, tmp_path / "orders.log", batch=200))
         first.await_true(lambda: any(path.stat().st_size > 100_000 for path in directory.iterdir()))
         first.kill()
         second = stack.enter_context(Receiver(directory, "--roll-seconds", "0.2", address=address))
-        wanted = {event["message"] for event in given}
+        expected = {event["message"] for event in events}
 
         def has_all_messages() -> bool:
-            return wanted <= {event["message"] for event in read_complete(directory)}
+            return expected <= {event["message"] for event in read_complete(directory)}
 
         filebeat.await_true(has_all_messages, poll=0.5)
         filebeat.end()
         second.stop()
-    assert {event["message"] for event in read_directory(directory)} == wanted
+    assert {event["message"] for event in read_directory(directory)} == expected

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.peers.lumberjack_corpus import CASES, THREE, decode_events, list_sequences
+from tests.support.tables import scan_whole_frames
 from wirescan import lumberjack
 from wirescan.lumberjack import Kind
 
@@ -46,15 +47,6 @@ class Window(NamedTuple):
     events: list[dict]
 
 
-def whole(data: bytes):
-    """The frames of a stream that ends at the end of a frame."""
-    frames = lumberjack.scan(data)
-    assert frames["size"].sum() == len(data)
-    assert not len(frames.tail)
-    assert not frames.bad.any()
-    return frames
-
-
 def test_every_case_has_streams(streams):
     assert {path.name.split(".")[0] for path in streams.iterdir()} == set(CASES)
 
@@ -63,7 +55,7 @@ def test_every_case_has_streams(streams):
 def test_streams_hold_the_sent_events(streams, name):
     """The frames, windows, sequence numbers and events are those of the client."""
     case = CASES[name]
-    frames = whole((streams / f"{name}.sent.bin").read_bytes())
+    frames = scan_whole_frames((streams / f"{name}.sent.bin").read_bytes(), "lumberjack.frames")
     version = 1 if name.startswith("lumberjack-protocol") else 2
     assert set(frames["version"].tolist()) == {version}
 
@@ -75,7 +67,7 @@ def test_streams_hold_the_sent_events(streams, name):
     assert not table.bad.any()
     assert set(table["depth"].tolist()) == {1 if case.header else 0}
     decoded = decode_events(table)
-    given = [
+    events = [
         json.loads(line) for line in (streams / f"{name}.events.jsonl").read_text().splitlines()
     ]
     announced = frames["count"][frames["kind"] == Kind.WINDOW].tolist()
@@ -91,10 +83,10 @@ def test_streams_hold_the_sent_events(streams, name):
         for window in windows:
             window.events[:] = [{"message": event["message"]} for event in window.events]
         # Filebeat may send a later batch before an earlier one: it requeues the first to connect.
-        windows.sort(key=lambda window: given.index(window.events[0]))
+        windows.sort(key=lambda window: events.index(window.events[0]))
     assert [window.announced for window in windows] == case.announced
     assert [window.sequences for window in windows] == case.sequences
-    assert [event for window in windows for event in window.events] == given
+    assert [event for window in windows for event in window.events] == events
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -103,7 +95,7 @@ def test_acks_of_the_server(streams, name):
 
     Acks of 0 mean that the server is busy. Each window has the expected ack.
     """
-    frames = whole((streams / f"{name}.acks.bin").read_bytes())
+    frames = scan_whole_frames((streams / f"{name}.acks.bin").read_bytes(), "lumberjack.frames")
     assert set(frames["kind"].tolist()) <= {Kind.ACK}
     assert set(frames["version"].tolist()) <= {1 if name.startswith("lumberjack-protocol") else 2}
     acks = frames["sequence"].tolist()
@@ -120,19 +112,22 @@ def test_acks_of_the_server(streams, name):
 @pytest.mark.parametrize("pipeline", [0, 2])
 def test_many_events_of_go_lumber(level, pipeline):
     """20,000 events in windows of 2048, on one connection."""
-    given = make_events(20_000)
+    events = make_events(20_000)
     with Receive() as server, Proxy() as proxy:
         proxy.target = server.address
-        counts = send(proxy.address, given, level=level, pipeline=pipeline)
+        counts = send(proxy.address, events, level=level, pipeline=pipeline)
         (connection,) = proxy.take()
     assert counts == {"events": 20_000, "connections": 1, "windows": 10}
-    frames = whole(bytes(connection.requests))
+    frames = scan_whole_frames(bytes(connection.requests), "lumberjack.frames")
     table = lumberjack.events(frames)
     sizes = [2048] * 9 + [20_000 - 9 * 2048]
     assert frames["count"][frames["kind"] == Kind.WINDOW].tolist() == sizes
     assert table["sequence"].tolist() == sum(list_sequences(*sizes), [])
-    assert decode_events(table) == given
-    assert whole(bytes(connection.responses))["sequence"].tolist() == sizes
+    assert decode_events(table) == events
+    assert (
+        scan_whole_frames(bytes(connection.responses), "lumberjack.frames")["sequence"].tolist()
+        == sizes
+    )
 
 
 @pytest.mark.peers
@@ -148,7 +143,7 @@ def test_streams_of_tst_send(level):
             client.await_true(lambda: client.acknowledged() >= 5000)
         (connection,) = proxy.take()
     sent = bytes(connection.requests)
-    acks = whole(bytes(connection.responses))
+    acks = scan_whole_frames(bytes(connection.responses), "lumberjack.frames")
     frames = lumberjack.scan(sent)
     assert frames["size"].sum() + len(frames.tail) == len(sent)
     table = lumberjack.events(frames)
@@ -166,20 +161,20 @@ def test_streams_of_tst_send(level):
 @pytest.mark.peers
 def test_tls_of_every_client(tmp_path):
     """The clients use TLS with go-lumber's server, in both versions."""
-    given = make_events(10)
+    events = make_events(10)
     strings = make_pairs(10)
     with Authority() as authority:
         identity, own = authority.identity("server"), authority.identity("shipper")
         with Receive(identity, authority.file) as server:
-            send(server.address, given, authority=authority.file, identity=own)
+            send(server.address, events, authority=authority.file, identity=own)
             # A client without its own certificate is refused.
             with pytest.raises(RuntimeError, match="send ended with"):
-                send(server.address, given, authority=authority.file)
-            assert server.events() == given
+                send(server.address, events, authority=authority.file)
+            assert server.events() == events
         with Receive(identity) as server:
-            send_with_pylogbeat(server.address, [given], authority=authority.file)
-            send_with_lumberjack_client(server.address, given, first=10, authority=authority.file)
+            send_with_pylogbeat(server.address, [events], authority=authority.file)
+            send_with_lumberjack_client(server.address, events, first=10, authority=authority.file)
             send_with_lumberjack_protocol(
                 server.address, strings, authority.file, window=10, acknowledged=10
             )
-            assert server.windows() == [given, given, strings]
+            assert server.windows() == [events, events, strings]

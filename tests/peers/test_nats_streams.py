@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 import wirescan
+from tests.support.places import decode_text
+from tests.support.tables import scan_whole_frames
 from wirescan import nats
 from wirescan.nats import Kind
 
+from .json_lines import read_json_lines
 from .make_nats import HEADERS, RAW_OPERATIONS, RECORDED, REFUSALS, converse, record
 from .nats import NatsServer, close_cleanly, connect, wait_until
 from .proxy import Proxy
@@ -34,31 +37,14 @@ def streams(request, tmp_path_factory) -> Path:
     return directory
 
 
-def whole(data: bytes):
-    """The messages of a stream that ends at the end of a message."""
-    messages = wirescan.scan(data, "nats.messages")
-    assert messages["size"].sum() == len(data)
-    assert not len(messages.tail)
-    assert not messages.bad.any()
-    return messages
-
-
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def text(view) -> str | None:
-    return None if view is None else bytes(view).decode()
-
-
-def as_dicts(messages, names=("subject", "reply")) -> list[dict]:
+def make_dicts(messages, names=("subject", "reply")) -> list[dict]:
     """Rows in the form of make_nats.py's files."""
 
     def digits(view) -> str | None:
         return None if view is None else view.hex()
 
     return [
-        {name: text(messages.bytes(i, name)) for name in names}
+        {name: decode_text(messages.bytes(i, name)) for name in names}
         | {name: digits(messages.bytes(i, name)) for name in ("headers", "payload")}
         for i in range(len(messages))
     ]
@@ -68,7 +54,7 @@ def select(messages, kinds):
     return messages.where([kind in kinds for kind in messages["kind"].tolist()])
 
 
-def operations(messages) -> list[str]:
+def list_operations(messages) -> list[str]:
     """The names of the operations without PING and PONG.
 
     The server sends those at any time to see whether the client still answers.
@@ -78,7 +64,7 @@ def operations(messages) -> list[str]:
     ]
 
 
-def header_lists(messages) -> list[list[tuple[str, str]]]:
+def list_headers(messages) -> list[list[tuple[str, str]]]:
     table = nats.headers(messages)
     lists = [[] for _ in range(len(messages))]
     for row, parent in zip(table, table["parent"].tolist(), strict=True):
@@ -94,16 +80,16 @@ def test_every_case_has_streams(streams):
 
 @pytest.mark.parametrize("case", NATS_PY)
 def test_published_messages_of_nats_py(streams, case):
-    messages = whole((streams / f"{case}.client.bin").read_bytes())
-    assert operations(messages)[0] == "CONNECT"
-    assert set(operations(messages)) == {"CONNECT", "PUB", "HPUB", "SUB", "UNSUB"}
+    messages = scan_whole_frames((streams / f"{case}.client.bin").read_bytes(), "nats.messages")
+    assert list_operations(messages)[0] == "CONNECT"
+    assert set(list_operations(messages)) == {"CONNECT", "PUB", "HPUB", "SUB", "UNSUB"}
     rows = select(messages, PUBLISHED)
-    published = lines(streams / f"{case}.published.jsonl")
-    assert [dict(row, headers=None) for row in as_dicts(rows)] == [
+    published = read_json_lines(streams / f"{case}.published.jsonl")
+    assert [dict(row, headers=None) for row in make_dicts(rows)] == [
         dict(message, headers=None) for message in published
     ]
     expected_headers = [list((message["headers"] or {}).items()) for message in published]
-    assert header_lists(rows) == expected_headers
+    assert list_headers(rows) == expected_headers
 
     subscriptions = [
         (bytes(row.subject), row.queue and bytes(row.queue))
@@ -120,27 +106,31 @@ def test_published_messages_of_nats_py(streams, case):
 
 @pytest.mark.parametrize("case", NATS_PY)
 def test_received_messages_of_nats_py(streams, case):
-    messages = whole((streams / f"{case}.server.bin").read_bytes())
+    messages = scan_whole_frames((streams / f"{case}.server.bin").read_bytes(), "nats.messages")
     others = {"INFO", "OK"} if case == "nats-py-verbose" else {"INFO"}
-    assert set(operations(messages)) == {"MSG", "HMSG", *others}
-    assert operations(messages).count("INFO") == 2
+    assert set(list_operations(messages)) == {"MSG", "HMSG", *others}
+    assert list_operations(messages).count("INFO") == 2
     rows = select(messages, DELIVERED)
-    assert as_dicts(rows, ("subject", "sid", "reply")) == lines(streams / f"{case}.given.jsonl")
+    assert make_dicts(rows, ("subject", "sid", "reply")) == read_json_lines(
+        streams / f"{case}.given.jsonl"
+    )
     assert [status for status in rows["status"].tolist() if status] == [503]
-    assert [dict(pairs) for pairs in header_lists(rows) if pairs] == [
+    assert [dict(pairs) for pairs in list_headers(rows) if pairs] == [
         *(headers for headers in HEADERS for _ in range(2)),
         {"Nats-Subject": "nobody"},
     ]
     if case == "nats-py-verbose":
         # Each operation but PING and PONG has a +OK.
-        client_messages = whole((streams / f"{case}.client.bin").read_bytes())
-        assert operations(messages).count("OK") == len(operations(client_messages))
+        client_messages = scan_whole_frames(
+            (streams / f"{case}.client.bin").read_bytes(), "nats.messages"
+        )
+        assert list_operations(messages).count("OK") == len(list_operations(client_messages))
 
 
 @pytest.mark.parametrize("case", NATS_PY)
 def test_options_of_client_and_server(streams, case):
-    client = whole((streams / f"{case}.client.bin").read_bytes())
-    server = whole((streams / f"{case}.server.bin").read_bytes())
+    client = scan_whole_frames((streams / f"{case}.client.bin").read_bytes(), "nats.messages")
+    server = scan_whole_frames((streams / f"{case}.server.bin").read_bytes(), "nats.messages")
     (connect,) = filter(None, nats.options(client))
     assert connect["lang"] == "python3"
     assert connect["verbose"] is (case == "nats-py-verbose")
@@ -153,7 +143,7 @@ def test_options_of_client_and_server(streams, case):
 
 def test_operations_of_the_raw_client(streams):
     """The client uses lower case, tabs, bare line feeds, zeros before a size, and a text as sid."""
-    messages = whole((streams / "raw.client.bin").read_bytes())
+    messages = scan_whole_frames((streams / "raw.client.bin").read_bytes(), "nats.messages")
     rows = select(messages, [kind for kind in Kind if kind != Kind.PING])
     expected = [("CONNECT", {}, None)]
     expected += [(sent.kind, sent.columns, sent.payload) for sent in RAW_OPERATIONS]
@@ -170,7 +160,7 @@ def test_operations_of_the_raw_client(streams):
 
 
 def test_messages_to_the_raw_client(streams):
-    messages = whole((streams / "raw.server.bin").read_bytes())
+    messages = scan_whole_frames((streams / "raw.server.bin").read_bytes(), "nats.messages")
     rows = select(messages, DELIVERED)
     subscriptions = {"limited": ["9"], "nobody.hears": []}
     expected = [
@@ -188,15 +178,15 @@ def test_messages_to_the_raw_client(streams):
     del expected[2]  # the third message on "limited", whose subscription is for two
     assert [
         (
-            *(text(rows.bytes(i, name)) for name in ("subject", "sid", "reply")),
+            *(decode_text(rows.bytes(i, name)) for name in ("subject", "sid", "reply")),
             rows.bytes(i, "headers"),
             rows.bytes(i, "payload"),
         )
         for i in range(len(rows))
     ] == expected
     assert [status for status in rows["status"].tolist() if status] == [409, 409]
-    assert [("Name", "a"), ("name", "b"), ("Name", "c"), ("Empty", "")] in header_lists(rows)
-    assert operations(messages).count("INFO") == 2
+    assert [("Name", "a"), ("name", "b"), ("Name", "c"), ("Empty", "")] in list_headers(rows)
+    assert list_operations(messages).count("INFO") == 2
 
 
 @pytest.mark.parametrize("name", REFUSALS)
@@ -206,10 +196,12 @@ def test_the_server_refuses_bad_bytes(streams, name):
     The client's complete messages are read.
     """
     case = REFUSALS[name]
-    server = whole((streams / f"refused-{name}.server.bin").read_bytes())
+    server = scan_whole_frames(
+        (streams / f"refused-{name}.server.bin").read_bytes(), "nats.messages"
+    )
     (refusal,) = select(server, (Kind.ERR,))
     assert bytes(refusal.payload).decode() == f"'{case.error}'"
-    assert operations(server) == ["INFO", *["OK"] * (2 if name == "permission" else 0), "ERR"]
+    assert list_operations(server) == ["INFO", *["OK"] * (2 if name == "permission" else 0), "ERR"]
 
     sent = (streams / f"refused-{name}.client.bin").read_bytes()
     client = wirescan.scan(sent, "nats.messages", errors="mark")
@@ -256,15 +248,15 @@ def test_many_messages_of_nats_py(size):
         proxy.target = server.address
         client = asyncio.run(run(proxy.address))
         (connection,) = proxy.take()
-    sent = select(whole(bytes(connection.requests)), PUBLISHED)
-    received = select(whole(bytes(connection.responses)), DELIVERED)
-    assert [dict(row, headers=None) for row in as_dicts(sent)] == [
+    sent = select(scan_whole_frames(bytes(connection.requests), "nats.messages"), PUBLISHED)
+    received = select(scan_whole_frames(bytes(connection.responses), "nats.messages"), DELIVERED)
+    assert [dict(row, headers=None) for row in make_dicts(sent)] == [
         dict(message, headers=None) for message in client.published
     ]
-    assert as_dicts(received, ("subject", "sid", "reply")) == client.received
+    assert make_dicts(received, ("subject", "sid", "reply")) == client.received
     headers = [list((message["headers"] or {}).items()) for message in client.published]
-    assert header_lists(sent) == headers
-    assert header_lists(received) == headers
+    assert list_headers(sent) == headers
+    assert list_headers(received) == headers
 
 
 @pytest.mark.peers
@@ -275,11 +267,11 @@ def test_a_live_stream_in_pieces():
         client = asyncio.run(converse(proxy.address))
         (connection,) = proxy.take()
     data = bytes(connection.responses)
-    expected = whole(data)
+    expected = scan_whole_frames(data, "nats.messages")
     stream = wirescan.stream("nats.messages")
     tables = [stream.feed(data[start : start + 777]) for start in range(0, len(data), 777)]
     tables.append(stream.close())
     names = BYTES_COLUMNS[:4]
-    rows = [row for table in tables for row in as_dicts(table, names)]
-    assert rows == as_dicts(expected, names)
-    assert as_dicts(select(expected, DELIVERED), ("subject", "sid", "reply")) == client.received
+    rows = [row for table in tables for row in make_dicts(table, names)]
+    assert rows == make_dicts(expected, names)
+    assert make_dicts(select(expected, DELIVERED), ("subject", "sid", "reply")) == client.received

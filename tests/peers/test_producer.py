@@ -26,7 +26,7 @@ PARTITIONS = 7
 PARTITIONER = Path(__file__).with_name("DefaultPartitioner.java")
 
 
-def columns(rows: list[Record]) -> dict:
+def make_columns(rows: list[Record]) -> dict:
     """Rows as arguments of `send`."""
     headers = [pair for row in rows for pair in row.headers]
     return {
@@ -49,7 +49,7 @@ def test_records_of_all_codecs(broker, acks):
     with kafka.Client(broker.address) as client:
         for number, codec in enumerate(CODECS):
             sent = client.send(
-                topic, partition=0, codec=codec, acks=acks, batch_bytes=50_000, **columns(rows)
+                topic, partition=0, codec=codec, acks=acks, batch_bytes=50_000, **make_columns(rows)
             )
             first = number * len(rows) if acks else -1
             last = first + len(rows) - 1 if acks else -1
@@ -91,12 +91,12 @@ def test_message_sets_of_the_guide(broker):
     assert written == [codec for _, codec in kinds for _ in range(2)]
 
 
-def random_keys(count: int) -> list[bytes]:
+def make_random_keys(count: int) -> list[bytes]:
     chance = random.Random(51)
     return [b"", *(chance.randbytes(chance.randrange(40)) for _ in range(count))]
 
 
-def by_partition(client, topic: str) -> dict[bytes, set[int]]:
+def map_keys_to_partitions(client, topic: str) -> dict[bytes, set[int]]:
     """The partitions of each key of a topic."""
     partitions_of: dict[bytes, set[int]] = {}
     for part in client.fetch(topic):
@@ -106,7 +106,7 @@ def by_partition(client, topic: str) -> dict[bytes, set[int]]:
 
 
 def test_partitions_are_those_of_java(broker):
-    keys = random_keys(300)
+    keys = make_random_keys(300)
     for topic in ("producer-java", "producer-murmur2"):
         broker.create_topic(topic, partitions=PARTITIONS)
     with tempfile.NamedTemporaryFile() as config, tempfile.NamedTemporaryFile("w") as file:
@@ -116,8 +116,8 @@ def test_partitions_are_those_of_java(broker):
         printed = run(PARTITIONER, settings, "producer-java", file.name, line=broker.line)
     with kafka.Client(broker.address) as client:
         client.send("producer-murmur2", None, keys=keys)
-        ours = by_partition(client, "producer-murmur2")
-        assert ours == by_partition(client, "producer-java")
+        ours = map_keys_to_partitions(client, "producer-murmur2")
+        assert ours == map_keys_to_partitions(client, "producer-java")
     assert [ours[key] for key in keys] == [{int(number)} for number in printed.split()]
 
 
@@ -125,7 +125,7 @@ def test_partitions_are_those_of_java(broker):
 def test_partitions_are_those_of_librdkafka(broker, partitioner):
     from confluent_kafka import Producer
 
-    keys = random_keys(300)
+    keys = make_random_keys(300)
     theirs = {}
     topic = f"producer-{partitioner}"
     broker.create_topic(topic, partitions=PARTITIONS)
@@ -140,7 +140,7 @@ def test_partitions_are_those_of_librdkafka(broker, partitioner):
     assert producer.flush(30) == 0
     with kafka.Client(broker.address) as client:
         sent = client.send(topic, None, keys=keys, partitioner=partitioner)
-        ours = by_partition(client, topic)
+        ours = map_keys_to_partitions(client, topic)
         if partitioner == "consistent":
             null = client.send(topic, [b""], partitioner=partitioner)
             assert null["partition"].tolist() == [0]

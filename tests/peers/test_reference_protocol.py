@@ -33,7 +33,7 @@ DIFFERENT = ("topic_authorized_operations", "cluster_authorized_operations")
 UNSUPPORTED = (("ListOffsets", 0), ("ApiVersions", 5))
 
 
-def attribute(message, name):
+def get_field(message, name):
     """A field of a message, or a field of a nested struct, like current_leader_leader_id."""
     if hasattr(message, name):
         return getattr(message, name)
@@ -51,7 +51,7 @@ def check_values(values, message, original=None):
     for name in values if original is None else original:
         if name in DIFFERENT:
             continue
-        value, theirs = values[name], attribute(message, name)
+        value, theirs = values[name], get_field(message, name)
         if value is None and original is not None and not theirs:
             continue
         if isinstance(value, list):

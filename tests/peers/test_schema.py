@@ -40,7 +40,7 @@ class Field(NamedTuple):
 
 
 @cache
-def definitions(line: str) -> dict[str, Any]:
+def read_definitions(line: str) -> dict[str, Any]:
     """Every message definition in the jars of a line, by its name."""
     by_name = {}
     for jar in JARS:
@@ -54,7 +54,7 @@ def definitions(line: str) -> dict[str, Any]:
     return by_name
 
 
-def span(text: str | None) -> range:
+def parse_versions(text: str | None) -> range:
     """Parse versions like 0-12, 3+, 8 or none as a range."""
     if text in (None, "none"):
         return range(0)
@@ -64,19 +64,20 @@ def span(text: str | None) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def fields_of(message: dict, version: int) -> tuple[Field, ...]:
-    flexible = span(message.get("flexibleVersions"))
+def list_fields(message: dict, version: int) -> tuple[Field, ...]:
+    flexible = parse_versions(message.get("flexibleVersions"))
     common = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", ())}
 
     def fields(definitions: list[dict]) -> tuple[Field, ...]:
         return tuple(
             field(definition)
             for definition in definitions
-            if version in span(definition.get("versions", definition.get("taggedVersions")))
+            if version
+            in parse_versions(definition.get("versions", definition.get("taggedVersions")))
         )
 
     def field(definition: dict) -> Field:
@@ -92,24 +93,26 @@ def fields_of(message: dict, version: int) -> tuple[Field, ...]:
         if is_struct:
             kind = "[]" if kind != element else "struct"
         return Field(
-            snake(definition["name"]),
+            to_snake_case(definition["name"]),
             kind,
-            version in span(definition.get("nullableVersions")),
-            definition["tag"] if version in span(definition.get("taggedVersions")) else None,
-            number(definition.get("default", 0)) if kind in NUMBERS else None,
+            version in parse_versions(definition.get("nullableVersions")),
+            definition["tag"]
+            if version in parse_versions(definition.get("taggedVersions"))
+            else None,
+            parse_number(definition.get("default", 0)) if kind in NUMBERS else None,
             fields(definition.get("fields") or common[element]) if is_struct else (),
         )
 
     return fields(message["fields"])
 
 
-def number(default: int | bool | str) -> int:
+def parse_number(default: int | bool | str) -> int:
     if str(default).lower() in ("true", "false"):
         return str(default).lower() == "true"
     return int(str(default), 0)
 
 
-def ours_of(message, version: int) -> tuple[Field, ...]:
+def list_our_fields(message, version: int) -> tuple[Field, ...]:
     def fields(definitions) -> tuple[Field, ...]:
         return tuple(
             Field(
@@ -127,70 +130,74 @@ def ours_of(message, version: int) -> tuple[Field, ...]:
     return fields(message.fields)
 
 
-def in_tag_order(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def sort_by_tag(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     """Fields in the order of the bytes: first those without a tag, then the others by tag."""
     ordered = sorted(fields, key=lambda field: -1 if field.tag is None else field.tag)
-    return tuple(field._replace(fields=in_tag_order(field.fields)) for field in ordered)
+    return tuple(field._replace(fields=sort_by_tag(field.fields)) for field in ordered)
 
 
-def untagged(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def list_untagged(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     return tuple(
-        field._replace(fields=untagged(field.fields)) for field in fields if field.tag is None
+        field._replace(fields=list_untagged(field.fields)) for field in fields if field.tag is None
     )
 
 
-def tags(fields: tuple[Field, ...], path: str = "") -> dict[tuple[str, int], Field]:
+def list_tagged(fields: tuple[Field, ...], path: str = "") -> dict[tuple[str, int], Field]:
     """The tagged fields by path and tag, also those in structs."""
     tagged = {}
     for field in fields:
         if field.tag is not None:
             tagged[path, field.tag] = field._replace(fields=())
-        tagged |= tags(field.fields, f"{path}/{field.name}")
+        tagged |= list_tagged(field.fields, f"{path}/{field.name}")
     return tagged
 
 
-def in_lines(name: str, side: str) -> dict[str, dict]:
+def list_definitions(name: str, side: str) -> dict[str, dict]:
     """The definitions of a message, the newest line first."""
     # After 3.9 the version of a key is the number of its type.
     lines = ("3.9",) if side == "key" else LINES[::-1]
-    by_line = {line: definitions(line).get(name + side.title()) for line in lines}
+    by_line = {line: read_definitions(line).get(name + side.title()) for line in lines}
     return {line: message for line, message in by_line.items() if message is not None}
 
 
 @pytest.mark.parametrize("message", MESSAGE, ids=" ".join)
 def test_fields_are_those_of_kafka(message):
     ours = MESSAGE[message]
-    theirs = in_lines(*message)
+    theirs = list_definitions(*message)
     versions = {
-        version for definition in theirs.values() for version in span(definition["validVersions"])
+        version
+        for definition in theirs.values()
+        for version in parse_versions(definition["validVersions"])
     }
     assert set(ours.versions) == versions
     for definition in theirs.values():
-        assert ours.flexible == min(span(definition.get("flexibleVersions")), default=NEVER)
+        assert ours.flexible == min(
+            parse_versions(definition.get("flexibleVersions")), default=NEVER
+        )
     for version in ours.versions:
-        our_fields = ours_of(ours, version)
+        our_fields = list_our_fields(ours, version)
         newest, *older = [
-            fields_of(definition, version)
+            list_fields(definition, version)
             for definition in theirs.values()
-            if version in span(definition["validVersions"])
+            if version in parse_versions(definition["validVersions"])
         ]
-        assert in_tag_order(our_fields) == in_tag_order(newest), version
+        assert sort_by_tag(our_fields) == sort_by_tag(newest), version
         for fields in older:
-            assert untagged(our_fields) == untagged(fields), version
-            assert tags(fields).items() <= tags(our_fields).items(), version
+            assert list_untagged(our_fields) == list_untagged(fields), version
+            assert list_tagged(fields).items() <= list_tagged(our_fields).items(), version
 
 
 def test_apis_are_those_of_kafka():
     """The table of APIs has Kafka's keys, names, newest versions and first flexible versions."""
     theirs = {}
     for line in LINES:
-        for message in definitions(line).values():
+        for message in read_definitions(line).values():
             if message["type"] == "request":
-                key, versions = message["apiKey"], span(message["validVersions"])
+                key, versions = message["apiKey"], parse_versions(message["validVersions"])
                 previous = theirs.get(key, (None, -1, NEVER))
                 theirs[key] = (
                     message["name"].removesuffix("Request"),
                     max([previous[1], *versions]),
-                    min([previous[2], *span(message.get("flexibleVersions"))[:1]]),
+                    min([previous[2], *parse_versions(message.get("flexibleVersions"))[:1]]),
                 )
     assert {api.key: (api.name, api.newest, api.flexible) for api in API.values()} == theirs

@@ -32,7 +32,7 @@ OPENED = sorted({name for name, side in MESSAGE if side == "request"})
 
 
 @cache
-def kafka_python_classes() -> dict:
+def list_kafka_python_classes() -> dict:
     """kafka-python's class for each API key and side."""
     from kafka.protocol import consumer, metadata, producer, sasl
     from kafka.protocol.api_message import ApiMessage
@@ -51,21 +51,21 @@ def kafka_python_classes() -> dict:
     return classes
 
 
-def connections(directory: str, pattern: str = "*"):
+def scan_connections(directory: str, pattern: str = "*"):
     """Yield (table of requests, table of responses) of each connection but those of raw tokens."""
     for file in sorted((STREAMS / directory).glob(f"{pattern}.requests.bin")):
         if not file.name.startswith("sasl-tokens"):
             requests = kafka.requests(file)
-            yield requests, kafka.responses(response_file(file), requests)
+            yield requests, kafka.responses(find_response_file(file), requests)
 
 
-def response_file(request_file: Path) -> Path:
+def find_response_file(request_file: Path) -> Path:
     return request_file.with_name(request_file.name.replace(".requests", ".responses"))
 
 
-def ours(table, level: Level) -> list[dict]:
+def convert_our_rows(table, level: Level) -> list[dict]:
     """A dict per row. The columns of structs have prefixed names. Arrays are lists."""
-    inner = {array.name: ours(table.open(array.name), array) for array in level.arrays}
+    inner = {array.name: convert_our_rows(table.open(array.name), array) for array in level.arrays}
     parents = {array.name: table.open(array.name)["parent"].tolist() for array in level.arrays}
     rows = []
     for row in range(len(table)):
@@ -94,7 +94,7 @@ def ours(table, level: Level) -> list[dict]:
     return rows
 
 
-def theirs(message, fields, version: int, prefix: str = "") -> dict:
+def convert_their_message(message, fields, version: int, prefix: str = "") -> dict:
     """The same dict for a message of kafka-python.
 
     kafka-python gives None for an absent tagged struct.
@@ -105,30 +105,32 @@ def theirs(message, fields, version: int, prefix: str = "") -> dict:
             continue
         value = None if message is None else getattr(message, OPERATIONS.sub("", field.name))
         if field.type == "struct":
-            values |= theirs(value, field.fields, version, prefix + field.name + "_")
+            values |= convert_their_message(value, field.fields, version, prefix + field.name + "_")
         elif message is None:
             values[prefix + field.name] = field.default
         elif field.is_array:
-            values[prefix + field.name] = their_array(value, field, version)
+            values[prefix + field.name] = convert_their_array(value, field, version)
         elif OPERATIONS.match(field.name):
             bits = NOT_ASKED if value is None else sum(1 << bit for bit in value)
             values[prefix + field.name] = bits
         else:
-            values[prefix + field.name] = wire_value(value, field.type)
+            values[prefix + field.name] = encode_value(value, field.type)
     return values
 
 
-def their_array(items, field, version: int) -> list[dict] | None:
+def convert_their_array(items, field, version: int) -> list[dict] | None:
     """The dicts of an array of kafka-python."""
     if items is None:
         return None
     return [
-        {"name": item.encode()} if isinstance(item, str) else theirs(item, field.fields, version)
+        {"name": item.encode()}
+        if isinstance(item, str)
+        else convert_their_message(item, field.fields, version)
         for item in items
     ]
 
 
-def wire_value(value, kind: str):
+def encode_value(value, kind: str):
     """A value of kafka-python as its encoded bytes. Numbers stay numbers."""
     if kind == "uuid":
         return value.bytes if value else NO_UUID
@@ -145,19 +147,19 @@ def wire_value(value, kind: str):
 def test_bodies_as_kafka_python_decodes_them(directory):
     """Every header and field of every request and response of wirescan's APIs."""
     beyond = set()
-    for table in chain.from_iterable(connections(directory)):
+    for table in chain.from_iterable(scan_connections(directory)):
         side = table.name.removeprefix("kafka.").rstrip("s")
         for name in OPENED:
             message = MESSAGE[name, side]
             bodies = kafka.body(table, name, credentials=True)
             for row, body in zip(
-                bodies["parent"].tolist(), ours(bodies, message.level), strict=True
+                bodies["parent"].tolist(), convert_our_rows(bodies, message.level), strict=True
             ):
                 key, version = int(table["api_key"][row]), int(table["api_version"][row])
                 start, size = int(table["start"][row]), int(table["size"][row])
                 data = bytes(table.buffers[int(table["buffer"][row])])
                 frame = io.BytesIO(data[start + 4 : start + size])
-                peer = kafka_python_classes()[key, side]
+                peer = list_kafka_python_classes()[key, side]
                 if version > peer.max_version:
                     beyond.add((name, version))
                     continue
@@ -166,7 +168,9 @@ def test_bodies_as_kafka_python_decodes_them(directory):
                 if side == "request":
                     assert header.client_id.encode() == bytes(table.bytes(row, "client_id"))
                 decoded = peer[version].decode(frame)
-                assert body == theirs(decoded, message.fields, version), f"{name} {side} {version}"
+                assert body == convert_their_message(decoded, message.fields, version), (
+                    f"{name} {side} {version}"
+                )
                 assert frame.tell() == size - 4
     assert beyond <= BEYOND_KAFKA_PYTHON
 
@@ -175,7 +179,7 @@ def test_bodies_as_kafka_python_decodes_them(directory):
 def test_every_byte_is_in_a_frame(directory):
     """Each byte is in a request or a response. Only Produce with acks = 0 has no response."""
     silent = 0
-    for requests, responses in connections(directory):
+    for requests, responses in scan_connections(directory):
         for table in (requests, responses):
             assert table["size"].sum() == len(memoryview(table.buffers[0]))
             assert not table.bad.any()
@@ -197,7 +201,7 @@ def test_requests_hold_the_produced_records(directory, codec):
         12, seed=60, big=False, null_headers=not directory.startswith("kafka-python")
     )
     records = []
-    for requests, _ in connections(directory, f"codec-{codec}-*"):
+    for requests, _ in scan_connections(directory, f"codec-{codec}-*"):
         partitions = kafka.body(requests, "Produce").open("topic_data").open("partition_data")
         for row in range(len(partitions)):
             batches = bytes(partitions.bytes(row, "records"))
@@ -209,7 +213,7 @@ def test_requests_hold_the_produced_records(directory, codec):
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_responses_hold_the_fetched_records(directory):
     """The record sets in the responses hold the topic from its first record on."""
-    for _, responses in connections(directory, "assign-*"):
+    for _, responses in scan_connections(directory, "assign-*"):
         partitions = kafka.body(responses, "Fetch").open("responses").open("partitions")
         records = kafka.records(kafka.scan(partitions))
         if len(records):
@@ -231,12 +235,12 @@ def test_corpus_has_every_client_and_version():
     """
     assert {name.rsplit("-", 1)[0] for name in DIRECTORIES} == set(CLIENTS)
     for directory in DIRECTORIES:
-        requests, _ = zip(*connections(directory, "sasl-?"), strict=True)
+        requests, _ = zip(*scan_connections(directory, "sasl-?"), strict=True)
         names = {API[key].name for table in requests for key in table["api_key"].tolist()}
         assert {"SaslHandshake", "SaslAuthenticate"} <= names
     versions = {
         version
-        for requests, _ in connections("kafka-python-3.9", "as-*")
+        for requests, _ in scan_connections("kafka-python-3.9", "as-*")
         for version in kafka.body(requests, "Produce")["kind"].tolist()
     }
     assert versions >= {0, 1, 2, 3, 5, 7, 8}
@@ -251,7 +255,7 @@ def test_tokens_without_a_request():
     assert len(files) == 2
     for file in files:
         requests = kafka.requests(file)
-        responses = kafka.responses(response_file(file), requests)
+        responses = kafka.responses(find_response_file(file), requests)
         assert kafka.pair(requests, responses).tolist() == [(row, row) for row in range(4)]
         names = [API[key].name for key in requests["api_key"][:2]]
         assert names == ["ApiVersions", "SaslHandshake"]

@@ -24,7 +24,7 @@ from .make_thrift_go import (
     list_cases,
     record,
 )
-from .thrift_go import list_infos, list_messages, make_call, scan_whole_frames, write
+from .thrift_go import list_infos, list_messages, make_call, scan_frames_and_messages, write
 
 # Types of an application exception.
 UNKNOWN_METHOD = 1
@@ -46,7 +46,7 @@ def manifest(corpus) -> dict:
     return json.loads((corpus / "told.json").read_text())
 
 
-def kind(options: dict) -> Kind:
+def get_kind(options: dict) -> Kind:
     """The kind of frame for the options."""
     transport = options.get("transport", "header")
     if transport == "header":
@@ -60,10 +60,10 @@ def check_frames(
 ) -> None:
     """Check the columns that depend on the options."""
     compact = options.get("compact", False)
-    header = kind(options) == Kind.HEADER
+    header = get_kind(options) == Kind.HEADER
     protocol = Protocol.COMPACT if compact else Protocol.BINARY
     transforms = options.get("transforms", [])
-    assert set(frames["kind"].tolist()) == {kind(options)}
+    assert set(frames["kind"].tolist()) == {get_kind(options)}
     assert set(frames["protocol_id"].tolist()) == {protocol}
     assert set(table["protocol"].tolist()) == {protocol}
     assert set(table["version"].tolist()) == {version if compact else 1}
@@ -91,7 +91,7 @@ def test_written_messages_have_the_given_values(corpus, manifest, name):
     messages = manifest["messages"][case["messages"]]
     options = case["options"]
     program = case["program"]
-    frames, table = scan_whole_frames((corpus / f"{name}.theader").read_bytes())
+    frames, table = scan_frames_and_messages((corpus / f"{name}.theader").read_bytes())
 
     def is_call(message: dict) -> bool:
         return message["type"] in (MessageType.CALL, MessageType.ONEWAY)
@@ -124,7 +124,7 @@ def test_written_messages_have_the_given_values(corpus, manifest, name):
     persistent = {}
     first = True
     for message, with_seqid, infos in zip(messages, has_seqid, list_infos(frames), strict=True):
-        if kind(options) != Kind.HEADER:
+        if get_kind(options) != Kind.HEADER:
             assert infos == []
             continue
         headers = message.get("headers", {})
@@ -150,7 +150,7 @@ def test_the_same_bytes_are_encoded_again(corpus, manifest, name):
     """
     case = manifest["written"][name]
     options = case["options"]
-    frames, table = scan_whole_frames((corpus / f"{name}.theader").read_bytes())
+    frames, table = scan_frames_and_messages((corpus / f"{name}.theader").read_bytes())
     all_infos = list_infos(frames)
     for number, (frame, message) in enumerate(zip(frames, table, strict=True)):
         compact = message.protocol == Protocol.COMPACT
@@ -198,7 +198,7 @@ def test_conversations_pair_calls_and_replies(corpus, manifest, name):
     options = case["options"]
     answers = case["answers"]
     version = 2 if client == "fbthrift" else 1
-    called, calls = scan_whole_frames((corpus / f"{name}.calls.theader").read_bytes())
+    called, calls = scan_frames_and_messages((corpus / f"{name}.calls.theader").read_bytes())
     oneway = MessageType.CALL if client == "apache" else MessageType.ONEWAY
     assert list_messages(calls) == [
         (
@@ -212,7 +212,7 @@ def test_conversations_pair_calls_and_replies(corpus, manifest, name):
     ]
     check_frames(called, calls, options, version, range(1, len(CALLS) + 1), [0] * len(CALLS))
 
-    replied, replies = scan_whole_frames((corpus / f"{name}.replies.theader").read_bytes())
+    replied, replies = scan_frames_and_messages((corpus / f"{name}.replies.theader").read_bytes())
     expected = []
     for seqid, (sent, answer) in enumerate(zip(CALLS, answers, strict=True), 1):
         method = sent["method"]
@@ -266,7 +266,7 @@ def test_many_frames_of_the_programs(program, transforms, compact):
         for number in range(MANY)
     ]
     data = b"".join(write(program, messages, compact=compact, transforms=transforms))
-    frames, table = scan_whole_frames(data)
+    frames, table = scan_frames_and_messages(data)
     fields = thrift.fields(table)
     assert table["seqid"].tolist() == frames["seq"].tolist() == list(range(MANY))
     assert fields["integer"][::2].tolist() == list(range(MANY))

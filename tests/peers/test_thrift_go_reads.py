@@ -35,7 +35,7 @@ from .thrift_go import (
     list_trees,
     make_call,
     read,
-    scan_whole_frames,
+    scan_frames_and_messages,
     speak,
     write,
 )
@@ -44,14 +44,14 @@ pytestmark = pytest.mark.peers
 PROGRAMS = "apache", "fbthrift"
 
 
-def arguments(program: str, fields: list, *, compact: bool) -> bytes:
+def write_arguments(program: str, fields: list, *, compact: bool) -> bytes:
     """The bytes of a struct, written by a program."""
     (data,) = write(program, [make_call("x", fields)], compact=compact, transport="unframed")
     table = thrift.messages(thrift.scan(data))
     return bytes(table.bytes(0, "arguments"))
 
 
-def protocol_options(program: str, *, compact: bool) -> dict:
+def make_protocol_options(program: str, *, compact: bool) -> dict:
     """The options of wirescan's encoders for a program."""
     if not compact:
         return {"protocol": "binary"}
@@ -81,8 +81,8 @@ def test_programs_read_our_frames(program, transforms, compact, padding):
             message["method"],
             message["type"],
             message["seqid"],
-            arguments(program, message["fields"], compact=compact),
-            **protocol_options(program, compact=compact),
+            write_arguments(program, message["fields"], compact=compact),
+            **make_protocol_options(program, compact=compact),
         )
         frames.append(
             encode_frame(
@@ -121,8 +121,8 @@ def test_programs_read_our_messages_without_headers(program, framed, compact):
             message["method"],
             message["type"],
             message["seqid"],
-            arguments(program, message["fields"], compact=compact),
-            **protocol_options(program, compact=compact),
+            write_arguments(program, message["fields"], compact=compact),
+            **make_protocol_options(program, compact=compact),
         )
         for message in make_messages(program)
     ]
@@ -141,8 +141,8 @@ def test_programs_read_many_of_our_frames(program, transforms, compact):
         [b"m%d" % number for number in numbers],
         MessageType.CALL,
         numbers,
-        arguments(program, ADD, compact=compact),
-        **protocol_options(program, compact=compact),
+        write_arguments(program, ADD, compact=compact),
+        **make_protocol_options(program, compact=compact),
     )
     stream, _ = encode_frames(
         (offsets, data),
@@ -186,7 +186,7 @@ def test_persistent_infos_are_preferred(order):
     assert fbthrift["headers"] == {"trace": "0", "client": "one", "a": "b"}
 
 
-def header_frame(header: bytes, message: bytes) -> bytes:
+def make_header_frame(header: bytes, message: bytes) -> bytes:
     """A frame with a given header, which no encoder writes."""
     header += bytes(-len(header) % 4)
     rest = b"\x0f\xff\0\0\0\0\0\7" + (len(header) // 4).to_bytes(2, "big") + header + message
@@ -195,11 +195,11 @@ def header_frame(header: bytes, message: bytes) -> bytes:
 
 def test_padding_ends_the_infos():
     """A zero ends the infos for wirescan and Apache. fbthrift's Go library reads on after it."""
-    frame = header_frame(
+    frame = make_header_frame(
         b"\0\0" + b"\1\1\1a\1b" + b"\0\0" + b"\1\1\1c\1d",
         encode_message("add", MessageType.CALL, 7),
     )
-    frames, _ = scan_whole_frames(frame)
+    frames, _ = scan_frames_and_messages(frame)
     assert list_infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]]
     assert frames["padding"].tolist() == [8]
     (apache,), (fbthrift,) = (read(program, [frame])[0]["messages"] for program in PROGRAMS)
@@ -212,10 +212,10 @@ def test_unknown_infos_end_the_infos():
 
     fbthrift's Go library refuses them.
     """
-    frame = header_frame(
+    frame = make_header_frame(
         b"\0\0" + b"\1\1\1a\1b" + b"\3\1\1c\1d", encode_message("add", MessageType.CALL, 7)
     )
-    frames, table = scan_whole_frames(frame)
+    frames, table = scan_frames_and_messages(frame)
     assert list_infos(frames) == [[(InfoKind.KEYVALUE, "a", "b")]]
     assert list_messages(table)[0][0] == "add"
     (apache,), (fbthrift,) = (read(program, [frame]) for program in PROGRAMS)
@@ -232,7 +232,9 @@ def test_large_headers_are_read():
     sizes = [60_000, 70_000, 262_120]
     frames = [encode_frame(message, infos={"a": "x" * size}) for size in sizes]
     for frame, size in zip(frames, sizes, strict=True):
-        assert [len(value) for _, _, value in list_infos(scan_whole_frames(frame)[0])[0]] == [size]
+        assert [
+            len(value) for _, _, value in list_infos(scan_frames_and_messages(frame)[0])[0]
+        ] == [size]
     apache, fbthrift = read("apache", frames), read("fbthrift", frames)
     assert [len(stream["messages"][0]["headers"]["a"]) for stream in apache] == sizes
     assert ["error" in stream for stream in fbthrift] == [False, True, True]
@@ -250,12 +252,12 @@ def test_programs_misread_several_transforms():
             "add",
             MessageType.CALL,
             1,
-            arguments(program, ADD, compact=True),
-            **protocol_options(program, compact=True),
+            write_arguments(program, ADD, compact=True),
+            **make_protocol_options(program, compact=True),
         )
         ours = encode_frame(data, protocol_id=Protocol.COMPACT, seq=1, transforms=transforms)
-        assert list_messages(scan_whole_frames(theirs)[1]) == list_messages(
-            scan_whole_frames(ours)[1]
+        assert list_messages(scan_frames_and_messages(theirs)[1]) == list_messages(
+            scan_frames_and_messages(ours)[1]
         )
         first, second = read(program, [theirs, ours])
         assert first == second
@@ -274,9 +276,9 @@ def test_frames_that_the_programs_refuse(program):
     for stream in read(program, frames):
         assert "error" in stream
         assert not stream["messages"]
-    assert [list_messages(scan_whole_frames(frame)[1])[0][0] for frame in frames] == ["add"] * len(
-        frames
-    )
+    assert [list_messages(scan_frames_and_messages(frame)[1])[0][0] for frame in frames] == [
+        "add"
+    ] * len(frames)
 
 
 CONNECTIONS = [
@@ -305,7 +307,7 @@ CONNECTIONS = [
 ]
 
 
-def result_fields(reply) -> list:
+def list_result_fields(reply) -> list:
     """The fields of a reply to ClientChannel."""
     compact = reply.protocol == Protocol.COMPACT
     data = encode_message(
@@ -331,7 +333,7 @@ def test_our_client_calls_their_server(program, ours, theirs):
             for message in CALLS:
                 data = client.send_call(
                     message["method"],
-                    arguments(program, message["fields"], compact=compact),
+                    write_arguments(program, message["fields"], compact=compact),
                     infos=message.get("headers", {}) if header else {},
                     oneway=message["method"] == "notify",
                 )
@@ -344,13 +346,15 @@ def test_our_client_calls_their_server(program, ours, theirs):
     assert [reply.call.method.decode() for reply in replies] == methods
     assert [reply.type for reply in replies] == [2, 2, 2, 3, 3, 2]
     assert not client.unanswered
-    assert [result_fields(reply) for reply in replies if reply.type == MessageType.REPLY] == RESULTS
+    assert [
+        list_result_fields(reply) for reply in replies if reply.type == MessageType.REPLY
+    ] == RESULTS
     assert {reply.transforms for reply in replies} == {tuple(ours.get("transforms", ()))}
     if program == "apache" and header:
         assert [reply.infos[b"trace"] for reply in replies[:3]] == [b"17", b"17", b"18"]
 
 
-def echo(listener: socket.socket, calls: list) -> None:
+def answer_calls(listener: socket.socket, calls: list) -> None:
     """Answer each call of one connection with its arguments as field 0, and with its infos."""
     channel = ServerChannel(padding="1-4")
     connection, _ = listener.accept()
@@ -372,7 +376,7 @@ def test_their_client_calls_our_server(program, ours, theirs):
     calls: list = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(60)
-        thread = threading.Thread(target=echo, args=(listener, calls), daemon=True)
+        thread = threading.Thread(target=answer_calls, args=(listener, calls), daemon=True)
         thread.start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         answers = speak(program, address, CALLS, **theirs)

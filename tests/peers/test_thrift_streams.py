@@ -26,7 +26,7 @@ from tests.support.thrift_corpus import (
     list_message_fields,
     list_messages,
     read_recorded_values,
-    scan_whole_frames,
+    scan_recording,
 )
 from wirescan import thrift
 from wirescan.thrift import Kind, MessageType, Protocol, Transform
@@ -196,10 +196,10 @@ HEADERS = {b"trace": b"17", b"": bytes(range(256)), b"k" * 200: b"v" * 300}
 
 
 def messages_of(data: bytes) -> wirescan.FrameTable:
-    return thrift.messages(scan_whole_frames(data))
+    return thrift.messages(scan_recording(data))
 
 
-def arguments(protocol: type = TBinaryProtocol, **values) -> bytes:
+def write_arguments(protocol: type = TBinaryProtocol, **values) -> bytes:
     """The bytes of echo_args, written by Apache's library."""
     transport = TMemoryBuffer()
     build_struct(APACHE.echo_args, {"what": values}).write(protocol(transport))
@@ -219,7 +219,7 @@ def test_apache_reads_our_frames(compact, writer, transforms, padding):
     Infos after persistent ones are lost for it; `infos_order` describes that.
     """
     protocol = Protocol.COMPACT if compact else Protocol.BINARY
-    struct = arguments(writer, **EVERYTHING)
+    struct = write_arguments(writer, **EVERYTHING)
     data = b""
     expected = []
     cases = [
@@ -263,7 +263,7 @@ def test_both_read_our_messages(kind, strict):
     compact = kind.endswith("COMPACT")
     framed = kind.startswith("FRAMED")
     values = {name: value for name, value in EVERYTHING.items() if name != "uuid"}
-    struct = arguments(TCompactProtocol if compact else TBinaryProtocol, **values)
+    struct = write_arguments(TCompactProtocol if compact else TBinaryProtocol, **values)
     options = {"protocol": "compact"} if compact else {"strict": strict}
     message = encode_message("echo", MessageType.CALL, 1 << 30, struct, service="Other", **options)
     data = (encode_framed(message) if framed else message) * 2
@@ -364,7 +364,7 @@ def test_a_server_answers_our_calls():
         sent += message
     with apache.Server(apache.make_wire("HEADER")) as server:
         replies = exchange(server.address, sent, 30)
-    assert list_messages(scan_whole_frames(replies)) == server.sent
+    assert list_messages(scan_recording(replies)) == server.sent
     assert len(server.sent) == 30
     pairs = thrift.pair(messages_of(sent), messages_of(replies))
     assert pairs["call"].tolist() == pairs["reply"].tolist() == list(range(30))
@@ -390,7 +390,7 @@ def test_ten_thousand_calls_are_read():
             number,
             build_struct(APACHE.add_args, {"a": number}),
         )
-    assert list_messages(scan_whole_frames(transport.getvalue())) == sent
+    assert list_messages(scan_recording(transport.getvalue())) == sent
 
 
 @pytest.mark.parametrize("sizes", [(1,), (3, 500, 17)])
@@ -409,7 +409,7 @@ def test_chunked_requests_of_http_client(sizes):
     for number in range(5):
         connection = http.client.HTTPConnection("peer")
         connection.sock = memory_socket
-        message = encode_message("tell", MessageType.ONEWAY, number, arguments(**EVERYTHING))
+        message = encode_message("tell", MessageType.ONEWAY, number, write_arguments(**EVERYTHING))
         chunks = []
         start = 0
         while start < len(message):
@@ -423,7 +423,7 @@ def test_chunked_requests_of_http_client(sizes):
             headers={"Transfer-Encoding": "chunked"},
         )
         bodies.append(message)
-    frames = scan_whole_frames(memory_socket.sent)
+    frames = scan_recording(memory_socket.sent)
     assert set(frames["kind"].tolist()) == {Kind.HTTP_CHUNKED}
     assert [bytes(row.payload) for row in thrift.plain(frames)] == bodies
     assert messages_of(memory_socket.sent)["seqid"].tolist() == list(range(5))

@@ -59,7 +59,7 @@ class RecordingTransport(TBufferedTransport):
         super().write(data)
 
 
-def our_wire(*, compact=False, **options):
+def make_our_wire(*, compact=False, **options):
     """A client's wire with HeaderTransport, and its record: the written and the read bytes."""
     default = THeaderSubprotocolID.COMPACT if compact else THeaderSubprotocolID.BINARY
     record = [bytearray(), bytearray()]
@@ -71,7 +71,7 @@ def our_wire(*, compact=False, **options):
     return Wire("HEADER", factory, THeaderProtocolFactory()), record
 
 
-def our_server_wire(**options):
+def make_our_server_wire(**options):
     """A server's wire with HeaderTransport."""
     return Wire(
         "HEADER",
@@ -80,7 +80,7 @@ def our_server_wire(**options):
     )
 
 
-def talk(client, **options):
+def run_calls(client, **options):
     client.call(
         "add", {"a": -1, "b": 300}, headers={b"trace": b"17", b"": b"\xff"}, flags=3, **options
     )
@@ -108,10 +108,10 @@ def test_talks_with_the_library(who, compact, zlib):
     record = None
     client_wire = library_wire("HEADER", compact=compact)
     if who.startswith("ours"):
-        client_wire, record = our_wire(compact=compact, padding="1-4" if zlib else "0-3")
-    server_wire = library_wire("HEADER") if who.endswith("theirs") else our_server_wire()
+        client_wire, record = make_our_wire(compact=compact, padding="1-4" if zlib else "0-3")
+    server_wire = library_wire("HEADER") if who.endswith("theirs") else make_our_server_wire()
     with Server(server_wire) as server, Client(server.address, client_wire) as client:
-        talk(client, zlib=zlib)
+        run_calls(client, zlib=zlib)
     check_replies(client, server)
     assert [reply["method"] for reply in client.received] == list(REPLIES)
     assert client.received[0]["headers"] == [["trace", "17"], ["", "\xff"]]
@@ -132,9 +132,9 @@ def test_talks_with_the_library(who, compact, zlib):
 def test_every_kind_on_one_connection(who):
     if who.startswith("theirs"):
         client_wire = library_wire("HEADER")
-        server_wire = our_server_wire()
+        server_wire = make_our_server_wire()
     else:
-        client_wire, _ = our_wire()
+        client_wire, _ = make_our_wire()
         server_wire = library_wire("HEADER")
     with Server(server_wire) as server, Client(server.address, client_wire) as client:
         for kind in (*KINDS.values(), *reversed(KINDS.values())):
@@ -159,9 +159,9 @@ def test_every_kind_on_one_connection(who):
 )
 @pytest.mark.parametrize("compact", [False, True])
 def test_transforms_that_the_library_does_not_support(transforms, compact):
-    client_wire, record = our_wire(compact=compact, transforms=transforms)
-    with Server(our_server_wire()) as server, Client(server.address, client_wire) as client:
-        talk(client)
+    client_wire, record = make_our_wire(compact=compact, transforms=transforms)
+    with Server(make_our_server_wire()) as server, Client(server.address, client_wire) as client:
+        run_calls(client)
     check_replies(client, server)
     for data in record:
         frames = thrift.scan(bytes(data))
@@ -173,26 +173,26 @@ def test_transforms_that_the_library_does_not_support(transforms, compact):
 
 
 def test_the_servers_own_transforms_have_priority():
-    client_wire, record = our_wire(transforms=[Transform.ZLIB])
+    client_wire, record = make_our_wire(transforms=[Transform.ZLIB])
     with (
-        Server(our_server_wire(transforms=[Transform.ZSTD])) as server,
+        Server(make_our_server_wire(transforms=[Transform.ZSTD])) as server,
         Client(server.address, client_wire) as client,
     ):
-        talk(client)
+        run_calls(client)
     check_replies(client, server)
     assert set(thrift.scan(bytes(record[1]))["transform_0"]) == {Transform.ZSTD}
-    client_wire, record = our_wire(transforms=[Transform.ZLIB])
+    client_wire, record = make_our_wire(transforms=[Transform.ZLIB])
     with (
-        Server(our_server_wire(echo=False)) as server,
+        Server(make_our_server_wire(echo=False)) as server,
         Client(server.address, client_wire) as client,
     ):
-        talk(client)
+        run_calls(client)
     assert set(thrift.scan(bytes(record[1]))["transform_count"]) == {0}
 
 
 def test_persistent_headers_stay_for_later_calls():
-    client_wire, record = our_wire(infos_order="persistent")
-    with Server(our_server_wire()) as server, Client(server.address, client_wire) as client:
+    client_wire, record = make_our_wire(infos_order="persistent")
+    with Server(make_our_server_wire()) as server, Client(server.address, client_wire) as client:
         client.protocol.trans.set_persistent_header(b"who", b"me")
         client.call("nothing", headers={b"n": b"1"})
         client.call("nothing")
@@ -250,23 +250,23 @@ def test_under_a_plain_protocol(factory, default):
     options = {"default_protocol": default, "transforms": [Transform.ZSTD]}
     plain = Wire("HEADER", HeaderTransportFactory(**options), factory)
     compact = default == THeaderSubprotocolID.COMPACT
-    lz4, _ = our_wire(compact=compact, transforms=[Transform.LZ4])
-    for client_wire, server_wire in ((plain, plain), (plain, our_server_wire()), (lz4, plain)):
+    lz4, _ = make_our_wire(compact=compact, transforms=[Transform.LZ4])
+    for client_wire, server_wire in ((plain, plain), (plain, make_our_server_wire()), (lz4, plain)):
         with Server(server_wire) as server, Client(server.address, client_wire) as client:
-            talk(client)
+            run_calls(client)
         for received, sent in zip(client.received, server.sent, strict=True):
             for name in ("method", "type", "seqid", "fields"):
                 assert received[name] == sent[name]
 
 
 def test_an_unknown_transform_ends_the_connection():
-    client_wire, _ = our_wire(transforms=[Transform.ZSTD])
+    client_wire, _ = make_our_wire(transforms=[Transform.ZSTD])
     with Server(library_wire("HEADER")) as server, Client(server.address, client_wire) as client:
         with pytest.raises(TTransportException) as caught:
             client.call("nothing")
         assert caught.value.type == TTransportException.END_OF_FILE
     with (
-        Server(our_server_wire()) as server,
+        Server(make_our_server_wire()) as server,
         socket.create_connection(server.address.split(":")) as connection,
     ):
         connection.sendall(make_frame(b"?", transforms=[Transform.QLZ], seq=5))
@@ -582,7 +582,7 @@ class ChannelServer(BackgroundServer):
     [
         lambda: library_wire("HEADER"),
         lambda: library_wire("HEADER", compact=True),
-        lambda: our_wire(compact=True, transforms=[Transform.ZSTD])[0],
+        lambda: make_our_wire(compact=True, transforms=[Transform.ZSTD])[0],
     ],
 )
 def test_server_channel_with_the_library(make):

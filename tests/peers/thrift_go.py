@@ -5,7 +5,7 @@
     with Serve("apache") as server:
         speak("fbthrift", server.address, [call("add", ADD)])            # the answer to each call
 
-    frames, table = whole(data)                             # wirescan's frames and messages
+    frames, table = scan_frames_and_messages(data)          # wirescan's frames and messages
     list_infos(frames), list_messages(table)
 
 Messages are mappings, see Message and Answer in thrift-go/calculator/service.go. tree.go beside it
@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.tables import check_whole_frames
 from wirescan import thrift
 from wirescan.thrift import MessageType, Type
 
@@ -162,12 +163,10 @@ def list_trees(fields) -> dict[int, list]:
     }
 
 
-def scan_whole_frames(data: bytes):
+def scan_frames_and_messages(data: bytes):
     """The frames and messages of data that ends at the end of a frame."""
     frames = thrift.scan(data)
-    assert not len(frames.tail)
-    assert not frames.bad.any()
-    assert frames["size"].sum() == len(data)
+    check_whole_frames(frames, data)
     assert frames["start"].tolist() == [0, *frames["size"].cumsum()[:-1].tolist()]
     return frames, thrift.messages(thrift.plain(frames))
 

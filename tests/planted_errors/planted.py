@@ -133,7 +133,7 @@ def find_place(entry: Planted, source: str) -> Place:
     return Place(start, stop, is_statement)
 
 
-def switch_expression(entry: Planted) -> str:
+def make_switch_expression(entry: Planted) -> str:
     if entry.path.suffix == ".h":
         return f"({SWITCH_IN_C}({entry.number}) ? ({entry.after}) : ({entry.before}))"
     switch = SWITCH_IN_PYTHON if entry.path.suffix == ".py" else SWITCH_IN_C
@@ -145,7 +145,7 @@ def switch_expression(entry: Planted) -> str:
     return f"(({entry.after}) if {switch}({entry.number}) else ({entry.before}))"
 
 
-def switch_statement(entry: Planted, indentation: str) -> str:
+def make_switch_statement(entry: Planted, indentation: str) -> str:
     if entry.path.suffix == ".h":
         return f"if ({SWITCH_IN_C}({entry.number})) {{ {entry.after} }} else {{ {entry.before} }}"
     switch = SWITCH_IN_PYTHON if entry.path.suffix == ".py" else SWITCH_IN_C
@@ -187,11 +187,11 @@ def plant(source: str, entries: list[Planted]) -> str:
             raise PlantingError(f"{entry.id} and {previous} overlap in {entry.path}")
         if place.is_statement:
             line_start = source.rfind("\n", 0, place.start) + 1
-            switched = switch_statement(entry, source[line_start : place.start])
+            switched = make_switch_statement(entry, source[line_start : place.start])
         else:
             if entry.path.suffix == ".py":
                 check_grouping(entry, source, place)
-            switched = switch_expression(entry)
+            switched = make_switch_expression(entry)
         pieces += [source[position : place.start], switched]
         position = place.stop
         previous = entry.id

@@ -27,7 +27,7 @@ ENTRIES = read_planted()
 
 
 @cache
-def definitions_of(path: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+def list_definitions(path: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the functions of a test file outside classes, by name."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     body = ast.parse(path.read_text()).body
@@ -35,7 +35,7 @@ def definitions_of(path: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionD
 
 
 @cache
-def functions_of(path: Path) -> set[str]:
+def list_functions(path: Path) -> set[str]:
     """Return the names of the functions and classes of a test file, as in node ids."""
     names = set()
     for node in ast.parse(path.read_text()).body:
@@ -49,7 +49,7 @@ def functions_of(path: Path) -> set[str]:
     return names
 
 
-def id_of_value(value: object) -> str | None:
+def make_id(value: object) -> str | None:
     """Return the id that pytest gives a literal value, or None if it cannot be derived."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else None
@@ -58,7 +58,7 @@ def id_of_value(value: object) -> str | None:
     return None
 
 
-def literal_ids(call: ast.Call) -> list[str] | None:
+def make_ids(call: ast.Call) -> list[str] | None:
     """Return the ids of one parametrize, or None if its arguments do not show them."""
     try:
         keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
@@ -69,7 +69,7 @@ def literal_ids(call: ast.Call) -> list[str] | None:
         return None
     names = names.split(",") if isinstance(names, str) else names
     rows = [[row] if len(names) == 1 else row for row in values]
-    id_rows = [[id_of_value(value) for value in row] for row in rows]
+    id_rows = [[make_id(value) for value in row] for row in rows]
     if any(value_id is None for row in id_rows for value_id in row):
         return None
     ids = ["-".join(row) for row in id_rows]
@@ -87,10 +87,10 @@ def has_case(node: ast.FunctionDef | ast.AsyncFunctionDef, case: str) -> bool:
         if not isinstance(decorator, ast.Call):
             patterns.append(".*")  # the decorator has a name, and may parametrize
         elif ast.unparse(decorator.func).endswith("parametrize"):
-            ids = literal_ids(decorator)
+            ids = make_ids(decorator)
             patterns.append(".*" if ids is None else "|".join(map(re.escape, ids)))
             named |= set(re.findall(r"\w+", ast.unparse(decorator.args[0])))
-    fixtures = names_of_arguments(node) - named - {"tmp_path", "monkeypatch"}
+    fixtures = list_arguments(node) - named - {"tmp_path", "monkeypatch"}
     if fixtures or ".*" in patterns:
         patterns.append("")
         separator = ".*"  # fixtures may have parameters too
@@ -127,7 +127,7 @@ def test_pytest_finds_every_named_test():
     assert collected.returncode == 0, collected.stderr
 
 
-def names_of_arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+def list_arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {argument.arg for argument in function.args.args}
 
 
@@ -149,13 +149,11 @@ def test_named_tests_exist(file):
         assert path.is_file(), f"{entry.id} names {file}, which does not exist"
         message = f"{entry.id} names {test}, which does not exist"
         function = rest.partition("[")[0]
-        assert not function or function in functions_of(path), message
-        node = definitions_of(path).get(function)
+        assert not function or function in list_functions(path), message
+        node = list_definitions(path).get(function)
         case = rest.partition("[")[2].removesuffix("]")
         # A fixture may give any id.
-        any_id = (
-            node is None or "params=" in path.read_text() or "stride" in names_of_arguments(node)
-        )
+        any_id = node is None or "params=" in path.read_text() or "stride" in list_arguments(node)
         assert not case or any_id or has_case(node, case), message
 
 
@@ -176,7 +174,7 @@ def test(count, name): pass
     assert not has_case(ast.parse("def test(): pass").body[0], case)
 
 
-def planted_error(
+def make_planted_error(
     before: str, after: str = "0", file: str = "limits.py", context: str = ""
 ) -> Planted:
     return Planted("some-error", file, before, after, ("tests/frames/test_table.py",), context)
@@ -189,7 +187,7 @@ def planted_error(
 def test_a_text_that_does_not_occur_once_is_an_error(before, context):
     source = "a = 1\nb = 1\nc = a + a\n"
     with pytest.raises(PlantingError, match="some-error.*has to occur exactly once"):
-        find_place(planted_error(before, context=context), source)
+        find_place(make_planted_error(before, context=context), source)
 
 
 def test_expressions_and_statements_get_a_switch():
@@ -201,12 +199,12 @@ def test_expressions_and_statements_get_a_switch():
             ("if x > 1:\n    x = 2 * x", "x = 7", {0: 6, 1: 7}),
         ):
             space = {"_planted_error": lambda of, on=bool(number): on}
-            exec(plant(source, [planted_error(before, after)]), space)
+            exec(plant(source, [make_planted_error(before, after)]), space)
             assert space["f"](3) == expected[number]
 
 
 def test_overlapping_and_broken_expressions_are_errors():
     with pytest.raises(PlantingError, match="no whole expression"):
-        plant("a = 2 * x + 1\n", [planted_error("x + 1")])
+        plant("a = 2 * x + 1\n", [make_planted_error("x + 1")])
     with pytest.raises(PlantingError, match="overlap"):
-        plant("a = f(x) + 1\n", [planted_error("f(x)"), planted_error("f(x) + 1")])
+        plant("a = f(x) + 1\n", [make_planted_error("f(x)"), make_planted_error("f(x) + 1")])

@@ -8,7 +8,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from tests.support.hostile import HOSTILE, ROW_MAKERS, bytes_held, zstd_batches
+from tests.support.hostile import HOSTILE, ROW_MAKERS, make_zstd_batches, measure_table
 from wirescan import ExpansionError, FrameError, Limits, formats, kafka
 from wirescan.cli.main import main
 from wirescan.core.fault import Fault
@@ -28,7 +28,7 @@ DEFAULT = 512 * FIRST_BYTES  # the allowance of a small file, in bytes
 def hostile_log(tmp_path):
     """A log of 45 KB whose batches hold 2.5 million records."""
     path = tmp_path / LOG
-    path.write_bytes(zstd_batches(500, 5000))
+    path.write_bytes(make_zstd_batches(500, 5000))
     return str(path)
 
 
@@ -42,7 +42,7 @@ def read_all(path, format, **options):
     try:
         for table in iter_tables(path, format=format, errors="mark", **options):
             rows += len(table)
-            held += bytes_held(table, bytes(table.outermost.buffers[0]))
+            held += measure_table(table, bytes(table.outermost.buffers[0]))
     except ExpansionError:
         return rows, held, True
     except FrameError as error:
@@ -80,7 +80,7 @@ def test_the_error_names_the_position_and_the_limit(name, errors, tmp_path):
 
 
 def test_the_position_is_that_of_the_first_frame_that_was_not_returned(hostile_log):
-    size = kafka.scan(zstd_batches(1, 5000))["size"][0]
+    size = kafka.scan(make_zstd_batches(1, 5000))["size"][0]
     records = 0
     with pytest.raises(ExpansionError) as caught:
         for table in iter_tables(hostile_log, format="kafka.records"):
@@ -116,7 +116,7 @@ def test_the_allowance_grows_with_the_bytes_read():
 
 
 def test_formats_inside_the_same_frames_are_counted_apart():
-    batches = kafka.scan(zstd_batches(100, 5000))
+    batches = kafka.scan(make_zstd_batches(100, 5000))
     records = kafka.records(batches)
     headers = kafka.headers(records)
     allowance = Allowance(Limits(expansion=500))
@@ -198,7 +198,7 @@ def test_verbs_end_with_an_error(verb, hostile_log):
 
 def test_the_option_raises_the_limit(tmp_path):
     path = tmp_path / LOG
-    path.write_bytes(zstd_batches(2, 5000))
+    path.write_bytes(make_zstd_batches(2, 5000))
     command = ["stat", str(path), "--deep", "--max-expansion"]
     assert CliRunner().invoke(main, [*command, "1"]).exit_code == 1
     assert CliRunner().invoke(main, [*command, "20"]).exit_code == 0

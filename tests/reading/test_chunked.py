@@ -17,12 +17,12 @@ from wirescan.reading.splits import plan
 BATCHES = format_of("kafka.batches")
 
 
-def batch(first: int, *, value: bytes = b"value", **options) -> bytes:
+def make_batch(first: int, *, value: bytes = b"value", **options) -> bytes:
     records = [kafka.Record(first + i, 1_700_000_000_000 + i, b"key", value) for i in range(10)]
     return kafka.encode_batch(records, **options)
 
 
-def in_pieces(data: bytes, size: int, limits: Limits = Limits()):
+def scan_in_pieces(data: bytes, size: int, limits: Limits = Limits()):
     """Return (good frames, bad bytes, end, stop's fault) of data; rows and tail cover it."""
     good, bad, at = [], 0, 0
     parts = (data[i : i + size] for i in range(0, len(data), size))
@@ -40,7 +40,7 @@ def in_pieces(data: bytes, size: int, limits: Limits = Limits()):
 @pytest.mark.parametrize("size", [64, 333, 1000, 4096, 1 << 20])
 def test_pieces_find_what_one_scan_finds(size):
     draw = random.Random(size)
-    data = b"".join(batch(10 * i, codec=["none", "lz4", "none"][i % 3]) for i in range(12))
+    data = b"".join(make_batch(10 * i, codec=["none", "lz4", "none"][i % 3]) for i in range(12))
     inputs = [
         data,
         data + bytes(5000),
@@ -50,17 +50,17 @@ def test_pieces_find_what_one_scan_finds(size):
         bytes(3000),
         data + bytes(5000) + data,
         draw.randbytes(3000),
-        batch(0, value=bytes(500)) + data,
+        make_batch(0, value=bytes(500)) + data,
     ]
     for _ in range(20):
         bad = bytearray(data)
         for _ in range(draw.randrange(1, 4)):
             bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
         inputs.append(bytes(bad))
-    for one in inputs:
-        table = kafka.scan(one, errors="mark")
+    for raw in inputs:
+        table = kafka.scan(raw, errors="mark")
         fine = table.where(~table.bad)
-        good, bad, end, fault = in_pieces(one, size)
+        good, bad, end, fault = scan_in_pieces(raw, size)
         assert good == list(zip(fine["start"].tolist(), fine["size"].tolist()))
         assert (end, fault) == (table.stop.offset, table.stop.fault)
         assert bad == int(table["size"][table.bad].sum())
@@ -69,9 +69,13 @@ def test_pieces_find_what_one_scan_finds(size):
 def test_a_gap_larger_than_any_frame_is_passed_in_bounded_memory():
     noise = random.Random(3).randbytes(40_000)
     claim = b"\0" * 7 + b"\x01" + b"\x7f\xff\xff\xff"  # an offset, and a length of 2 GiB
-    data = batch(0) + noise + batch(10) + bytes(40_000) + batch(20) + claim + noise
-    good, _, _, _ = in_pieces(data, 1024, Limits(frame=4096))
-    assert [start for start, _ in good] == [0, len(batch(0)) + 40_000, 2 * len(batch(0)) + 80_000]
+    data = make_batch(0) + noise + make_batch(10) + bytes(40_000) + make_batch(20) + claim + noise
+    good, _, _, _ = scan_in_pieces(data, 1024, Limits(frame=4096))
+    assert [start for start, _ in good] == [
+        0,
+        len(make_batch(0)) + 40_000,
+        2 * len(make_batch(0)) + 80_000,
+    ]
 
 
 @pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
@@ -79,7 +83,9 @@ def test_a_gap_larger_than_any_frame_is_passed_in_bounded_memory():
 def test_every_batch_is_in_a_table_with_records_or_without(tmp_path, errors, piece):
     path = tmp_path / "a.log"
     empty = kafka.encode_batch([])
-    path.write_bytes(empty + batch(0) + empty + empty + batch(10, codec="zstd") + batch(20)[:-1])
+    path.write_bytes(
+        empty + make_batch(0) + empty + empty + make_batch(10, codec="zstd") + make_batch(20)[:-1]
+    )
     tables = list(pieces.iter_tables(str(path), format="kafka.records", piece=piece, errors=errors))
     assert (
         sum(len(table) for table in tables) == 20 and sum(len(table.outer) for table in tables) == 5
@@ -89,7 +95,7 @@ def test_every_batch_is_in_a_table_with_records_or_without(tmp_path, errors, pie
 
 @pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
 def test_the_last_table_says_why_it_stopped(errors):
-    data = batch(0) + batch(10)
+    data = make_batch(0) + make_batch(10)
     for tail, fault in (b"", Fault.OK), (data[:50], Fault.SHORT), (bytes(5000), Fault.ZEROS):
         parts = (data + tail)[:100], (data + tail)[100:]
         *_, last = pieces.scan_outermost(parts, BATCHES, errors=errors)
@@ -102,7 +108,7 @@ def test_the_last_table_says_why_it_stopped(errors):
 @pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
 def test_frames_that_inflate_to_more_than_fits_are_opened_apart(monkeypatch, errors):
     monkeypatch.setattr(pieces, "INFLATED", 100_000)
-    data = b"".join(batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8))
+    data = b"".join(make_batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8))
     tables = list(pieces.open_nested(kafka.scan(data), format_of("kafka.records"), errors=errors))
     assert sum(map(len, tables)) == 80 and not any(table.bad.any() for table in tables)
     assert len(tables) > 3 and Fault.TOO_LARGE not in np.concatenate(
@@ -112,8 +118,8 @@ def test_frames_that_inflate_to_more_than_fits_are_opened_apart(monkeypatch, err
 
 @pytest.mark.parametrize("errors", ["mark", "skip"])
 def test_frames_around_one_that_is_too_large_are_opened_together(errors):
-    data = [batch(10 * i, codec="gzip") for i in range(300)]
-    data[50] = data[200] = batch(0, codec="gzip", value=b"x" * 20_000)
+    data = [make_batch(10 * i, codec="gzip") for i in range(300)]
+    data[50] = data[200] = make_batch(0, codec="gzip", value=b"x" * 20_000)
     tables = list(
         pieces.open_nested(
             kafka.scan(b"".join(data)),

@@ -19,31 +19,31 @@ from wirescan.reading.growing import Tail
 FILLING = b"x" * 40
 
 
-def batch(value):
+def make_batch(value):
     return kafka.encode_batch([value, FILLING])
 
 
-def entry(value):
+def make_entry(value):
     return liftbridge.encode_entry(7, 1_700_000_000_000_000_000, 1, b"key", value)
 
 
-def call(text):
+def make_call(text):
     arguments = b"\x0b\0\1" + len(text).to_bytes(4, "big") + text + b"\0"
     return thrift.encode_frame(thrift.encode_message("add", thrift.MessageType.CALL, 1, arguments))
 
 
 CARRIERS = {
-    "kafka": batch,
+    "kafka": make_batch,
     "lumberjack": lambda value: lumberjack.encode_data(
         1, [(b"line", value), (b"filling", FILLING)]
     ),
     "nats": lambda value: nats.encode_pub("events", value + FILLING),
-    "liftbridge.entries": entry,
-    "thrift": call,
+    "liftbridge.entries": make_entry,
+    "thrift": make_call,
 }
 
 
-def streams(carry):
+def make_streams(carry):
     """Good streams of three frames; the second carries an intact one."""
     first, last = carry(b"first"), carry(b"last")
     yield first + carry(carry(b"phantom")) + last
@@ -56,7 +56,7 @@ def streams(carry):
 def test_damaged_bytes_cut_anywhere(name, stride):
     chance = random.Random(name)
     step = 1 if stride == 1 else 3 * stride  # each position costs five streams in three modes
-    for raw in streams(CARRIERS[name]):
+    for raw in make_streams(CARRIERS[name]):
         for position in range(len(raw) % step, len(raw), step):
             damaged = bytearray(raw)
             damaged[position] = chance.choice((0, 3, 0x7F, 0xFF, raw[position] ^ 1))
@@ -177,11 +177,11 @@ def test_missing_records_are_a_fault_of_their_batch(codec):
 def test_a_receiver_names_the_same_fault_however_its_bytes_arrive():
     damaged = lumberjack.encode_compressed(lumberjack.encode_json(1, b"{}"))[:-4]
     raw = lumberjack.encode_window(1) + damaged + b"garbage....."
-    found = set()
+    faults = set()
     for cut in range(len(raw)):
         receiver = lumberjack.Receiver()
         with pytest.raises(FrameError) as caught:
             receiver.receive(raw[:cut])
             receiver.receive(raw[cut:])
-        found.add((caught.value.fault, caught.value.offset))
-    assert found == {(Fault.BAD_CHECKSUM, 12)}
+        faults.add((caught.value.fault, caught.value.offset))
+    assert faults == {(Fault.BAD_CHECKSUM, 12)}

@@ -43,20 +43,20 @@ COMPARED = {
 }
 
 
-def passes(value, op: str, wanted) -> bool:
+def is_passing(value, op: str, operand) -> bool:
     """SQL's rule for one value: null passes nothing but is_null."""
     if op.startswith("is_"):
         return (value is None) == (op == "is_null")
-    return value is not None and COMPARED[op](value, wanted)
+    return value is not None and COMPARED[op](value, operand)
 
 
 # ---- the law
 
 
-def files_of(format: str, tmp_path: Path) -> list[Path]:
+def list_files(format: str, tmp_path: Path) -> list[Path]:
     """Files of the corpus with frames of a format, also damaged ones; streams are joined to one."""
     protocol, top = format.split(".")[0], format_of(format).outermost.name
-    found = [
+    paths = [
         path
         for path in sorted(CORPUS.glob(f"{protocol}*/**/*"))
         if path.suffix in (".bin", ".log", ".theader")
@@ -64,47 +64,47 @@ def files_of(format: str, tmp_path: Path) -> list[Path]:
     if top in ("kafka.requests", "kafka.responses"):
         path = tmp_path / "all.bin"
         path.write_bytes(
-            b"".join(one.read_bytes() for one in found if one.name.endswith(f"{top[6:]}.bin"))
+            b"".join(file.read_bytes() for file in paths if file.name.endswith(f"{top[6:]}.bin"))
         )
         return [path]
     if protocol == "liftbridge":
         suffix = ".log" if top == "liftbridge.entries" else ".bin"
-        return [path for path in found if path.suffix == suffix and "raft" not in path.name]
-    return [path for path in found if "kafka-streams" not in path.parts]
+        return [path for path in paths if path.suffix == suffix and "raft" not in path.name]
+    return [path for path in paths if "kafka-streams" not in path.parts]
 
 
-def candidates(format: str) -> list[str]:
+def list_candidates(format: str) -> list[str]:
     """Every column that can be filtered by: of the rows, and of those around them."""
-    one, names = format_of(format), ["_file", "_start", "_fault"]
-    inner = one
+    outer, names = format_of(format), ["_file", "_start", "_fault"]
+    inner = outer
     while True:
         names += [name for name in inner.dtype.names if inner.dtype[name].kind != "V"] + list(
             places(inner.dtype)
         )
-        refused = {"start", "parent", "buffer", *inner.local, *inner.numbers, *one.lists}
+        refused = {"start", "parent", "buffer", *inner.local, *inner.numbers, *outer.lists}
         names = [name for name in dict.fromkeys(names) if name not in refused]
         if inner.within is None:
             return names
         inner = format_of(inner.within)
 
 
-def joined(batches: list[pa.RecordBatch]) -> pa.Table | None:
+def join_batches(batches: list[pa.RecordBatch]) -> pa.Table | None:
     """The rows of all batches in one chunk, None if there are no batches."""
     return pa.Table.from_batches(batches).combine_chunks() if batches else None
 
 
-def values_of(rows: pa.Table, name: str) -> list:
+def list_values(rows: pa.Table, name: str) -> list:
     """A column as Python values, times as numbers."""
     column = rows[name]
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
-def drawn(draw: random.Random, values: list, name: str) -> filters.Filter:
+def draw_filter(draw: random.Random, values: list, name: str) -> filters.Filter:
     """A filter on a column, by values that are there or near them."""
-    there = [value for value in values if value is not None]
-    if not there:
+    present = [value for value in values if value is not None]
+    if not present:
         return filters.Filter(name, draw.choice(["is_null", "is_not_null"]))
-    value = draw.choice(there)
+    value = draw.choice(present)
     text = isinstance(value, (str, bytes))
     op = draw.choice(
         [*COMPARED, "is_null", "is_not_null"]
@@ -125,7 +125,7 @@ def drawn(draw: random.Random, values: list, name: str) -> filters.Filter:
             else value[first : first + draw.randrange(6)],
         )
     if op in ("in", "not in"):
-        return filters.Filter(name, op, [draw.choice(there) for _ in range(draw.randrange(5))])
+        return filters.Filter(name, op, [draw.choice(present) for _ in range(draw.randrange(5))])
     if isinstance(value, bytes) and draw.random() < 0.4:
         value = draw.choice([value[:-1], value + b"\0", value[:-1] + b"\xff", b""])
     elif isinstance(value, int) and not isinstance(value, bool) and draw.random() < 0.4:
@@ -150,9 +150,9 @@ ALIKE = re.compile(
     ],
 )
 def test_what_is_kept_is_what_passes_one_by_one(format, most_files, tmp_path):
-    draw, names, met, most = random.Random(format), candidates(format), 0, 0
+    draw, names, met, most = random.Random(format), list_candidates(format), 0, 0
     shown = [*dict.fromkeys([*names, *format_of(format).columns])]
-    paths = files_of(format, tmp_path)
+    paths = list_files(format, tmp_path)
     assert paths
     for path in draw.sample(paths, min(len(paths), most_files)):
         small_batches = max(1000, path.stat().st_size // 20)  # of a large file not thousands
@@ -167,7 +167,7 @@ def test_what_is_kept_is_what_passes_one_by_one(format, most_files, tmp_path):
                     batch_bytes=draw.choice([small_batches, 20_000, 8 << 20]),
                     **options,
                 )
-                return joined(list(batches))
+                return join_batches(list(batches))
 
             try:
                 rows = read()
@@ -181,10 +181,13 @@ def test_what_is_kept_is_what_passes_one_by_one(format, most_files, tmp_path):
             for _ in range(4):
                 asked = []
                 for name in draw.sample(names, draw.choice([1, 1, 2, 3])):
-                    values[name] = values.get(name) or values_of(rows, name)
-                    asked.append(drawn(draw, values[name], name))
+                    values[name] = values.get(name) or list_values(rows, name)
+                    asked.append(draw_filter(draw, values[name], name))
                 passing = [
-                    all(passes(values[one.column][row], one.op, one.value) for one in asked)
+                    all(
+                        is_passing(values[condition.column][row], condition.op, condition.value)
+                        for condition in asked
+                    )
                     for row in range(len(rows))
                 ]
                 want = rows.filter(pa.array(passing, pa.bool_()))
@@ -199,7 +202,7 @@ def test_what_is_kept_is_what_passes_one_by_one(format, most_files, tmp_path):
 # ---- what is passed over
 
 
-def batch(first: int, *, value: bytes = b"value", **options) -> bytes:
+def make_batch(first: int, *, value: bytes = b"value", **options) -> bytes:
     records = [
         kafka.Record(first + i, 1_700_000_000_000 + first + i, b"key %d" % i, value)
         for i in range(10)
@@ -222,10 +225,10 @@ def test_batches_that_cannot_match_are_not_opened():
                 [(column, ">=", low), (column, "<", low + draw.choice([1, 100, 5000]))],
                 "kafka.records",
             )
-            found = filters.prune_frames(batches, format_of("kafka.records"), asked, "strict")
+            pruned = filters.prune_frames(batches, format_of("kafka.records"), asked, "strict")
             want = filters.apply_filters(records, asked)
-            assert set(batches["start"][want["parent"]].tolist()) <= set(found["start"].tolist())
-            fewer += len(found) < len(batches)
+            assert set(batches["start"][want["parent"]].tolist()) <= set(pruned["start"].tolist())
+            fewer += len(pruned) < len(batches)
             marked = filters.prune_frames(batches, format_of("kafka.records"), asked, "mark")
             assert len(marked) == len(batches), "a bad row may have any number"
     assert fewer > 50
@@ -233,7 +236,9 @@ def test_batches_that_cannot_match_are_not_opened():
 
 def test_damage_that_no_wanted_row_is_in_is_not_met(tmp_path):
     path = tmp_path / "a.log"
-    path.write_bytes(batch(0) + batch(10, codec="zstd", value=b"x" * 3000) + batch(20))
+    path.write_bytes(
+        make_batch(0) + make_batch(10, codec="zstd", value=b"x" * 3000) + make_batch(20)
+    )
     limits = wirescan.Limits(inflated=1000)  # the second batch cannot be opened
 
     def read(*asked, **options):
@@ -264,7 +269,9 @@ def test_frames_that_are_too_large_together_are_opened_apart_before_they_are_fil
 ):
     monkeypatch.setattr(pieces, "INFLATED", 100_000)
     path = tmp_path / "a.log"
-    path.write_bytes(b"".join(batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8)))
+    path.write_bytes(
+        b"".join(make_batch(10 * i, codec="zstd", value=b"x" * 6000) for i in range(8))
+    )
     for errors in ("strict", "mark", "skip"):
         tables = pieces.iter_tables(
             str(path), format="kafka.records", errors=errors, filters=[("fault", "==", 0)]
@@ -272,14 +279,16 @@ def test_frames_that_are_too_large_together_are_opened_apart_before_they_are_fil
         assert sum(map(len, tables)) == 80
 
 
-def told(path: Path, format: str, asked: list, start: int = 0, stop: int | None = None) -> list:
+def list_positions(
+    path: Path, format: str, asked: list, start: int = 0, stop: int | None = None
+) -> list:
     tables = pieces.iter_tables(str(path), start, stop, format=format, filters=asked)
     return [
         row for table in tables for row in zip(table.positions.tolist(), table["offset"].tolist())
     ]
 
 
-def asked_of(draw: random.Random, table) -> list:
+def draw_ranges(draw: random.Random, table) -> list:
     """A range of offsets, of times, or of both, of rows that are there or beyond them."""
     asked = []
     for column, step in draw.sample([("offset", 300), ("timestamp", 10**10)], draw.choice([1, 2])):
@@ -305,13 +314,15 @@ def test_parts_of_segments_without_wanted_rows_are_not_read(format, directory, t
             *(outer["start"] + outer["size"]).tolist(),
         }
         for _ in range(25 if len(table) else 0):
-            asked = asked_of(draw, table)
+            asked = draw_ranges(draw, table)
             start, stop = prune_file(str(path), format, check_filters(asked, format))
             stop = path.stat().st_size if stop is None else stop
             assert start in borders and stop in borders and start <= stop
-            rows = told(path, format, asked, 0, path.stat().st_size)
+            rows = list_positions(path, format, asked, 0, path.stat().st_size)
             assert (
-                told(path, format, asked) == rows == [row for row in rows if start <= row[0] < stop]
+                list_positions(path, format, asked)
+                == rows
+                == [row for row in rows if start <= row[0] < stop]
             )
             less += stop - start < path.stat().st_size
             none += start == stop
@@ -343,8 +354,10 @@ def test_a_damaged_index_hides_nothing(format, path, tmp_path):
                     else draw.randbytes(len(raw))
                 )
             copy.with_suffix(suffix).write_bytes(raw)
-        asked = asked_of(draw, table)
-        assert told(copy, format, asked) == told(copy, format, asked, 0, path.stat().st_size), asked
+        asked = draw_ranges(draw, table)
+        assert list_positions(copy, format, asked) == list_positions(
+            copy, format, asked, 0, path.stat().st_size
+        ), asked
 
 
 def test_a_file_by_its_name(tmp_path):
@@ -372,13 +385,13 @@ def test_a_file_by_its_name(tmp_path):
 # ---- values
 
 
-def kept(table, *asked) -> list[int]:
+def list_passing_rows(table, *asked) -> list[int]:
     """The numbers of the rows that pass."""
-    found = filters.apply_filters(table, check_filters(asked, table.format))
-    return np.flatnonzero(np.isin(table["offset"], found["offset"])).tolist()
+    passing = filters.apply_filters(table, check_filters(asked, table.format))
+    return np.flatnonzero(np.isin(table["offset"], passing["offset"])).tolist()
 
 
-def records(*values, **options):
+def make_records(*values, **options):
     rows = [
         value if isinstance(value, kafka.Record) else kafka.Record(i, value=value)
         for i, value in enumerate(values)
@@ -401,47 +414,49 @@ def test_byte_strings_compare_like_bytes():
         b"ba",
         b"a" * 300,
     ]
-    table = records(*values)
-    for wanted in [*values, b"\0", b"x", b"xa", b"a" * 299, b"a" * 301, "ab"]:
-        if wanted is None:
+    table = make_records(*values)
+    for operand in [*values, b"\0", b"x", b"xa", b"a" * 299, b"a" * 301, "ab"]:
+        if operand is None:
             continue
-        raw = wanted.encode() if isinstance(wanted, str) else wanted
+        raw = operand.encode() if isinstance(operand, str) else operand
         for op in COMPARED:
             if op in ("in", "not in"):
                 many = [raw, b"b", bytearray(b"aa")]
-                want = [i for i, value in enumerate(values) if passes(value, op, many)]
-                assert kept(table, ("value", op, many)) == want
+                want = [i for i, value in enumerate(values) if is_passing(value, op, many)]
+                assert list_passing_rows(table, ("value", op, many)) == want
             else:
-                want = [i for i, value in enumerate(values) if passes(value, op, raw)]
-                assert kept(table, ("value", op, wanted)) == want, (op, wanted)
+                want = [i for i, value in enumerate(values) if is_passing(value, op, raw)]
+                assert list_passing_rows(table, ("value", op, operand)) == want, (op, operand)
     for op in ("in", "not in"):
-        assert kept(table, ("value", op, [])) == [i for i in range(12) if i != 7 and op == "not in"]
+        assert list_passing_rows(table, ("value", op, [])) == [
+            i for i in range(12) if i != 7 and op == "not in"
+        ]
     assert (
-        kept(table, ("value", "is_null")) == [7]
-        and len(kept(table, ("value", "is_not_null"))) == 11
+        list_passing_rows(table, ("value", "is_null")) == [7]
+        and len(list_passing_rows(table, ("value", "is_not_null"))) == 11
     )
-    assert kept(table, ("key", "is_null"), ("value", "==", b"b")) == [5]
+    assert list_passing_rows(table, ("key", "is_null"), ("value", "==", b"b")) == [5]
 
 
 def test_long_values_are_compared_in_blocks(monkeypatch):
     monkeypatch.setattr(comparing, "BLOCK", 50)
     draw = random.Random(1)
     values = [bytes(draw.choices(b"ab", k=draw.randrange(40))) for _ in range(60)]
-    table = records(*values)
+    table = make_records(*values)
     for _ in range(60):
-        wanted, op = (
+        operand, op = (
             draw.choice(values)[draw.randrange(3) :][: draw.choice([2, 4, 99])],
             draw.choice(list(COMPARED)[:6]),
         )
         op = draw.choice([op, "contains", "starts_with", "ends_with"])
-        assert kept(table, ("value", op, wanted)) == [
-            i for i, one in enumerate(values) if passes(one, op, wanted)
+        assert list_passing_rows(table, ("value", op, operand)) == [
+            i for i, value in enumerate(values) if is_passing(value, op, operand)
         ]
 
 
 def test_times_are_datetimes_or_the_numbers_on_the_wire():
     at = datetime(2024, 5, 1, 12, 0, 0, 7000, timezone.utc)
-    table = records(
+    table = make_records(
         *[kafka.Record(i, 1_714_564_800_000 + 7 * i, value=b"") for i in range(4)],
         kafka.Record(4, -1, value=b""),
     )
@@ -454,11 +469,11 @@ def test_times_are_datetimes_or_the_numbers_on_the_wire():
         1_714_564_800_007,
         np.int64(1_714_564_800_007),
     ):
-        assert kept(table, ("timestamp", "==", when)) == [1]
-        assert kept(table, ("timestamp", "!=", when)) == [0, 2, 3]
-        assert kept(table, ("timestamp", "<=", when)) == [0, 1]
-        assert kept(table, ("timestamp", "in", [when, 0])) == [1]
-        assert kept(table, ("timestamp", "not in", [when])) == [0, 2, 3]
+        assert list_passing_rows(table, ("timestamp", "==", when)) == [1]
+        assert list_passing_rows(table, ("timestamp", "!=", when)) == [0, 2, 3]
+        assert list_passing_rows(table, ("timestamp", "<=", when)) == [0, 1]
+        assert list_passing_rows(table, ("timestamp", "in", [when, 0])) == [1]
+        assert list_passing_rows(table, ("timestamp", "not in", [when])) == [0, 2, 3]
     between = at + timedelta(microseconds=1)  # no millisecond
     for op, want in {
         "==": [],
@@ -468,31 +483,31 @@ def test_times_are_datetimes_or_the_numbers_on_the_wire():
         ">": [2, 3],
         ">=": [2, 3],
     }.items():
-        assert kept(table, ("timestamp", op, between)) == want
-    assert kept(table, ("timestamp", "in", [between, at])) == [1]
-    assert kept(table, ("timestamp", "not in", [between])) == [0, 1, 2, 3]
+        assert list_passing_rows(table, ("timestamp", op, between)) == want
+    assert list_passing_rows(table, ("timestamp", "in", [between, at])) == [1]
+    assert list_passing_rows(table, ("timestamp", "not in", [between])) == [0, 1, 2, 3]
     assert (
-        kept(table, ("timestamp", "is_null"))
-        == kept(table, ("timestamp", "is_null"), ("offset", ">", 3))
+        list_passing_rows(table, ("timestamp", "is_null"))
+        == list_passing_rows(table, ("timestamp", "is_null"), ("offset", ">", 3))
         == [4]
     )
 
 
 def test_numbers_of_any_size_and_flags():
-    table = records(*[kafka.Record((1 << 63) - 4 + i, value=b"") for i in range(3)])
+    table = make_records(*[kafka.Record((1 << 63) - 4 + i, value=b"") for i in range(3)])
     offsets = table["offset"].tolist()
     for value in (offsets[1], offsets[1] - 0.5, 1 << 63, 1 << 80, -1 << 80, 0, 2.5, True):
         for op in list(COMPARED)[:6]:
             want = [i for i, offset in enumerate(offsets) if COMPARED[op](offset, value)]
-            assert kept(table, ("offset", op, value)) == want, (op, value)
+            assert list_passing_rows(table, ("offset", op, value)) == want, (op, value)
         for op in ("in", "not in"):
             want = [
                 i for i, offset in enumerate(offsets) if COMPARED[op](offset, [value, offsets[0]])
             ]
-            assert kept(table, ("offset", op, [value, offsets[0]])) == want
-    assert len(kept(table, ("is_control", "==", False))) == 3 and not kept(
-        table, ("is_control", "!=", False)
-    )
+            assert list_passing_rows(table, ("offset", op, [value, offsets[0]])) == want
+    assert len(
+        list_passing_rows(table, ("is_control", "==", False))
+    ) == 3 and not list_passing_rows(table, ("is_control", "!=", False))
 
 
 def test_names_of_kinds_and_faults():
@@ -502,13 +517,13 @@ def test_names_of_kinds_and_faults():
         [("kind", "in", ["C", "W"]), ("kind", "!=", "W")],
         [("kind", "<", "D")],
     ):
-        found = filters.apply_filters(frames, check_filters(asked, "lumberjack.frames"))
-        assert len(found) and set(found["kind"].tolist()) == {ord("C")}
-    bad = bytearray(batch(0) + batch(10))
+        passing = filters.apply_filters(frames, check_filters(asked, "lumberjack.frames"))
+        assert len(passing) and set(passing["kind"].tolist()) == {ord("C")}
+    bad = bytearray(make_batch(0) + make_batch(10))
     bad[-1] ^= 1
     table = wirescan.scan(bytes(bad), "kafka.records", errors="mark")
     assert table["fault"].tolist() == [0] * 10 + [Fault.BAD_CHECKSUM]
-    for one in (
+    for condition in (
         ("fault", "==", "BAD_CHECKSUM"),
         ("fault", ">", 0),
         ("_fault", "==", "BAD_CHECKSUM"),
@@ -525,28 +540,30 @@ def test_names_of_kinds_and_faults():
         ("timestamp", "is_null"),
         ("is_control", "is_null"),
     ):
-        assert filters.apply_filters(table, check_filters([one], "kafka.records"))[
+        assert filters.apply_filters(table, check_filters([condition], "kafka.records"))[
             "fault"
         ].tolist() == [Fault.BAD_CHECKSUM]
-    for one in ("fault", "is_null"), ("fault", "==", 0), ("is_control", "==", False):
+    for condition in ("fault", "is_null"), ("fault", "==", 0), ("is_control", "==", False):
         assert (
-            filters.apply_filters(table, check_filters([one], "kafka.records"))["fault"].tolist()
+            filters.apply_filters(table, check_filters([condition], "kafka.records"))[
+                "fault"
+            ].tolist()
             == [0] * 10
         )
-    for one in (
+    for condition in (
         ("fault", "!=", "BAD_CHECKSUM"),
         ("fault", ">", "C"),
         ("fault", "in", []),
         ("_fault", "!=", "BAD_CHECKSUM"),
     ):
         assert (
-            len(filters.apply_filters(table, check_filters([one], "kafka.records"))) == 0
+            len(filters.apply_filters(table, check_filters([condition], "kafka.records"))) == 0
         )  # null passes no comparison
 
 
 def test_empty_text_in_rows_is_null():
     """Empty text is null, as it is in exports."""
-    table, texts = records(b"", b"", b"", b""), [b"", b"n", b"na", "ä".encode()]
+    table, texts = make_records(b"", b"", b"", b""), [b"", b"n", b"na", "ä".encode()]
     rows = np.zeros(4, [*table.dtype.descr, ("text", "S4")])
     for name in table.dtype.names:
         rows[name] = table[name]
@@ -563,10 +580,10 @@ def test_empty_text_in_rows_is_null():
         ("is_null", None),
         ("is_not_null", None),
     ]
-    for op, wanted in asked:
-        found = filters.apply_filters(table, [Filter("text", op, wanted)])
-        want = [i for i, value in enumerate(values) if passes(value, op, wanted)]
-        assert found["offset"].tolist() == want, (op, wanted)
+    for op, operand in asked:
+        passing = filters.apply_filters(table, [Filter("text", op, operand)])
+        want = [i for i, value in enumerate(values) if is_passing(value, op, operand)]
+        assert passing["offset"].tolist() == want, (op, operand)
 
 
 @pytest.mark.parametrize(
@@ -612,10 +629,15 @@ def test_numbers_of_every_kind():
     huge, log = 10**400, str(ORDERS / "00000000000000000000.log")
     for value in huge, Fraction(huge) + Fraction(1, 2):
         assert check_filters([("offset", "<", value)], "kafka.records")[0].value >= huge
-        for wanted, is_all in ([("offset", "<", value)], True), ([("offset", ">", value)], False):
+        for conditions, is_all in (
+            ([("offset", "<", value)], True),
+            ([("offset", ">", value)], False),
+        ):
             counts = [
-                sum(len(table) for table in iter_tables(log, format="kafka.records", filters=one))
-                for one in (wanted, [])
+                sum(
+                    len(table) for table in iter_tables(log, format="kafka.records", filters=choice)
+                )
+                for choice in (conditions, [])
             ]
             assert (counts[0] == counts[1]) is is_all and (counts[0] > 0) is is_all
     assert check_filters([("offset", "<=", np.float32(5.5))], "kafka.records") == (

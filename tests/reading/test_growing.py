@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.log_files import append_bytes
 from tests.support.paths import ORDERS
 from wirescan import FrameError, kafka, lumberjack
 from wirescan.files import file_identity, source
@@ -19,7 +20,7 @@ from wirescan.reading.growing import Tail
 START = {"files": {}}
 
 
-def batch(base, count=3, size=20, codec="none"):
+def make_batch(base, count=3, size=20, codec="none"):
     return bytes(
         kafka.encode_batch(
             [b"%020d" % (base + i) + b"x" * size for i in range(count)],
@@ -29,24 +30,19 @@ def batch(base, count=3, size=20, codec="none"):
     )
 
 
-def append(path, data):
-    with open(path, "ab") as file:
-        file.write(data)
-
-
-def read(tail, start, **most):
+def read_new_offsets(tail, start, **most):
     """The next offset, through JSON as Spark has it, and the offsets of the records up to there."""
     end = json.loads(json.dumps(tail.latest(start, **most)))
-    return end, offsets(tail, start, end)
+    return end, list_offsets(tail, start, end)
 
 
-def offsets(tail, start, end):
+def list_offsets(tail, start, end):
     parts = [part for task in tail.parts(start, end) for part in task]
     return [int(n) for part in parts for _, table in tail.tables(part) for n in table["offset"]]
 
 
-def ends(offset):
-    return {os.path.basename(path): told["end"] for path, told in offset["files"].items()}
+def list_ends(offset):
+    return {os.path.basename(path): state["end"] for path, state in offset["files"].items()}
 
 
 @pytest.fixture
@@ -59,107 +55,107 @@ def log(tmp_path):
 
 def test_frames_are_read_when_they_are_whole(log, tmp_path):
     tail = Tail([str(tmp_path)], "kafka.records")
-    assert read(tail, START) == (START, [])
-    whole, torn = batch(0), batch(3)
-    append(log, whole + torn[:70])
-    end, got = read(tail, START)
-    assert got == [0, 1, 2] and ends(end) == {log.name: len(whole)}
+    assert read_new_offsets(tail, START) == (START, [])
+    whole, torn = make_batch(0), make_batch(3)
+    append_bytes(log, whole + torn[:70])
+    end, got = read_new_offsets(tail, START)
+    assert got == [0, 1, 2] and list_ends(end) == {log.name: len(whole)}
     assert tail.latest(end) is end
-    append(log, torn[70:-1])
+    append_bytes(log, torn[70:-1])
     assert tail.latest(end) is end
-    append(log, torn[-1:] + batch(6) + bytes(100))  # a segment may end in zeros
-    end, got = read(tail, end)
+    append_bytes(log, torn[-1:] + make_batch(6) + bytes(100))  # a segment may end in zeros
+    end, got = read_new_offsets(tail, end)
     assert got == list(range(3, 9))
     assert tail.latest(end) is end
 
 
 def test_zeros_made_ahead_become_frames(log, tmp_path):
-    log.write_bytes(batch(0) + bytes(1 << 20))
+    log.write_bytes(make_batch(0) + bytes(1 << 20))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read(tail, START)
+    end, got = read_new_offsets(tail, START)
     assert got == [0, 1, 2] and tail.latest(end) is end
     with open(log, "rb+") as file:
-        file.seek(ends(end)[log.name])
-        file.write(batch(3))
-    end, got = read(tail, end)
+        file.seek(list_ends(end)[log.name])
+        file.write(make_batch(3))
+    end, got = read_new_offsets(tail, end)
     assert got == [3, 4, 5]
-    os.truncate(log, ends(end)[log.name])  # as when the segment is rolled
-    assert read(tail, end) == (end, [])
+    os.truncate(log, list_ends(end)[log.name])  # as when the segment is rolled
+    assert read_new_offsets(tail, end) == (end, [])
 
 
 def test_the_same_rows_as_of_whole_files():
     tail, end, got = Tail([str(ORDERS)], "kafka.records", size=5000), START, []
     while (end := tail.latest(begin := end, most_bytes=4000)) is not begin:
-        got += offsets(tail, begin, end)
+        got += list_offsets(tail, begin, end)
     paths = map(str, sorted(ORDERS.glob("*.log")))
     tables = [table for path in paths for table in iter_tables(path, format="kafka.records")]
     assert got == [int(n) for table in tables for n in table["offset"]]
 
 
 def test_large_parts_are_cut_for_several_tasks(log, tmp_path):
-    log.write_bytes(b"".join(batch(3 * i) for i in range(200)))
+    log.write_bytes(b"".join(make_batch(3 * i) for i in range(200)))
     tail = Tail([str(tmp_path)], "kafka.records", size=5000)
     end = tail.latest(START)
     tasks = tail.parts(START, end)
     assert len(tasks) > 4 and {len(task) for task in tasks} == {1}
-    assert offsets(tail, START, end) == list(range(600))
+    assert list_offsets(tail, START, end) == list(range(600))
 
 
 def test_small_files_share_a_task(tmp_path):
     for i in range(50):
-        (tmp_path / f"{3 * i:020}.log").write_bytes(batch(3 * i))
+        (tmp_path / f"{3 * i:020}.log").write_bytes(make_batch(3 * i))
     tail = Tail([str(tmp_path)], "kafka.records")
     end = tail.latest(START)
-    assert len(tail.parts(START, end)) == 1 and offsets(tail, START, end) == list(range(150))
+    assert len(tail.parts(START, end)) == 1 and list_offsets(tail, START, end) == list(range(150))
 
 
 # ---- limits
 
 
 def test_bytes_are_limited_but_a_frame_is_read(log, tmp_path):
-    one = batch(0)
-    log.write_bytes(b"".join(batch(3 * i) for i in range(10)))
+    frame = make_batch(0)
+    log.write_bytes(b"".join(make_batch(3 * i) for i in range(10)))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read(tail, START, most_bytes=2.5 * len(one))
+    end, got = read_new_offsets(tail, START, most_bytes=2.5 * len(frame))
     assert got == list(range(6)) and end["files"][str(log)]["left"]
-    end, got = read(tail, end, most_bytes=1)
+    end, got = read_new_offsets(tail, end, most_bytes=1)
     assert got == [6, 7, 8]
-    end, got = read(tail, end)
+    end, got = read_new_offsets(tail, end)
     assert got == list(range(9, 30)) and "left" not in end["files"][str(log)]
 
 
 def test_files_are_limited_and_take_turns(tmp_path):
     names = [tmp_path / f"{i:020}.log" for i in range(3)]
     for i, name in enumerate(names):
-        name.write_bytes(batch(1000 * i))
+        name.write_bytes(make_batch(1000 * i))
     tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
     for _ in range(3):
-        append(names[0], batch(100))  # it never ends, and keeps no other from its turn
-        end, more = read(tail, end, most_files=1)
+        append_bytes(names[0], make_batch(100))  # it never ends, and keeps no other from its turn
+        end, more = read_new_offsets(tail, end, most_files=1)
         got.append({n // 1000 for n in more})
     assert got == [{0}, {1}, {2}]
     tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
     for _ in range(8):
-        append(names[0], batch(100) * 5)
-        end, more = read(tail, end, most_bytes=4 * len(batch(0)))
+        append_bytes(names[0], make_batch(100) * 5)
+        end, more = read_new_offsets(tail, end, most_bytes=4 * len(make_batch(0)))
         got += more
     assert {1000, 2000} < set(got)
 
 
 def test_nothing_that_comes_later(log, tmp_path):
-    log.write_bytes(batch(0))
+    log.write_bytes(make_batch(0))
     tail = Tail([str(tmp_path)], "kafka.records")
     tail.stop_growing()
-    append(log, batch(3))
-    (tmp_path / ("1" * 20 + ".log")).write_bytes(batch(6))
-    end, got = read(tail, START)
+    append_bytes(log, make_batch(3))
+    (tmp_path / ("1" * 20 + ".log")).write_bytes(make_batch(6))
+    end, got = read_new_offsets(tail, START)
     assert got == [0, 1, 2] and tail.latest(end) is end
     tail = Tail([str(tmp_path)], "kafka.records")
     log.rename(tmp_path / "rolled")
     tail.stop_growing()
-    end, got = read(tail, end)
+    end, got = read_new_offsets(tail, end)
     assert got == [6, 7, 8, 3, 4, 5]
-    append(tmp_path / "rolled", batch(9))
+    append_bytes(tmp_path / "rolled", make_batch(9))
     assert tail.latest(end) is end
 
 
@@ -167,87 +163,87 @@ def test_nothing_that_comes_later(log, tmp_path):
 
 
 def test_a_renamed_file_goes_on(log, tmp_path):
-    log.write_bytes(batch(0))
+    log.write_bytes(make_batch(0))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
+    end, _ = read_new_offsets(tail, START)
     rolled, deleted = tmp_path / ("9" * 20 + ".log"), tmp_path / (log.name + ".deleted")
     log.rename(rolled)
-    append(rolled, batch(3))
-    log.write_bytes(batch(6))  # another one, under its name
-    end, got = read(tail, end)
+    append_bytes(rolled, make_batch(3))
+    log.write_bytes(make_batch(6))  # another one, under its name
+    end, got = read_new_offsets(tail, end)
     assert sorted(got) == list(range(3, 9))
-    append(log, batch(9))
+    append_bytes(log, make_batch(9))
     log.rename(deleted)  # a name that is not read otherwise
-    end, got = read(tail, end)
-    assert got == [9, 10, 11] and deleted.name in ends(end)
+    end, got = read_new_offsets(tail, end)
+    assert got == [9, 10, 11] and deleted.name in list_ends(end)
 
 
 def test_a_file_is_known_without_its_inode(log, tmp_path):
     """As on another machine, or after it was copied back."""
-    log.write_bytes(batch(0, size=500))
-    end, _ = read(Tail([str(tmp_path)], "kafka.records"), START)
+    log.write_bytes(make_batch(0, size=500))
+    end, _ = read_new_offsets(Tail([str(tmp_path)], "kafka.records"), START)
     shutil.copy(log, tmp_path / "copy")
     os.replace(tmp_path / "copy", log)
-    append(log, batch(3))
-    end, got = read(Tail([str(tmp_path)], "kafka.records"), end)
+    append_bytes(log, make_batch(3))
+    end, got = read_new_offsets(Tail([str(tmp_path)], "kafka.records"), end)
     assert got == [3, 4, 5]
     moved = tmp_path / ("7" * 20 + ".log")
     shutil.copy(log, moved)
     log.unlink()
-    append(moved, batch(6))
-    assert read(Tail([str(tmp_path)], "kafka.records"), end)[1] == [6, 7, 8]
+    append_bytes(moved, make_batch(6))
+    assert read_new_offsets(Tail([str(tmp_path)], "kafka.records"), end)[1] == [6, 7, 8]
 
 
 def test_a_few_bytes_are_no_evidence(log, tmp_path):
-    log.write_bytes(batch(0))
+    log.write_bytes(make_batch(0))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
-    (tmp_path / "new").write_bytes(batch(0) + batch(3))
+    end, _ = read_new_offsets(tail, START)
+    (tmp_path / "new").write_bytes(make_batch(0) + make_batch(3))
     os.replace(tmp_path / "new", log)
-    assert read(tail, end)[1] == list(range(6))
+    assert read_new_offsets(tail, end)[1] == list(range(6))
 
 
 def test_a_copy_is_another_file(log, tmp_path):
-    log.write_bytes(batch(0))
+    log.write_bytes(make_batch(0))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
+    end, _ = read_new_offsets(tail, START)
     shutil.copy(log, tmp_path / ("1" * 20 + ".log"))
-    assert read(tail, end)[1] == [0, 1, 2]
+    assert read_new_offsets(tail, end)[1] == [0, 1, 2]
 
 
 def test_a_file_that_begins_again(log, tmp_path):
     """Its inode may be that of the one before."""
-    log.write_bytes(batch(0))
+    log.write_bytes(make_batch(0))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
+    end, _ = read_new_offsets(tail, START)
     log.unlink()
-    log.write_bytes(batch(10) + batch(13))
-    end, got = read(tail, end)
+    log.write_bytes(make_batch(10) + make_batch(13))
+    end, got = read_new_offsets(tail, end)
     assert got == list(range(10, 16))
     with open(log, "rb+") as file:  # the same inode for certain
         file.truncate(0)
-        file.write(batch(20))
-    assert read(tail, end)[1] == [20, 21, 22]
+        file.write(make_batch(20))
+    assert read_new_offsets(tail, end)[1] == [20, 21, 22]
 
 
 def test_files_that_were_read_may_go(log, tmp_path):
     other = tmp_path / ("1" * 20 + ".log")
-    log.write_bytes(batch(0))
-    other.write_bytes(batch(3))
+    log.write_bytes(make_batch(0))
+    other.write_bytes(make_batch(3))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
+    end, _ = read_new_offsets(tail, START)
     log.unlink()
     assert tail.latest(end) is end
-    append(other, batch(6))
-    end, got = read(tail, end)
-    assert got == [6, 7, 8] and ends(end).keys() == {other.name}
+    append_bytes(other, make_batch(6))
+    end, got = read_new_offsets(tail, end)
+    assert got == [6, 7, 8] and list_ends(end).keys() == {other.name}
 
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_files_that_were_not_read(log, tmp_path, begun, caplog):
     other = tmp_path / ("1" * 20 + ".log")
-    log.write_bytes(batch(0) + batch(3))
-    other.write_bytes(batch(6))
+    log.write_bytes(make_batch(0) + make_batch(3))
+    other.write_bytes(make_batch(6))
     strict, lax = (
         Tail([str(tmp_path)], "kafka.records"),
         Tail([str(tmp_path)], "kafka.records", lossless=False),
@@ -258,12 +254,12 @@ def test_files_that_were_not_read(log, tmp_path, begun, caplog):
     with pytest.raises(FileNotFoundError, match="gone") as caught:
         strict.latest(end)
     assert caught.value.filename == str(log if begun else other)
-    assert read(lax, end)[1] == ([6, 7, 8] if begun else [3, 4, 5])
+    assert read_new_offsets(lax, end)[1] == ([6, 7, 8] if begun else [3, 4, 5])
     assert "gone" in caplog.text
 
 
 def test_a_part_whose_file_is_gone(log, tmp_path):
-    log.write_bytes(batch(0))
+    log.write_bytes(make_batch(0))
     strict, lax = (
         Tail([str(tmp_path)], "kafka.records"),
         Tail([str(tmp_path)], "kafka.records", lossless=False),
@@ -281,7 +277,7 @@ def test_a_part_whose_file_is_gone(log, tmp_path):
 
 
 def test_a_file_that_was_cut(log, tmp_path, caplog):
-    first, second = batch(0, size=2000), batch(3, size=2000)
+    first, second = make_batch(0, size=2000), make_batch(3, size=2000)
     log.write_bytes(first + second)
     strict, lax = (
         Tail([str(tmp_path)], "kafka.records"),
@@ -291,11 +287,11 @@ def test_a_file_that_was_cut(log, tmp_path, caplog):
     os.truncate(log, len(first) + 20)
     with pytest.raises(EOFError, match=f"{log.name} has {len(first) + 20} bytes now"):
         strict.latest(end)
-    end, got = read(lax, end)
-    assert got == [] and ends(end) == {log.name: len(first)} and log.name in caplog.text
+    end, got = read_new_offsets(lax, end)
+    assert got == [] and list_ends(end) == {log.name: len(first)} and log.name in caplog.text
     os.truncate(log, len(first))
-    append(log, batch(50))
-    end, got = read(lax, end)
+    append_bytes(log, make_batch(50))
+    end, got = read_new_offsets(lax, end)
     assert got == [50, 51, 52] and lax.latest(end) is end
 
 
@@ -303,11 +299,11 @@ def test_a_file_that_was_cut(log, tmp_path, caplog):
 
 
 def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
-    good = batch(0) + batch(3)
+    good = make_batch(0) + make_batch(3)
     log.write_bytes(good + b"\xff" * 50)
-    append(log, batch(6))
+    append_bytes(log, make_batch(6))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read(tail, START)
+    end, got = read_new_offsets(tail, START)
     assert got == list(range(6))
     with pytest.raises(FrameError) as caught:
         tail.latest(end)
@@ -317,7 +313,7 @@ def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
 @pytest.mark.parametrize(
     "format, frames",
     [
-        ("kafka.records", [batch(3 * i, codec=("none", "gzip")[i % 2]) for i in range(40)]),
+        ("kafka.records", [make_batch(3 * i, codec=("none", "gzip")[i % 2]) for i in range(40)]),
         (
             "lumberjack.events",
             [
@@ -336,27 +332,27 @@ def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
         for _ in range(chance.randrange(1, 5)):
             raw[chance.randrange(len(raw) - 500)] ^= 1 << chance.randrange(8)  # the end stays good
         path.write_bytes(raw)
-        wanted = rows(iter_tables(str(path), format=format, errors=errors))
+        expected = list_rows(iter_tables(str(path), format=format, errors=errors))
         path.write_bytes(b"")
         tail, end, got = Tail([str(path)], format, errors=errors), START, []
         written = 0
         while written < len(raw) or tail.latest(end) is not end:
             more = chance.randrange(1, 3000)
-            append(path, raw[written : written + more])
+            append_bytes(path, raw[written : written + more])
             written += more
             if written >= len(raw):
                 os.utime(path, (0, 0))  # nothing was added for long
             begin, end = end, tail.latest(end, most_bytes=chance.choice([500, 2000, 1 << 20]))
-            got += rows(
+            got += list_rows(
                 table
                 for task in tail.parts(begin, end)
                 for part in task
                 for _, table in tail.tables(part)
             )
-        assert got == wanted, turn
+        assert got == expected, turn
 
 
-def rows(tables):
+def list_rows(tables):
     """The position of each row, whether it is bad, and its first place.
 
     The name of the fault may depend on the bytes that follow.
@@ -375,9 +371,9 @@ def rows(tables):
 
 
 def test_a_frame_that_is_too_long_is_not_waited_for(log, tmp_path):
-    log.write_bytes(batch(0) + batch(3, size=5000))
+    log.write_bytes(make_batch(0) + make_batch(3, size=5000))
     tail = Tail([str(tmp_path)], "kafka.records", limits=Limits(frame=4000))
-    end, got = read(tail, START)
+    end, got = read_new_offsets(tail, START)
     assert got == [0, 1, 2]
     with pytest.raises(FrameError, match="BAD_LENGTH"):
         tail.latest(end)
@@ -405,18 +401,18 @@ def test_objects_come_and_go():
     with ObjectStore() as store:
         tail = Tail([store.url("topic/*.log")], "kafka.records")
         assert tail.latest(START) is START
-        store.put("topic/0.log", batch(0, size=500))
-        end, got = read(tail, START)
+        store.put("topic/0.log", make_batch(0, size=500))
+        end, got = read_new_offsets(tail, START)
         assert got == [0, 1, 2]
         nothing, requests = store.record_requests(lambda: tail.latest(end))
-        assert nothing is end and not [one for one in requests if "0.log" in one]
-        store.put("topic/0.log", batch(0, size=500) + batch(3))
-        store.put("topic/1.log", batch(6) + batch(9)[:-1])
-        end, got = read(Tail([store.url("topic/*.log")], "kafka.records"), end)
+        assert nothing is end and not [request for request in requests if "0.log" in request]
+        store.put("topic/0.log", make_batch(0, size=500) + make_batch(3))
+        store.put("topic/1.log", make_batch(6) + make_batch(9)[:-1])
+        end, got = read_new_offsets(Tail([store.url("topic/*.log")], "kafka.records"), end)
         assert got == list(range(3, 9))
         store.files.delete_file("bucket/topic/0.log")
-        store.put("topic/2.log", batch(12))
-        assert read(tail, end)[1] == [12, 13, 14]
+        store.put("topic/2.log", make_batch(12))
+        assert read_new_offsets(tail, end)[1] == [12, 13, 14]
 
 
 def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
@@ -428,10 +424,10 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
     tail, count = Tail([str(tmp_path)], "kafka.records"), 100
     olds = [tmp_path / f"{i:020}.log" for i in range(count)]
     for i, path in enumerate(olds):
-        append(path, batch(3 * i, size=500))
+        append_bytes(path, make_batch(3 * i, size=500))
     end = tail.latest(START)
     for i in range(count):
-        append(tmp_path / f"{count + i:020}.log", batch(3 * (count + i), size=500))
+        append_bytes(tmp_path / f"{count + i:020}.log", make_batch(3 * (count + i), size=500))
     for path in olds:
         path.unlink()
     opened.clear()
@@ -444,16 +440,16 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
     )
     tail.parts(start, end)
     assert len(opened) < 10 * count and len(listed) == 1
-    assert offsets(tail, start, end) == list(range(3 * count, 6 * count))
+    assert list_offsets(tail, start, end) == list(range(3 * count, 6 * count))
 
 
 def test_what_reads_a_file_may_miss_another(log, tmp_path):
-    append(log, batch(0))
+    append_bytes(log, make_batch(0))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
-    (known,) = file_identity.parse_offset(
+    (identity,) = file_identity.parse_offset(
         Tail([str(tmp_path)], "kafka.records").latest(START)
     ).values()
-    with pytest.raises(FileNotFoundError, match="another"), files.open(known):
+    with pytest.raises(FileNotFoundError, match="another"), files.open(identity):
         raise FileNotFoundError("another")
 
 
@@ -469,30 +465,31 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
         START,
         [],
     )
-    written, held, number = 0, b"", 0
+    written, pending, number = 0, b"", 0
     active = tmp_path / f"{0:020}.log"
     for _ in range(120):
         what = chance.random()
         if what < 0.5:
-            held += batch(written, 2, chance.randrange(60))
+            pending += make_batch(written, 2, chance.randrange(60))
             written += 2
-            cut = chance.randrange(len(held) + 1)
-            append(active, held[:cut])
-            held = held[cut:]
+            cut = chance.randrange(len(pending) + 1)
+            append_bytes(active, pending[:cut])
+            pending = pending[cut:]
         elif what < 0.65:
-            append(active, held)
-            held = b""
+            append_bytes(active, pending)
+            pending = b""
             if chance.random() < 0.5 and active.exists():
                 active.rename(tmp_path / f"{1000 + number:020}.log")
             number += 1
             active = tmp_path / f"{chance.choice([0, number]):020}.log"
         elif what < 0.7 and end is not START:  # read to its end, so it may go
             for path in sorted(end["files"]):
-                told = end["files"][path]
+                state = end["files"][path]
                 if (
                     Path(path) != active
                     and os.path.exists(path)
-                    and (told["end"], told["node"]) == (os.path.getsize(path), os.stat(path).st_ino)
+                    and (state["end"], state["node"])
+                    == (os.path.getsize(path), os.stat(path).st_ino)
                 ):
                     os.unlink(path)
                     break
@@ -501,57 +498,59 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
             end = json.loads(json.dumps(tail.latest(end, chance.choice([200, 1000, 1 << 30]))))
             if chance.random() < 0.3:
                 tail = Tail([str(tmp_path)], "kafka.records")
-                offsets(tail, begin, end)  # an attempt that came to nothing
-            got += offsets(tail, begin, end)
-    append(active, held)
+                list_offsets(tail, begin, end)  # an attempt that came to nothing
+            got += list_offsets(tail, begin, end)
+    append_bytes(active, pending)
     while (end := tail.latest(begin := end)) is not begin:
-        got += offsets(tail, begin, end)
+        got += list_offsets(tail, begin, end)
     assert sorted(got) == list(range(written))
 
 
 def test_a_file_with_a_changed_end_is_another_file(log, tmp_path):
-    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read(tail, START)
+    end, got = read_new_offsets(tail, START)
     assert got == list(range(6))
     with open(log, "rb+") as file:  # the inode and the beginning stay
-        file.seek(-len(batch(3, size=500)), os.SEEK_END)
-        file.write(batch(10, size=500) + batch(13, size=500))
+        file.seek(-len(make_batch(3, size=500)), os.SEEK_END)
+        file.write(make_batch(10, size=500) + make_batch(13, size=500))
     with pytest.raises(EOFError, match="is not what it was"):
-        read(tail, end)
+        read_new_offsets(tail, end)
 
 
 def test_a_file_with_a_changed_beginning_is_read_from_there(log, tmp_path):
-    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
+    end, _ = read_new_offsets(tail, START)
     with open(log, "rb+") as file:  # the inode and the end stay
-        file.write(batch(-3, size=500))
-    append(log, batch(6))
-    assert read(tail, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]
+        file.write(make_batch(-3, size=500))
+    append_bytes(log, make_batch(6))
+    assert read_new_offsets(tail, end)[1] == [-3, -2, -1, 3, 4, 5, 6, 7, 8]
 
 
 def test_another_file_with_the_same_beginning_is_read_whole(log, tmp_path):
-    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
-    (tmp_path / "new").write_bytes(batch(0, size=500) + batch(10, size=500) + batch(13))
+    end, _ = read_new_offsets(tail, START)
+    (tmp_path / "new").write_bytes(
+        make_batch(0, size=500) + make_batch(10, size=500) + make_batch(13)
+    )
     os.replace(tmp_path / "new", log)
-    assert read(tail, end)[1] == [0, 1, 2, 10, 11, 12, 13, 14, 15]
+    assert read_new_offsets(tail, end)[1] == [0, 1, 2, 10, 11, 12, 13, 14, 15]
 
 
 def replace_second_batch(path):
     with open(path, "rb+") as file:
-        file.seek(len(batch(0, size=500)))
-        file.write(batch(10, size=500))
+        file.seek(len(make_batch(0, size=500)))
+        file.write(make_batch(10, size=500))
 
 
 def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, monkeypatch):
     """It was known again when its directory was listed."""
-    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, _ = read(tail, START)
-    append(log, batch(6))
+    end, _ = read_new_offsets(tail, START)
+    append_bytes(log, make_batch(6))
 
     def ranges_of_changed(path):
         replace_second_batch(path)
@@ -562,9 +561,9 @@ def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, mo
 
 
 def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypatch):
-    log.write_bytes(batch(0, size=500) + batch(3, size=500))
+    log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
-    (known,) = file_identity.parse_offset(
+    (identity,) = file_identity.parse_offset(
         Tail([str(tmp_path)], "kafka.records").latest(START)
     ).values()
     find_path = files.find_path
@@ -575,5 +574,5 @@ def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypa
         return path
 
     monkeypatch.setattr(files, "find_path", find_path_then_change)
-    with pytest.raises(FileNotFoundError, match="gone before it was read"), files.open(known):
+    with pytest.raises(FileNotFoundError, match="gone before it was read"), files.open(identity):
         pass

@@ -25,7 +25,7 @@ LIVE = ORDERS.parent / "live-0"
 SEGMENTS = sorted(str(path) for path in ORDERS.glob("*.log"))
 
 
-def starts_of(path):
+def list_starts(path):
     return set(kafka.scan(path, check=False)["start"].tolist())
 
 
@@ -36,31 +36,31 @@ def segment(folder, raw, base=0):
     return str(path)
 
 
-def index_of(path, entries):
+def write_index(path, entries):
     """Write the index of a segment: (relative offset, position) pairs."""
     Path(path[:-3] + "index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
 
 
 def check_cover(slices, paths):
     """The slices are the files, each once and in order."""
-    wanted = [(path, os.path.getsize(path)) for path in paths if os.path.getsize(path)]
+    expected = [(path, os.path.getsize(path)) for path in paths if os.path.getsize(path)]
     at = {}
-    for one in slices:
+    for piece in slices:
         assert (
-            one.start == at.get(one.path, 0)
-            and one.stop > one.start
-            and len(one) == one.stop - one.start
+            piece.start == at.get(piece.path, 0)
+            and piece.stop > piece.start
+            and len(piece) == piece.stop - piece.start
         )
-        at[one.path] = one.stop
-    assert list(at.items()) == wanted
+        at[piece.path] = piece.stop
+    assert list(at.items()) == expected
 
 
-def offsets_of(slices, errors="strict"):
+def list_offsets(slices, errors="strict"):
     return [
         offset
-        for one in slices
+        for piece in slices
         for table in iter_tables(
-            one.path, one.start, one.stop, format="kafka.records", errors=errors
+            piece.path, piece.start, piece.stop, format="kafka.records", errors=errors
         )
         for offset in table["offset"].tolist()
     ]
@@ -76,9 +76,9 @@ def test_slices_of_real_segments(size):
     slices = plan(ORDERS, "kafka.records", size)
     check_cover(slices, SEGMENTS)
     for path in SEGMENTS:
-        assert {one.start for one in slices if one.path == path} <= starts_of(path)
+        assert {piece.start for piece in slices if piece.path == path} <= list_starts(path)
     if size in (16_384, SLICE_BYTES):
-        assert offsets_of(slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+        assert list_offsets(slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
 
 
 @pytest.mark.parametrize("path", SEGMENTS, ids=os.path.basename)
@@ -104,7 +104,7 @@ def test_a_preallocated_index_ends_before_its_zeros():
     )
     slices = plan(LIVE, "kafka.records", 4_096)
     check_cover(slices, sorted(map(str, LIVE.glob("*.log"))))
-    assert offsets_of(slices) == list(range(600))
+    assert list_offsets(slices) == list(range(600))
 
 
 def test_read_index_drops_bad_entries(tmp_path):
@@ -147,7 +147,7 @@ def test_an_index_of_nothing_but_zeros_has_no_entries_of_use(tmp_path, data):
     Path(path[:-3] + "index").write_bytes(data)
     check_cover(plan(path, "kafka.records", 500), [path])
     assert (
-        set(files.find_boundaries(path, 500)) <= starts_of(path)
+        set(files.find_boundaries(path, 500)) <= list_starts(path)
         and len(files.find_boundaries(path, 500)) > 3
     )
 
@@ -164,7 +164,7 @@ TRUE = [(3 * i + 2, i * SIZE) for i in range(4, 40, 4)]
 
 def test_a_true_index_is_used(tmp_path):
     path = segment(tmp_path, RAW)
-    index_of(path, TRUE)
+    write_index(path, TRUE)
     assert files.find_boundaries(path, 1_000) == [0, *(position for _, position in TRUE)]
     assert files.find_boundaries(path, 800) == files.find_boundaries(
         path, 1_000
@@ -191,26 +191,26 @@ LIES = {
 @pytest.mark.parametrize("size", [1, 500, 1_000, 4_000])
 def test_wrong_indexes_do_not_change_the_rows(tmp_path, lie, size):
     path = segment(tmp_path, RAW)
-    index_of(path, LIES[lie])
-    found = files.find_boundaries(path, size)
+    write_index(path, LIES[lie])
+    boundaries = files.find_boundaries(path, size)
     assert (
-        found[0] == 0
-        and set(found) <= {i * SIZE for i in range(40)}
-        and found == sorted(set(found))
+        boundaries[0] == 0
+        and set(boundaries) <= {i * SIZE for i in range(40)}
+        and boundaries == sorted(set(boundaries))
     )
     if lie != "descending":  # its first entry is true, but far away
-        assert len(found) >= len(RAW) // max(size, SIZE) // 4  # the walk stands in
-    assert offsets_of(plan(path, "kafka.records", size)) == list(range(120))
+        assert len(boundaries) >= len(RAW) // max(size, SIZE) // 4  # the walk stands in
+    assert list_offsets(plan(path, "kafka.records", size)) == list(range(120))
 
 
 def test_index_of_another_segment(tmp_path):
     for source, target in ((SEGMENTS[2], SEGMENTS[3]), (SEGMENTS[3], SEGMENTS[2])):
         copy = shutil.copy(target, tmp_path / os.path.basename(target))
         shutil.copy(source[:-3] + "index", str(copy)[:-3] + "index")
-        assert set(files.find_boundaries(str(copy), 20_000)) <= starts_of(target)
+        assert set(files.find_boundaries(str(copy), 20_000)) <= list_starts(target)
         check_cover(plan(copy, "kafka.records", 20_000), [str(copy)])
         assert (
-            offsets_of(plan(copy, "kafka.records", 20_000))
+            list_offsets(plan(copy, "kafka.records", 20_000))
             == wirescan.scan(target, "kafka.records")["offset"].tolist()
         )
 
@@ -262,13 +262,16 @@ def test_the_walk_reads_headers_and_not_what_is_between(tmp_path):
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_walk_over_messages(tmp_path, magic):
-    one = kafka.encode_message_set([kafka.Record()], magic=magic)  # as small as a message gets
-    assert len(one) == files.SMALLEST[magic]
-    path = segment(tmp_path, one * 500)
-    assert files.find_boundaries(path, 1) == list(range(0, 500 * len(one), len(one)))
-    path = segment(tmp_path, one * 100 + one[:8] + (9).to_bytes(4, "big") + one[12:] + one * 100)
+    message = kafka.encode_message_set([kafka.Record()], magic=magic)  # as small as a message gets
+    assert len(message) == files.SMALLEST[magic]
+    path = segment(tmp_path, message * 500)
+    assert files.find_boundaries(path, 1) == list(range(0, 500 * len(message), len(message)))
+    path = segment(
+        tmp_path,
+        message * 100 + message[:8] + (9).to_bytes(4, "big") + message[12:] + message * 100,
+    )
     assert files.find_boundaries(path, 1) == list(
-        range(0, 100 * len(one), len(one))
+        range(0, 100 * len(message), len(message))
     )  # the rest is one slice
 
 
@@ -276,7 +279,7 @@ def test_magic_0_and_1_are_cut_too(tmp_path):
     for name in ("magic0-none", "magic1-gzip", "magic1-none", "magic0-lz4"):
         path = str(ORDERS.parent / "fetched" / f"{name}.bin")
         assert (
-            set(files.find_boundaries(path, 3_000)) <= starts_of(path)
+            set(files.find_boundaries(path, 3_000)) <= list_starts(path)
             and len(files.find_boundaries(path, 3_000)) > 3
         )
 
@@ -284,12 +287,17 @@ def test_magic_0_and_1_are_cut_too(tmp_path):
 # ---- damage
 
 
-def rows_of(slices, errors="mark"):
+def list_rows(slices, errors="mark"):
     """(position, offset or None, fault) of every record row."""
     out = []
-    for one in slices:
+    for piece in slices:
         for table in iter_tables(
-            one.path, one.start, one.stop, format="kafka.records", errors=errors, tail=one.last
+            piece.path,
+            piece.start,
+            piece.stop,
+            format="kafka.records",
+            errors=errors,
+            tail=piece.last,
         ):
             out += list(
                 zip(table.positions.tolist(), table["offset"].tolist(), table["fault"].tolist())
@@ -305,9 +313,9 @@ def test_soft_damage_gives_the_same_rows_sliced_or_not(tmp_path, size, indexed):
         raw[batch * SIZE + 100] ^= 0xFF  # checksums
     path = segment(tmp_path, bytes(raw))
     if indexed:
-        index_of(path, TRUE)
-    whole = rows_of([Slice(path, 0, len(raw))])
-    assert rows_of(plan(path, "kafka.records", size)) == whole
+        write_index(path, TRUE)
+    whole = list_rows([Slice(path, 0, len(raw))])
+    assert list_rows(plan(path, "kafka.records", size)) == whole
     assert sum(fault != 0 for _, _, fault in whole) == 5 and len(whole) == 35 * 3 + 5
 
 
@@ -321,14 +329,14 @@ def test_damaged_lengths_lose_no_intact_batch(tmp_path, size, indexed, at, damag
     raw = RAW[: at + 8] + damage + RAW[at + 12 :]
     path = segment(tmp_path, raw)
     if indexed:
-        index_of(path, TRUE)
+        write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
     check_cover(slices, [path])
-    good = [offset for _, offset, fault in rows_of(slices) if not fault]
+    good = [offset for _, offset, fault in list_rows(slices) if not fault]
     lost = set(range(120)) - set(good)
     number = at // SIZE
     assert lost == {3 * number, 3 * number + 1, 3 * number + 2} and len(good) == len(set(good))
-    skipped = rows_of(slices, "skip")
+    skipped = list_rows(slices, "skip")
     assert [offset for _, offset, _ in skipped] == good and not any(
         fault for _, _, fault in skipped
     )
@@ -350,7 +358,7 @@ def test_the_walk_is_not_led_astray(tmp_path, size):
     path = segment(tmp_path, damaged + trap + RAW[10 * SIZE :])
     slices = plan(path, "kafka.records", size)
     check_cover(slices, [path])
-    good = [offset for _, offset, fault in rows_of(slices) if not fault]
+    good = [offset for _, offset, fault in list_rows(slices) if not fault]
     assert good == [*range(27), 120, *range(30, 120)]
 
 
@@ -361,12 +369,12 @@ def test_damage_is_told_however_the_file_is_cut(tmp_path, size, number, damage):
     """A frame that runs past the end of its slice is damage, unless that is the end of the file."""
     at = number * SIZE
     path = segment(tmp_path, RAW[: at + 8] + damage + RAW[at + 12 :])
-    index_of(path, TRUE)
+    write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
-    told = [position for position, _, fault in rows_of(slices) if fault]
-    assert told and told[0] == at
+    positions = [position for position, _, fault in list_rows(slices) if fault]
+    assert positions and positions[0] == at
     with pytest.raises(FrameError) as caught:
-        rows_of(slices, "strict")
+        list_rows(slices, "strict")
     assert (caught.value.source, caught.value.offset) == (path, at)
 
 
@@ -374,13 +382,13 @@ def test_damage_is_told_however_the_file_is_cut(tmp_path, size, number, damage):
 def test_a_hole_of_zeros_is_told_however_the_file_is_cut(tmp_path, size):
     """Zeros at the end of a file were never written; at the end of a slice they are damage."""
     path = segment(tmp_path, RAW[: 3 * SIZE] + bytes(SIZE) + RAW[4 * SIZE :])
-    index_of(path, TRUE)
+    write_index(path, TRUE)
     slices = plan(path, "kafka.records", size)
-    assert [(position, fault > 0) for position, _, fault in rows_of(slices) if fault] == [
+    assert [(position, fault > 0) for position, _, fault in list_rows(slices) if fault] == [
         (3 * SIZE, True)
     ]
     with pytest.raises(FrameError) as caught:
-        rows_of(slices, "strict")
+        list_rows(slices, "strict")
     assert (caught.value.source, caught.value.offset) == (path, 3 * SIZE)
 
 
@@ -388,7 +396,9 @@ def test_a_hole_of_zeros_is_told_however_the_file_is_cut(tmp_path, size):
 def test_a_hole_of_zeros_loses_no_intact_batch(tmp_path, size):
     raw = RAW[: 10 * SIZE] + bytes(3 * SIZE) + RAW[13 * SIZE :]
     path = segment(tmp_path, raw)
-    good = [offset for _, offset, fault in rows_of(plan(path, "kafka.records", size)) if not fault]
+    good = [
+        offset for _, offset, fault in list_rows(plan(path, "kafka.records", size)) if not fault
+    ]
     assert good == [n for n in range(120) if not 30 <= n < 39]
 
 
@@ -399,7 +409,7 @@ def test_tails_are_in_the_last_slice(tmp_path, tail, size):
     slices = plan(path, "kafka.records", size)
     check_cover(slices, [path])
     for errors in ("strict", "mark", "skip"):
-        assert [(offset, fault) for _, offset, fault in rows_of(slices, errors)] == [
+        assert [(offset, fault) for _, offset, fault in list_rows(slices, errors)] == [
             (n, 0) for n in range(120)
         ]
 
@@ -409,12 +419,12 @@ def test_a_slice_that_ends_inside_a_batch_before_its_file_does(tmp_path, whole, 
     path = segment(tmp_path, RAW + bytes(SIZE) + RAW)
     cut = [Slice(path, 0, stop)]
     with pytest.raises(FrameError, match="BAD_LENGTH") as caught:
-        rows_of(cut, "strict")
+        list_rows(cut, "strict")
     assert (caught.value.source, caught.value.offset) == (path, whole * SIZE)
-    marked = rows_of(cut)
+    marked = list_rows(cut)
     assert [offset for _, offset, fault in marked if not fault] == list(range(3 * whole))
     assert [position for position, _, fault in marked if fault] == [whole * SIZE]
-    assert rows_of(cut, "skip") == marked[: 3 * whole]
+    assert list_rows(cut, "skip") == marked[: 3 * whole]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, SIZE - 1])
@@ -423,10 +433,10 @@ def test_a_file_that_grows_after_it_was_planned(tmp_path, cut, size):
     """The bytes of the time of the plan are read. The batch that was cut then is the tail."""
     path = segment(tmp_path, RAW[: 20 * SIZE + cut])
     slices = plan(path, "kafka.records", size)
-    assert [one.last for one in slices] == [False] * (len(slices) - 1) + [True]
+    assert [piece.last for piece in slices] == [False] * (len(slices) - 1) + [True]
     Path(path).write_bytes(RAW)
     for errors in ("strict", "mark", "skip"):
-        assert [(offset, fault) for _, offset, fault in rows_of(slices, errors)] == [
+        assert [(offset, fault) for _, offset, fault in list_rows(slices, errors)] == [
             (n, 0) for n in range(60)
         ]
 
@@ -456,8 +466,8 @@ def test_plan_takes_what_open_takes(tmp_path):
         Slice(paths[0], 0, len(RAW)),
     ]
     url = Path(paths[0]).as_uri()
-    assert [(one.start, one.stop) for one in plan(url, "kafka.records", 1_000)] == [
-        (one.start, one.stop) for one in plan(paths[0], "kafka.records", 1_000)
+    assert [(piece.start, piece.stop) for piece in plan(url, "kafka.records", 1_000)] == [
+        (piece.start, piece.stop) for piece in plan(paths[0], "kafka.records", 1_000)
     ]
     assert (
         plan(paths[0], "kafka.headers", 1_000)
@@ -530,17 +540,19 @@ def every(step, asked=None):
     "size", [1, 100, 5_000, 16_384, 50_000, 100_000, 258_000, 1 << 20, SLICE_BYTES]
 )
 def test_tasks_of_real_segments(size):
-    found = tasks(ORDERS, "kafka.records", size)
-    check_cover(found.slices, SEGMENTS)
-    assert {one.start for one in found.slices if one.path == SEGMENTS[1]} <= starts_of(
+    task_plan = tasks(ORDERS, "kafka.records", size)
+    check_cover(task_plan.slices, SEGMENTS)
+    assert {piece.start for piece in task_plan.slices if piece.path == SEGMENTS[1]} <= list_starts(
         SEGMENTS[1]
     ) | {0}
-    assert offsets_of(found.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
-    assert [one.last for one in found.slices] == [
-        one.stop == os.path.getsize(one.path) for one in found.slices
+    assert (
+        list_offsets(task_plan.slices) == wirescan.scan(ORDERS, "kafka.records")["offset"].tolist()
+    )
+    assert [piece.last for piece in task_plan.slices] == [
+        piece.stop == os.path.getsize(piece.path) for piece in task_plan.slices
     ]
     if size >= 100_000:
-        assert found.skew < 1.3 and found.uncut == []
+        assert task_plan.skew < 1.3 and task_plan.uncut == []
 
 
 @settings(max_examples=read_example_count(20), deadline=None)
@@ -567,23 +579,23 @@ def test_tasks_are_even(tmp_path_factory, sizes, step, mib):
 
 def test_only_files_across_a_border_are_cut(tmp_path):
     paths, asked = sparse(tmp_path / "t-0", [64 * MIB] * 20), []
-    found = tasks(tmp_path / "t-0", "kafka.records", 128 * MIB, cut=every(1000, asked))
-    assert [[one.path for one in task] for task in found] == [
+    task_plan = tasks(tmp_path / "t-0", "kafka.records", 128 * MIB, cut=every(1000, asked))
+    assert [[piece.path for piece in task] for task in task_plan] == [
         paths[i : i + 2] for i in range(0, 20, 2)
     ]
-    assert asked == [] and found.skew == 1
-    found = tasks(tmp_path / "t-0", "kafka.records", 100 * MIB, cut=every(1000, asked))
-    assert len(found) == 13 and found.skew < 1.3 and 10 <= len(asked) <= 12
+    assert asked == [] and task_plan.skew == 1
+    task_plan = tasks(tmp_path / "t-0", "kafka.records", 100 * MIB, cut=every(1000, asked))
+    assert len(task_plan) == 13 and task_plan.skew < 1.3 and 10 <= len(asked) <= 12
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4, 5, 7])
 def test_tasks_fill_all_slots(tmp_path, slots):
     """Each round of tasks has work for all slots, unless the tasks would be too small."""
     paths = sparse(tmp_path / "t-0", [500 * MIB])
-    found = tasks(paths, "kafka.records", 50 * MIB, cut=every(1000), slots=slots)
-    assert len(found) == -(-10 // slots) * slots
-    assert found.skew < 1.3
-    check_cover(found.slices, paths)
+    task_plan = tasks(paths, "kafka.records", 50 * MIB, cut=every(1000), slots=slots)
+    assert len(task_plan) == -(-10 // slots) * slots
+    assert task_plan.skew < 1.3
+    check_cover(task_plan.slices, paths)
     paths = sparse(tmp_path / "t-1", [20 * MIB])
     assert len(tasks(paths, "kafka.records", 20 * MIB, cut=every(1000), slots=slots)) == min(
         slots, 2
@@ -592,27 +604,32 @@ def test_tasks_fill_all_slots(tmp_path, slots):
 
 def test_small_files_share_a_task_but_not_too_many(tmp_path):
     paths = sparse(tmp_path / "t-0", [10] * 5 * FILES)
-    found = tasks(tmp_path / "t-0", "kafka.records")
-    assert [len(task) for task in found] == [FILES] * 5
-    check_cover(found.slices, paths)
-    assert found.skew == 1 and found.bytes == 50 * FILES
+    task_plan = tasks(tmp_path / "t-0", "kafka.records")
+    assert [len(task) for task in task_plan] == [FILES] * 5
+    check_cover(task_plan.slices, paths)
+    assert task_plan.skew == 1 and task_plan.bytes == 50 * FILES
 
 
 def test_what_cannot_be_cut_is_told(tmp_path):
     paths = sparse(tmp_path / "t-0", [10 * MIB, 700 * MIB, 10 * MIB] + [600 * MIB] * 6)
-    found = tasks(
+    task_plan = tasks(
         paths, "kafka.records", 100 * MIB, cut=lambda files, size: [[0] for file in files]
     )
-    check_cover(found.slices, paths)
-    assert [one.path for one in found.uncut] == [paths[1], *paths[3:]] and found.skew > 1.1
-    lines = str(found).splitlines()
-    assert lines[0].startswith(f"{len(found)} tasks: 4.219 GiB of 9 files; the largest task is 1.")
+    check_cover(task_plan.slices, paths)
+    assert [piece.path for piece in task_plan.uncut] == [
+        paths[1],
+        *paths[3:],
+    ] and task_plan.skew > 1.1
+    lines = str(task_plan).splitlines()
+    assert lines[0].startswith(
+        f"{len(task_plan)} tasks: 4.219 GiB of 9 files; the largest task is 1."
+    )
     assert (
         lines[1]
         == f"not cut: {paths[1]}, 700 MiB from byte 0 on: no beginning of a frame is known in it"
     )
     assert lines[6:] == ["... and 2 more that are not cut"]
-    assert repr(found) == f"<Plan: {lines[0]}>"
+    assert repr(task_plan) == f"<Plan: {lines[0]}>"
     assert (
         str(tasks(paths[0], "kafka.records"))
         == "1 task: 10 MiB of 1 file; the largest task is 1.00 times the mean"
@@ -621,14 +638,19 @@ def test_what_cannot_be_cut_is_told(tmp_path):
 
 
 def test_a_plan_is_a_sequence(tmp_path):
-    found = tasks(ORDERS, "kafka.records", 100_000)
+    task_plan = tasks(ORDERS, "kafka.records", 100_000)
     assert (
-        list(found) == found.tasks == [found[i] for i in range(len(found))] and found == found.tasks
+        list(task_plan) == task_plan.tasks == [task_plan[i] for i in range(len(task_plan))]
+        and task_plan == task_plan.tasks
     )
-    assert isinstance(found[3:5], Plan) and found[3:5] == found.tasks[3:5] and found != found[1:]
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert (
+        isinstance(task_plan[3:5], Plan)
+        and task_plan[3:5] == task_plan.tasks[3:5]
+        and task_plan != task_plan[1:]
+    )
+    assert pickle.loads(pickle.dumps(task_plan)) == task_plan
     with pytest.raises(IndexError, match="out of range"):
-        found[len(found)]
+        task_plan[len(task_plan)]
     segment(tmp_path / "empty-0", b"")
     nothing = tasks(tmp_path / "empty-0", "kafka.records")
     assert (
@@ -656,17 +678,19 @@ def test_tasks_refuse_what_plan_refuses(tmp_path):
     "low, high", [(0, 10), (9_000, 9_100), (1_000, 26_000), (27_000, 10**9), (-5, -1)]
 )
 def test_filters_leave_out_what_has_no_such_row(low, high):
-    wanted = [("offset", ">=", low), ("offset", "<=", high)]
-    found = tasks(ORDERS, "kafka.records", 50_000, filters=wanted)
-    offsets = [offset for offset in offsets_of(found.slices) if low <= offset <= high]
+    conditions = [("offset", ">=", low), ("offset", "<=", high)]
+    task_plan = tasks(ORDERS, "kafka.records", 50_000, filters=conditions)
+    offsets = [offset for offset in list_offsets(task_plan.slices) if low <= offset <= high]
     whole = wirescan.scan(ORDERS, "kafka.records")["offset"]
     assert offsets == whole[(whole >= low) & (whole <= high)].tolist()
-    assert found.bytes < tasks(ORDERS, "kafka.records").bytes and (
-        found.bytes < 300_000 or high - low > 10_000
+    assert task_plan.bytes < tasks(ORDERS, "kafka.records").bytes and (
+        task_plan.bytes < 300_000 or high - low > 10_000
     )
-    assert all(one.last == (one.stop == os.path.getsize(one.path)) for one in found.slices)
+    assert all(
+        piece.last == (piece.stop == os.path.getsize(piece.path)) for piece in task_plan.slices
+    )
     name = tasks(ORDERS, "kafka.records", filters=[("_file", "==", SEGMENTS[2])])
-    assert [one.path for one in name.slices] == [SEGMENTS[2]]
+    assert [piece.path for piece in name.slices] == [SEGMENTS[2]]
 
 
 @pytest.mark.slow
@@ -681,9 +705,9 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
     header = bytearray(files.LAST_OFFSET_STOP)
     header[8:12], header[16] = (batch - files.SIZED.overhead).to_bytes(4, "big"), 2
     looked_at = {
-        int(one)
+        int(number)
         for parts in (25 * MIB, 100 * MIB)
-        for one in -(-_targets(count, size, parts) // batch)
+        for number in -(-_count_targets(count, size, parts) // batch)
     }
     for number in range(count):
         base = number * (size // batch)
@@ -695,12 +719,12 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
             os.truncate(file.fileno(), size)
         os.link(tmp_path / "index", path.with_suffix(".index"))
     for parts in (25 * MIB, 100 * MIB):
-        found = tasks(tmp_path / "t-0", "kafka.records", parts)
-        assert found.skew < 1.3 and found.uncut == []
-        assert found.bytes == count * size and len(found) == count * size // parts
+        task_plan = tasks(tmp_path / "t-0", "kafka.records", parts)
+        assert task_plan.skew < 1.3 and task_plan.uncut == []
+        assert task_plan.bytes == count * size and len(task_plan) == count * size // parts
 
 
-def _targets(count, size, parts):
+def _count_targets(count, size, parts):
     """Where cuts are looked for in each file, `splits.GRAINS` of them a task."""
     grain = int(count * size / -(-count * size // parts) / partition.GRAINS)
     return np.arange(grain, size, grain)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
+from tests.support.damage import flip_bit
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.frames.errors import MODES
 from wirescan.frames.registry import format_of
@@ -29,12 +30,6 @@ BATCHES = [
 RAW = b"".join(BATCHES)
 WHOLE = kafka.records(kafka.scan(RAW))
 FORMATS = ["kafka.batches", "kafka.records", "kafka.headers"]
-
-
-def broken(raw, at=-1):
-    raw = bytearray(raw)
-    raw[at] ^= 1
-    return bytes(raw)
 
 
 def pieces(raw, *sizes):
@@ -292,7 +287,7 @@ def test_chunk_after_close_and_second_close():
 
 @pytest.mark.parametrize("size", [1, 13, 64, 500, 1 << 20])
 def test_errors_count_from_the_first_byte_of_the_stream(size):
-    raw = RAW + broken(BATCHES[0]) + BATCHES[1]
+    raw = RAW + flip_bit(BATCHES[0]) + BATCHES[1]
     with pytest.raises(FrameError) as caught:
         run(pieces(raw, size), "kafka.batches")
     assert (caught.value.fault, caught.value.offset) == (Fault.BAD_CHECKSUM, len(RAW))
@@ -309,7 +304,7 @@ def test_stream_with_a_source_and_an_offset():
     table = stream.feed(RAW)
     assert table.positions[0] == 1 << 40 and stream.offset == (1 << 40) + len(RAW)
     with pytest.raises(FrameError) as caught:
-        stream.feed(broken(BATCHES[0]))
+        stream.feed(flip_bit(BATCHES[0]))
     assert caught.value.source == "/data/a.log" and caught.value.offset == (1 << 40) + len(RAW)
     assert "/data/a.log" in str(caught.value)
 
@@ -341,14 +336,14 @@ def test_hard_faults_and_recovery(gap, size):
     tables, stream = run(pieces(raw, size), "kafka.batches", errors="skip")
     assert plain(tables) == good
     tables, stream = run(pieces(raw, size), "kafka.batches", errors="mark")
-    found = spans_of(tables)
-    assert [(at, length) for at, length, fault in found if not fault] == [
+    spans = spans_of(tables)
+    assert [(at, length) for at, length, fault in spans if not fault] == [
         (0, len(BATCHES[0])),
         (len(BATCHES[0] + gap), len(BATCHES[1])),
         (len(BATCHES[0] + gap + BATCHES[1]), len(BATCHES[5])),
     ]
-    ends = [at + length for at, length, _ in found]
-    assert [at for at, _, _ in found] == [0, *ends[:-1]] and ends[-1] == len(raw)  # nothing is lost
+    ends = [at + length for at, length, _ in spans]
+    assert [at for at, _, _ in spans] == [0, *ends[:-1]] and ends[-1] == len(raw)  # nothing is lost
     with pytest.raises(FrameError) as caught:
         run(pieces(raw, size), "kafka.batches")
     # A length that is too large may be that of a cut frame, if no intact frames follow.
@@ -362,10 +357,10 @@ def test_hard_faults_and_recovery(gap, size):
 def test_damage_to_the_end_of_the_stream(size):
     raw = BATCHES[0] + b"\xfe" * 500
     tables, stream = run(pieces(raw, size), "kafka.batches", errors="mark")
-    found = spans_of(tables)
-    assert found[0][:2] == (0, len(BATCHES[0]))
-    assert sum(length for _, length, _ in found) + len(tables[-1].tail) == len(raw)
-    assert all(fault for _, _, fault in found[1:])
+    spans = spans_of(tables)
+    assert spans[0][:2] == (0, len(BATCHES[0]))
+    assert sum(length for _, length, _ in spans) + len(tables[-1].tail) == len(raw)
+    assert all(fault for _, _, fault in spans[1:])
     assert stream.held == 0
     tables, _ = run(pieces(raw, size), "kafka.batches", errors="skip")
     assert [span[2] for span in spans_of(tables)] == [0]
@@ -375,9 +370,9 @@ def test_damage_to_the_end_of_the_stream(size):
 @pytest.mark.parametrize("size", [1, 100, 1 << 20])
 def test_a_length_that_swallows_the_next_frame(size, errors):
     """The damaged frame ends inside a later one: the frame between them is returned."""
-    one = encode_batch([bytes(200)])
-    wrong = one[:8] + (len(one) * 3 // 2).to_bytes(4, "big") + one[12:]
-    raw = BATCHES[0] + wrong + one + one + BATCHES[5]
+    batch = encode_batch([bytes(200)])
+    wrong = batch[:8] + (len(batch) * 3 // 2).to_bytes(4, "big") + batch[12:]
+    raw = BATCHES[0] + wrong + batch + batch + BATCHES[5]
     whole = [
         (at, length)
         for at, length, fault in spans_of([kafka.scan(raw, errors="mark")])
@@ -483,15 +478,15 @@ def test_a_long_stream_takes_no_more_memory_than_a_short_one():
 
 
 def test_bytes_fed_one_by_one_cost_the_same_however_many_are_held():
-    def seconds(held):
-        raw = encode_batch([bytes(held + 5000)])
+    def seconds(size):
+        raw = encode_batch([bytes(size + 5000)])
         stream = wirescan.stream("kafka.batches")
-        stream.feed(raw[:held])
+        stream.feed(raw[:size])
         begun = time.perf_counter()
-        for i in range(held, held + 4000):
+        for i in range(size, size + 4000):
             stream.feed(raw[i : i + 1])
         taken = time.perf_counter() - begun
-        assert len(stream.feed(raw[held + 4000 :])) == 1
+        assert len(stream.feed(raw[size + 4000 :])) == 1
         return taken
 
     few, many = min(seconds(1000) for _ in range(3)), seconds(16 << 20)
@@ -545,25 +540,25 @@ def test_a_stream_ends_where_it_raised():
 
 @pytest.mark.parametrize("errors", MODES)
 def test_more_rows_than_allowed_end_it_in_every_mode(errors):
-    one = encode_batch([b"x"])
+    batch = encode_batch([b"x"])
     stream = wirescan.stream("kafka.batches", errors=errors, limits=Limits(rows=10))
-    assert len(stream.feed(one * 10)) == 10
+    assert len(stream.feed(batch * 10)) == 10
     with pytest.raises(FrameError) as caught:
-        stream.feed(one * 11)
+        stream.feed(batch * 11)
     assert (caught.value.fault, caught.value.offset, caught.value.row) == (
         Fault.LIMIT,
-        20 * len(one),
+        20 * len(batch),
         10,
     )
 
 
 def test_strict_meets_a_bad_frame_before_the_limit_behind_it():
-    one = encode_batch([b"x"])
-    bad = one[:-1] + bytes([one[-1] ^ 1])
+    batch = encode_batch([b"x"])
+    bad = batch[:-1] + bytes([batch[-1] ^ 1])
     with pytest.raises(FrameError) as caught:
-        wirescan.stream("kafka.batches", limits=Limits(rows=10)).feed(one + bad + one * 20)
+        wirescan.stream("kafka.batches", limits=Limits(rows=10)).feed(batch + bad + batch * 20)
     assert (caught.value.fault, caught.value.offset, caught.value.row) == (
         Fault.BAD_CHECKSUM,
-        len(one),
+        len(batch),
         1,
     )

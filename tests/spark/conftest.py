@@ -1,4 +1,4 @@
-"""One Spark session for all tests, and files of record batches."""
+"""One Spark session for all tests, a cluster, and files of record batches."""
 
 import os
 
@@ -31,6 +31,15 @@ def spark():
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A cluster of two workers."""
+    from tests.spark.cluster import Cluster
+
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

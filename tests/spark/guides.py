@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from tests.peers.ports import free_ports
+from tests.peers.ports import find_free_ports
 from tests.support.paths import ROOT
 
 BLOCKS = dict(
@@ -102,5 +102,5 @@ def is_listening(port):
 
 
 def find_free_port():
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     return port

@@ -2,6 +2,7 @@
 
 import wirescan
 from tests.support.paths import KAFKA_CORPUS
+from tests.support.places import copy_bytes
 from wirescan import kafka
 
 ORDERS = KAFKA_CORPUS / "orders-0"
@@ -47,7 +48,14 @@ def read_expected_rows(source, errors="strict"):
             tuple(None if x is None else bytes(x) for x in header)
         )
     return [
-        (row.offset, row.timestamp, _bytes(row.key), _bytes(row.value), headers.get(i, []), None)
+        (
+            row.offset,
+            row.timestamp,
+            copy_bytes(row.key),
+            copy_bytes(row.value),
+            headers.get(i, []),
+            None,
+        )
         for i, row in enumerate(table)
     ]
 
@@ -61,7 +69,3 @@ def collect_rows(frame):
     # The headers of a bad row are null, because they are not read.
     headers = [None if r.headers is None else [tuple(h) for h in r.headers] for r in rows]
     return [(r.offset, r.timestamp, r.key, r.value, h, r.fault) for r, h in zip(rows, headers)]
-
-
-def _bytes(view):
-    return None if view is None else bytes(view)

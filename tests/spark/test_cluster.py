@@ -17,7 +17,7 @@ import pytest
 from venv_pack import pack
 
 import wirescan
-from tests.spark.cluster import Cluster, Driver, make_bare_python, wait_for_executors
+from tests.spark.cluster import Driver, make_bare_python, wait_for_executors
 from tests.support.paths import CORPUS
 from wirescan.export.batches import iter_batches
 from wirescan.frames import to_arrow
@@ -45,14 +45,14 @@ SOURCES = {
 }
 
 
-def source_of(name):
+def find_source(name):
     """Return the paths for a format, and the bytes for one task."""
     globs, size = SOURCES[wirescan.formats()[name].outermost.name]
     return [str(CORPUS / pattern) for pattern in globs], size
 
 
-def whole_files(name):
-    paths, _ = source_of(name)
+def list_files(name):
+    paths, _ = find_source(name)
     return plan(paths, name, 1 << 40)
 
 
@@ -60,25 +60,25 @@ def read_locally(name):
     """Read the rows with the local engine, one file after the other."""
     options = {"format": name, "types": "spark", "errors": "mark"}
     batches = []
-    for file in whole_files(name):
+    for file in list_files(name):
         batches += iter_batches(file.path, file.start, file.stop, tail=file.last, **options)
     return pa.Table.from_batches(batches, to_arrow.schema(name, types="spark"))
 
 
-def by_read(spark, name):
-    paths, size = source_of(name)
+def read_with_function(spark, name):
+    paths, size = find_source(name)
     frame = read(spark, paths, name, errors="mark", bytes_per_partition=size)
     return frame.rdd.getNumPartitions(), frame.toArrow()
 
 
-def by_source(spark, name):
-    paths, size = source_of(name)
+def read_with_source(spark, name):
+    paths, size = find_source(name)
     options = {"format": name, "errors": "mark", "bytesPerPartition": size}
     frame = spark.read.format("wirescan").options(**options).load(paths)
     return frame.rdd.getNumPartitions(), frame.toArrow()
 
 
-def imported_files(spark):
+def list_imported_files(spark):
     """Return the files of wirescan and numpy in some tasks, of every executor."""
 
     def report_files(batches):
@@ -110,7 +110,7 @@ def count_in_tasks(spark, name):
         for table in tables:
             yield {"rows": [len(table)], "bytes": [int(table["size"].sum())]}
 
-    paths, size = source_of(name)
+    paths, size = find_source(name)
     parts = ranges(spark, paths, name, errors="mark", bytes_per_partition=size)
     counts = map_partitions(parts, count, "rows long, bytes long")
     return counts.groupBy().sum("rows", "bytes").collect()
@@ -123,12 +123,6 @@ def read_stream(spark, source, folder):
     sink = frame.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
     sink.trigger(availableNow=True).start(f"{folder}/rows").awaitTermination()
     return spark.read.parquet(f"{folder}/rows").orderBy("offset").toArrow()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -167,12 +161,12 @@ def packed(cluster):
 
 
 def test_workers_use_the_packed_environment(cluster, packed, tmp_path):
-    for paths in packed(imported_files).values():
+    for paths in packed(list_imported_files).values():
         folders = {("worker-0", "environment"), ("worker-1", "environment")}
-        assert workers_and_folders(cluster, paths) == folders
+        assert list_workers_and_folders(cluster, paths) == folders
     for name in ("kafka.records", "lumberjack.events", "liftbridge.messages", "thrift.fields"):
-        for way in (by_read, by_source):
-            check(packed, name, way)
+        for way in (read_with_function, read_with_source):
+            check_rows(packed, name, way)
     # The interpreter that plans a stream sees no archives. It needs an installed wirescan.
     source = str(CORPUS / "kafka" / "orders-0")
     batch = to_batch(wirescan.scan(source, "kafka.records"), types="spark")
@@ -182,13 +176,13 @@ def test_workers_use_the_packed_environment(cluster, packed, tmp_path):
 
 
 def test_an_archive_of_the_package(cluster, archived):
-    files = archived(imported_files)
+    files = archived(list_imported_files)
     folders = {("worker-0", "wirescan"), ("worker-1", "wirescan")}
-    assert workers_and_folders(cluster, files["wirescan"]) == folders
+    assert list_workers_and_folders(cluster, files["wirescan"]) == folders
     assert all(Path(path).is_relative_to(cluster.folder / "bare") for path in files["numpy"])
 
 
-def workers_and_folders(cluster, paths):
+def list_workers_and_folders(cluster, paths):
     """Return the workers and folders of paths worker/job/number/folder."""
     parts = [Path(path).relative_to(cluster.folder).parts for path in paths]
     return {(worker, folder) for worker, _, _, folder, *_ in parts}
@@ -206,7 +200,7 @@ def test_values_of_a_column(archived):
 @pytest.mark.parametrize("name", ["kafka.records", "thrift.messages"])
 def test_users_functions_run_on_workers(archived, name):
     rows = size = 0
-    for file in whole_files(name):
+    for file in list_files(name):
         for table in iter_tables(
             file.path, file.start, file.stop, format=name, errors="mark", tail=file.last
         ):
@@ -215,13 +209,13 @@ def test_users_functions_run_on_workers(archived, name):
     assert archived(count_in_tasks, name) == [(rows, size)]
 
 
-@pytest.mark.parametrize("way", [by_read, by_source])
+@pytest.mark.parametrize("way", [read_with_function, read_with_source])
 @pytest.mark.parametrize("name", wirescan.formats())
 def test_rows_are_those_of_the_local_engine(archived, name, way):
-    check(archived, name, way)
+    check_rows(archived, name, way)
 
 
-def check(driver, name, way):
+def check_rows(driver, name, way):
     """Several tasks read the rows of the local engine, in the same order."""
     expected = read_locally(name)
     tasks, rows = driver(way, name)

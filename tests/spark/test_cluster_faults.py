@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.cluster import (
-    Cluster,
     Driver,
     list_executors,
     list_python_processes,
@@ -42,12 +41,6 @@ SPECULATION = {
     "spark.speculation.minTaskRuntime": "1s",
 }
 FAILURES = {"spark.task.maxFailures": 1000}  # a task fails often while its file is away
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +106,7 @@ def move_file(spark, stage, worker, source, out):
     """Move a file away until the task that reads it has failed three times."""
     last = max(source.glob("*.log"))
     away = last.rename(last.with_suffix(".away"))
-    wait_for(lambda: _status(spark, stage).numFailedTasks() >= 3, "a failed task")
+    wait_for(lambda: _get_status(spark, stage).numFailedTasks() >= 3, "a failed task")
     away.rename(last)
     return _wait_for_failed_task(spark, stage)
 
@@ -126,7 +119,7 @@ def move_part(spark, stage, worker, source, out):
 
     def has_failed():
         others = (other for other in tracker.getActiveStageIds() if other != stage)
-        return any(_status(spark, other).numFailedTasks() for other in others)
+        return any(_get_status(spark, other).numFailedTasks() for other in others)
 
     wait_for(has_failed, "a failed task of the merging job")
     away.rename(part)
@@ -143,10 +136,12 @@ def stop_python(spark, stage, worker, source, out):
         send_signal(pid, signal.SIGSTOP)
 
     def resume():
-        wait_for(lambda: _status(spark, stage).numKilledTasks() > 0, "a task with a second attempt")
+        wait_for(
+            lambda: _get_status(spark, stage).numKilledTasks() > 0, "a task with a second attempt"
+        )
         for pid in stopped:
             send_signal(pid, signal.SIGCONT)
-        wait_for(lambda: not _status(spark, stage).numActiveTasks(), "the end of all attempts")
+        wait_for(lambda: not _get_status(spark, stage).numActiveTasks(), "the end of all attempts")
 
     return resume
 
@@ -166,7 +161,7 @@ def _kill(spark, stage, processes):
                 send_signal(pid, signal.SIGKILL)
             if pids:  # else the first one has not started yet, and must not be missed
                 next_kill = time.monotonic() + KILL_INTERVAL
-        return _status(spark, stage).numFailedTasks() > 0
+        return _get_status(spark, stage).numFailedTasks() > 0
 
     wait_for(has_failed, "a task that failed because its process was killed")
     return lambda: None
@@ -174,10 +169,10 @@ def _kill(spark, stage, processes):
 
 def _wait_for_failed_task(spark, stage):
     """Return a function that waits for a failed task. Spark repeats such a task."""
-    return lambda: wait_for(lambda: _status(spark, stage).numFailedTasks() > 0, "a failed task")
+    return lambda: wait_for(lambda: _get_status(spark, stage).numFailedTasks() > 0, "a failed task")
 
 
-def _status(spark, stage):
+def _get_status(spark, stage):
     return spark.sparkContext._jsc.sc().statusStore().lastStageAttempt(stage)
 
 
@@ -209,7 +204,7 @@ def collect(spark, source, out):
     return read(spark, str(source), bytes_per_partition=SLICE_BYTES).toArrow()
 
 
-def load(spark, source, out):
+def collect_from_source(spark, source, out):
     reader = spark.read.format("wirescan").option("bytesPerPartition", SLICE_BYTES)
     return reader.load(str(source)).toArrow()
 
@@ -229,7 +224,8 @@ def aggregate_by_file(spark, source, out):
 
 
 @pytest.mark.parametrize(
-    "disturb, job", [*((disturb, collect) for disturb in DISTURBANCES), (kill_executor, load)]
+    "disturb, job",
+    [*((disturb, collect) for disturb in DISTURBANCES), (kill_executor, collect_from_source)],
 )
 def test_disturbed_jobs_have_the_same_rows(driver, victim, segments, rows, disturb, job):
     result = driver(run_disturbed, job, segments, None, disturb, victim)

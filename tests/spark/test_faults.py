@@ -45,7 +45,7 @@ def mixed(tmp_path):
     return str(directory), expected
 
 
-def rows(frame):
+def list_rows(frame):
     return sorted((row.file, row.start, row.size, row.format, row.fault) for row in frame.collect())
 
 
@@ -54,7 +54,7 @@ def test_all_faults_are_reported(spark, mixed):
     frame = faults(spark, path, bytes_per_partition=1500)
     assert frame.columns == SCHEMA.names
     assert frame.rdd.getNumPartitions() > 6
-    assert rows(frame) == expected
+    assert list_rows(frame) == expected
     for row in frame.collect():
         with open(row.file, "rb") as file:
             file.seek(row.start)
@@ -85,7 +85,7 @@ def test_to_parquet_writes_the_same_faults(spark, mixed, tmp_path):
         table = pq.read_table(f"{out}.faults")
         assert summary.faults == len(expected)
         assert table.num_rows == len(expected)
-        assert rows(spark.read.parquet(f"{out}.faults")) == expected
+        assert list_rows(spark.read.parquet(f"{out}.faults")) == expected
         assert table.schema.remove_metadata() == SCHEMA
     assert read(spark, path, errors="skip").count() == pq.read_table(tmp_path / "skip").num_rows
 

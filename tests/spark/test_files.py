@@ -38,14 +38,14 @@ spark.stop()
 """
 
 
-def source(spark, path, **options):
+def load_paths(spark, path, **options):
     return spark.read.format("wirescan").options(**options).load(str(path))
 
 
-WAYS = pytest.mark.parametrize("way", [read, source])
+WAYS = pytest.mark.parametrize("way", [read, load_paths])
 
 
-def error_line(call):
+def format_error(call):
     """Return the error of a call as one line. Spark may add a line before it and one after it."""
     with pytest.raises((OSError, EOFError, ValueError, PySparkException)) as caught:
         call()
@@ -64,7 +64,7 @@ def test_paths_that_cannot_be_read(spark, tmp_path, way):
         ("/dev/zero", "not a regular file"),
         ("nope://bucket/a.log", "no file system for nope://bucket"),
     ):
-        text = error_line(lambda: way(spark, path).count())
+        text = format_error(lambda: way(spark, path).count())
         assert reason in text
         assert str(path).removesuffix("/a.log") in text
 
@@ -85,15 +85,15 @@ def test_a_file_that_shrinks_between_plan_and_read(spark, tmp_path, way):
     frame = way(spark, path)
     assert frame.rdd.getNumPartitions() == 1  # this makes the plan
     os.truncate(path, 3000)
-    assert f"EOFError: {path} ends at 3000, before {whole}" in error_line(frame.collect)
+    assert f"EOFError: {path} ends at 3000, before {whole}" in format_error(frame.collect)
     os.unlink(path)
-    assert f"No such file or directory: '{path}'" in error_line(frame.collect)
+    assert f"No such file or directory: '{path}'" in format_error(frame.collect)
 
 
 @WAYS
 def test_damage_is_reported_in_a_line(spark, damaged, way):
     path, position = damaged
-    assert f"(BAD_CHECKSUM) at byte {position} of {path}" in error_line(way(spark, path).count)
+    assert f"(BAD_CHECKSUM) at byte {position} of {path}" in format_error(way(spark, path).count)
 
 
 def test_errors_of_user_functions_have_a_traceback(spark, log):
@@ -150,12 +150,12 @@ def test_a_task_reads_many_tiny_files(spark, tmp_path, count):
     total = count // 5 * sum(range(5))
     for frame in (
         read(spark, tmp_path, "kafka.batches", ["base_offset"]),
-        source(spark, tmp_path, format="kafka.batches", columns="base_offset"),
+        load_paths(spark, tmp_path, format="kafka.batches", columns="base_offset"),
     ):
         assert count // 2000 <= frame.rdd.getNumPartitions() <= count // 500
         assert tuple(frame.selectExpr("count(*)", "sum(base_offset)").first()) == (count, total)
     names[-1].unlink()
     names[-1].write_bytes(make_batch(0, 1)[:-1] + b"?")
     frame = read(spark, folders[-1], "kafka.batches", ["base_offset"])
-    assert f"(BAD_CHECKSUM) at byte 0 of {names[-1]}" in error_line(frame.count)
+    assert f"(BAD_CHECKSUM) at byte 0 of {names[-1]}" in format_error(frame.count)
     shutil.rmtree(tmp_path)

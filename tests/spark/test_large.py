@@ -79,7 +79,7 @@ def test_memory_is_flat(large, size, worker_limit, capsys):
     assert max(report["workers"]) < worker_limit
 
 
-def peak_memory(process="self"):
+def read_peak_memory(process="self"):
     """Return the peak memory of a process, in kB."""
     status = Path(f"/proc/{process}/status").read_text()
     lines = dict(line.split(":", 1) for line in status.splitlines())
@@ -101,12 +101,12 @@ def main(directory, slice_bytes):
         return list(frame.agg(f.count("offset"), f.sum("offset")).first())
 
     def memory():
-        return {"driver": peak_memory(), "jvm": peak_memory(jvm)}
+        return {"driver": read_peak_memory(), "jvm": read_peak_memory(jvm)}
 
     def report_peak(batches):
         time.sleep(0.5)  # a slow task gives the other worker the other task
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"peak": [peak_memory()]})
+            yield pa.RecordBatch.from_pydict({"peak": [read_peak_memory()]})
 
     report = {"one": count(f"{directory}/{0:020}.log"), "memory before": memory()}
     start = time.perf_counter()

@@ -16,7 +16,7 @@ EVENTS_IN_WINDOW = 50
 COLUMNS = ["kind", "sequence", "version", "depth", "json", "pairs", "fault"]
 
 
-def stream(first, windows=WINDOWS):
+def make_stream(first, windows=WINDOWS):
     """Windows of JSON and of data frames. Every second window is compressed."""
     batches = []
     for number in range(first, first + windows):
@@ -32,17 +32,17 @@ def stream(first, windows=WINDOWS):
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("received")
     for number in range(3):
-        (folder / f"{number}.lumberjack").write_bytes(stream(number * WINDOWS))
+        (folder / f"{number}.lumberjack").write_bytes(make_stream(number * WINDOWS))
     (folder / "notes.txt").write_text("no frames")
     return str(folder)
 
 
-def rows_of_table(table, names=COLUMNS):
+def sort_rows_of_table(table, names=COLUMNS):
     batch = to_batch(table, names, types="spark")
     return sorted(map(repr, batch.to_pylist()))
 
 
-def rows_of_frame(frame, names=COLUMNS):
+def sort_collected_rows(frame, names=COLUMNS):
     def plain(value):
         if isinstance(value, (bytes, bytearray)):
             return bytes(value)
@@ -62,7 +62,7 @@ def test_spark_reads_events_of_files(spark, files, size):
     assert size is None or frame.rdd.getNumPartitions() > 10
     local = wirescan.scan(files, "lumberjack.events")
     assert len(local) == 3 * WINDOWS * EVENTS_IN_WINDOW
-    assert rows_of_frame(frame) == rows_of_table(local)
+    assert sort_collected_rows(frame) == sort_rows_of_table(local)
 
 
 def test_the_data_source_reads_frames(spark, files):
@@ -81,7 +81,7 @@ def test_the_data_source_reads_frames(spark, files):
 
 
 def test_streams_in_a_column(spark):
-    streams = [stream(0, 2), b"", None, stream(2, 3), stream(5, 1)[:-1]]
+    streams = [make_stream(0, 2), b"", None, make_stream(2, 3), make_stream(5, 1)[:-1]]
     frame = spark.createDataFrame(list(enumerate(streams)), "id bigint, bytes binary")
     out = map_frames(frame, "bytes", "lumberjack.events", keep=["id"], cut="leave")
     counts = {row["id"]: row["count"] for row in out.groupBy("id").count().collect()}

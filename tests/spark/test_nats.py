@@ -5,6 +5,7 @@ import pytest
 from pyspark.errors import PythonException
 
 import wirescan
+from tests.spark.frames import sort_rows, sort_rows_of_frame, write_captures
 from tests.support.liftbridge_bytes import (
     make_capture,
     make_envelope,
@@ -35,9 +36,7 @@ FILES = 3
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("captures")
-    for number in range(FILES):
-        (folder / f"{number}.nats").write_bytes(make_capture(100 * number, 100))
-    (folder / "notes.txt").write_text("no capture")
+    write_captures(folder, "nats", make_capture, FILES)
     return str(folder)
 
 
@@ -58,14 +57,6 @@ def column(spark, values):
     return spark.createDataFrame(rows, "number bigint, payload binary").repartition(2)
 
 
-def rows_of(batch):
-    return sorted(map(repr, batch.to_pylist()))
-
-
-def rows_of_frame(frame, schema):
-    return rows_of(frame.toArrow().cast(schema))
-
-
 def read_locally(source, format, names=None):
     return to_batch(wirescan.scan(source, format), names, types="spark", binary="binary")
 
@@ -78,8 +69,8 @@ def test_spark_reads_captures(spark, captures, format):
     reader = spark.read.format("wirescan").option("format", format)
     sliced = reader.option("bytesPerPartition", "2k").load(captures)
     assert sliced.rdd.getNumPartitions() > 2 * FILES
-    assert rows_of_frame(whole, expected.schema) == rows_of(expected)
-    assert rows_of_frame(sliced, expected.schema) == rows_of(expected)
+    assert sort_rows_of_frame(whole, expected.schema) == sort_rows(expected)
+    assert sort_rows_of_frame(sliced, expected.schema) == sort_rows(expected)
 
 
 def test_spark_reads_commit_logs(spark, log):
@@ -93,8 +84,8 @@ def test_spark_reads_commit_logs(spark, log):
     }
     sliced = spark.read.format("wirescan").options(**options).load(log)
     assert sliced.rdd.getNumPartitions() > 6
-    assert rows_of_frame(whole, expected.schema) == rows_of(expected)
-    assert rows_of_frame(sliced, expected.schema) == rows_of(expected)
+    assert sort_rows_of_frame(whole, expected.schema) == sort_rows(expected)
+    assert sort_rows_of_frame(sliced, expected.schema) == sort_rows(expected)
     sums = whole.selectExpr("min(offset)", "max(offset)", "count(timestamp)", "count(key)").first()
     assert tuple(sums) == (0, 598, 300, 240)
     assert expected["timestamp"].type == pa.timestamp("us", "UTC")
@@ -115,7 +106,7 @@ def test_values_are_envelopes(column, values, format):
     expected = expected.filter(pa.array([values[number] is not None for number in numbers]))
     out = map_frames(column, "payload", format, keep=["number"])
     assert expected.num_rows
-    assert rows_of_frame(out, expected.schema) == rows_of(expected)
+    assert sort_rows_of_frame(out, expected.schema) == sort_rows(expected)
 
 
 def test_values_are_streams_of_other_formats(spark, log):

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.spark
 both = pytest.mark.parametrize("writer", ["task", "spark"])
 
 
-def parts(directory):
+def list_parts(directory):
     return sorted(name for name in os.listdir(directory) if not name.startswith((".", "_")))
 
 
-def counts(summary):
+def list_counts(summary):
     return (
         summary.files,
         summary.frames,
@@ -39,12 +39,12 @@ def test_the_same_as_the_local_engine(spark, tmp_path, writer, size):
     summary = to_parquet(
         spark, source, tmp_path / "spark", writer=writer, bytes_per_partition=size, file_bytes=1
     )
-    assert counts(summary) == counts(local)
+    assert list_counts(summary) == list_counts(local)
     assert summary.seconds > 0
     sizes = [path.stat().st_size for path in (tmp_path / "spark").glob("p*")]
     assert summary.written == sum(sizes)
     if writer == "task":
-        assert parts(tmp_path / "spark") == parts(tmp_path / "local")
+        assert list_parts(tmp_path / "spark") == list_parts(tmp_path / "local")
     by_spark = pq.read_table(tmp_path / "spark").sort_by("offset")
     assert by_spark.equals(pq.read_table(tmp_path / "local").sort_by("offset"))
     assert len(by_spark) == summary.records
@@ -63,8 +63,8 @@ def test_columns_and_compression_are_options(spark, log, tmp_path):
     )
     assert summary.records == 1800
     assert summary.files == 3
-    assert len(parts(out)) > 10
-    file = pq.ParquetFile(out / parts(out)[0])
+    assert len(list_parts(out)) > 10
+    file = pq.ParquetFile(out / list_parts(out)[0])
     assert file.schema_arrow.names == ["value", "offset"]
     assert file.metadata.row_group(0).column(0).compression == "SNAPPY"
 
@@ -85,7 +85,7 @@ def test_bad_bytes_in_each_mode(spark, damaged, tmp_path, writer):
         assert faults.to_pylist() == [row.asDict() for row in rows]
     with pytest.raises(PySparkException, match=f"at byte {position} of {path}"):
         to_parquet(spark, path, tmp_path / "strict", writer=writer)
-    assert not (tmp_path / "strict").exists() or parts(tmp_path / "strict") == []
+    assert not (tmp_path / "strict").exists() or list_parts(tmp_path / "strict") == []
     good = tmp_path / "good"
     to_parquet(spark, path, good, errors="mark", check=False, writer=writer)
     assert not (tmp_path / "good.faults").exists()
@@ -99,7 +99,7 @@ def test_bad_bytes_in_each_mode(spark, damaged, tmp_path, writer):
 def test_a_cut_tail_is_reported(spark, cut, tmp_path, writer):
     path, tail = cut
     summary = to_parquet(spark, path, tmp_path / "out", writer=writer)
-    assert counts(summary) == (1, 1, 20, os.path.getsize(path), 0, tail)
+    assert list_counts(summary) == (1, 1, 20, os.path.getsize(path), 0, tail)
     table = pq.read_table(tmp_path / "out", columns=["offset"])
     assert table["offset"].to_pylist() == list(range(20))
 
@@ -109,10 +109,10 @@ def test_a_directory_with_files_needs_overwrite(spark, log, tmp_path, writer):
     out = tmp_path / "out"
     out.mkdir()
     assert to_parquet(spark, log, out, writer=writer).records == 1800
-    before = parts(out)
+    before = list_parts(out)
     with pytest.raises(FileExistsError, match="overwrite"):
         to_parquet(spark, log, out, writer=writer)
-    assert parts(out) == before
+    assert list_parts(out) == before
     to_parquet(spark, log, out, columns=["offset"], writer=writer, overwrite=True)
     frame = spark.read.parquet(str(out))
     assert frame.columns == ["offset"]
@@ -160,7 +160,7 @@ def test_input_without_records_gives_one_file_with_the_schema(spark, tmp_path, w
     (tmp_path / "empty.log").write_bytes(raw)
     summary = to_parquet(spark, tmp_path / "empty.log", tmp_path / "out", writer=writer)
     assert (summary.records, summary.faults, summary.bytes) == (0, 0, len(raw))
-    assert len(parts(tmp_path / "out")) == 1
+    assert len(list_parts(tmp_path / "out")) == 1
     frame = spark.read.parquet(str(tmp_path / "out"))
     assert frame.schema == read(spark, tmp_path / "empty.log").schema
     assert frame.count() == 0
@@ -175,7 +175,7 @@ def test_directories_are_those_of_the_local_engine(spark, log, tmp_path, writer)
     summary = to_parquet(
         spark, log, tmp_path / "out", partition_by=by, writer=writer, bytes_per_partition=10_000
     )
-    assert counts(summary) == counts(local)
+    assert list_counts(summary) == list_counts(local)
     expected = pq.read_table(tmp_path / "local", partitioning="hive").sort_by("offset")
     assert pq.read_table(tmp_path / "out", partitioning="hive").sort_by("offset").equals(expected)
     names = [f"codec={codec}/timestamp_hour=2023-11-14T22" for codec in range(5)]
@@ -208,7 +208,7 @@ def test_small_inputs_make_few_files(spark, tmp_path):
         (tmp_path / f"{number:020}.log").write_bytes(make_batch(number * 20))
     summary = to_parquet(spark, str(tmp_path), tmp_path / "out", bytes_per_partition=20_000)
     assert summary.files == 300
-    assert parts(tmp_path / "out") == ["part-00000.parquet"]
+    assert list_parts(tmp_path / "out") == ["part-00000.parquet"]
     assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(6000))
     assert summary.written == os.path.getsize(tmp_path / "out" / "part-00000.parquet")
 

@@ -5,6 +5,7 @@ import os
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.spark.frames import load_frames
 from tests.spark.records import collect_rows, read_expected_rows
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import read
@@ -13,26 +14,22 @@ from wirescan.spark.datasource_options import parse_paths, parse_size
 pytestmark = pytest.mark.spark
 
 
-def load(spark, path, **options):
-    return spark.read.format("wirescan").options(**options).load(path)
-
-
 def test_the_same_as_read(spark, log):
-    frame = load(spark, log)
+    frame = load_frames(spark, log)
     assert frame.schema == read(spark, log).schema
     assert collect_rows(frame) == read_expected_rows(log)
-    frame = load(spark, log, bytesPerPartition="2k", format="kafka.records", check="TRUE")
+    frame = load_frames(spark, log, bytesPerPartition="2k", format="kafka.records", check="TRUE")
     assert collect_rows(frame) == read_expected_rows(log)
 
 
 def test_partitions_follow_bytesPerPartition(spark, log):
-    assert load(spark, log, bytesPerPartition="2000").rdd.getNumPartitions() > 20
+    assert load_frames(spark, log, bytesPerPartition="2000").rdd.getNumPartitions() > 20
 
 
 def test_several_paths_and_globs(spark, log):
     names = sorted(os.path.join(log, name) for name in os.listdir(log) if name.endswith(".log"))
-    assert collect_rows(load(spark, names)) == read_expected_rows(log)
-    assert collect_rows(load(spark, log + "/*.log")) == read_expected_rows(log)
+    assert collect_rows(load_frames(spark, names)) == read_expected_rows(log)
+    assert collect_rows(load_frames(spark, log + "/*.log")) == read_expected_rows(log)
 
 
 def test_a_schema_chooses_and_orders_the_columns(spark, log):
@@ -40,7 +37,7 @@ def test_a_schema_chooses_and_orders_the_columns(spark, log):
     assert frame.columns == ["value", "offset"]
     expected = [(row[0], row[3]) for row in read_expected_rows(log)]
     assert sorted((row.offset, row.value) for row in frame.collect()) == expected
-    frame = load(spark, log, columns="value, offset")
+    frame = load_frames(spark, log, columns="value, offset")
     assert sorted(map(tuple, frame.select("offset", "value").collect())) == expected
 
 
@@ -88,34 +85,34 @@ def test_a_schema_that_does_not_fit(spark, log, schema, message):
 )
 def test_invalid_options_are_refused(spark, log, options, message):
     with pytest.raises(PySparkException, match=message):
-        load(spark, log, **options).collect()
+        load_frames(spark, log, **options).collect()
 
 
 def test_no_path_and_no_file(spark, tmp_path):
     with pytest.raises(PySparkException, match="needs a path"):
         spark.read.format("wirescan").load().collect()
     with pytest.raises(PySparkException, match="nothing-here"):
-        load(spark, str(tmp_path / "nothing-here")).collect()
+        load_frames(spark, str(tmp_path / "nothing-here")).collect()
 
 
 def test_a_file_that_ends_inside_a_batch(spark, cut):
     path, _ = cut
-    assert collect_rows(load(spark, path)) == read_expected_rows(path)
+    assert collect_rows(load_frames(spark, path)) == read_expected_rows(path)
 
 
 def test_empty_input_gives_no_rows(spark, tmp_path):
     (tmp_path / "empty.log").write_bytes(b"")
-    assert load(spark, str(tmp_path / "empty.log")).collect() == []
+    assert load_frames(spark, str(tmp_path / "empty.log")).collect() == []
 
 
 def test_bad_bytes_in_each_mode(spark, damaged):
     path, position = damaged
-    assert collect_rows(load(spark, path, errors="skip")) == read_expected_rows(path, "skip")
-    bad = load(spark, path, errors="mark").where("fault is not null").collect()
+    assert collect_rows(load_frames(spark, path, errors="skip")) == read_expected_rows(path, "skip")
+    bad = load_frames(spark, path, errors="mark").where("fault is not null").collect()
     assert [row.fault for row in bad] == ["BAD_CHECKSUM"]
-    assert load(spark, path, check="false").count() == 200
+    assert load_frames(spark, path, check="false").count() == 200
     with pytest.raises(PySparkException) as caught:
-        load(spark, path).collect()
+        load_frames(spark, path).collect()
     assert f"at byte {position} of {path}" in str(caught.value)
     assert "BAD_CHECKSUM" in str(caught.value)
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.spark.records import collect_rows, make_batch, read_expected_rows, write_segment
+from tests.support.log_files import append_bytes
 from wirescan import lumberjack
 from wirescan.spark import datasource_stream as stream
 from wirescan.spark.datasource import WirescanSource
@@ -46,11 +47,6 @@ def run(spark, tmp_path):
     return run
 
 
-def append(path, data):
-    with open(path, "ab") as file:
-        file.write(data)
-
-
 @limited
 def test_the_same_rows_as_the_batch_source(spark, log, run):
     most = sum(path.stat().st_size for path in Path(log).glob("*.log")) // 4
@@ -70,7 +66,7 @@ def test_files_that_change_between_two_queries(log, run):
     last = directory / f"{1800:020}.log"
     last.write_bytes(make_batch(1800) + make_batch(1820)[:-5])
     assert run(log, maxFilesPerTrigger=1)[0].count() == 1820
-    append(last, make_batch(1820)[-5:] + make_batch(1840))
+    append_bytes(last, make_batch(1820)[-5:] + make_batch(1840))
     last.rename(directory / (last.name + ".deleted"))
     (directory / f"{0:020}.log").unlink()  # the first query has read it
     write_segment(directory / f"{1860:020}.log", batches=2, base=1860)
@@ -90,7 +86,7 @@ def test_a_query_continues_while_a_file_grows(spark, log, tmp_path):
     try:
         path = Path(log) / f"{1800:020}.log"
         for i in range(3):
-            append(path, make_batch(1800 + 20 * i))
+            append_bytes(path, make_batch(1800 + 20 * i))
             query.processAllAvailable()
             assert spark.table("growing").count() == 1820 + 20 * i
         assert spark.table("growing").where(f"_file = '{path}'").count() == 60
@@ -115,7 +111,7 @@ def test_files_of_the_receiver(spark, tmp_path, run):
 
     assert numbers(events / "*.lumberjack", "glob") == [0, 1]
     assert numbers(events, "directory") == []
-    append(unfinished, windows[1][9:] + windows[2])
+    append_bytes(unfinished, windows[1][9:] + windows[2])
     unfinished.rename(events / unfinished.name[1:])
     (events / "_20260101T000001.000000Z-000002.lumberjack").write_bytes(windows[3])
     assert numbers(events / "*.lumberjack", "glob") == list(range(8))
@@ -175,7 +171,7 @@ def test_older_spark_reads_without_limits(log, monkeypatch):
     end = reader.latestOffset()
     assert reader.latestOffset() == end
     assert source.streamReader(source.schema()).latestOffset() == end
-    append(Path(log) / f"{1200:020}.log", make_batch(1800))
+    append_bytes(Path(log) / f"{1200:020}.log", make_batch(1800))
     second = source.streamReader(source.schema())  # the next query
     parts = second.partitions(end, second.latestOffset())
     assert sum(rows.num_rows for part in parts for rows in second.read(part)) == 20
@@ -200,21 +196,21 @@ def test_a_driver_that_is_killed(spark, tmp_path, kills):
         child = start_child(directory, out)
         try:
             has_batch = write_until_a_batch(writer, child, out, chance)
-            if child.poll() is not None and "failed to connect back" in output_of(out):
+            if child.poll() is not None and "failed to connect back" in read_output(out):
                 # Spark gives a worker ten seconds to start. A busy machine may need more.
                 continue
-            assert child.poll() is None, output_of(out)
-            assert has_batch, output_of(out)
+            assert child.poll() is None, read_output(out)
+            assert has_batch, read_output(out)
         finally:
-            kill(child)
+            kill_driver(child)
         killed += 1
         writer.remove_one(out)
     writer.finish()
     child = start_child(directory, out, "once")
     try:
-        assert child.wait(300) == 0, output_of(out)
+        assert child.wait(300) == 0, read_output(out)
     finally:
-        kill(child)
+        kill_driver(child)
     offsets = [row.offset for row in spark.read.parquet(str(out)).select("offset").collect()]
     assert sorted(offsets) == list(range(writer.count))
     assert writer.removed
@@ -250,11 +246,11 @@ def start_child(*arguments):
         )
 
 
-def output_of(out):
+def read_output(out):
     return Path(f"{out}.output").read_text()[-3000:]
 
 
-def kill(child):
+def kill_driver(child):
     """Kill the driver and its JVM."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
@@ -280,7 +276,7 @@ class Writer:
         self.held += make_batch(self.count, codec=self.chance.choice(["none", "zstd"]))
         self.count += 20
         cut = self.chance.randrange(len(self.held) + 1)
-        append(self.active, self.held[:cut])
+        append_bytes(self.active, self.held[:cut])
         self.held = self.held[cut:]
         if self.chance.random() < 0.05:
             self.finish()
@@ -289,7 +285,7 @@ class Writer:
             self.active = self.directory / f"{self.count:020}.log"
 
     def finish(self):
-        append(self.active, self.held)
+        append_bytes(self.active, self.held)
         self.held = b""
 
     def remove_one(self, out):

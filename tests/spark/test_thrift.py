@@ -7,6 +7,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions
 
 import wirescan
+from tests.spark.frames import sort_rows, sort_rows_of_frame, write_captures
 from tests.support.thrift_bytes import (
     make_binary_message,
     make_binary_struct,
@@ -27,18 +28,8 @@ FILES = 3
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("captures")
-    for number in range(FILES):
-        (folder / f"{number}.theader").write_bytes(make_capture(100 * number, 100))
-    (folder / "notes.txt").write_text("no capture")
+    write_captures(folder, "theader", make_capture, FILES)
     return str(folder)
-
-
-def rows_of(batch):
-    return sorted(map(repr, batch.to_pylist()))
-
-
-def rows_of_frame(frame, schema):
-    return rows_of(frame.toArrow().cast(schema))
 
 
 def read_locally(source, format):
@@ -53,8 +44,8 @@ def test_spark_reads_captures(spark, captures, format):
     reader = spark.read.format("wirescan").options(format=format, bytesPerPartition="2k")
     sliced = reader.load(captures)
     assert sliced.rdd.getNumPartitions() > 3 * FILES
-    assert rows_of_frame(whole, expected.schema) == rows_of(expected)
-    assert rows_of_frame(sliced, expected.schema) == rows_of(expected)
+    assert sort_rows_of_frame(whole, expected.schema) == sort_rows(expected)
+    assert sort_rows_of_frame(sliced, expected.schema) == sort_rows(expected)
 
 
 def test_infos_are_a_list_column_of_frames(spark, captures):
@@ -98,7 +89,7 @@ def test_frames_in_values_are_mapped(spark, format):
     number = out.select("number").toArrow().schema.field(0)
     table = out.toArrow().cast(batches[0].schema.insert(0, number))
     assert len(expected) > 30
-    assert rows_of(table) == expected
+    assert sort_rows(table) == expected
 
 
 def test_bad_values_in_each_mode(spark):

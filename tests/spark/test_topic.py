@@ -38,7 +38,7 @@ def broker():
             send_librdkafka(broker.address, "orders", make_orders(700, seed), codec)
         send_transactions(broker.address, "orders", make_orders(300, seed=9), "lz4", "aca", "spark")
         broker.create_topic("many", partitions=3)
-        fill(broker.address, "many", 1000)
+        fill_topic(broker.address, "many", 1000)
         broker.create_topic(
             "compacted",
             {
@@ -53,7 +53,7 @@ def broker():
         yield broker
 
 
-def fill(address, topic, count):
+def fill_topic(address, topic, count):
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "batch.num.messages": 50})
@@ -73,11 +73,11 @@ def compact(broker):
     raise TimeoutError("the cleaner makes no gaps")
 
 
-def rows(records):
+def list_rows(records):
     return [(r.offset, r.timestamp, r.key, r.value, list(r.headers), None) for r in records]
 
 
-def load(spark, broker, topic, **options):
+def load_topic(spark, broker, topic, **options):
     return (
         spark.read.format("wirescan")
         .option("bootstrap.servers", broker.address)
@@ -89,11 +89,11 @@ def load(spark, broker, topic, **options):
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_rows_equal_those_of_a_consumer(spark, broker, isolation):
-    expected = rows(consume(broker.address, "orders", isolation))
+    expected = list_rows(consume(broker.address, "orders", isolation))
     frame = read_topic(spark, broker.address, "orders", isolation=isolation)
     assert frame.rdd.getNumPartitions() == 1
     assert collect_rows(frame) == expected
-    assert collect_rows(load(spark, broker, "orders", isolation=isolation)) == expected
+    assert collect_rows(load_topic(spark, broker, "orders", isolation=isolation)) == expected
 
 
 @pytest.mark.parametrize("size", [1, 7, 199, 200, 1234])
@@ -120,10 +120,12 @@ def test_every_record_is_read_once(spark, broker, size, isolation):
 
 
 def test_compacted_topics_are_read(spark, broker):
-    expected = rows(consume(broker.address, "compacted"))
+    expected = list_rows(consume(broker.address, "compacted"))
     frame = read_topic(spark, broker.address, "compacted", records_per_partition=100)
     assert collect_rows(frame) == expected
-    assert load(spark, broker, "compacted", recordsPerPartition="100").count() == len(expected)
+    assert load_topic(spark, broker, "compacted", recordsPerPartition="100").count() == len(
+        expected
+    )
 
 
 def test_partitions_and_several_topics(spark, broker):
@@ -140,7 +142,7 @@ def test_partitions_and_several_topics(spark, broker):
         ("many", 2): 333,
         ("orders", 0): len(consume(broker.address, "orders")),
     }
-    frame = load(spark, broker, "many, empty", partitions="1", columns="value, partition")
+    frame = load_topic(spark, broker, "many, empty", partitions="1", columns="value, partition")
     rows = sorted((int(row.value), row.partition) for row in frame.collect())
     assert rows == [(number, 1) for number in range(1, 1000, 3)]
 
@@ -153,15 +155,17 @@ def test_small_partitions_share_a_task(spark, broker):
 
 def test_topics_without_records_give_no_rows(spark, broker):
     assert read_topic(spark, broker.address, "empty").collect() == []
-    assert load(spark, broker, "empty").collect() == []
-    assert load(spark, broker, "orders", start="latest").count() == 0
+    assert load_topic(spark, broker, "empty").collect() == []
+    assert load_topic(spark, broker, "orders", start="latest").count() == 0
 
 
 def test_ranges_select_offsets(spark, broker):
     def offsets(frame):
         return sorted(row.offset for row in frame.select("offset").collect())
 
-    assert offsets(load(spark, broker, "orders", start="100", stop="210")) == list(range(100, 210))
+    assert offsets(load_topic(spark, broker, "orders", start="100", stop="210")) == list(
+        range(100, 210)
+    )
     records = consume(broker.address, "orders")
     moments = [records[800].timestamp, records[3000].timestamp]
     start, stop = (next(r.offset for r in records if r.timestamp >= moment) for moment in moments)
@@ -170,7 +174,7 @@ def test_ranges_select_offsets(spark, broker):
     assert offsets(read_topic(spark, broker.address, "orders", **times)) == expected
     start_text = datetime.fromtimestamp(moments[0] / 1000, timezone.utc).isoformat()
     times = {"startTime": start_text, "stopTime": str(moments[1])}
-    assert offsets(load(spark, broker, "orders", **times)) == expected
+    assert offsets(load_topic(spark, broker, "orders", **times)) == expected
 
 
 def test_a_schema_chooses_the_columns(spark, broker):
@@ -247,7 +251,7 @@ def test_spark_logs_in_with_tls(spark, broker):
 )
 def test_invalid_options_are_refused(spark, broker, options, message):
     with pytest.raises(PySparkException, match=message):
-        load(spark, broker, **{"topic": "orders", **options}).collect()
+        load_topic(spark, broker, **{"topic": "orders", **options}).collect()
 
 
 def test_deleted_records_and_unknown_topics_raise(spark, broker):

@@ -60,19 +60,19 @@ for raw in raws:
 
 
 def run_each_in_little_memory(
-    program: str, raws: list[bytes], megabytes: int, *more: int
-) -> list[tuple[list[str], float]]:
-    """Return the results of `run_in_little_memory` for each of `raws`.
+    program: str, inputs: dict[str, bytes], megabytes: int, *more: int
+) -> dict[str, tuple[list[str], float]]:
+    """Return the result of `run_in_little_memory` for each input, by the name of the input.
 
-    One process imports the package. It forks a child for each of `raws`, which saves time.
+    One process imports the package. It forks a child for each input, which saves time.
     """
     process = subprocess.run(
         [sys.executable, "-c", FORKING_PROGRAM, *map(str, (megabytes, *more))],
-        input=pickle.dumps((program, raws)),
+        input=pickle.dumps((program, list(inputs.values()))),
         capture_output=True,
         timeout=100,
     )
     assert process.returncode == 0, process.stderr.decode()
     lines = [line.split() for line in process.stdout.decode().splitlines() if line]
-    assert len(lines) == len(raws)
-    return [(words, float(seconds)) for *words, seconds in lines]
+    results = [(words, float(seconds)) for *words, seconds in lines]
+    return dict(zip(inputs, results, strict=True))

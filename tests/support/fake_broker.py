@@ -435,14 +435,14 @@ def convert_row(table, i):
 
 def fit(fields, version, values):
     """Return the fields of a body that a version has."""
-    known = {field.name: field for field in fields}
+    field_of = {field.name: field for field in fields}
     fitted = {}
     for name, value in values.items():
-        if name in known and version not in known[name].versions:
+        if name in field_of and version not in field_of[name].versions:
             continue
-        is_array = known[name].is_array and value is not None
+        is_array = field_of[name].is_array and value is not None
         fitted[name] = (
-            [fit(known[name].fields, version, item) for item in value] if is_array else value
+            [fit(field_of[name].fields, version, item) for item in value] if is_array else value
         )
     return fitted
 

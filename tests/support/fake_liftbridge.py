@@ -9,19 +9,12 @@ import contextlib
 import json
 from collections import defaultdict
 
+from tests.support.varint import make_varint
+
 MAGIC = b"\xb9\x0eC\xb4\x00\x08\x00"  # begins an envelope without a checksum; its kind follows
 MESSAGE_KIND, ACK_KIND = b"\0", b"\1"
 INBOX_FIELD, CORRELATION_FIELD, POLICY_FIELD = 10, 11, 12  # of a message
 NO_ACK = 2  # the policy of a message that wants no ack
-
-
-def make_varint(number):
-    number %= 1 << 64
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes(out) + bytes([number])
 
 
 def make_fields(**numbered):
@@ -136,8 +129,8 @@ class FakeLiftbridge:
 
     def deliver(self, subject, payload):
         """Send a payload to all subscribers of a subject."""
-        for writer, wanted, sid in self._subscriptions:
-            if wanted == subject:
+        for writer, pattern, sid in self._subscriptions:
+            if pattern == subject:
                 writer.write(f"MSG {subject} {sid} {len(payload)}\r\n".encode() + payload + b"\r\n")
 
     def stop(self):

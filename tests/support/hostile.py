@@ -14,7 +14,7 @@ from wirescan.frames.codecs import compress
 from wirescan.thrift import MessageType, Protocol, Transform
 
 
-def zstd_batches(count: int, records: int) -> bytes:
+def make_zstd_batches(count: int, records: int) -> bytes:
     """Kafka batches of equal records of seven bytes: they compress as well as anything can."""
     batch = bytearray(kafka.encode_batch([b""], codec="zstd"))[:61] + compress(
         "zstd", b"\x0c\0\0\0\1\1\0" * records
@@ -25,7 +25,7 @@ def zstd_batches(count: int, records: int) -> bytes:
     return bytes(batch) * count
 
 
-def thrift_elements(count: int) -> bytes:
+def make_thrift_elements(count: int) -> bytes:
     """A compressed Thrift frame: a list of `count` booleans in the compact protocol."""
     size, varint = count, bytearray()
     while size > 127:
@@ -37,22 +37,22 @@ def thrift_elements(count: int) -> bytes:
 
 
 ROW_MAKERS = {
-    "kafka.records": lambda: zstd_batches(2, 5000),
-    "thrift.fields": lambda: thrift_elements(10_000),
+    "kafka.records": lambda: make_zstd_batches(2, 5000),
+    "thrift.fields": lambda: make_thrift_elements(10_000),
 }
 
 
-def layers(count: int, size: int = 1_000_000) -> bytes:
+def make_layers(count: int, size: int = 1_000_000) -> bytes:
     """A Thrift frame with `count` transforms: one of zstd, and snappy that holds only literals."""
     payload = thrift.encode_message("m", MessageType.CALL, 1, bytes(size))
-    inner = snappy_literals(payload)
+    inner = make_snappy_literals(payload)
     for _ in range(count - 2):
-        inner = snappy_literals(inner)
+        inner = make_snappy_literals(inner)
     header = thrift.encode_frame(compress("zstd", inner), transforms=[])
-    return with_transforms(header, [Transform.SNAPPY] * (count - 1) + [Transform.ZSTD])
+    return add_transforms(header, [Transform.SNAPPY] * (count - 1) + [Transform.ZSTD])
 
 
-def snappy_literals(data: bytes) -> bytes:
+def make_snappy_literals(data: bytes) -> bytes:
     """One raw block of snappy: its size, and one literal."""
     size, prefix = len(data), bytearray()
     while size > 127:
@@ -61,7 +61,7 @@ def snappy_literals(data: bytes) -> bytes:
     return bytes(prefix) + bytes((size, 63 << 2)) + (len(data) - 1).to_bytes(4, "little") + data
 
 
-def with_transforms(frame: bytes, transforms: list[int]) -> bytes:
+def add_transforms(frame: bytes, transforms: list[int]) -> bytes:
     """A header frame without transforms, whose header says that it has some."""
     words = int.from_bytes(frame[12:14], "big")
     payload = frame[14 + 4 * words :]
@@ -71,21 +71,21 @@ def with_transforms(frame: bytes, transforms: list[int]) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def persistent_headers(frames: int) -> bytes:
+def make_persistent_headers(frames: int) -> bytes:
     """Frames that each bring one more persistent header: all before them stay in force."""
     return b"".join(
         bytes(thrift.encode_frame(b"", persistent={b"%x" % i: b""})) for i in range(frames)
     )
 
 
-def scanning(name: str):
+def prepare_scan(name: str):
     def work(data: bytes) -> int:
-        return bytes_held(wirescan.scan(data, name, errors="mark"), data)
+        return measure_table(wirescan.scan(data, name, errors="mark"), data)
 
     return work
 
 
-def bytes_held(table, data: bytes) -> int:
+def measure_table(table, data: bytes) -> int:
     """What a table keeps in memory beside the data."""
     size, level = sum(map(len, table.buffers)), table
     while level is not None:
@@ -93,53 +93,53 @@ def bytes_held(table, data: bytes) -> int:
     return size - len(data)
 
 
-def resolving(data: bytes) -> int:
-    return bytes_held(thrift.resolve(thrift.scan(data)), data)
+def resolve_headers(data: bytes) -> int:
+    return measure_table(thrift.resolve(thrift.scan(data)), data)
 
 
-def receiving(data: bytes) -> int:
+def receive_frames(data: bytes) -> int:
     with pytest.raises(thrift.ConversationError) as caught:
         thrift.ServerChannel().receive(data)
     return sum(len(call.arguments) for call in caught.value.events)
 
 
-def parsing(data: bytes) -> int:
+def parse_documents(data: bytes) -> int:
     return lumberjack.documents(lumberjack.events(lumberjack.scan(data)), errors="mark").nbytes
 
 
-def refusing_fields(data: bytes) -> int:
+def refuse_fields(data: bytes) -> int:
     with pytest.raises(ValueError, match="1000 different fields"):
         lumberjack.documents(lumberjack.events(lumberjack.scan(data)), errors="mark")
     return 0
 
 
-def filled(size: int, one: bytes) -> bytes:
+def repeat_to_size(size: int, one: bytes) -> bytes:
     return one * max(size // len(one), 1)
 
 
-def documents_of(size: int, *texts: bytes) -> bytes:
+def make_documents(size: int, *texts: bytes) -> bytes:
     count = size // (sum(map(len, texts)) + 10 * len(texts)) or 1
     return b"".join(bytes(lumberjack.encode_json(i, text)) for i, text in enumerate(texts * count))
 
 
-def headers_of_records(count: int) -> bytes:
+def make_record_headers(count: int) -> bytes:
     return bytes(
         kafka.encode_batch([{"value": b"", "headers": [(b"", b"")] * count}], codec="zstd")
     )
 
 
-def pairs_of_nothing(count: int) -> bytes:
+def make_empty_pairs(count: int) -> bytes:
     frame = b"2D" + (1).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(8 * count)
     packed = zlib.compress(frame, 9)
     return b"2C" + len(packed).to_bytes(4, "big") + packed
 
 
-def acks_in_layers(count: int) -> bytes:
+def make_acks_in_layers(count: int) -> bytes:
     packed = zlib.compress(b"2A\0\0\0\1" * count, 9)
     return b"2C" + len(packed).to_bytes(4, "big") + packed
 
 
-def structs(depth: int) -> bytes:
+def make_structs(depth: int) -> bytes:
     return bytes(
         thrift.encode_framed(
             thrift.encode_message("m", MessageType.CALL, 1, b"\x0c\0\1" * depth + bytes(depth + 1))
@@ -147,12 +147,12 @@ def structs(depth: int) -> bytes:
     )
 
 
-def nats_headers(count: int) -> bytes:
+def make_nats_headers(count: int) -> bytes:
     block = b"NATS/1.0\r\n" + b"".join(b"%x:\r\n" % i for i in range(count)) + b"\r\n"
     return b"HPUB a %d %d\r\n%s\r\n" % (len(block), len(block), block)
 
 
-def liftbridge_message(envelope: bytes) -> bytes:
+def make_liftbridge_message(envelope: bytes) -> bytes:
     return bytes(nats.encode_pub("a", bytes(liftbridge.encode_envelope(envelope, 0))))
 
 
@@ -161,77 +161,127 @@ def liftbridge_message(envelope: bytes) -> bytes:
 # Small inputs have the largest factors, because each call and each payload has a free allowance.
 HOSTILE = {
     "kafka.records, rows": (
-        lambda n: filled(n, zstd_batches(1, 5000)),
-        scanning("kafka.records"),
+        lambda n: repeat_to_size(n, make_zstd_batches(1, 5000)),
+        prepare_scan("kafka.records"),
         8000,
     ),
     "kafka.headers, rows": (
-        lambda n: filled(n, headers_of_records(5000)),
-        scanning("kafka.headers"),
+        lambda n: repeat_to_size(n, make_record_headers(5000)),
+        prepare_scan("kafka.headers"),
         4000,
     ),
     "lumberjack.pairs, rows": (
-        lambda n: filled(n, pairs_of_nothing(20_000)),
-        scanning("lumberjack.pairs"),
+        lambda n: repeat_to_size(n, make_empty_pairs(20_000)),
+        prepare_scan("lumberjack.pairs"),
         8000,
     ),
     "lumberjack.frames, rows": (
-        lambda n: filled(n, b"2A\0\0\0\1"),
-        scanning("lumberjack.frames"),
+        lambda n: repeat_to_size(n, b"2A\0\0\0\1"),
+        prepare_scan("lumberjack.frames"),
         10,
     ),
     "lumberjack.events, layers": (
-        lambda n: filled(n, acks_in_layers(20_000)),
-        scanning("lumberjack.events"),
+        lambda n: repeat_to_size(n, make_acks_in_layers(20_000)),
+        prepare_scan("lumberjack.events"),
         8000,
     ),
-    "nats.messages, rows": (lambda n: filled(n, b"+OK\r\n"), scanning("nats.messages"), 20),
-    "nats.headers, many names": (lambda n: nats_headers(n // 6), scanning("nats.headers"), 20),
+    "nats.messages, rows": (
+        lambda n: repeat_to_size(n, b"+OK\r\n"),
+        prepare_scan("nats.messages"),
+        20,
+    ),
+    "nats.headers, many names": (
+        lambda n: make_nats_headers(n // 6),
+        prepare_scan("nats.headers"),
+        20,
+    ),
     "liftbridge.messages, rows": (
-        lambda n: filled(n, liftbridge_message(b"")),
-        scanning("liftbridge.messages"),
+        lambda n: repeat_to_size(n, make_liftbridge_message(b"")),
+        prepare_scan("liftbridge.messages"),
         20,
     ),
     "liftbridge.headers, rows": (
-        lambda n: liftbridge_message(b"\x4a\x00" * (n // 2)),  # empty headers of two bytes each
-        scanning("liftbridge.headers"),
+        lambda n: make_liftbridge_message(
+            b"\x4a\x00" * (n // 2)
+        ),  # empty headers of two bytes each
+        prepare_scan("liftbridge.headers"),
         40,
     ),
     "liftbridge.entries, rows": (
-        lambda n: filled(n, bytes(liftbridge.encode_entry(1, 1, 1, b"", b""))),
-        scanning("liftbridge.entries"),
+        lambda n: repeat_to_size(n, bytes(liftbridge.encode_entry(1, 1, 1, b"", b""))),
+        prepare_scan("liftbridge.entries"),
         10,
     ),
     "kafka.batches, search": (
-        lambda n: filled(n, bytes(7) + b"\1\0\0\0\x32\0\0\0\0\2"),  # headers without batches
-        scanning("kafka.batches"),
+        lambda n: repeat_to_size(
+            n, bytes(7) + b"\1\0\0\0\x32\0\0\0\0\2"
+        ),  # headers without batches
+        prepare_scan("kafka.batches"),
         10,
     ),
     "kafka.requests, rows": (
-        lambda n: filled(n, b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff"),  # ApiVersions of 14 bytes
-        scanning("kafka.requests"),
+        lambda n: repeat_to_size(
+            n, b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff"
+        ),  # ApiVersions of 14 bytes
+        prepare_scan("kafka.requests"),
         10,
     ),
-    "thrift.infos, rows": (lambda n: persistent_headers(n // 26), scanning("thrift.infos"), 10),
+    "thrift.infos, rows": (
+        lambda n: make_persistent_headers(n // 26),
+        prepare_scan("thrift.infos"),
+        10,
+    ),
     "thrift.fields, rows": (
-        lambda n: filled(n, thrift_elements(5000)),
-        scanning("thrift.fields"),
+        lambda n: repeat_to_size(n, make_thrift_elements(5000)),
+        prepare_scan("thrift.fields"),
         10_000,
     ),
-    "thrift.fields, deep": (lambda n: filled(n, structs(64)), scanning("thrift.fields"), 30),
-    "thrift.fields, too deep": (lambda n: filled(n, structs(5000)), scanning("thrift.fields"), 30),
-    "thrift.plain, layers": (lambda n: filled(n, layers(8)), scanning("thrift.plain"), 10_000),
-    "thrift.plain, too many layers": (lambda n: filled(n, layers(60)), scanning("thrift.plain"), 2),
-    "thrift.ServerChannel, layers": (lambda n: filled(max(n, 2000), layers(8)), receiving, 10_000),
-    "thrift.resolve, persistent headers": (lambda n: persistent_headers(n // 26), resolving, 400),
-    "documents, refused": (lambda n: documents_of(n, b'{"a":1}', b'{"a":"x"}'), parsing, 10),
-    "documents, no JSON": (lambda n: documents_of(n, b"{]"), parsing, 15),
-    "documents, deep": (lambda n: documents_of(n, b'{"a":' * 49 + b"1" + b"}" * 49), parsing, 10),
+    "thrift.fields, deep": (
+        lambda n: repeat_to_size(n, make_structs(64)),
+        prepare_scan("thrift.fields"),
+        30,
+    ),
+    "thrift.fields, too deep": (
+        lambda n: repeat_to_size(n, make_structs(5000)),
+        prepare_scan("thrift.fields"),
+        30,
+    ),
+    "thrift.plain, layers": (
+        lambda n: repeat_to_size(n, make_layers(8)),
+        prepare_scan("thrift.plain"),
+        10_000,
+    ),
+    "thrift.plain, too many layers": (
+        lambda n: repeat_to_size(n, make_layers(60)),
+        prepare_scan("thrift.plain"),
+        2,
+    ),
+    "thrift.ServerChannel, layers": (
+        lambda n: repeat_to_size(max(n, 2000), make_layers(8)),
+        receive_frames,
+        10_000,
+    ),
+    "thrift.resolve, persistent headers": (
+        lambda n: make_persistent_headers(n // 26),
+        resolve_headers,
+        400,
+    ),
+    "documents, refused": (
+        lambda n: make_documents(n, b'{"a":1}', b'{"a":"x"}'),
+        parse_documents,
+        10,
+    ),
+    "documents, no JSON": (lambda n: make_documents(n, b"{]"), parse_documents, 15),
+    "documents, deep": (
+        lambda n: make_documents(n, b'{"a":' * 49 + b"1" + b"}" * 49),
+        parse_documents,
+        10,
+    ),
     "documents, many names": (
         lambda n: b"".join(
             bytes(lumberjack.encode_json(i, b'{"k%d":1}' % i)) for i in range(max(n // 20, 1100))
         ),
-        refusing_fields,
+        refuse_fields,
         1,
     ),
 }

@@ -4,18 +4,10 @@ import struct
 
 from crc32c import crc32c
 
+from tests.support.varint import make_varint
 from wirescan.liftbridge.constants import Kind
 
 MOMENT = 1_700_000_000_123_456_789  # nanoseconds since 1970
-
-
-def make_varint(number):
-    number &= (1 << 64) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
 
 
 def make_fields(pairs):

@@ -3,15 +3,8 @@
 import struct
 import zlib
 
+from tests.support.varint import make_varint
 from wirescan.thrift.constants import InfoKind, MessageType, Protocol, Transform
-
-
-def make_varint(number):
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
 
 
 def make_text(data):

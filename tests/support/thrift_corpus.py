@@ -7,6 +7,7 @@ import numpy as np
 
 import wirescan
 from tests.support.paths import CORPUS as ROOT_CORPUS
+from tests.support.tables import check_whole_frames
 from wirescan import thrift
 from wirescan.thrift import InfoKind, Kind, MessageType, Protocol, Role, Type
 
@@ -30,12 +31,10 @@ def read_recording(directory: Path, scene: str, side: str) -> bytes:
     return (directory / f"{scene}.{side}.theader").read_bytes()
 
 
-def scan_whole_frames(data: bytes, scene: str = "") -> wirescan.FrameTable:
+def scan_recording(data: bytes, scene: str = "") -> wirescan.FrameTable:
     """Return the frames of a stream, which must consist of whole good frames."""
     frames = thrift.scan(data, non_strict=scene.endswith("not-strict"))
-    assert frames["size"].sum() == len(data)
-    assert not len(frames.tail)
-    assert not frames.bad.any()
+    check_whole_frames(frames, data)
     return frames
 
 
@@ -47,13 +46,13 @@ def list_messages(frames: wirescan.FrameTable) -> list[dict]:
     headers = [[] for _ in range(len(frames))]
     for info in thrift.infos(frames):
         assert info.kind == InfoKind.KEYVALUE
-        headers[info.parent].append([decode_text(info.key), decode_text(info.value)])
+        headers[info.parent].append([decode_latin_1(info.key), decode_latin_1(info.value)])
     for row, fields in zip(messages, list_message_fields(messages), strict=True):
         frame = frames[int(row.parent)]
         message = {
             "kind": Kind(frame.kind).name,
-            "method": decode_text(row.method),
-            "service": decode_text(row.service),
+            "method": decode_latin_1(row.method),
+            "service": decode_latin_1(row.service),
             "type": MessageType(row.kind).name,
             "seqid": int(row.seqid),
             "fields": fields,
@@ -71,7 +70,7 @@ def list_messages(frames: wirescan.FrameTable) -> list[dict]:
     return described
 
 
-def decode_text(view: memoryview | None) -> str | None:
+def decode_latin_1(view: memoryview | None) -> str | None:
     return None if view is None else bytes(view).decode("latin-1")
 
 
@@ -111,7 +110,7 @@ def _value(
         types = [_type_name(row["key_type"]), element] if row["count"] else [None, None]
         return [*types, items], items
     if kind in (Type.STRING, Type.UUID):
-        return decode_text(table.bytes(i, "value")), None
+        return decode_latin_1(table.bytes(i, "value")), None
     if kind == Type.DOUBLE:
         return float(row["real"]).hex(), None
     return bool(row["integer"]) if kind == Type.BOOL else int(row["integer"]), None
@@ -127,7 +126,7 @@ CASES = sorted(RECORDED_VALUES)
 
 def check_recording(directory: Path, scene: str, side: str, expected: list[dict]) -> None:
     """Assert that the messages of a recorded stream are the expected ones."""
-    frames = scan_whole_frames(read_recording(directory, scene, side), scene)
+    frames = scan_recording(read_recording(directory, scene, side), scene)
     assert list_messages(frames) == expected
     messages = thrift.messages(frames)
     assert len(frames) == len(messages) + ((scene, side) in NO_MESSAGE)

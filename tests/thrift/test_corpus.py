@@ -13,7 +13,7 @@ from tests.support.thrift_corpus import (
     RECORDED_VALUES,
     check_recording,
     read_recording,
-    scan_whole_frames,
+    scan_recording,
 )
 from wirescan import thrift
 from wirescan.thrift import Kind, Protocol
@@ -60,7 +60,7 @@ def test_recordings_hold_the_recorded_messages(scene, side):
 
 @pytest.mark.parametrize(("scene", "side"), CASES)
 def test_plain_frames_give_the_same_messages(scene, side):
-    frames = scan_whole_frames(read_recording(CORPUS, scene, side), scene)
+    frames = scan_recording(read_recording(CORPUS, scene, side), scene)
     direct = thrift.messages(frames)
     from_plain = thrift.messages(thrift.plain(frames))
     assert frame_bytes(direct) == frame_bytes(from_plain)
@@ -72,7 +72,7 @@ def test_plain_frames_give_the_same_messages(scene, side):
 )
 def test_a_stream_in_small_pieces_has_the_same_frames(scene, side):
     data = read_recording(CORPUS, scene, side)
-    expected = scan_whole_frames(data)
+    expected = scan_recording(data)
     for size in range(1, 40, 3):
         stream = wirescan.stream("thrift.frames")
         tables = [stream.feed(data[start : start + size]) for start in range(0, len(data), size)]
@@ -84,7 +84,7 @@ def test_a_stream_in_small_pieces_has_the_same_frames(scene, side):
 @pytest.mark.parametrize(("scene", "side"), CASES)
 def test_encoders_write_the_same_bytes(scene, side):
     """Every message is equal, and every header frame that is not compressed."""
-    frames = scan_whole_frames(read_recording(CORPUS, scene, side), scene)
+    frames = scan_recording(read_recording(CORPUS, scene, side), scene)
     messages = thrift.messages(frames)
     infos = thrift.infos(frames)
     encoded = encode_again(messages)

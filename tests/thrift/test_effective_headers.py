@@ -56,7 +56,7 @@ def frame_of(blocks, shape=make_header_frame):
     return shape(PAYLOAD, b"".join(make_block(int(kind), *pairs) for kind, pairs in blocks))
 
 
-def conversation(*frames):
+def make_conversation(*frames):
     """A table of thrift.frames of one connection. frames: (normal pairs, persistent pairs)."""
     raws = [
         frame_of([(PKEYVALUE, persistent), (KEYVALUE, normal)]) for normal, persistent in frames
@@ -129,7 +129,7 @@ def test_many_pairs_are_resolved(precedence):
 
 
 def test_without_persistent_headers_the_result_equals_the_infos():
-    frames = conversation(*([([(b"a", b"1"), (b"b", b"2")], [])] * 50))
+    frames = make_conversation(*([([(b"a", b"1"), (b"b", b"2")], [])] * 50))
     resolved = thrift.resolve(frames)
     infos = thrift.infos(frames)
     assert (resolved.rows == infos.rows).all()
@@ -140,7 +140,9 @@ def test_without_persistent_headers_the_result_equals_the_infos():
 
 
 def test_one_header_holds_for_many_frames():
-    frames = conversation(([], [(b"client_metadata", b"{}")]), *([([(b"n", b"1")], [])] * 9999))
+    frames = make_conversation(
+        ([], [(b"client_metadata", b"{}")]), *([([(b"n", b"1")], [])] * 9999)
+    )
     resolved = thrift.resolve(frames)
     assert len(resolved) == 10_000 + 9_999
     assert np.bincount(resolved["parent"]).tolist() == [1, *[2] * 9_999]
@@ -150,7 +152,7 @@ def test_one_header_holds_for_many_frames():
 
 def test_a_persistent_block_can_come_first():
     """Readers of Apache Thrift stop at such a block and have no headers (facts 3.3)."""
-    table = conversation(([(b"n1", b"1"), (b"n2", b"2")], [(b"p", b"3")]))
+    table = make_conversation(([(b"n1", b"1"), (b"n2", b"2")], [(b"p", b"3")]))
     assert [key for _, _, key, _ in headers_of(thrift.resolve(table))] == [b"p", b"n1", b"n2"]
 
 
@@ -177,7 +179,7 @@ def test_no_frames_have_no_headers():
 
 
 def test_the_limit_on_rows():
-    frames = conversation(*([([], [(b"%d" % i, b"")]) for i in range(20)]))
+    frames = make_conversation(*([([], [(b"%d" % i, b"")]) for i in range(20)]))
     assert len(thrift.resolve(frames, limits=Limits(rows=210))) == 210
     with pytest.raises(FrameError) as raised:
         thrift.resolve(frames, limits=Limits(rows=209))
@@ -189,7 +191,7 @@ def test_the_limit_on_rows():
 def test_rows_are_counted_before_memory_is_allocated():
     """3,000 frames with 70 persistent headers each have 315 million rows."""
     pairs = [[(b"%d/%d" % (i, j), b"") for j in range(70)] for i in range(3000)]
-    frames = conversation(*[([], persistent) for persistent in pairs])
+    frames = make_conversation(*[([], persistent) for persistent in pairs])
     with pytest.raises(FrameError, match="LIMIT"):
         thrift.resolve(frames, limits=Limits(rows=300_000_000))
 
@@ -208,7 +210,7 @@ def test_rows_are_counted_before_memory_is_allocated():
 )
 def test_invalid_arguments_are_refused(options, error, text):
     with pytest.raises(error, match=text):
-        thrift.resolve(conversation(([], []), ([], [])), **options)
+        thrift.resolve(make_conversation(([], []), ([], [])), **options)
 
 
 @pytest.mark.parametrize("table", [None, b"", thrift.infos(thrift.scan(b""))], ids=repr)
@@ -219,7 +221,7 @@ def test_other_tables_are_rejected(table):
 
 def test_invalid_rows_are_never_read_outside_the_buffers():
     """Rows may come from a user. They give ValueError or rows."""
-    frames = conversation(([(b"n", b"1")], [(b"p", b"2")]), ([], []))
+    frames = make_conversation(([(b"n", b"1")], [(b"p", b"2")]), ([], []))
     chance = np.random.default_rng(1)
     for _ in range(300):
         rows = frames.rows.copy()

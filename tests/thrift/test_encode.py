@@ -17,8 +17,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.encoded_columns import flatten_pairs as infos_as_lists
+from tests.support.encoded_columns import split_strings as split
 from tests.support.examples import read_example_count
 from tests.support.guard import GuardedMemory
+from tests.support.varint import make_varint
 from wirescan import thrift
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
@@ -73,14 +76,8 @@ PROTOCOL = st.sampled_from(
 )
 
 
-def varint(number):
-    if number < 128:
-        return bytes([number])
-    return bytes([number % 128 + 128]) + varint(number // 128)
-
-
-def text(data):
-    return varint(len(data)) + data
+def make_text(data):
+    return make_varint(len(data)) + data
 
 
 def plain_frame(
@@ -100,14 +97,18 @@ def plain_frame(
 ):
     """A header frame, written field by field as the format's document describes it."""
     transforms = [*transforms, *([] if key is None else [HMAC])]
-    header = varint(protocol_id) + varint(len(transforms)) + b"".join(map(varint, transforms))
+    header = (
+        make_varint(protocol_id)
+        + make_varint(len(transforms))
+        + b"".join(map(make_varint, transforms))
+    )
     size_at = 10 + len(header)
     header += b"" if key is None else b"\0"
     for kind in (1, 2) if infos_order == "normal" else (2, 1):
         if pairs := (infos, persistent)[kind - 1]:
-            header += varint(kind) + varint(len(pairs))
+            header += make_varint(kind) + make_varint(len(pairs))
             for info_key, info_value in pairs:
-                header += text(info_key) + text(info_value)
+                header += make_text(info_key) + make_text(info_value)
     header += b"\0" if padding == "1-4" else b""
     while len(header) % 4:
         header += b"\0"
@@ -129,7 +130,12 @@ def plain_message(
 ):
     name = method if service is None else service + b":" + method
     if protocol in ("compact", 2):
-        return bytes([0x82, kind << 5 | version]) + varint(seqid % 2**32) + text(name) + arguments
+        return (
+            bytes([0x82, kind << 5 | version])
+            + make_varint(seqid % 2**32)
+            + make_text(name)
+            + arguments
+        )
     name = struct.pack(">I", len(name)) + name
     begin = b"\x80\1\0" + bytes([kind]) + name if strict else name + bytes([kind])
     return begin + struct.pack(">I", seqid % 2**32) + arguments
@@ -147,22 +153,6 @@ def make_options(dialect):
     if plain["key"] is not None:
         options["transforms"] = [*plain["transforms"], HMAC]
     return plain, options
-
-
-def split(written):
-    """Return the strings of (data, offsets)."""
-    data, offsets = written
-    assert type(data) is bytes
-    assert offsets.dtype == np.int64
-    assert offsets[0] == 0
-    assert offsets[-1] == len(data)
-    return [data[start:stop] for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
-
-
-def infos_as_lists(rows):
-    """The infos of rows as (counts, keys, values)."""
-    flat = [pair for pairs in rows for pair in pairs]
-    return [*map(len, rows)], [key for key, _ in flat], [value for _, value in flat]
 
 
 # ---- frames made by hand
@@ -453,7 +443,7 @@ VALUES = [b"one", b"", b"a longer value of many bytes"]
 NUMBERS = [1, 65535, 3]
 
 
-def values_of_every_kind():
+def make_values_of_every_kind():
     long = pa.array([b"before", *VALUES, b"after"])[1:4]
     yield np.array(VALUES, object)
     yield np.array(VALUES)
@@ -466,7 +456,7 @@ def values_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    "values", [*values_of_every_kind()], ids=lambda column: type(column).__name__
+    "values", [*make_values_of_every_kind()], ids=lambda column: type(column).__name__
 )
 def test_values_of_every_kind(values):
     encoded = split(encode_frames(values, infos={"k": values}, persistent=[("p", values)]))

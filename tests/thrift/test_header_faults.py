@@ -12,7 +12,7 @@ from wirescan.thrift.constants import Transform
 HMAC = int(Transform.HMAC)
 
 
-def header_frame(header):
+def make_frame_with_header(header):
     """A header frame with these bytes as its header. Their size is a multiple of four."""
     assert len(header) % 4 == 0
     return make_framed(struct.pack(">HHIH", 0x0FFF, 0, 7, len(header) // 4) + header + b"payload")
@@ -32,11 +32,11 @@ def header_frame(header):
     ],
 )
 def test_bad_headers_have_faults(header, fault):
-    table = wirescan.scan(header_frame(header), "thrift.frames", errors="mark")
+    table = wirescan.scan(make_frame_with_header(header), "thrift.frames", errors="mark")
     assert table["fault"].tolist() == [fault]
 
 
-def compact_message(body):
+def make_compact_message(body):
     """A call of compact protocol, version 1: sequence number 0, no name."""
     return make_framed(b"\x82\x21\0\0" + body)
 
@@ -49,6 +49,6 @@ def compact_message(body):
     ],
 )
 def test_bad_field_numbers_have_faults(body, fault):
-    messages = wirescan.scan(compact_message(body), "thrift.messages", errors="mark")
+    messages = wirescan.scan(make_compact_message(body), "thrift.messages", errors="mark")
     fields = messages.open("fields", errors="mark")
     assert fields["fault"].tolist()[-1] == fault

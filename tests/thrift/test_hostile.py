@@ -70,7 +70,7 @@ def read_frames(raw):
     return verdicts
 
 
-def zlib_message(size):
+def compress_message(size):
     """The zlib stream of a message. Its argument is a string of `size` zeros."""
     plain = make_message(arguments=make_struct([(1, STRING, b"")], 0))
     assert plain.endswith(bytes(4) + b"\0")
@@ -260,22 +260,25 @@ VERDICTS = {
         ("BAD_FIELD", "", "BAD_FIELD"),
     ),
     "zlib cut": (
-        make_header_frame(zlib_message(510)[:-9], KEYS, transforms=[1]),
+        make_header_frame(compress_message(510)[:-9], KEYS, transforms=[1]),
         ("OK", "k=v", "TRUNCATED"),
     ),
     "bytes after zlib": (
-        make_header_frame(zlib_message(510) + b"more", KEYS, transforms=[1]),
+        make_header_frame(compress_message(510) + b"more", KEYS, transforms=[1]),
         ("OK", "k=v", "LEFTOVER"),
     ),
     "zlib of 40 MB": (
-        lambda: make_header_frame(zlib_message(40_000_000), KEYS, transforms=[1]),
+        lambda: make_header_frame(compress_message(40_000_000), KEYS, transforms=[1]),
         WITH_INFO,
     ),
     "zlib of 70 MB": (
-        lambda: make_header_frame(zlib_message(70_000_000), KEYS, transforms=[1]),
+        lambda: make_header_frame(compress_message(70_000_000), KEYS, transforms=[1]),
         ("OK", "k=v", "TOO_LARGE"),
     ),
-    "zlib of 1,000 bytes": (make_header_frame(zlib_message(1000), KEYS, transforms=[1]), WITH_INFO),
+    "zlib of 1,000 bytes": (
+        make_header_frame(compress_message(1000), KEYS, transforms=[1]),
+        WITH_INFO,
+    ),
     "double length": (make_double_frame(make_message(), KEYS), WITH_INFO),
     "double length, too small": (
         make_framed(make_framed(b"\x0f\xff\0\0")),
@@ -518,7 +521,7 @@ def test_bad_compact_messages_have_faults(raw, fault):
     )
 
 
-def nested(layers, version, kind=STRUCT):
+def make_nested(layers, version, kind=STRUCT):
     """A struct of one field. `layers` structs or lists are nested in it."""
     if kind == STRUCT:
         return (b"\x1c" if version else b"\x0c\0\1") * layers + bytes(layers + 1)
@@ -532,7 +535,7 @@ def nested(layers, version, kind=STRUCT):
 @pytest.mark.parametrize("wrap", [make_framed, bytes], ids=["framed", "unframed"])
 def test_nested_values_have_a_limit(version, kind, wrap):
     for layers in (1, 63, 64, 100, 100_000):
-        raw = wrap(make_message(arguments=nested(layers, version, kind), version=version))
+        raw = wrap(make_message(arguments=make_nested(layers, version, kind), version=version))
         frames = thrift.scan(raw, errors="mark")
         if layers < 64:
             table = thrift.fields(thrift.messages(frames))
@@ -729,8 +732,8 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def outputs_of_claims():
-    raws = [raw * 3 for raw in CLAIMS.values()]
-    return dict(zip(CLAIMS, run_each_in_little_memory(CHILD, raws, 96)))
+    inputs = {claim: raw * 3 for claim, raw in CLAIMS.items()}
+    return run_each_in_little_memory(CHILD, inputs, 96)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

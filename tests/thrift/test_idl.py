@@ -58,7 +58,7 @@ def calc(tmp_path):
     return tmp_path / "calc.thrift"
 
 
-def messages_of(*raws):
+def scan_messages(*raws):
     return thrift.messages(thrift.scan(b"".join(map(make_framed, raws))))
 
 
@@ -68,7 +68,7 @@ def read_names(idl, method, type, struct, version=0, **options):
     A field without a name has an empty string.
     """
     raw = make_message(method.encode(), int(type), 1, make_struct(struct, version), version)
-    table = thrift.fields(messages_of(raw), idl=idl, **options)
+    table = thrift.fields(scan_messages(raw), idl=idl, **options)
     return [name.decode() for name in table["name"].tolist()]
 
 
@@ -199,7 +199,7 @@ def test_names_and_values_equal_those_of_thriftpy2(calc):
     arguments = module.Calc.add_args(a=7, b=-7)
     memory = TMemoryBuffer()
     write_val(memory, TType.STRUCT, arguments)
-    fields = thrift.fields(messages_of(make_message(b"add", 1, 1, memory.getvalue())), idl=module)
+    fields = thrift.fields(scan_messages(make_message(b"add", 1, 1, memory.getvalue())), idl=module)
     assert dict(zip(fields["name"].tolist(), fields["integer"].tolist())) == {
         name.encode(): value for name, value in vars(arguments).items()
     }
@@ -209,7 +209,7 @@ def test_names_and_values_equal_those_of_thriftpy2(calc):
 
 
 def test_the_table_has_a_column_of_names(calc):
-    plain = thrift.fields(messages_of(make_message(b"add", 1, 1, ADD)))
+    plain = thrift.fields(scan_messages(make_message(b"add", 1, 1, ADD)))
     table = add_names(plain, calc)
     assert table.dtype.names == (*thrift.FIELD.names, "name")
     assert table.dtype["name"] == "S8"
@@ -226,8 +226,8 @@ def test_the_table_has_a_column_of_names(calc):
 
 def test_tables_without_rows_are_accepted(calc):
     for table in (
-        thrift.fields(messages_of(), idl=calc),
-        thrift.fields(messages_of(make_message(b"add")), idl=calc),
+        thrift.fields(scan_messages(), idl=calc),
+        thrift.fields(scan_messages(make_message(b"add")), idl=calc),
     ):
         assert len(table) == 0
         assert table.dtype["name"] == "S8"
@@ -250,14 +250,14 @@ def test_bad_messages_have_no_names(calc):
 def test_fields_around_damage_keep_their_names(calc):
     struct = make_struct([(1, STRUCT, [(1, STRING, b"why"), (2, STRUCT, NODE)])], 0)
     raw = make_message(b"add", 2, 1, struct[:-8])
-    fields = thrift.fields(messages_of(raw), idl=calc, errors="mark")
+    fields = thrift.fields(scan_messages(raw), idl=calc, errors="mark")
     assert fields["name"].tolist() == [b"bad", b"why", b"node", b"value", b"after", b"below", b""]
     assert fields.bad.tolist() == [True, False, True, False, True, False, True]
 
 
 def test_names_need_all_rows(calc):
     struct = make_struct([(1, STRUCT, [(1, STRING, b"why")])], 0)
-    fields = thrift.fields(messages_of(make_message(b"add", 2, 1, struct)))
+    fields = thrift.fields(scan_messages(make_message(b"add", 2, 1, struct)))
     with pytest.raises(ValueError, match="names need all of them"):
         add_names(fields[1:], calc)
     rows = fields.rows.copy()
@@ -268,7 +268,7 @@ def test_names_need_all_rows(calc):
 
 def test_other_tables_are_rejected(calc):
     struct = make_struct([(1, STRUCT, [(1, STRING, b"why")])], 0)
-    fields = thrift.fields(messages_of(make_message(b"add", 2, 1, struct)))
+    fields = thrift.fields(scan_messages(make_message(b"add", 2, 1, struct)))
     with pytest.raises(TypeError, match="not thrift.messages"):
         add_names(fields.outer, calc)
     with pytest.raises(TypeError, match="not thrift.fields"):
@@ -280,7 +280,7 @@ def test_other_tables_are_rejected(calc):
 def test_invalid_rows_give_an_error_or_names(calc):
     """Rows may come from a user. They give ValueError or names."""
     struct = make_struct([(1, STRUCT, [(1, STRING, b"why"), (2, STRUCT, NODE)])], 0)
-    fields = thrift.fields(messages_of(make_message(b"add", 2, 1, struct)))
+    fields = thrift.fields(scan_messages(make_message(b"add", 2, 1, struct)))
     chance = np.random.default_rng(1)
     for table in (fields, fields.outer):
         for _ in range(400):
@@ -363,29 +363,29 @@ def test_an_invalid_idl_is_refused(tmp_path, text):
     path = tmp_path / "s.thrift"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match="s.thrift cannot be parsed") as raised:
-        thrift.fields(messages_of(), idl=path)
+        thrift.fields(scan_messages(), idl=path)
     assert type(raised.value) is ValueError
 
 
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError, match="No such file.*nowhere.thrift"):
-        thrift.fields(messages_of(), idl=tmp_path / "nowhere.thrift")
+        thrift.fields(scan_messages(), idl=tmp_path / "nowhere.thrift")
     with pytest.raises(FileNotFoundError, match="No such file.*nowhere.thrift"):
         # A URL is not downloaded.
-        thrift.fields(messages_of(), idl="https://localhost/nowhere.thrift")
+        thrift.fields(scan_messages(), idl="https://localhost/nowhere.thrift")
     (tmp_path / "folder.thrift").mkdir()
     with pytest.raises(IsADirectoryError, match="Is a directory.*folder.thrift"):
-        thrift.fields(messages_of(), idl=tmp_path / "folder.thrift")
+        thrift.fields(scan_messages(), idl=tmp_path / "folder.thrift")
     (tmp_path / "text.txt").write_text("")
     with pytest.raises(ValueError, match="should end with .thrift"):
-        thrift.fields(messages_of(), idl=tmp_path / "text.txt")
+        thrift.fields(scan_messages(), idl=tmp_path / "text.txt")
 
 
 @pytest.mark.parametrize("idl", [5, object(), thrift], ids=lambda value: type(value).__name__)
 def test_other_types_of_idl_are_rejected(idl):
     message = "must be a path or a module of thriftpy2|not a module that thriftpy2"
     with pytest.raises(TypeError, match=message):
-        thrift.fields(messages_of(), idl=idl)
+        thrift.fields(scan_messages(), idl=idl)
 
 
 def test_a_path_needs_thriftpy2(calc):

@@ -15,7 +15,7 @@ NUMBERS = b"\x0f\xff" + bytes(6)  # magic, flags, seq
 HMAC = 2
 
 
-def header_with(transforms, payload, mac_size=None):
+def make_frame_with_transforms(transforms, payload, mac_size=None):
     """A header frame.
 
     mac_size: size of the HMAC. The HMAC itself is at the end of `payload`.
@@ -33,8 +33,8 @@ def header_with(transforms, payload, mac_size=None):
     "limits", [Limits(ratio=10**30), Limits(inflated_total=10**30)], ids=["ratio", "total"]
 )
 def test_limits_can_exceed_64_bits(limits):
-    once = header_with([1], zlib.compress(b"abc"))
-    twice = header_with([1, 1], zlib.compress(zlib.compress(b"abc")))
+    once = make_frame_with_transforms([1], zlib.compress(b"abc"))
+    twice = make_frame_with_transforms([1, 1], zlib.compress(zlib.compress(b"abc")))
     table = thrift.plain(thrift.scan(once + twice), limits=limits)
     assert [bytes(table.bytes(i, "payload")) for i in range(2)] == [b"abc"] * 2
 
@@ -50,8 +50,8 @@ def test_limits_can_exceed_64_bits(limits):
     ],
 )
 def test_an_unknown_hash_is_rejected(hash, error):
-    signed = header_with([HMAC], b"payload" + bytes(4), mac_size=4)
-    unsigned = header_with([1], zlib.compress(b"abc"))
+    signed = make_frame_with_transforms([HMAC], b"payload" + bytes(4), mac_size=4)
+    unsigned = make_frame_with_transforms([1], zlib.compress(b"abc"))
     for raw in (signed, unsigned):
         with pytest.raises(error, match="hashlib"):
             thrift.plain(thrift.scan(raw), key=b"key", hash=hash, errors="mark")
@@ -60,7 +60,7 @@ def test_an_unknown_hash_is_rejected(hash, error):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "raw",
-    [make_chunked(b"ab"), header_with([0, 1], zlib.compress(b"ab"))],
+    [make_chunked(b"ab"), make_frame_with_transforms([0, 1], zlib.compress(b"ab"))],
     ids=["chunks", "transforms"],
 )
 def test_a_table_has_at_most_65_536_buffers(raw):
@@ -93,7 +93,7 @@ def test_the_ratio_counts_from_the_wire(ids, damaged):
         bomb = bomb[:-1] + b"?"
     for _ in ids[1:]:
         bomb = zlib.compress(bomb, 9)
-    frames = thrift.scan(header_with(ids, bomb) * 20)
+    frames = thrift.scan(make_frame_with_transforms(ids, bomb) * 20)
     start = time.process_time()
     assert thrift.plain(frames, errors="mark")["fault"].tolist() == [Fault.TOO_LARGE] * 20
     assert time.process_time() - start < 1
@@ -101,7 +101,7 @@ def test_the_ratio_counts_from_the_wire(ids, damaged):
 
 def test_a_small_payload_may_have_any_ratio():
     plain = make_binary_message(b"m", 1, 1) + bytes(900 << 10)
-    frames = thrift.scan(header_with([1, 1], zlib.compress(zlib.compress(plain))))
+    frames = thrift.scan(make_frame_with_transforms([1, 1], zlib.compress(zlib.compress(plain))))
     table = thrift.plain(frames)
     assert table["payload_size"].tolist() == [len(plain)]
     assert not table.bad.any()

@@ -54,6 +54,7 @@ from tests.strategies.thrift import (
     make_ttheader,
     make_varint,
 )
+from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, thrift
 from wirescan.frames import to_arrow
 from wirescan.frames.registry import format_of
@@ -67,25 +68,21 @@ PAIRS = make_block(2, (b"id", b"1")) + make_block(1, (b"k", b"v"), (b"k", b""))
 FORMATS = ("thrift.frames", "thrift.infos", "thrift.plain", "thrift.messages", "thrift.fields")
 
 
-def columns(table, names):
-    return table.rows[names.split()].tolist()
-
-
-def faults(table):
+def list_faults(table):
     return [Fault(fault).name for fault in table["fault"].tolist()]
 
 
-def strings(table, name):
+def list_strings(table, name):
     """Return the bytes of a column of strings. A null is None."""
     views = [table.bytes(i, name) for i in range(len(table))]
     return [None if view is None else bytes(view) for view in views]
 
 
-def pairs_of(infos):
+def list_pairs(infos):
     return [tuple(map(bytes, pair)) for pair in infos]
 
 
-def fields_of(raw, **options):
+def scan_fields(raw, **options):
     return thrift.fields(thrift.messages(thrift.scan(raw)), **options)
 
 
@@ -113,7 +110,7 @@ def test_frames_have_columns():
     assert table.dtype == thrift.FRAME
     assert table.dtype.itemsize == 64
     places = "kind size body infos_at infos_size payload_at payload_size protocol_id header_words"
-    assert columns(table, places) == [
+    assert list_columns(table, places) == [
         (Kind.HEADER, 50, 34, 16, 16, 34, 16, 2, 5),
         (Kind.BIG_HEADER, 42, 26, 26, 0, 26, 16, 0, 1),
         (Kind.DOUBLE_HEADER, 42, 26, 20, 0, 26, 16, 0, 2),
@@ -126,7 +123,7 @@ def test_frames_have_columns():
         (Kind.TTHEADER, 20, 4, 0, -1, 0, -1, 0, 0),
     ]
     numbers = "seq flags info_count transform_count transform_0 transform_1 padding mac_size"
-    assert columns(table[:3], numbers) == [
+    assert list_columns(table[:3], numbers) == [
         (2**32 - 1, 0xFFFF, 3, 0, 0, 0, 2, 0),
         (0, 0, 0, 2, 0, 1, 0, 0),
         (0, 0, 0, 0, 0, 0, 0, 0),
@@ -145,17 +142,17 @@ def test_frames_of_fbthrift_are_read():
         "0000001f0fff0000000000000001020000008242000967657453746174757305000400"
     )
     frames = thrift.scan(raw)
-    assert columns(frames, "kind size protocol_id padding payload_at") == [
+    assert list_columns(frames, "kind size protocol_id padding payload_at") == [
         (1, 32, 2, 2, 18),
         (1, 35, 2, 2, 18),
     ]
     messages = thrift.messages(frames)
-    assert columns(messages, "kind seqid protocol version") == [
+    assert list_columns(messages, "kind seqid protocol version") == [
         (MessageType.CALL, 0, 2, 2),
         (MessageType.REPLY, 0, 2, 2),
     ]
-    assert strings(messages, "method") == [b"getStatus"] * 2
-    assert columns(thrift.fields(messages), "parent kind id integer") == [(1, I32, 0, 2)]
+    assert list_strings(messages, "method") == [b"getStatus"] * 2
+    assert list_columns(thrift.fields(messages), "parent kind id integer") == [(1, I32, 0, 2)]
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 3, 4, 254, 255, 256, 1000])
@@ -164,16 +161,16 @@ def test_zeros_after_infos_are_padding(zeros):
     frames = thrift.scan(make_header_frame(make_message(), infos, padding=zeros))
     assert frames["padding"].tolist() == [min(zeros, 255)]
     assert len(thrift.infos(frames)) == 1
-    assert strings(frames, "infos") == [infos]
+    assert list_strings(frames, "infos") == [infos]
 
 
 def test_transforms_beyond_four_are_counted():
     ids = [1, 5, 6, 3, 0, 13, 8]
     frames = thrift.scan(make_header_frame(apply_transforms(make_message(), ids), transforms=ids))
-    assert columns(frames, "transform_count transform_0 transform_1 transform_2 transform_3") == [
-        (7, 1, 5, 6, 3)
-    ]
-    assert strings(thrift.plain(frames), "payload") == [make_message()]
+    assert list_columns(
+        frames, "transform_count transform_0 transform_1 transform_2 transform_3"
+    ) == [(7, 1, 5, 6, 3)]
+    assert list_strings(thrift.plain(frames), "payload") == [make_message()]
 
 
 UNKNOWN = make_header_frame(make_message(), PAIRS, transforms=[1, 4])
@@ -213,7 +210,7 @@ BEGINS = {
 def test_frames_have_kinds(raw, expected):
     table = thrift.scan(raw, errors="mark")
     if isinstance(expected, str):
-        assert faults(table)[0] == expected
+        assert list_faults(table)[0] == expected
     else:
         assert table["kind"].tolist()[0] == expected
     laws.agrees_with_the_reference(THRIFT, raw)
@@ -221,9 +218,9 @@ def test_frames_have_kinds(raw, expected):
 
 def test_a_header_inside_a_header_is_a_payload():
     frames = thrift.scan(make_header_frame(make_header_frame(make_message())))
-    assert columns(frames, "kind size payload_size") == [(1, 52, 34)]
+    assert list_columns(frames, "kind size payload_size") == [(1, 52, 34)]
     # The payload reads as a message without a version, with a name of 30 bytes.
-    assert faults(thrift.messages(frames, errors="mark")) == ["TRUNCATED"]
+    assert list_faults(thrift.messages(frames, errors="mark")) == ["TRUNCATED"]
 
 
 @pytest.mark.parametrize("name", [b"", b"a", b"abcdefgh", bytes(300)])
@@ -234,8 +231,8 @@ def test_binary_without_a_version_on_request(name, wrap):
     kind = Kind.FRAMED_BINARY if wrap is make_framed else Kind.UNFRAMED_BINARY
     assert table["kind"].tolist() == [kind] * 2
     messages = thrift.messages(table)
-    assert columns(messages, "kind seqid protocol version strict") == [(2, -5, 0, 0, 0)] * 2
-    assert strings(messages, "method") == [name] * 2
+    assert list_columns(messages, "kind seqid protocol version strict") == [(2, -5, 0, 0, 0)] * 2
+    assert list_strings(messages, "method") == [name] * 2
     assert thrift.fields(messages)["integer"].tolist() == [1, 1]
     assert thrift.scan(ALL, non_strict=True).rows.tobytes() == thrift.scan(ALL).rows.tobytes()
     assert len(thrift.scan(raw[:-1], non_strict=True)) == 0
@@ -253,9 +250,9 @@ def test_a_stream_of_binary_without_a_version(size):
     stream = wirescan.stream("thrift.messages?non_strict=true")
     methods = []
     for position in range(0, len(raw), size):
-        methods += strings(stream.feed(raw[position : position + size]), "method")
-    methods += strings(stream.close(), "method")
-    assert methods == strings(thrift.messages(thrift.scan(raw, non_strict=True)), "method")
+        methods += list_strings(stream.feed(raw[position : position + size]), "method")
+    methods += list_strings(stream.close(), "method")
+    assert methods == list_strings(thrift.messages(thrift.scan(raw, non_strict=True)), "method")
     assert methods.count(b"old") == 6
     assert stream.offset == len(raw)
 
@@ -305,40 +302,42 @@ def test_infos_have_columns():
     assert table.dtype == thrift.INFO
     assert table.dtype.itemsize == 40
     assert table.outer is frames
-    assert columns(table, "parent kind start size body key_at key_size value_at value_size") == [
+    assert list_columns(
+        table, "parent kind start size body key_at key_size value_at value_size"
+    ) == [
         (1, InfoKind.PKEYVALUE, 38, 5, 4, 1, 2, 4, 1),
         (1, InfoKind.KEYVALUE, 45, 4, 3, 1, 1, 3, 1),
         (1, InfoKind.KEYVALUE, 49, 3, 3, 1, 1, 3, 0),
         (1, InfoKind.KEYVALUE, 54, 7, 3, 1, 1, 3, 4),
     ]
     pairs = [(b"id", b"1"), (b"k", b"v"), (b"k", b""), (b"\xff", b"last")]
-    assert pairs_of(table) == pairs
-    assert pairs_of(frames[1].infos) == pairs
+    assert list_pairs(table) == pairs
+    assert list_pairs(frames[1].infos) == pairs
 
 
 def test_infos_of_an_unknown_transform_are_read():
     frames = thrift.scan(UNKNOWN, errors="mark")
-    assert faults(frames) == ["BAD_CODEC"]
-    assert columns(frames, "transform_0 transform_1 info_count") == [(1, 4, 3)]
+    assert list_faults(frames) == ["BAD_CODEC"]
+    assert list_columns(frames, "transform_0 transform_1 info_count") == [(1, 4, 3)]
     assert frames["payload_size"].tolist() == [16]
-    assert strings(thrift.infos(frames), "key") == [b"id", b"k", b"k"]
+    assert list_strings(thrift.infos(frames), "key") == [b"id", b"k", b"k"]
     for read in (thrift.plain, thrift.messages):
         table = read(frames, errors="mark")
-        assert faults(table) == ["BAD_CODEC"]
+        assert list_faults(table) == ["BAD_CODEC"]
         assert table["size"].tolist() == [16]
     messages = thrift.messages(frames, errors="mark")
-    assert faults(thrift.fields(messages, errors="mark")) == ["BAD_CODEC"]
+    assert list_faults(thrift.fields(messages, errors="mark")) == ["BAD_CODEC"]
 
 
 def test_long_strings_and_many_pairs():
     pairs = [(b"%d" % i, bytes(i)) for i in range(300)]
     table = thrift.infos(thrift.scan(make_header_frame(make_message(), make_block(1, *pairs))))
-    assert pairs_of(table) == pairs
+    assert list_pairs(table) == pairs
     frames = thrift.scan(
         make_header_frame(make_message(), make_block(1, (b"k" * 32768, b"v" * (262140 - 32778))))
     )
     assert frames["header_words"].tolist() == [65535]
-    assert strings(thrift.infos(frames), "value") == [b"v" * 229362]
+    assert list_strings(thrift.infos(frames), "value") == [b"v" * 229362]
 
 
 # ---- transforms
@@ -376,14 +375,14 @@ def test_each_transform_is_undone(ids, size):
     assert table.dtype == thrift.PLAIN
     assert table.dtype.itemsize == 32
     assert table.outer is frames
-    assert strings(table, "payload") == [payload] * 2
+    assert list_strings(table, "payload") == [payload] * 2
     assert table["parent"].tolist() == [0, 1]
     assert table["buffer"].tolist() == [0 if ids == [0] else 1, 0]
     assert table.buffers[0] is frames.buffers[0]
     for messages in (thrift.messages(frames), thrift.messages(table)):
         assert messages["parent"].tolist() == [0, 1]
         assert messages.outer is frames
-        assert strings(thrift.fields(messages), "value") == [bytes(size)] * 2
+        assert list_strings(thrift.fields(messages), "value") == [bytes(size)] * 2
 
 
 def test_zstd_without_its_size():
@@ -391,7 +390,7 @@ def test_zstd_without_its_size():
     stream.compress(make_message())
     payload = bytes(stream.finish())
     table = thrift.plain(thrift.scan(make_header_frame(payload, transforms=[5])))
-    assert strings(table, "payload") == [make_message()]
+    assert list_strings(table, "payload") == [make_message()]
 
 
 def test_transforms_of_empty_payloads():
@@ -400,9 +399,9 @@ def test_transforms_of_empty_payloads():
         table = thrift.plain(
             thrift.scan(make_header_frame(apply_transforms(b"", [id]), transforms=[id]))
         )
-        assert strings(table, "payload") == [b""]
+        assert list_strings(table, "payload") == [b""]
         table = thrift.plain(thrift.scan(make_header_frame(transforms=[id])), errors="mark")
-        assert faults(table) == ["TRUNCATED" if id == 1 else "BAD_COMPRESSION"]
+        assert list_faults(table) == ["TRUNCATED" if id == 1 else "BAD_COMPRESSION"]
 
 
 DEFLATED = zlib.compress(make_message())
@@ -449,10 +448,10 @@ BAD_PAYLOADS = {
 def test_bad_payloads_have_faults(payload, ids, fault):
     raw = make_header_frame(payload, PAIRS, transforms=ids) + make_header_frame(make_message())
     table = thrift.plain(thrift.scan(raw), errors="mark")
-    assert faults(table) == [fault, "OK"]
+    assert list_faults(table) == [fault, "OK"]
     assert bytes(table.frame(0)) == payload
     assert table["body"].tolist() == [0, 0]
-    assert faults(thrift.messages(thrift.scan(raw), errors="mark")) == [fault, "OK"]
+    assert list_faults(thrift.messages(thrift.scan(raw), errors="mark")) == [fault, "OK"]
     assert len(thrift.infos(thrift.scan(raw))) == 3
     with pytest.raises(FrameError, match=fault):
         thrift.messages(thrift.scan(raw))
@@ -462,7 +461,7 @@ def test_bad_payloads_have_faults(payload, ids, fault):
     if fault in ("LEFTOVER", "BAD_CHECKSUM"):
         # Without the check the payload is read. Many readers never check.
         table = thrift.plain(thrift.scan(raw), check=False)
-        assert strings(table, "payload") == [make_message()] * 2
+        assert list_strings(table, "payload") == [make_message()] * 2
 
 
 def test_every_transform_is_listed():
@@ -514,10 +513,10 @@ def test_infos_of_frames_with_an_unknown_transform(errors):
     )
     table = thrift.scan(raw, errors="mark")
     pairs = [(b"id", b"1"), (b"k", b"v"), (b"k", b"")]
-    assert faults(table) == ["BAD_CODEC", "OK", "BAD_CODEC"]
+    assert list_faults(table) == ["BAD_CODEC", "OK", "BAD_CODEC"]
     table = replace(table, errors=errors)  # the infos are good in every mode
     for i, expected in enumerate((pairs, pairs, [])):
-        assert pairs_of(table[i].infos) == expected
+        assert list_pairs(table[i].infos) == expected
     assert list(table[0].messages) == []
     column = to_arrow.to_batch(table, ["infos"])["infos"].to_pylist()
     assert [[tuple(pair.values()) for pair in row] for row in column] == [pairs, pairs, []]
@@ -529,7 +528,7 @@ KEY = b"secret"
 MAGIC_AT = {make_header_frame: 4, make_big_frame: 12, make_double_frame: 8}
 
 
-def signed(
+def sign_frame(
     payload=make_message(), infos=PAIRS, before=(), key=KEY, hash="sha256", make=make_header_frame
 ):
     """A frame with a code. The code covers all bytes after the length.
@@ -547,25 +546,30 @@ def signed(
 @pytest.mark.parametrize("make", [make_header_frame, make_big_frame, make_double_frame])
 @pytest.mark.parametrize("hash", ["sha256", "sha1", "md5", "sha512"])
 def test_codes_are_verified(make, hash):
-    raw = signed(apply_transforms(make_message(), [1, 5]), before=(1, 5), hash=hash, make=make)
+    raw = sign_frame(apply_transforms(make_message(), [1, 5]), before=(1, 5), hash=hash, make=make)
     frames = thrift.scan(raw)
     assert frames["mac_size"].tolist() == [hashlib.new(hash).digest_size]
     assert frames["transform_2"].tolist() == [2]
     assert len(thrift.infos(frames)) == 3
     for options in ({}, dict(key=KEY, hash=hash), dict(key=bytearray(KEY), hash=hash)):
-        assert strings(thrift.plain(frames, **options), "payload") == [make_message()]
-    assert faults(thrift.plain(frames, key=b"other", hash=hash, errors="mark")) == ["BAD_CHECKSUM"]
+        assert list_strings(thrift.plain(frames, **options), "payload") == [make_message()]
+    assert list_faults(thrift.plain(frames, key=b"other", hash=hash, errors="mark")) == [
+        "BAD_CHECKSUM"
+    ]
     for position in range(MAGIC_AT[make], len(raw)):
         damaged = raw[:position] + bytes([raw[position] ^ 1]) + raw[position + 1 :]
         table = thrift.scan(damaged, errors="mark")
-        if faults(table) == ["OK"] and table["mac_size"].tolist() == frames["mac_size"].tolist():
+        if (
+            list_faults(table) == ["OK"]
+            and table["mac_size"].tolist() == frames["mac_size"].tolist()
+        ):
             plain = thrift.plain(table, key=KEY, hash=hash, errors="mark")
-            assert faults(plain) == ["BAD_CHECKSUM"], position
+            assert list_faults(plain) == ["BAD_CHECKSUM"], position
 
 
 def test_codes_of_the_encoder_are_verified():
     raw = encode_frame(make_message(), transforms=[2, 1], infos={b"k": b"v"}, key=KEY)
-    assert strings(thrift.plain(thrift.scan(raw), key=KEY), "payload") == [make_message()]
+    assert list_strings(thrift.plain(thrift.scan(raw), key=KEY), "payload") == [make_message()]
     with pytest.raises(FrameError, match="BAD_CHECKSUM"):
         thrift.plain(thrift.scan(raw), key=b"")
     assert thrift_plain.read_plain(raw, reference.read_frames(raw)[0][0], key=KEY)[0]["fault"] == 0
@@ -573,18 +577,18 @@ def test_codes_of_the_encoder_are_verified():
 
 def test_an_empty_code_is_a_bad_checksum():
     frames = thrift.scan(make_header_frame(make_message(), transforms=b"\2\0", count=1))
-    assert strings(thrift.plain(frames), "payload") == [make_message()]
-    assert faults(thrift.plain(frames, key=KEY, errors="mark")) == ["BAD_CHECKSUM"]
+    assert list_strings(thrift.plain(frames), "payload") == [make_message()]
+    assert list_faults(thrift.plain(frames, key=KEY, errors="mark")) == ["BAD_CHECKSUM"]
 
 
 def test_a_frame_without_a_code_is_accepted():
     table = thrift.plain(thrift.scan(make_header_frame(make_message())), key=KEY)
-    assert strings(table, "payload") == [make_message()]
+    assert list_strings(table, "payload") == [make_message()]
 
 
 def test_invalid_keys_are_refused():
-    frames = thrift.scan(signed())
-    assert strings(thrift.plain(frames, key=memoryview(KEY)), "payload") == [make_message()]
+    frames = thrift.scan(sign_frame())
+    assert list_strings(thrift.plain(frames, key=memoryview(KEY)), "payload") == [make_message()]
     with pytest.raises(TypeError, match="key must be bytes or str, not int"):
         thrift.plain(frames, key=5)
     for hash in ("nope", "shake_128"):
@@ -660,7 +664,7 @@ def test_http_messages_are_frames(raw, expected, tail):
     table = thrift.scan(raw, errors="mark")
     rows = [
         Fault(fault).name if fault else (kind, size)
-        for kind, size, fault in columns(table, "kind payload_size fault")
+        for kind, size, fault in list_columns(table, "kind payload_size fault")
     ]
     assert rows == expected
     assert len(table.tail) == tail
@@ -668,7 +672,7 @@ def test_http_messages_are_frames(raw, expected, tail):
     if len(raw) < 1000:
         laws.streams_lose_nothing(THRIFT, raw, list(range(1, len(raw))))
     for i in np.flatnonzero((table["payload_size"] > 5) & ~table.bad).tolist():
-        assert strings(thrift.plain(table[i : i + 1]), "payload") == [BODY]
+        assert list_strings(thrift.plain(table[i : i + 1]), "payload") == [BODY]
 
 
 def test_chunks_are_joined():
@@ -676,11 +680,11 @@ def test_chunks_are_joined():
     body = make_message(arguments=make_struct([(1, STRING, value)], 0))
     raw = make_chunked(*(body[i : i + 100] for i in range(0, len(body), 100))) + make_chunked(body)
     table = thrift.plain(thrift.scan(raw))
-    assert strings(table, "payload") == [body] * 2
+    assert list_strings(table, "payload") == [body] * 2
     assert set(table["buffer"].tolist()) == {1}
-    assert strings(thrift.fields(thrift.messages(table)), "value") == [value] * 2
+    assert list_strings(thrift.fields(thrift.messages(table)), "value") == [value] * 2
     refused = thrift.plain(thrift.scan(raw), limits=Limits(inflated=len(body) - 1), errors="mark")
-    assert faults(refused) == ["TOO_LARGE"] * 2
+    assert list_faults(refused) == ["TOO_LARGE"] * 2
 
 
 def test_a_response_without_a_length_ends_with_its_connection():
@@ -688,7 +692,7 @@ def test_a_response_without_a_length_ends_with_its_connection():
     raw = make_http(make_message(), OK, told=False)
     for i in range(len(raw)):
         assert len(stream.feed(raw[i : i + 1])) == 0
-    assert strings(stream.close(), "method") == [b"add"]
+    assert list_strings(stream.close(), "method") == [b"add"]
 
 
 @pytest.mark.parametrize(
@@ -707,7 +711,7 @@ def test_the_protocol_of_a_body(body, expected):
         frames = thrift.scan(make(body))
         assert (
             frames["protocol_id"][0],
-            *faults(thrift.messages(frames, errors="mark")),
+            *list_faults(thrift.messages(frames, errors="mark")),
         ) == expected
 
 
@@ -735,7 +739,7 @@ def test_an_empty_payload_has_no_message(raw):
     ):
         frames = thrift.scan(data)
         for table in (thrift.messages(frames), thrift.messages(thrift.plain(frames))):
-            assert strings(table, "method") == [b"add"]
+            assert list_strings(table, "method") == [b"add"]
             assert len(frames) == 2
             empty = frames.where(frames["payload_size"] == 0)
             assert thrift.infos(empty, errors="strict").bad.sum() == 0
@@ -759,7 +763,7 @@ def test_messages_have_columns():
     assert table.name == "thrift.messages"
     assert table.dtype == thrift.MESSAGE
     assert table.dtype.itemsize == 56
-    assert columns(table, "parent kind seqid protocol version strict") == [
+    assert list_columns(table, "parent kind seqid protocol version strict") == [
         (0, MessageType.CALL, -1, 0, 1, 1),
         (1, MessageType.REPLY, 2**31 - 1, 0, 1, 1),
         (2, MessageType.ONEWAY, -(2**31), 2, 1, 1),
@@ -767,11 +771,11 @@ def test_messages_have_columns():
         (4, MessageType.CALL, 0, 0, 0, 0),
     ]
     # Only the names of calls begin with a service.
-    assert strings(table, "method") == [b"a:b", b"S:a", b"a", b"a", b"old"]
-    assert strings(table, "service") == [b"S", None, b"", None, None]
-    assert strings(table, "arguments") == [b"\0"] * 5
+    assert list_strings(table, "method") == [b"a:b", b"S:a", b"a", b"a", b"old"]
+    assert list_strings(table, "service") == [b"S", None, b"", None, None]
+    assert list_strings(table, "arguments") == [b"\0"] * 5
     assert (table["body"] == table["arguments_at"]).all()
-    assert columns(table[:1], "start size body method_at service_at service_size") == [
+    assert list_columns(table[:1], "start size body method_at service_at service_size") == [
         (4, 18, 17, 10, 8, 1)
     ]
     assert laws.describe_rows(wirescan.scan(raw, "thrift.messages")) == laws.describe_rows(table)
@@ -782,7 +786,7 @@ def test_the_unused_byte_of_strict_messages_is_ignored(unused):
     raw = make_message()
     raw = raw[:2] + bytes([unused]) + raw[3:]
     for wrapped in (raw, make_framed(raw), make_header_frame(raw)):
-        assert columns(thrift.messages(thrift.scan(wrapped)), "kind version") == [(1, 1)]
+        assert list_columns(thrift.messages(thrift.scan(wrapped)), "kind version") == [(1, 1)]
 
 
 def test_the_protocol_is_that_of_the_header():
@@ -792,7 +796,7 @@ def test_the_protocol_is_that_of_the_header():
         (make_message(), 1, "BAD_KIND"),
     ):
         frames = thrift.scan(make_header_frame(raw, protocol=protocol))
-        assert faults(thrift.messages(frames, errors="mark")) == [fault]
+        assert list_faults(thrift.messages(frames, errors="mark")) == [fault]
 
 
 # ---- fields
@@ -843,14 +847,14 @@ EVERY_ROW = [
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_fields_have_columns(version):
-    table = fields_of(make_message(arguments=make_struct(EVERY, version), version=version))
+    table = scan_fields(make_message(arguments=make_struct(EVERY, version), version=version))
     assert table.dtype == thrift.FIELD
     assert table.dtype.itemsize == 64
     assert (table["parent"] == 0).all()
     names = "depth role id kind integer count key_type element_type enclosing"
-    assert columns(table, names) == EVERY_ROW
+    assert list_columns(table, names) == EVERY_ROW
     assert table["real"].tolist() == [-0.1 if row[3] == DOUBLE else 0.0 for row in EVERY_ROW]
-    values = strings(table, "value")
+    values = list_strings(table, "value")
     assert values[:2] == ([b"", b""] if version else [b"\1", b"\0"])
     assert len(values[6]) == 8
     assert values[7] == b"\xff"
@@ -870,8 +874,8 @@ def test_types_of_one_protocol():
         2: [(3, FLOAT, 0.1), (4, DOUBLE, 0.1)],
     }
     for version, struct_ in fields.items():
-        table = fields_of(make_message(arguments=make_struct(struct_, version), version=version))
-        assert columns(table, "id kind") == [field[:2] for field in struct_]
+        table = scan_fields(make_message(arguments=make_struct(struct_, version), version=version))
+        assert list_columns(table, "id kind") == [field[:2] for field in struct_]
         for row, (_, kind, value) in zip(table, struct_):
             if kind == UUID:
                 assert bytes(row.value) == value
@@ -884,14 +888,14 @@ def test_types_of_one_protocol():
 @pytest.mark.parametrize("depth", [1, 2, 3, 64])
 def test_depth_selects_outer_fields(version, depth):
     raw = make_message(arguments=make_struct(EVERY, version), version=version) * 2
-    whole = fields_of(raw)
-    table = fields_of(raw, depth=depth)
+    whole = scan_fields(raw)
+    table = scan_fields(raw, depth=depth)
     expected = whole.where(whole["depth"] <= depth)
     names = (
         "start size body parent kind integer count id depth role "
         "value_at value_size key_type element_type"
     )
-    assert columns(table, names) == columns(expected, names)
+    assert list_columns(table, names) == list_columns(expected, names)
     inside = table["enclosing"] >= 0
     assert (table["depth"][table["enclosing"][inside]] == table["depth"][inside] - 1).all()
     assert (inside == (table["depth"] > 1)).all()
@@ -908,17 +912,17 @@ def test_fields_have_values():
         ],
         0,
     )
-    table = fields_of(make_message(arguments=arguments))
+    table = scan_fields(make_message(arguments=arguments))
     outer = [bytes(table.bytes(i, "value")) for i in np.flatnonzero(table["depth"] == 1).tolist()]
     assert outer == [struct.pack(">ii", 1, 2), b"\x0b\0\1\0\0\0\4text\0", b"", b"\1\2", b"\1"]
     compact = make_message(arguments=make_struct([(1, BOOL, True)], 1), version=1)
-    assert strings(fields_of(compact), "value") == [b""]
+    assert list_strings(scan_fields(compact), "value") == [b""]
 
 
 @pytest.mark.parametrize("depth", [0, -1, 65])
 def test_invalid_depths_are_refused(depth):
     with pytest.raises(ValueError, match="depth"):
-        fields_of(make_message(), depth=depth)
+        scan_fields(make_message(), depth=depth)
 
 
 @steady
@@ -940,7 +944,7 @@ def test_depths_agree_with_the_reference(raw, depth):
 # ---- arguments
 
 
-def arguments_of_functions(raw=ALL):
+def list_arguments(raw=ALL):
     """Return {function: a table that it takes}."""
     frames = thrift.scan(raw)
     messages = thrift.messages(frames)
@@ -953,13 +957,13 @@ def arguments_of_functions(raw=ALL):
 
 
 def test_invalid_arguments_are_refused():
-    for call, table in arguments_of_functions().items():
+    for call, table in list_arguments().items():
         for wrong in (
             ALL,
             7,
             None,
             thrift.infos(thrift.scan(ALL)),
-            fields_of(ALL),
+            scan_fields(ALL),
         ):
             with pytest.raises(TypeError, match="takes a table of thrift"):
                 call(wrong)
@@ -996,7 +1000,7 @@ def test_no_bytes_give_no_rows():
 
 
 def test_the_limit_on_rows():
-    for call, table in arguments_of_functions().items():
+    for call, table in list_arguments().items():
         rows = len(call(table))
         assert len(call(table, limits=Limits(rows=rows))) == rows
         if rows and call is not thrift.plain:
@@ -1026,12 +1030,12 @@ def test_limits_on_decompressed_bytes():
         between = len(apply_transforms(make_message(), ids[:1])) if len(ids) > 1 else 0
         limits = Limits(inflated_total=2 * (size + between) + 1)
         table = thrift.plain(frames, errors="mark", limits=limits)
-        assert faults(table) == ["OK", "OK", "TOO_LARGE"]
+        assert list_faults(table) == ["OK", "OK", "TOO_LARGE"]
         if len(ids) == 1:
             table = thrift.plain(frames, errors="mark", limits=Limits(inflated=size))
-            assert faults(table) == ["OK"] * 3
+            assert list_faults(table) == ["OK"] * 3
             table = thrift.plain(frames, errors="mark", limits=Limits(inflated=size - 1))
-            assert faults(table) == ["TOO_LARGE"] * 3
+            assert list_faults(table) == ["TOO_LARGE"] * 3
 
 
 @pytest.mark.parametrize(
@@ -1094,7 +1098,7 @@ def test_kernels_reject_or_read_invalid_rows(column, value):
 
 
 def test_tables_can_be_pickled_and_joined():
-    fields = fields_of([ALL, GOLDEN["zlib"]])
+    fields = scan_fields([ALL, GOLDEN["zlib"]])
     copy = pickle.loads(pickle.dumps(fields))
     assert laws.describe_rows(copy) == laws.describe_rows(fields)
     assert copy.format is fields.format

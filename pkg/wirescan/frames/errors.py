@@ -99,7 +99,6 @@ class FrameError(ValueError):
         meaning = self._meaning()
         return f"{meaning} ({_name_of(self.fault)}) {where}, row {self.row}: {near}"
 
-
     def _meaning(self) -> str:
         return MEANING.get(self.fault, "unknown fault")
 

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).with_name("vectors")
 VECTORS: dict[str, dict] = {}
 
 
-def text(raw: bytes) -> str | dict[str, str]:
+def encode_text(raw: bytes) -> str | dict[str, str]:
     """Bytes as JSON holds them: a string where they are UTF-8, else {"hex": ...}."""
     try:
         return raw.decode()
@@ -26,14 +26,19 @@ def text(raw: bytes) -> str | dict[str, str]:
         return {"hex": raw.hex()}
 
 
-def packed(data: bytes) -> bytes:
+def store_blocks(data: bytes) -> bytes:
     """A zlib stream of stored blocks: the same bytes whatever zlib makes them, and they can be read
     in a dump.
     """
-    return b"\x78\x01\x01" + struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data + adler(data)
+    return (
+        b"\x78\x01\x01"
+        + struct.pack("<HH", len(data), len(data) ^ 0xFFFF)
+        + data
+        + make_checksum(data)
+    )
 
 
-def adler(data: bytes) -> bytes:
+def make_checksum(data: bytes) -> bytes:
     return struct.pack(">I", zlib.adler32(data))
 
 
@@ -91,7 +96,10 @@ class Stream:
             self.fault("EMPTY")
         else:
             self.note(
-                type="J", version=version or self.version, sequence=sequence, json=text(document)
+                type="J",
+                version=version or self.version,
+                sequence=sequence,
+                json=encode_text(document),
             )
         return self
 
@@ -108,14 +116,14 @@ class Stream:
             type="D",
             version=version or self.version,
             sequence=sequence,
-            pairs=[[text(key), text(value)] for key, value in pairs],
+            pairs=[[encode_text(key), encode_text(value)] for key, value in pairs],
         )
         return self
 
     def c(
         self,
         inner: Stream,
-        pack: Callable[[bytes], bytes] = packed,
+        pack: Callable[[bytes], bytes] = store_blocks,
         version: int | None = None,
         closed: str = "",
         behind: str = "",
@@ -129,7 +137,7 @@ class Stream:
         if closed:
             return self.fault(closed)
         at = len(self.frames) - 1
-        self.found += [{**one, "depth": one["depth"] + 1, "frame": at} for one in inner.found]
+        self.found += [{**entry, "depth": entry["depth"] + 1, "frame": at} for entry in inner.found]
         if behind or loose:
             self.fault(behind or loose, depth=1, loose=bool(loose))
         return self
@@ -147,36 +155,36 @@ class Stream:
         return self
 
 
-def windows(found: list[dict]) -> list[dict]:
+def list_windows(entries: list[dict]) -> list[dict]:
     """The windows that the events make, as section 8 of the document has it."""
     made: list[dict] = []
-    for one in found:
+    for entry in entries:
         open_ = bool(made) and not made[-1]["complete"]
-        if "window" in one:
+        if "window" in entry:
             if open_:  # a short window ends where the next begins
                 made[-1]["complete"] = True
             made.append(
                 {
-                    "announced": one["window"],
-                    "version": one["version"],
+                    "announced": entry["window"],
+                    "version": entry["version"],
                     "events": 0,
                     "ack": 0,
-                    "complete": one["window"] == 0,
+                    "complete": entry["window"] == 0,
                 }
             )
-        elif "type" in one:
+        elif "type" in entry:
             if not open_:  # no window announced these events
                 made.append(
                     {
                         "announced": None,
-                        "version": one["version"],
+                        "version": entry["version"],
                         "events": 0,
                         "ack": 0,
                         "complete": False,
                     }
                 )
             last = made[-1]
-            last["events"], last["ack"] = last["events"] + 1, one["sequence"]
+            last["events"], last["ack"] = last["events"] + 1, entry["sequence"]
             last["complete"] = last["events"] == last["announced"]
     for last in made:
         last["complete"] |= last["announced"] is None  # as many as came
@@ -185,7 +193,7 @@ def windows(found: list[dict]) -> list[dict]:
     return made
 
 
-def vector(
+def add_vector(
     name: str,
     about: str,
     stream: Stream,
@@ -196,21 +204,23 @@ def vector(
 ) -> None:
     """strict: why a strict reader closes, where that is none of the faults of the frames."""
     events, faults, number = [], [], -1
-    for one in stream.found:
-        if "window" in one:
+    for entry in stream.found:
+        if "window" in entry:
             number += 1
-        elif "fault" in one:
-            faults.append({"fault": one["fault"], "depth": one["depth"], "frame": one["frame"]})
+        elif "fault" in entry:
+            faults.append(
+                {"fault": entry["fault"], "depth": entry["depth"], "frame": entry["frame"]}
+            )
         else:
             events.append(
                 {
-                    "type": one["type"],
-                    "version": one["version"],
-                    "sequence": one["sequence"],
+                    "type": entry["type"],
+                    "version": entry["version"],
+                    "sequence": entry["sequence"],
                     "window": number,
-                    "depth": one["depth"],
-                    "frame": one["frame"],
-                    **{key: one[key] for key in ("json", "pairs") if key in one},
+                    "depth": entry["depth"],
+                    "frame": entry["frame"],
+                    **{key: entry[key] for key in ("json", "pairs") if key in entry},
                 }
             )
     end = {"offset": sum(frame["size"] for frame in stream.frames), "why": "end"}
@@ -240,14 +250,14 @@ def vector(
         "end": end,
         "strict": strict or lenient,
         "lenient": lenient,
-        "windows": None if lenient or reader else windows(stream.found),
+        "windows": None if lenient or reader else list_windows(stream.found),
     }
 
 
-def dump(one: dict) -> str:
+def format_vector(vector: dict) -> str:
     """JSON with a line for each frame, event, fault and window."""
     lines = []
-    for key, value in one.items():
+    for key, value in vector.items():
         if isinstance(value, list) and value:
             value = (
                 "[\n  "
@@ -260,7 +270,7 @@ def dump(one: dict) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def three(version: int = 2) -> Stream:
+def make_three(version: int = 2) -> Stream:
     return Stream(version).j(1).j(2).j(3)
 
 
@@ -268,23 +278,23 @@ ONE, TWO = Stream().j(1), Stream().j(1).j(2)
 
 # ---- the frames as they are
 
-vector("nothing", "A connection that is closed before anything was said.", Stream())
-vector(
+add_vector("nothing", "A connection that is closed before anything was said.", Stream())
+add_vector(
     "json",
     "Version 2 at its simplest: a window of one, and its event.",
     Stream().w(1).j(1, b'{"message":"hi"}'),
 )
-vector(
+add_vector(
     "data",
     "Version 1 at its simplest: a window of one, and its event of two pairs.",
     Stream(1).w(1).d(1, (b"line", b"hi"), (b"host", b"a")),
 )
-vector(
+add_vector(
     "compressed",
     "A window of two in one compressed frame, of a stored block so that it can be read.",
     Stream().w(2).c(TWO),
 )
-vector(
+add_vector(
     "compressed-data",
     "What logstash-forwarder sends: version 1, a window, its D in one compressed frame.",
     Stream(1)
@@ -296,7 +306,7 @@ vector(
         level(3),
     ),
 )
-vector(
+add_vector(
     "compression-levels",
     "Four windows, compressed as zlib does it at the levels 1, 5, 6 and 9.",
     Stream()
@@ -309,20 +319,20 @@ vector(
     .w(2)
     .c(TWO, level(9)),
 )
-vector(
+add_vector(
     "acks",
     "A reader that is busy says so, acknowledges a window of five in two parts, "
     "and then one of three.",
     Stream().a(0).a(2).a(0).a(5).a(3),
     reader=True,
 )
-vector(
+add_vector(
     "acks-version-1",
     "Version 1: an ack for each window; logstash-input-beats puts keep-alives of version 2 in.",
     Stream(1).a(2).a(0, version=2).a(4),
     reader=True,
 )
-vector(
+add_vector(
     "data-strange-pairs",
     "Keys and values may be empty, long, or not UTF-8; a key may come twice; order counts.",
     Stream(1)
@@ -339,7 +349,7 @@ vector(
         (b"long", b"x" * 300),
     ),
 )
-vector(
+add_vector(
     "json-strange-documents",
     "A document is bytes to the framing: arrays, scalars, what is no JSON, what is not "
     "UTF-8, what looks like frames.",
@@ -357,25 +367,25 @@ vector(
 
 # ---- versions and mixing
 
-vector(
+add_vector(
     "mixed-1j",
     "J frames of version 1, as the client of ruby-lumberjack writes them.",
     Stream(1).w(2).j(1).j(2),
     "WRONG_VERSION",
 )
-vector(
+add_vector(
     "mixed-2d",
     "D frames of version 2.",
     Stream().w(2).d(1, (b"line", b"a")).d(2, (b"line", b"b")),
     "WRONG_VERSION",
 )
-vector(
+add_vector(
     "mixed-in-a-window",
     "The versions change inside a window, and so do the types.",
     Stream().w(4).j(1).d(2, (b"k", b"v"), version=1).j(3, version=1).d(4, (b"k", b"v")),
     "MIXED_VERSIONS",
 )
-vector(
+add_vector(
     "mixed-inside-compressed",
     "The version of a compressed frame says nothing of the frames in it.",
     Stream(1).w(2).c(Stream(1).d(1, (b"k", b"v")).d(2, (b"k", b"v")), version=2),
@@ -384,85 +394,87 @@ vector(
 
 # ---- windows
 
-vector(
+add_vector(
     "windows-in-flight",
     "Two windows are sent before the ack for the first one comes.",
-    Stream().w(2).c(TWO).w(3).c(three()),
+    Stream().w(2).c(TWO).w(3).c(make_three()),
 )
-vector(
+add_vector(
     "window-over-two-compressed",
     "The events of a window lie in two compressed frames.",
     Stream().w(3).c(TWO).c(Stream().j(3)),
     "SPLIT_WINDOW",
 )
-vector(
+add_vector(
     "window-compressed-and-plain",
     "A window of a compressed frame, a plain one, and another compressed one.",
     Stream().w(4).c(ONE).j(2).c(Stream().j(3).j(4)),
     "SPLIT_WINDOW",
 )
-vector(
+add_vector(
     "window-inside-compressed",
     "The W lies in the compressed frame with its events.",
     Stream().c(Stream().w(2).j(1).j(2)),
     "WINDOW_INSIDE",
 )
-vector(
+add_vector(
     "windows-inside-compressed",
     "Two windows in one compressed frame.",
     Stream().c(Stream().w(2).j(1).j(2).w(1).j(1)),
     "WINDOW_INSIDE",
 )
-vector(
+add_vector(
     "window-begun-inside-compressed",
     "The W lies in a compressed frame, the last of its events behind it.",
     Stream().c(Stream().w(2).j(1)).j(2),
     "WINDOW_INSIDE",
 )
-vector(
+add_vector(
     "window-short",
     "A window of three is left at two, and the next begins.",
     Stream().w(3).j(1).j(2).w(1).j(3),
     "SHORT_WINDOW",
 )
-vector(
+add_vector(
     "window-short-inside-compressed",
     "The same in one compressed frame.",
     Stream().c(Stream().w(3).j(1).j(2).w(1).j(3)),
     "WINDOW_INSIDE",
 )
-vector(
+add_vector(
     "window-surplus",
     "Three events for a window of two.",
     Stream().w(2).j(1).j(2).j(3).w(1).j(1),
     "SURPLUS_EVENT",
 )
-vector(
+add_vector(
     "window-surplus-inside-compressed",
     "A compressed frame with three events for a window of two.",
-    Stream().w(2).c(three()).w(1).j(1),
+    Stream().w(2).c(make_three()).w(1).j(1),
     "SURPLUS_EVENT",
 )
-vector("window-none", "Events that no window announces.", Stream().j(1).j(2), "NO_WINDOW")
-vector("window-none-compressed", "The same in a compressed frame.", Stream().c(TWO), "NO_WINDOW")
-vector(
+add_vector("window-none", "Events that no window announces.", Stream().j(1).j(2), "NO_WINDOW")
+add_vector(
+    "window-none-compressed", "The same in a compressed frame.", Stream().c(TWO), "NO_WINDOW"
+)
+add_vector(
     "window-zero", "A window of no events, between two others.", Stream().w(1).j(1).w(0).w(1).j(1)
 )
-vector(
+add_vector(
     "window-zero-and-nothing-compressed",
     "What pylogbeat sends for no events: W(0), and a compressed frame that inflates to nothing.",
     Stream().w(0).c(Stream(), level(6)),
     "EMPTY_PAYLOAD",
 )
-vector(
+add_vector(
     "window-once",
     "What npm's lumberjack-protocol sends: one window of 1000 for the connection, then events.",
     Stream(1).w(1000).d(1, (b"line", b"a")).d(2, (b"line", b"b")).d(3, (b"line", b"c")),
 )
-vector(
+add_vector(
     "window-10001", "A window above what go-lumber takes.", Stream().w(10_001).j(1), "LARGE_WINDOW"
 )
-vector(
+add_vector(
     "window-largest",
     "A window of 2^32 - 1: nothing may be allocated for it.",
     Stream().w(TOP).j(1),
@@ -471,122 +483,124 @@ vector(
 
 # ---- sequences
 
-vector(
+add_vector(
     "sequence-restarts",
     "Sequence numbers that begin at 1 in each window, as libbeat sends them.",
     Stream().w(2).j(1).j(2).w(2).j(1).j(2),
 )
-vector(
+add_vector(
     "sequence-cumulative",
     "Sequence numbers that go on over the connection, as pylogbeat sends them.",
     Stream().w(2).j(1).j(2).w(2).j(3).j(4),
 )
-vector(
+add_vector(
     "sequence-rolls-to-zero",
     "0 follows 2^32 - 1, within a window.",
     Stream(1).w(4).d(TOP - 1, (b"k", b"")).d(TOP, (b"k", b"")).d(0, (b"k", b"")).d(1, (b"k", b"")),
     "LARGE_SEQUENCE",
 )
-vector(
+add_vector(
     "sequence-rolls-to-one",
     "1 follows 2^32 - 1: the client of ruby-lumberjack leaves 0 out.",
     Stream(1).w(3).d(TOP - 1, (b"k", b"")).d(TOP, (b"k", b"")).d(1, (b"k", b"")),
     "LARGE_SEQUENCE",
 )
-vector(
+add_vector(
     "sequence-ends-at-zero",
     "The last number of the window is 0: so is its ack, which a keep-alive resembles.",
     Stream().w(2).j(TOP).j(0),
     "LARGE_SEQUENCE",
 )
-vector(
+add_vector(
     "sequence-top-bit",
     "All numbers of the window are 2^31 or more.",
     Stream().w(2).j(1 << 31).j((1 << 31) + 1),
     "LARGE_SEQUENCE",
 )
-vector("sequence-same", "Every event has the number 0.", Stream().w(2).j(0, b"{}").j(0, b"{}"))
+add_vector("sequence-same", "Every event has the number 0.", Stream().w(2).j(0, b"{}").j(0, b"{}"))
 
 # ---- what some take and some do not
 
-vector("data-no-pairs", "A D of no pairs.", Stream(1).w(2).d(1).d(2, (b"k", b"v")), "NO_PAIRS")
-vector(
+add_vector("data-no-pairs", "A D of no pairs.", Stream(1).w(2).d(1).d(2, (b"k", b"v")), "NO_PAIRS")
+add_vector(
     "ack-from-a-writer",
     "An A where only a reader should send one.",
     Stream().w(1).a(7).j(1),
     "ACK_FROM_WRITER",
 )
-vector(
+add_vector(
     "json-empty",
     "A J of no bytes: the frame ends where it says, and is no event.",
     Stream().w(2).j(1, b"").j(2),
 )
-vector(
+add_vector(
     "compressed-no-adler",
     "The zlib stream ends where its checksum should be.",
-    Stream().w(2).c(TWO, lambda data: packed(data)[:-4], loose="TRUNCATED"),
+    Stream().w(2).c(TWO, lambda data: store_blocks(data)[:-4], loose="TRUNCATED"),
     "CUT_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-short-adler",
     "Two of the four bytes of the checksum.",
-    Stream().w(2).c(TWO, lambda data: packed(data)[:-2], loose="TRUNCATED"),
+    Stream().w(2).c(TWO, lambda data: store_blocks(data)[:-2], loose="TRUNCATED"),
     "CUT_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-wrong-adler",
     "A checksum that is not that of the inflated bytes.",
-    Stream().w(2).c(TWO, lambda data: packed(data)[:-4] + b"\0\0\0\1", closed="BAD_CHECKSUM"),
+    Stream().w(2).c(TWO, lambda data: store_blocks(data)[:-4] + b"\0\0\0\1", closed="BAD_CHECKSUM"),
 )
-vector(
+add_vector(
     "compressed-no-final-block",
     "Deflate data that is flushed (Z_SYNC_FLUSH), not ended: no last block, no sum.",
     Stream()
     .w(2)
     .c(
         TWO,
-        lambda data: b"\x78\x01\x00" + packed(data)[3:-4] + bytes.fromhex("000000ffff"),
+        lambda data: b"\x78\x01\x00" + store_blocks(data)[3:-4] + bytes.fromhex("000000ffff"),
         loose="TRUNCATED",
     ),
     "CUT_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-trailing-bytes",
     "Four bytes behind the zlib stream, within the compressed frame.",
-    Stream().w(2).c(TWO, lambda data: packed(data) + b"\xde\xad\xbe\xef", loose="LEFTOVER"),
+    Stream().w(2).c(TWO, lambda data: store_blocks(data) + b"\xde\xad\xbe\xef", loose="LEFTOVER"),
     "LONG_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-two-members",
     "Two zlib streams in one compressed frame: only the first is read.",
-    Stream().w(2).c(ONE, lambda data: packed(data) + packed(Stream().j(2).raw), loose="LEFTOVER"),
+    Stream()
+    .w(2)
+    .c(ONE, lambda data: store_blocks(data) + store_blocks(Stream().j(2).raw), loose="LEFTOVER"),
     "LONG_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-of-length-zero",
     "A compressed frame of no bytes.",
     Stream().w(1).c(Stream(), lambda _: b"", loose="TRUNCATED").j(1),
     "CUT_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-only-a-header",
     "A compressed frame that ends behind the header of its zlib stream.",
     Stream().w(1).c(Stream(), lambda _: b"\x78\x9c", loose="TRUNCATED").j(1),
     "CUT_PAYLOAD",
 )
-vector(
+add_vector(
     "compressed-to-nothing",
     "A compressed frame that inflates to no bytes.",
     Stream().w(1).c(Stream()).j(1),
     "EMPTY_PAYLOAD",
 )
-vector(
+add_vector(
     "nested-2",
     "A compressed frame in a compressed frame, for a reader that opens two.",
     Stream().w(2).c(Stream().c(TWO)),
     depth=2,
 )
-vector(
+add_vector(
     "nested-2-refused",
     "The same for a reader that opens one, as this library does unless told otherwise.",
     Stream().w(2).c(Stream().c(TWO, closed="NESTED")),
@@ -594,13 +608,13 @@ vector(
 deep = TWO
 for _ in range(4):
     deep = Stream().c(deep)
-vector(
+add_vector(
     "nested-5",
     "Five compressed frames around two events, for a reader that opens five.",
     Stream().w(2).c(deep),
     depth=5,
 )
-vector(
+add_vector(
     "nested-beside-plain",
     "What lies around a nested frame that is refused is kept.",
     Stream().w(4).c(Stream().j(1).c(Stream().j(2), closed="NESTED").j(3)).j(4),
@@ -608,7 +622,7 @@ vector(
 
 # ---- what no reader takes
 
-vector(
+add_vector(
     "compressed-gzip",
     "A gzip stream (RFC 1952) in place of a zlib stream; the next frame is intact.",
     Stream()
@@ -617,70 +631,72 @@ vector(
         ONE,
         lambda data: (
             bytes.fromhex("1f8b08000000000000ff")
-            + packed(data)[2:-4]
+            + store_blocks(data)[2:-4]
             + struct.pack("<II", zlib.crc32(data), len(data))
         ),
         closed="BAD_COMPRESSION",
     )
     .j(2),
 )
-vector(
+add_vector(
     "compressed-raw-deflate",
     "Deflate data (RFC 1951) without the zlib header and checksum.",
-    Stream().w(1).c(ONE, lambda data: packed(data)[2:-4], closed="BAD_COMPRESSION"),
+    Stream().w(1).c(ONE, lambda data: store_blocks(data)[2:-4], closed="BAD_COMPRESSION"),
 )
-vector(
+add_vector(
     "compressed-dictionary",
     "A zlib stream that asks for a preset dictionary.",
     Stream()
     .w(1)
     .c(
         ONE,
-        lambda data: b"\x78\x20" + adler(b"dictionary") + packed(data)[2:],
+        lambda data: b"\x78\x20" + make_checksum(b"dictionary") + store_blocks(data)[2:],
         closed="BAD_COMPRESSION",
     ),
 )
-vector(
+add_vector(
     "compressed-bad-header",
     "A zlib header whose check bits are wrong.",
-    Stream().w(1).c(ONE, lambda data: b"\x78\x9d" + packed(data)[2:], closed="BAD_COMPRESSION"),
+    Stream()
+    .w(1)
+    .c(ONE, lambda data: b"\x78\x9d" + store_blocks(data)[2:], closed="BAD_COMPRESSION"),
 )
-vector(
+add_vector(
     "compressed-bad-block",
     "A deflate block of the type 3, which there is not.",
     Stream()
     .w(1)
-    .c(ONE, lambda data: b"\x78\x9c\x07" + data + adler(data), closed="BAD_COMPRESSION"),
+    .c(ONE, lambda data: b"\x78\x9c\x07" + data + make_checksum(data), closed="BAD_COMPRESSION"),
 )
-vector(
+add_vector(
     "compressed-cut-frame",
     "The last frame in a compressed frame is cut; the next frame behind it is intact.",
     Stream()
     .w(3)
-    .c(TWO, lambda data: packed(data + b'2J\0\0\0\3\0\0\0\x07{"n'), behind="TRUNCATED")
+    .c(TWO, lambda data: store_blocks(data + b'2J\0\0\0\3\0\0\0\x07{"n'), behind="TRUNCATED")
     .j(3),
 )
-vector(
+add_vector(
     "compressed-garbage-inside",
     "Behind the first frame in a compressed frame lies what is none.",
-    Stream().w(2).c(ONE, lambda data: packed(data + b"garbage"), behind="NOT_A_FRAME").j(2),
+    Stream().w(2).c(ONE, lambda data: store_blocks(data + b"garbage"), behind="NOT_A_FRAME").j(2),
 )
-vector(
+add_vector(
     "compressed-impossible-length-inside",
     "A J of 2^31 bytes in a compressed frame.",
     Stream()
     .w(2)
-    .c(ONE, lambda data: packed(data + b"2J\0\0\0\2\x80\0\0\0{}"), behind="BAD_LENGTH")
+    .c(ONE, lambda data: store_blocks(data + b"2J\0\0\0\2\x80\0\0\0{}"), behind="BAD_LENGTH")
     .j(2),
 )
-vector(
+add_vector(
     "bomb",
     "A document of four million blanks in some 4000 bytes, "
     "for a reader that inflates 2^20 to the frame.",
     Stream().w(1).c(Stream().j(1, b"{" + b" " * (4 << 20) + b"}"), level(9), closed="TOO_LARGE"),
     inflated=1 << 20,
 )
-vector(
+add_vector(
     "bomb-of-two-layers",
     "32 MB in two compressed frames, for a reader that opens two and inflates 2^20 to each.",
     Stream()
@@ -692,68 +708,70 @@ vector(
     depth=2,
     inflated=1 << 20,
 )
-vector(
+add_vector(
     "json-impossible-length",
     "A J whose length has the top bit set.",
     Stream().w(1).bad(b"2J\0\0\0\1\x80\0\0\0{}", "BAD_LENGTH"),
 )
-vector(
+add_vector(
     "json-largest-length",
     "A J that claims 2^32 - 1 bytes.",
     Stream().w(1).bad(b"2J\0\0\0\1" + b"\xff" * 4, "BAD_LENGTH"),
 )
-vector(
+add_vector(
     "compressed-impossible-length",
     "A C whose length has the top bit set: six bytes not to be believed.",
     Stream().bad(b"2C\xff\xff\xff\xff", "BAD_LENGTH"),
 )
-vector(
+add_vector(
     "data-impossible-count",
     "A D of 2^32 - 1 pairs: even empty ones would not fit in 4 GiB.",
     Stream(1).w(1).bad(b"1D\0\0\0\1" + b"\xff" * 4, "BAD_LENGTH"),
 )
-vector(
+add_vector(
     "data-impossible-key",
     "A D whose first key has 2^31 bytes.",
     Stream(1).w(1).bad(b"1D\0\0\0\1\0\0\0\1\x80\0\0\0key", "BAD_LENGTH"),
 )
-vector(
+add_vector(
     "data-impossible-value",
     "A D whose second value has 2^32 - 1 bytes.",
     Stream(1)
     .w(1)
     .bad(b"1D\0\0\0\1\0\0\0\2\0\0\0\1a\0\0\0\1b\0\0\0\1c" + b"\xff" * 4, "BAD_LENGTH"),
 )
-vector(
+add_vector(
     "version-3",
     "A version that does not exist.",
     Stream().w(1).j(1).bad(b"3J\0\0\0\1\0\0\0\2{}", "NOT_A_FRAME"),
 )
-vector(
+add_vector(
     "version-in-binary",
     "The version as the number 2, not as the digit.",
     Stream().bad(b"\x02W\0\0\0\1", "NOT_A_FRAME"),
 )
-vector(
+add_vector(
     "type-unknown", "A type that does not exist.", Stream().w(1).bad(b"2X\0\0\0\1", "NOT_A_FRAME")
 )
-vector("type-in-lower-case", "Types are upper case.", Stream().bad(b"2w\0\0\0\1", "NOT_A_FRAME"))
-vector(
+add_vector(
+    "type-in-lower-case", "Types are upper case.", Stream().bad(b"2w\0\0\0\1", "NOT_A_FRAME")
+)
+add_vector(
     "garbage-between",
     "Nothing behind a bad byte can be trusted, though intact frames follow.",
     Stream().w(1).j(1).bad(b"\0" + Stream().w(1).j(2).raw, "NOT_A_FRAME"),
 )
-vector(
+add_vector(
     "tls-hello",
     "A client that speaks TLS to a plain port.",
     Stream().bad(bytes.fromhex("16030100a5010000a10303"), "NOT_A_FRAME"),
 )
-vector(
+add_vector(
     "http-request",
     "A client that speaks HTTP.",
     Stream().bad(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "NOT_A_FRAME"),
 )
-vector(
+add_vector(
     "syslog-line",
     "A client that speaks syslog.",
     Stream().bad(b"<34>1 2003-10-11T22:14:15.003Z host su - - - failed\n", "NOT_A_FRAME"),
@@ -761,35 +779,37 @@ vector(
 
 # ---- streams that are cut
 
-vector("cut-version", "The stream ends behind a version byte.", Stream().w(1).bad(b"2", "SHORT"))
-vector("cut-type", "The stream ends behind a type.", Stream().w(1).bad(b"2J", "SHORT"))
-vector("cut-window", "The stream ends inside a count.", Stream().bad(b"2W\0\0", "SHORT"))
-vector(
+add_vector(
+    "cut-version", "The stream ends behind a version byte.", Stream().w(1).bad(b"2", "SHORT")
+)
+add_vector("cut-type", "The stream ends behind a type.", Stream().w(1).bad(b"2J", "SHORT"))
+add_vector("cut-window", "The stream ends inside a count.", Stream().bad(b"2W\0\0", "SHORT"))
+add_vector(
     "cut-json-header",
     "The stream ends inside the length of a J.",
     Stream().w(1).bad(b"2J\0\0\0\1\0\0", "SHORT"),
 )
-vector(
+add_vector(
     "cut-json",
     "The stream ends inside a document.",
     Stream().w(2).j(1).bad(b'2J\0\0\0\2\0\0\0\x07{"n"', "SHORT"),
 )
-vector(
+add_vector(
     "cut-compressed",
     "The stream ends inside a compressed frame: nothing of it is an event.",
     Stream().w(2).bad(Stream().c(TWO).raw[:-1], "SHORT"),
 )
-vector(
+add_vector(
     "cut-data-between",
     "The stream ends behind the first of two pairs.",
     Stream(1).w(1).bad(b"1D\0\0\0\1\0\0\0\2\0\0\0\1a\0\0\0\1b", "SHORT"),
 )
-vector(
+add_vector(
     "cut-data-key",
     "The stream ends inside a key.",
     Stream(1).w(1).bad(b"1D\0\0\0\1\0\0\0\1\0\0\0\4li", "SHORT"),
 )
-vector(
+add_vector(
     "cut-data-value",
     "The stream ends inside a value.",
     Stream(1).w(1).bad(b"1D\0\0\0\1\0\0\0\1\0\0\0\4line\0\0\0\5val", "SHORT"),
@@ -799,4 +819,4 @@ vector(
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if sys.argv[1:] else FOLDER
     for name, one in VECTORS.items():
-        (folder / f"{name}.json").write_text(dump(one), encoding="utf-8")
+        (folder / f"{name}.json").write_text(format_vector(one), encoding="utf-8")

@@ -1,0 +1,18 @@
+"""The command line of the programs that record a corpus."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+
+def clear_target(description: str | None, default: Path) -> Path:
+    """Return the directory that the command line names, or `default`. Its old files are removed."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "target", nargs="?", type=Path, default=default, help="the directory to fill"
+    )
+    target = parser.parse_args().target
+    shutil.rmtree(target, ignore_errors=True)
+    return target
