@@ -23,10 +23,10 @@ cdef class ByteStrings:
     # The next three fill `count` strings. `at` is the number of the first of them in this array,
     # and `skip` is its bit in the validity bitmap.
     cdef int fill_offsets(self, Py_ssize_t at, Py_ssize_t count, offsets, data, validity,
-                        Py_ssize_t skip) except -1
+                          Py_ssize_t skip) except -1
     cdef int fill_width(self, Py_ssize_t at, Py_ssize_t count, Py_ssize_t width, data, validity,
-                      Py_ssize_t skip, bint stripped) except -1
+                        Py_ssize_t skip, bint stripped) except -1
     cdef int fill_views(self, Py_ssize_t at, Py_ssize_t count, views, data_buffers, validity,
-                      Py_ssize_t skip) except -1
+                        Py_ssize_t skip) except -1
     cdef const uint8_t* read_bitmap(self, validity, Py_ssize_t bits) except? NULL
     cdef int fill_arrow(self, chunks) except -1

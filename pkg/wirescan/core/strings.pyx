@@ -235,7 +235,7 @@ cdef class ByteStrings:
         return 0
 
     cdef int fill_offsets(self, Py_ssize_t at, Py_ssize_t count, offsets, data, validity,
-                        Py_ssize_t skip) except -1:
+                          Py_ssize_t skip) except -1:
         cdef uint64_t* address = <uint64_t*>self.addresses.at + at
         cdef int32_t* size = <int32_t*>self.sizes.at + at
         cdef const uint8_t* valid = self.read_bitmap(validity, skip + count)
@@ -265,7 +265,7 @@ cdef class ByteStrings:
         return 0
 
     cdef int fill_width(self, Py_ssize_t at, Py_ssize_t count, Py_ssize_t width, data, validity,
-                      Py_ssize_t skip, bint stripped) except -1:
+                        Py_ssize_t skip, bint stripped) except -1:
         cdef uint64_t* address = <uint64_t*>self.addresses.at + at
         cdef int32_t* size = <int32_t*>self.sizes.at + at
         cdef const uint8_t* valid = self.read_bitmap(validity, skip + count)
@@ -287,7 +287,7 @@ cdef class ByteStrings:
         return 0
 
     cdef int fill_views(self, Py_ssize_t at, Py_ssize_t count, views, data_buffers, validity,
-                      Py_ssize_t skip) except -1:
+                        Py_ssize_t skip) except -1:
         cdef uint64_t* address = <uint64_t*>self.addresses.at + at
         cdef int32_t* size = <int32_t*>self.sizes.at + at
         cdef const uint8_t* valid = self.read_bitmap(validity, skip + count)

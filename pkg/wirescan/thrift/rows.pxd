@@ -87,7 +87,7 @@ cdef struct Field:
 
 
 cdef inline const uint8_t* locate_frame(const Head* head, const Readable* buffers,
-                                    size_t count) noexcept nogil:
+                                        size_t count) noexcept nogil:
     # Returns the start of a row's frame, or NULL where the frame is outside the buffers.
     # Rows may come from a user, so they are validated.
     cdef const Readable* buffer = buffers + head.buffer
