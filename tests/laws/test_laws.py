@@ -127,7 +127,7 @@ def test_a_gap_longer_than_a_frame_may_be_is_cut_anywhere(
         package,
         raw,
         limit_cuts(cuts, raw),
-        list(range(1, len(raw), 7)),
+        list(range(1, len(raw), 31)),
         check=check,
         limits=Limits(frame=longest),
     )

@@ -86,15 +86,15 @@ def make_long_gaps(carry, chance, longest):
 @pytest.mark.parametrize("name", CARRIERS)
 def test_a_gap_longer_than_a_frame_may_be(name, stride):
     chance = random.Random(name)
-    for longest in (64, 100, 160, 256):
-        for _ in range(6):
+    for longest in (64, 160):
+        for _ in range(2):
             raw = make_long_gaps(CARRIERS[name], chance, longest)
-            step = 7 * stride
+            step = 29 * stride
             laws.chunks_change_nothing(
                 PACKAGES[name],
                 raw,
                 *([cut] for cut in range(chance.randrange(step), len(raw), step)),
-                list(range(1, len(raw), 3)),
+                list(range(1, len(raw), 9)),
                 check=chance.random() < 0.7,
                 limits=Limits(frame=longest),
             )
