@@ -123,7 +123,7 @@ class Format:
     bytes_needed: Callable[..., tuple[Any, ...]] | None = None
     boundaries: Callable[..., list[int]] | None = None
     statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
-    prune: Callable[[str, Mapping[str, tuple[Any, Any]]], tuple[int, int]] | None = None
+    prune: Callable[..., tuple[int, int]] | None = None
     files: str | None = None
     ignore: str | None = None
     with_options: Callable[[Format, Mapping[str, str]], Format] | None = None

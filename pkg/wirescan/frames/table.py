@@ -150,11 +150,13 @@ class FrameTable:
             if key in column_names(self.dtype):
                 return self.rows[key]
             raise self._no_column(key)
-        if _has_names(key):
-            return self._select(list(key))
+        names = _read_names(key)
+        if names is not None:
+            return self._select(names)
         if isinstance(key, (int, np.integer)):
             return Row(self, range(len(self))[key])
-        return replace(self, rows=_freeze(self.rows[key]))
+        rows: Any = key
+        return replace(self, rows=_freeze(self.rows[rows]))
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray:
         """Raise TypeError.
@@ -512,11 +514,12 @@ def _list_plain_columns(dtype: np.dtype[Any]) -> list[str]:
     return [name for name in column_names(dtype) if not is_place(dtype, name) and name != RESERVED]
 
 
-def _has_names(key: Any) -> bool:
-    """Return whether a key of a table is a list, tuple or array with names of columns."""
+def _read_names(key: Any) -> list[str] | None:
+    """Return the names in a list, tuple or array of names of columns; None for another key."""
     if isinstance(key, np.ndarray):
-        return key.dtype.kind == "U"
-    return isinstance(key, (list, tuple)) and any(isinstance(name, str) for name in key)
+        return key.tolist() if key.dtype.kind == "U" else None
+    is_list = isinstance(key, (list, tuple)) and any(isinstance(name, str) for name in key)
+    return list(key) if is_list else None
 
 
 def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:
