@@ -187,11 +187,11 @@ def test_a_log_that_grows_while_it_is_read_is_not_too_short(tmp_path, monkeypatc
     (folder / make_file_name(0)).write_bytes(make_batch(0))
     checkpoint.write_text("0\n1\norders 0 10\n")
 
-    def growing(*arguments):
-        yield from read_input(*arguments)
+    def read_while_growing(*arguments, **options):
+        yield from read_input(*arguments, **options)
         checkpoint.write_text("0\n1\norders 0 25\n")
 
-    monkeypatch.setattr("wirescan.cli.support.findings.read_input", growing)
+    monkeypatch.setattr("wirescan.cli.support.findings.read_input", read_while_growing)
     assert run(folder).exit_code == 0
     assert run(folder).exit_code == 1  # now the checkpoint has that offset before the scan
 

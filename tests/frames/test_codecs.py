@@ -457,6 +457,7 @@ def test_limits_have_documented_defaults():
         100,
         2**31 - 1,
         None,
+        512,
     )
     assert (
         Limits(ratio=numpy.int64(5)) == Limits(ratio=5)
