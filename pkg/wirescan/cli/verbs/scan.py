@@ -404,7 +404,6 @@ def _write_text(
     for table, path in tables:
         for part in _split(table):
             cells = [[_format_cell(value) for value in row] for row in values.iter_rows(part, path)]
-            bad = np.flatnonzero(part.bad).tolist()
             numbers = {
                 name
                 for name in column_names(part.dtype)
@@ -418,21 +417,27 @@ def _write_text(
                 title = colour(_align(names, widths, right, width), bold=True)
                 out.write((title + "\n").encode())
             lines = [_align(row, widths, right, width) for row in cells]
-            for i in bad:
-                lines[i] = _format_fault(part, i, path)
+            bad_rows = np.flatnonzero(part.bad)
+            for row, line in zip(bad_rows.tolist(), _format_faults(part[bad_rows], path)):
+                lines[row] = line
             out.write(("\n".join(lines) + "\n").encode())
 
 
-def _format_fault(table: FrameTable, row: int, path: str) -> str:
-    """Return the line for a bad frame."""
-    fault = Fault(int(table["fault"][row]))
-    at = int(table[row : row + 1].positions[0])
-    size = format_bytes(int(table["size"][row]))
-    return colour(
-        f"!! {fault.name} in the frame at byte {at:,} of {format_path(path)}, {size}: "
-        f"{MEANING[fault]}",
-        fg="red",
-    )
+def _format_faults(bad_frames: FrameTable, path: str) -> list[str]:
+    """Return a line for each frame of a table of bad frames."""
+    safe_path = format_path(path)
+    lines = []
+    for fault, position, size in zip(
+        map(Fault, bad_frames["fault"].tolist()),
+        bad_frames.positions.tolist(),
+        bad_frames["size"].tolist(),
+    ):
+        line = (
+            f"!! {fault.name} in the frame at byte {position:,} of {safe_path}, "
+            f"{format_bytes(size)}: {MEANING[fault]}"
+        )
+        lines.append(colour(line, fg="red"))
+    return lines
 
 
 def _format_cell(value: Any) -> str:
