@@ -4,6 +4,7 @@ import copy
 import pickle
 import random
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -228,3 +229,16 @@ def test_files_that_are_compressed_as_a_whole_count_as_stored(codec, tmp_path):
     done = CliRunner().invoke(main, options)
     assert done.exit_code == 1 and "--max-expansion" in done.stderr
     assert CliRunner().invoke(main, [*options, "--max-expansion", "0"]).exit_code == 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_convert_bounds_the_contents_of_a_compressed_file(codec, tmp_path):
+    path = tmp_path / "conversation"
+    noise = random.Random(1).randbytes(4000)
+    path.write_bytes(compress(codec, b"+OK\r\n" * 600_000 + b"PUB a 4000\r\n" + noise + b"\r\n"))
+    out = str(tmp_path / "out.parquet")
+    command = ["convert", str(path), out, "--format", "nats.messages", "--max-expansion"]
+    done = CliRunner().invoke(main, [*command, "5"])
+    assert done.exit_code == 1 and "--max-expansion" in done.stderr
+    assert not Path(out).exists()
+    assert CliRunner().invoke(main, [*command, "6"]).exit_code == 0

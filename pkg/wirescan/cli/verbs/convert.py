@@ -46,6 +46,7 @@ from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
+from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import read_chunks, scan_outermost
 from wirescan.reading.splits import SLICE_BYTES
 
@@ -139,7 +140,7 @@ def convert(
     layout = _make_layout(format_name, names, partitions)
     _check_output(out, overwrite=overwrite)
     given_files = resolve_paths(paths, format_name)
-    with _spool_files(given_files) as files:
+    with _spool_files(given_files, limits) as files:
         if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
             raise Failure(f"{format_path(out)}: the directory holds files that would be read")
         options = {
@@ -336,16 +337,19 @@ def _show_faults_path(out: str) -> str:
 
 
 @contextmanager
-def _spool_files(files: list[str]) -> Iterator[list[str]]:
+def _spool_files(files: list[str], limits: Limits) -> Iterator[list[str]]:
     """Copy standard input, pipes and compressed files to temporary files.
 
     The engines read slices, and read a file more than once. The result is all files, in order.
+
+    Raises ExpansionError if a compressed file has more contents than the limits allow.
     """
     with ExitStack() as stack:
-        yield [
-            _spool(file, stack) if file == "-" or _is_pipe(file) or is_compressed(file) else file
-            for file in files
-        ]
+        paths = []
+        for file in files:
+            is_copied = file == "-" or _is_pipe(file) or is_compressed(file)
+            paths.append(_spool(file, limits, stack) if is_copied else file)
+        yield paths
 
 
 def _is_pipe(path: str) -> bool:
@@ -353,11 +357,11 @@ def _is_pipe(path: str) -> bool:
     return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
 
 
-def _spool(path: str, stack: ExitStack) -> str:
+def _spool(path: str, limits: Limits, stack: ExitStack) -> str:
     """Copy a file to a temporary one, and return its path; `stack` removes it."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wirescan-"))
     copy = os.path.join(folder, "stdin" if path == "-" else os.path.basename(path))
     with open(copy, "wb") as file:
-        for piece in read_input(path):
+        for piece in read_input(path, allowance=Allowance(limits)):
             file.write(piece)
     return copy
