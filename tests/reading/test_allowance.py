@@ -235,7 +235,8 @@ def test_files_that_are_compressed_as_a_whole_count_as_stored(codec, tmp_path):
 def test_convert_bounds_the_contents_of_a_compressed_file(codec, tmp_path):
     path = tmp_path / "conversation"
     noise = random.Random(1).randbytes(4000)
-    path.write_bytes(compress(codec, b"+OK\r\n" * 600_000 + b"PUB a 4000\r\n" + noise + b"\r\n"))
+    message = b"PUB a 1004000\r\n" + bytes(1_000_000) + noise + b"\r\n"
+    path.write_bytes(compress(codec, message * 3))
     out = str(tmp_path / "out.parquet")
     command = ["convert", str(path), out, "--format", "nats.messages", "--max-expansion"]
     done = CliRunner().invoke(main, [*command, "5"])
