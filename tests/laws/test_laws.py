@@ -122,12 +122,12 @@ def test_a_gap_longer_than_a_frame_may_be_is_cut_anywhere(
         data.draw(part)
         for part in (package.damaged, noise, package.good, noise, noise, package.damaged)
     ]
-    raw = b"".join(parts)[:4000]
+    raw = b"".join(parts)[:2500]
     laws.chunks_change_nothing(
         package,
         raw,
         limit_cuts(cuts, raw),
-        list(range(1, len(raw), 31)),
+        list(range(1, len(raw), 61)),
         check=check,
         limits=Limits(frame=longest),
     )

@@ -67,7 +67,9 @@ def test_hostile_bytes_expand_to_little(name, size, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["kafka.records, rows", "thrift.fields, rows"])
-@pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
+@pytest.mark.parametrize(
+    "errors", ["mark", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("strict", "skip"))]
+)
 def test_the_error_names_the_position_and_the_limit(name, errors, tmp_path):
     path = tmp_path / LOG
     path.write_bytes(HOSTILE[name][0](100_000))

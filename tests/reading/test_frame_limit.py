@@ -185,6 +185,7 @@ def test_a_segment_is_pruned_by_batches_within_the_limit(tmp_path):
     assert [(part.start, part.stop) for part in planned.slices] == [(0, 9 * size)]
 
 
+@pytest.mark.slow
 def test_the_command_index_takes_the_limit(tmp_path):
     """A Thrift frame of 101 MiB is legal, and above the default."""
     small = bytes(FRAMES["thrift.frames"](0, 60_000))
