@@ -161,8 +161,8 @@ cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers):
             f"into must be a writable contiguous array of one dimension and of dtype {dtype}")
     if into is not None:
         return RowBlock(dtype.itemsize, capacity, limits.rows, into)
-    most = limits.most_rows(dtype.itemsize, sum(map(len, buffers)))
-    return RowBlock(dtype.itemsize, capacity, most, None)
+    max_rows = limits.limit_rows(dtype.itemsize, sum(map(len, buffers)))
+    return RowBlock(dtype.itemsize, capacity, max_rows, None)
 
 
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
