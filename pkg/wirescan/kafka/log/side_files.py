@@ -25,8 +25,9 @@ DISAGREES = "INDEX_MISMATCH"
 # The end of a log with more bytes than these must have an entry. A broker adds one every 4 KiB, but
 # at most one each time it appends, and a follower may append 1 MiB at a time.
 MAX_WITHOUT_ENTRY = 2 << 20
-# A broker adds an entry of time only with an entry of offset, but for one when it stops or closes
-# the segment. So more entries of time than these after the last entry of offset are damage.
+# A broker adds an entry to .timeindex together with one to .index. It adds an entry to .timeindex
+# alone only when it stops or closes the segment. So only a few entries of .timeindex are after the
+# last one of .index. More of them than this number are damage.
 MAX_TIMES_WITHOUT_OFFSET = 32
 READERS = {
     "index": index_files.offset_index,
