@@ -172,12 +172,12 @@ def test_a_sidecar_with_wrong_starts_is_not_used(tmp_path, format, grown):
     """No slice begins inside a frame, even if the sidecar has such starts."""
     path = append_capture(tmp_path / "capture", format, 2_000)
     noted = sidecar.write(path, format)
-    assert sidecar.indexed_boundaries(path, 2 * STEP, format)[1:]
+    assert sidecar.read_boundaries(path, 2 * STEP, format)[1:]
     name = Path(sidecar.path_of(path))
     fields = json.loads(name.read_bytes())
     fields["starts"] = [at + 2 if at else 0 for at in noted]
     name.write_text(json.dumps(fields))
-    assert sidecar.indexed_boundaries(path, 2 * STEP, format) is None
+    assert sidecar.read_boundaries(path, 2 * STEP, format) is None
     if grown:
         append_capture(path, format, 400, 2_000)
         assert sidecar.read(path, format) is None  # a scan would begin inside a frame
@@ -198,14 +198,14 @@ def test_the_frame_at_a_start_is_verified(tmp_path):
     starts = sidecar.write(path, "kafka.records")
     at = list_starts(str(path), "kafka.batches")[1]
     assert at in starts
-    assert sidecar.indexed_boundaries(path, STEP, "kafka.records") == starts
+    assert sidecar.read_boundaries(path, STEP, "kafka.records") == starts
     stamp = path.stat()
     raw = bytearray(path.read_bytes())
     raw[at + len(large) // 2] ^= 1
     path.write_bytes(raw)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert sidecar.read(path, "kafka.records") == starts
-    assert sidecar.indexed_boundaries(path, STEP, "kafka.records") is None
+    assert sidecar.read_boundaries(path, STEP, "kafka.records") is None
 
 
 def test_a_sidecar_too_large_for_its_file_is_not_read(tmp_path, monkeypatch):
@@ -223,13 +223,13 @@ def test_a_sidecar_too_large_for_its_file_is_not_read(tmp_path, monkeypatch):
 def test_the_largest_sidecar_of_a_file_is_read(tmp_path, monkeypatch):
     """The starts are as dense as possible, so the sidecar has as many digits as possible."""
     monkeypatch.setattr(sidecar, "STEP", 1)
-    monkeypatch.setattr(sidecar, "MOST", 1 << 12)
+    monkeypatch.setattr(sidecar, "MAX_STARTS", 1 << 12)
     path = tmp_path / "capture"
     path.write_bytes(b"+OK\r\n" * 3_000)
     starts = sidecar.write(path, "nats.messages")
     assert len(starts) == 3_000
     assert sidecar.read(path, "nats.messages") == starts
-    monkeypatch.setattr(sidecar, "MOST", 1 << 8)  # now the file is large for this limit
+    monkeypatch.setattr(sidecar, "MAX_STARTS", 1 << 8)  # now the file is large for this limit
     starts = sidecar.write(path, "nats.messages")
     assert 200 < len(starts) <= 257
     assert sidecar.read(path, "nats.messages") == starts

@@ -112,14 +112,14 @@ def test_sidecars_stop_before_a_frame_above_the_limit(capture, monkeypatch, form
     assert max(sidecar.write(path, format, limits=small)) <= at
     whole = sidecar.write(path, format, limits=enough)
     assert max(whole) > at
-    assert sidecar.indexed_boundaries(path, 2_000, format, limits=enough) == whole
+    assert sidecar.read_boundaries(path, 2_000, format, limits=enough) == whole
     # The large frame is at one of the starts, so it is verified.
     written = Path(sidecar.path_of(path))
     fields = json.loads(written.read_bytes())
     fields["starts"] = [0, at]
     written.write_text(json.dumps(fields))
-    assert sidecar.indexed_boundaries(path, 2_000, format, limits=enough) == [0, at]
-    assert sidecar.indexed_boundaries(path, 2_000, format, limits=small) is None
+    assert sidecar.read_boundaries(path, 2_000, format, limits=enough) == [0, at]
+    assert sidecar.read_boundaries(path, 2_000, format, limits=small) is None
 
 
 def test_the_new_part_of_an_indexed_file_is_scanned_with_the_limits(capture, monkeypatch):

@@ -85,7 +85,7 @@ def test_zeros_made_ahead_become_frames(log, tmp_path):
 
 def test_the_same_rows_as_of_whole_files():
     tail, end, got = Tail([str(ORDERS)], "kafka.records", size=5000), START, []
-    while (end := tail.latest(begin := end, most_bytes=4000)) is not begin:
+    while (end := tail.latest(begin := end, max_bytes=4000)) is not begin:
         got += list_offsets(tail, begin, end)
     paths = map(str, sorted(ORDERS.glob("*.log")))
     tables = [table for path in paths for table in iter_tables(path, format="kafka.records")]
@@ -116,9 +116,9 @@ def test_bytes_are_limited_but_a_frame_is_read(log, tmp_path):
     frame = make_batch(0)
     log.write_bytes(b"".join(make_batch(3 * i) for i in range(10)))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end, got = read_new_offsets(tail, START, most_bytes=2.5 * len(frame))
+    end, got = read_new_offsets(tail, START, max_bytes=2.5 * len(frame))
     assert got == list(range(6)) and end["files"][str(log)]["left"]
-    end, got = read_new_offsets(tail, end, most_bytes=1)
+    end, got = read_new_offsets(tail, end, max_bytes=1)
     assert got == [6, 7, 8]
     end, got = read_new_offsets(tail, end)
     assert got == list(range(9, 30)) and "left" not in end["files"][str(log)]
@@ -131,13 +131,13 @@ def test_files_are_limited_and_take_turns(tmp_path):
     tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
     for _ in range(3):
         append_bytes(names[0], make_batch(100))  # it never ends, and keeps no other from its turn
-        end, more = read_new_offsets(tail, end, most_files=1)
+        end, more = read_new_offsets(tail, end, max_files=1)
         got.append({n // 1000 for n in more})
     assert got == [{0}, {1}, {2}]
     tail, end, got = Tail([str(tmp_path)], "kafka.records"), START, []
     for _ in range(8):
         append_bytes(names[0], make_batch(100) * 5)
-        end, more = read_new_offsets(tail, end, most_bytes=4 * len(make_batch(0)))
+        end, more = read_new_offsets(tail, end, max_bytes=4 * len(make_batch(0)))
         got += more
     assert {1000, 2000} < set(got)
 
@@ -248,8 +248,8 @@ def test_files_that_were_not_read(log, tmp_path, begun, caplog):
         Tail([str(tmp_path)], "kafka.records"),
         Tail([str(tmp_path)], "kafka.records", lossless=False),
     )
-    end = lax.latest(START, most_bytes=1)
-    assert strict.latest(START, most_bytes=1) == end
+    end = lax.latest(START, max_bytes=1)
+    assert strict.latest(START, max_bytes=1) == end
     (log if begun else other).unlink()
     with pytest.raises(FileNotFoundError, match="gone") as caught:
         strict.latest(end)
@@ -342,7 +342,7 @@ def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
             written += more
             if written >= len(raw):
                 os.utime(path, (0, 0))  # nothing was added for long
-            begin, end = end, tail.latest(end, most_bytes=chance.choice([500, 2000, 1 << 20]))
+            begin, end = end, tail.latest(end, max_bytes=chance.choice([500, 2000, 1 << 20]))
             got += list_rows(
                 table
                 for task in tail.parts(begin, end)

@@ -23,7 +23,7 @@ from tests.support.thrift_bytes import (
 from wirescan import Fault, FrameError, Limits
 from wirescan.thrift.constants import MessageType, Protocol, Transform
 from wirescan.thrift.live.channel import ClientChannel, ConversationError, ServerChannel
-from wirescan.thrift.live.persistent_headers import BYTES_REMEMBERED, MOST_REMEMBERED
+from wirescan.thrift.live.persistent_headers import BYTES_REMEMBERED, MAX_REMEMBERED
 
 CHUNKS = (1, 3, 1 << 20)
 BINARY = b"\x08\x00\x01" + struct.pack(">i", 7) + b"\x00"  # {1: 7} as i32
@@ -296,7 +296,7 @@ def test_infos_of_a_frame_precede_persistent_ones():
 @pytest.mark.parametrize(
     "pairs",
     [
-        [(b"%d" % number, b"") for number in range(MOST_REMEMBERED + 1)],
+        [(b"%d" % number, b"") for number in range(MAX_REMEMBERED + 1)],
         [(b"k", bytes(BYTES_REMEMBERED))],
     ],
 )

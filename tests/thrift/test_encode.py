@@ -34,7 +34,7 @@ from wirescan.thrift.encode import (
     encode_message,
     encode_messages,
 )
-from wirescan.thrift.writer import MOST_HEADER, MOST_LENGTH, write_frames, write_messages
+from wirescan.thrift.writer import MAX_HEADER, MAX_LENGTH, write_frames, write_messages
 
 quiet = settings(max_examples=read_example_count(50), deadline=None)
 HMAC = Transform.HMAC
@@ -551,7 +551,7 @@ def test_nothing_is_read_outside(size):
 
 def test_headers_have_a_largest_size():
     # The rest of the header: protocol, transforms and block; the empty key; the value's length.
-    largest = MOST_HEADER - 4 - 1 - 3
+    largest = MAX_HEADER - 4 - 1 - 3
     for size, padding, good in (
         (largest, "0-3", True),
         (largest + 1, "0-3", False),
@@ -574,19 +574,19 @@ def test_headers_have_a_largest_size():
 
 
 def test_frames_have_a_largest_size():
-    blank = mmap.mmap(-1, MOST_LENGTH + 1)  # its pages are never touched
+    blank = mmap.mmap(-1, MAX_LENGTH + 1)  # its pages are never touched
     limit = "row 1: a frame has at most 1073741823 bytes after its length"
     for size, encode in (
-        (MOST_LENGTH - 13, encode_frames),
-        (MOST_LENGTH + 1, encode_framed_messages),
-        (MOST_LENGTH - 45, lambda column: encode_frames(column, transforms=[HMAC], key=b"")),
+        (MAX_LENGTH - 13, encode_frames),
+        (MAX_LENGTH + 1, encode_framed_messages),
+        (MAX_LENGTH - 45, lambda column: encode_frames(column, transforms=[HMAC], key=b"")),
     ):
         with pytest.raises(ValueError, match=limit):
             encode(([0, 0, size], blank))
     with pytest.raises(ValueError, match="bytes after its length, not 1073741824"):
-        encode_frame(bytes(MOST_LENGTH - 13))
+        encode_frame(bytes(MAX_LENGTH - 13))
     with pytest.raises(ValueError, match="a framed message has at most .* bytes, not 1073741824"):
-        encode_framed(bytes(MOST_LENGTH + 1))
+        encode_framed(bytes(MAX_LENGTH + 1))
 
 
 # ---- invalid arguments

@@ -151,20 +151,20 @@ def _gunzip(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
     """Yield the decompressed bytes of gzip members in pieces of `size` bytes."""
     decompress = _Gunzip()
     parts: list[bytes] = []
-    held = 0
+    pending = 0
     for piece in pieces:
         view = memoryview(piece)
         for start in range(0, len(view), GZIP_STEP):
             data = bytes(view[start : start + GZIP_STEP])
             while data:
-                out, data = decompress(data, size - held)
+                out, data = decompress(data, size - pending)
                 parts.append(out)
-                held += len(out)
-                if held >= size:
+                pending += len(out)
+                if pending >= size:
                     yield b"".join(parts)
                     parts = []
-                    held = 0
-    if held:
+                    pending = 0
+    if pending:
         yield b"".join(parts)
     if decompress.is_inside:
         raise CompressionError("the gzip data is cut")
@@ -195,11 +195,11 @@ class _Gunzip:
         except zlib.error as error:
             raise CompressionError(f"the gzip data is damaged: {error}") from None
         if self._member.eof:
-            rest = self._member.unused_data
+            remaining = self._member.unused_data
             self._member = None
         else:
-            rest = self._member.unconsumed_tail
-        return out, rest
+            remaining = self._member.unconsumed_tail
+        return out, remaining
 
 
 def _unzstd(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
@@ -229,16 +229,16 @@ class _PiecesFile:
 
     def __init__(self, pieces: Iterable[Any]):
         self._pieces = iter(pieces)
-        self._left = memoryview(b"")
+        self._unread = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int) -> bytes:
-        if not self._left:
-            self._left = memoryview(next(self._pieces, b""))
-        out = self._left[:size]
-        self._left = self._left[size:]
+        if not self._unread:
+            self._unread = memoryview(next(self._pieces, b""))
+        out = self._unread[:size]
+        self._unread = self._unread[size:]
         return bytes(out)
 
     def close(self) -> None:

@@ -161,8 +161,8 @@ cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers):
             f"into must be a writable contiguous array of one dimension and of dtype {dtype}")
     if into is not None:
         return RowBlock(dtype.itemsize, capacity, limits.rows, into)
-    most = limits.most_rows(dtype.itemsize, sum(map(len, buffers)))
-    return RowBlock(dtype.itemsize, capacity, most, None)
+    max_rows = limits.limit_rows(dtype.itemsize, sum(map(len, buffers)))
+    return RowBlock(dtype.itemsize, capacity, max_rows, None)
 
 
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
@@ -190,8 +190,8 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     resync: after a fault, go on at the next intact frame.
     more: bytes may follow, as in a stream. Where they would decide where the next frame is, the
         scan stops before a bad frame, with SHORT or a hard fault. With `resync`, a gap that does
-        not end within `limits.frame` bytes becomes a row, and the scan stops after that row, with
-        the fault of the gap.
+        not end within `limits.frame` bytes becomes a row. The scan stops after that row, and
+        returns the fault of the gap.
     into: array for the rows; default is a new one.
     gap: the fault of the gap that the buffer continues; 0, the default, if a frame begins there.
 

@@ -25,7 +25,7 @@ GROUP_BYTES = 64 << 20  # of a row group, before compression
 FILE_BYTES = 128 << 20  # the size after which a file is followed by another
 SMALL = 16  # a file of less than this fraction of FILE_BYTES is merged with its neighbours
 OPEN = 32  # files that a task keeps open between row groups
-MOST_GROUPS = 4  # row groups that are held for many directories together
+MAX_GROUPS = 4  # row groups that are held for many directories together
 DICTIONARY_BYTES = 64 << 10  # a column whose distinct values do not fit is written plainly
 FAULTS = ".faults"  # the directory of a part of the faults table, and the end of that table's name
 
@@ -78,7 +78,7 @@ class Sink:
         if batch.num_rows:
             self._pending.setdefault(directory, []).append(batch)
             self._bytes += batch.nbytes
-        if self._bytes >= GROUP_BYTES * min(len(self._pending), MOST_GROUPS):
+        if self._bytes >= GROUP_BYTES * min(len(self._pending), MAX_GROUPS):
             self._flush()
 
     def _flush(self) -> None:

@@ -54,22 +54,22 @@ def walk(
     """
     total = size_of(path)
     position = start
-    held = b""
+    cut_frame = b""
     limits = Limits(frame=limits.frame)
     with ranges(path) as read:
-        while position + len(held) < total:
-            first = position + len(held)
-            page = read(first, min(first + max(PIECE, len(held)), total))
+        while position + len(cut_frame) < total:
+            first = position + len(cut_frame)
+            page = read(first, min(first + max(PIECE, len(cut_frame)), total))
             if not len(page):
                 break  # the file became shorter
-            data = held + bytes(page)
+            data = cut_frame + bytes(page)
             rows, _, fault, used = scan(data, check=False, resync=False, limits=limits, more=True)
             yield rows["start"] + position, rows
             is_too_large = fault and used == 0 and len(data) > limits.frame
             if is_too_large or fault >= HARD:
                 break
             position += used
-            held = data[used:]
+            cut_frame = data[used:]
 
 
 def is_start(
@@ -113,7 +113,7 @@ def thin_out(starts: np.ndarray, last: int, size: int) -> list[int]:
     return chosen
 
 
-def cuts_at_frames(
+def find_cuts_at_frames(
     path: str,
     size: int,
     start: int = 0,
@@ -134,7 +134,7 @@ def cuts_at_frames(
     return out
 
 
-def cuts_at_headers(
+def find_cuts_at_headers(
     path: str,
     size: int,
     start: int,

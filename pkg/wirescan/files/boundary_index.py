@@ -12,7 +12,7 @@ With a sidecar a plan need not scan a large file again.
 
 A sidecar of another version, or one that does not fit its file, is not used. A file of the same
 size must have the same time. In a file that only grew, the new bytes are scanned. Whoever can write
-beside a file can write a sidecar. So `indexed_boundaries` verifies that a frame begins at each
+beside a file can write a sidecar. So `read_boundaries` verifies that a frame begins at each
 start that it returns.
 
 Sidecars can also be in a directory of their own, as <directory>/<absolute path>.frames.json. The
@@ -43,7 +43,7 @@ from wirescan.frames.registry import format_of
 DIRECTORY_VARIABLE = "WIRESCAN_INDEX_DIR"  # the environment variable
 VERSION = 2
 STEP = 1 << 20  # approximate bytes between starts
-MOST = 1 << 20  # maximum number of starts; in larger files they are farther apart
+MAX_STARTS = 1 << 20  # maximum number of starts; in larger files they are farther apart
 HEADER_BYTES = 1024  # maximum bytes in a sidecar beside its starts
 START_BYTES = 20  # maximum bytes of one start: 19 digits and a comma
 CHECKED_BYTES = 4096  # bytes at either end of a file, whose checksums show whether it changed
@@ -88,8 +88,8 @@ def write(
         raise ValueError(f"{top.name} declares no frame boundaries, so its files have no index")
     # Taken before the scan: a change during the scan makes the sidecar stale.
     size, time = stamp_of(path)
-    found = top.boundaries(path, max(STEP, size // MOST), limits=limits)
-    starts = [at for at in found if at < size] or [0]
+    positions = top.boundaries(path, max(STEP, size // MAX_STARTS), limits=limits)
+    starts = [at for at in positions if at < size] or [0]
     first, last = _compute_checksums(path, size)
     text = json.dumps(
         {
@@ -139,7 +139,7 @@ def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | N
     except (OSError, ValueError):
         return None
     now, changed = stamp_of(path)
-    if sidecar_size > HEADER_BYTES + START_BYTES * (min(now // STEP, MOST) + 1):
+    if sidecar_size > HEADER_BYTES + START_BYTES * (min(now // STEP, MAX_STARTS) + 1):
         return None
     try:
         fields = json.loads(bytes(read_range(sidecar, 0, sidecar_size)))
@@ -163,7 +163,7 @@ def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | N
     return list(starts)
 
 
-def indexed_boundaries(
+def read_boundaries(
     path: str | os.PathLike[str], size: int, format: str, *, limits: Limits = Limits()
 ) -> list[int] | None:
     """Return starts of a file that are about `size` bytes apart, from 0 on, or None.

@@ -96,10 +96,10 @@ class FrameError(ValueError):
         if self.source:
             where += f" of {visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
-        meaning = self._meaning()
+        meaning = self._describe_fault()
         return f"{meaning} ({_name_of(self.fault)}) {where}, row {self.row}: {near}"
 
-    def _meaning(self) -> str:
+    def _describe_fault(self) -> str:
         return MEANING.get(self.fault, "unknown fault")
 
 
@@ -112,7 +112,7 @@ class ExpansionError(FrameError):
 
     __slots__ = ()
 
-    def _meaning(self) -> str:
+    def _describe_fault(self) -> str:
         return (
             "the file expands to more rows or decompressed bytes than its size allows: if you "
             "trust it, pass wirescan.Limits with a larger expansion, or None for no bound "

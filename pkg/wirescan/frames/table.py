@@ -16,7 +16,7 @@ from wirescan.frames.lookup import buffers_of, parents_of, with_list
 
 SHOWN = 10  # rows in a repr
 SHOWN_BYTES = 16  # of a byte string in a repr
-MOST_BUFFERS = 1 << 16  # in one table: `buffer` of a row is u2
+MAX_BUFFERS = 1 << 16  # in one table: `buffer` of a row is u2
 LARGEST_ROW = (1 << 32) - 1  # bytes: `size` of a row is u4
 
 
@@ -149,7 +149,7 @@ class FrameTable:
                 return self._read_values(key)
             if key in column_names(self.dtype):
                 return self.rows[key]
-            raise self._no_column(key)
+            raise self._make_column_error(key)
         names = _read_names(key)
         if names is not None:
             return self._select(names)
@@ -328,14 +328,14 @@ class FrameTable:
             elif name in self.places:
                 wanted |= dict.fromkeys([name + "_at", name + "_size"])
             else:
-                raise self._no_column(name)
+                raise self._make_column_error(name)
         rows = np.empty(len(self), [(name, self.dtype[name]) for name in wanted])
         for name in wanted:
             rows[name] = self.rows[name]
         format = self.format and _restrict(self.format, rows.dtype)
         return replace(self, rows=_freeze(rows), format=format)
 
-    def _no_column(self, name: Any) -> KeyError:
+    def _make_column_error(self, name: Any) -> KeyError:
         """Return the error for a name that is no column."""
         shown = str(name) if isinstance(name, str) else name  # numpy's str has another repr
         columns = ", ".join([*_list_plain_columns(self.dtype), *self.places])
@@ -461,7 +461,7 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
     at = 0
     parents = 0
     for table in tables:
-        if len(buffers) + len(table.buffers) > MOST_BUFFERS:
+        if len(buffers) + len(table.buffers) > MAX_BUFFERS:
             raise ValueError("a table holds at most 65,536 buffers; join fewer")
         part = rows[at : at + len(table)]
         if len(part):

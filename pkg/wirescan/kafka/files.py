@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from wirescan.files.boundaries import LengthPrefix, cuts_at_headers
+from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.source import name_of, ranges, sibling_path, size_of
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
@@ -67,7 +67,7 @@ def find_boundaries(
             cuts = _cut_at_entries(path, entries, size, total)
             if cuts is not None:
                 return [start, *(cut for cut in cuts if cut >= start + size)]
-    return cuts_at_headers(
+    return find_cuts_at_headers(
         path, size, start, SIZED, partial(_is_intact, limits=limits), limits=limits
     )
 

@@ -17,7 +17,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, empty, join, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, empty, join, require_rows
 from wirescan.kafka.batch_headers import has_time, read_claim
 from wirescan.kafka.constants import CODECS, Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
@@ -251,7 +251,7 @@ def _decompress(batches: FrameTable, limits: Limits, *, verify: bool) -> _Payloa
             # The bad row covers the compressed payload: a negative number is a buffer of `batches`.
             decompressed.append((buffer - len(views), start, stop - start))
             faults.append(error.fault)
-    if len(views) + len(arena.buffers) > MOST_BUFFERS:
+    if len(views) + len(arena.buffers) > MAX_BUFFERS:
         raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
     positions = np.array(decompressed, np.int64).reshape(-1, 3)
     payloads["buffer"] = positions[:, 0] + len(views)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from wirescan.files.boundaries import LengthPrefix, cuts_at_headers
+from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.source import name_of, ranges, size_of
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
@@ -48,7 +48,7 @@ def find_boundaries(
     cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
     if cuts:
         return [start, *(position for position in cuts if position >= start + size)]
-    return cuts_at_headers(
+    return find_cuts_at_headers(
         path, size, start, SIZED, partial(_is_intact, limits=limits), limits=limits
     )
 

@@ -17,7 +17,7 @@ from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, empty, join, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, empty, join, require_rows
 from wirescan.lumberjack.constants import KINDS
 from wirescan.lumberjack.files import FILES, find_boundaries
 from wirescan.lumberjack.scan import (
@@ -189,7 +189,7 @@ def _unpack_frames(
             arena = Arena(limits, USUAL_RATIO * int(rows["length"][numbers].sum(dtype=np.int64)))
         payloads = _decompress(rows[numbers], buffers, arena, len(frames.buffers), check=check)
         buffers = (*frames.buffers, *arena.buffers) if len(numbers) else buffers
-        if len(buffers) > MOST_BUFFERS:
+        if len(buffers) > MAX_BUFFERS:
             raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
         rows, bad, fault = unpack(
             rows,

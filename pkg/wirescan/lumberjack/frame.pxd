@@ -4,7 +4,7 @@ from wirescan.core cimport (
     BAD_LENGTH, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED, be32,
     pack_pair, enter, int32_t, int64_t, left, store_word, sized, take, uint8_t, uint32_t, uint64_t)
 from wirescan.lumberjack.rows cimport (
-    ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, MOST_PAIRS, Pair,
+    ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, MAX_PAIRS, Pair,
     SHORT_HEADER, SMALLEST_PAIR, WINDOW)
 
 
@@ -71,7 +71,7 @@ cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept 
                 return report_short(row, <uint64_t>LONG_HEADER + row.length)
         else:
             row.count = be32(p + 6)
-            if row.count > MOST_PAIRS:
+            if row.count > MAX_PAIRS:
                 return BAD_LENGTH
             fault = read_data(r, row)
             if fault:

@@ -37,7 +37,7 @@ REASONS = (
 
 cdef enum:
     TOO_LONG = 1 << 30          # bytes in a document
-    MOST_DIGITS = 300           # a double has at most 309; more digits could become infinity
+    MAX_DIGITS = 300           # a double has at most 309; more digits could become infinity
 
 cdef enum Class:                # of a byte outside strings
     OTHER, PART, DIGIT, BLANK, BREAK, QUOTE, OBJECT, ARRAY, END, MEMBER
@@ -160,7 +160,7 @@ cdef Refusal make_line(
             token = p
             while p < end and CLASS[p[0]] == DIGIT:
                 p += 1
-            if p - token > MOST_DIGITS:
+            if p - token > MAX_DIGITS:
                 return DIGITS
             continue
         elif kind == OBJECT or kind == ARRAY:

@@ -11,7 +11,7 @@ cdef enum:
     LONG_HEADER = 10                # bytes of J before its document, and of D before its pairs
     SMALLEST_PAIR = 8               # bytes of a pair with an empty key and an empty value
     LARGEST = 0x7fffffff            # a place holds no larger size, and no known reader takes one
-    MOST_PAIRS = 0x1ffffffe         # pairs that fit in 4 GiB
+    MAX_PAIRS = 0x1ffffffe         # pairs that fit in 4 GiB
 
 cdef enum:
     LARGEST_FRAME = 0xffffffff      # the largest `size` of a row

@@ -20,7 +20,7 @@ import re
 from typing import Any, SupportsIndex
 
 from wirescan.core.arguments import check_integer, convert_columns, list_pairs, to_bytes
-from wirescan.nats.writer import MOST_BYTES, find_unfit_pair, find_unfit_word, write_messages
+from wirescan.nats.writer import MAX_BYTES, find_unfit_pair, find_unfit_word, write_messages
 
 __all__ = ["encode_msg", "encode_msgs", "encode_pub", "encode_pubs"]
 
@@ -123,8 +123,8 @@ def _encode_message(operation: bytes, words: dict[str, Any], payload: Any, block
             raise _make_word_error(name, line[-1])
     payload = to_bytes(payload, "payload")
     size = len(block) + len(payload)
-    if size > MOST_BYTES:
-        raise ValueError(f"the message has {size} bytes: the limit is {MOST_BYTES}")
+    if size > MAX_BYTES:
+        raise ValueError(f"the message has {size} bytes: the limit is {MAX_BYTES}")
     if block:
         line[0] = b"H" + operation
         line.append(b"%d" % len(block))

@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 
-MOST_BYTES: Final[int]
+MAX_BYTES: Final[int]
 
 def find_unfit_word(words: ByteStrings, optional: bool = False) -> int: ...
 def find_unfit_pair(pairs: Pairs) -> int: ...

@@ -17,7 +17,7 @@ cdef enum:
     HEADER_MARKS = 4            # bytes in a header line beside name and value: colon, space, CRLF
     MAX_WORDS = 3
 
-MOST_BYTES = MAX_SIZE
+MAX_BYTES = MAX_SIZE
 
 # The columns that are written.
 cdef struct Messages:

@@ -105,7 +105,7 @@ class Tail:
         }
 
     def latest(
-        self, start: Offset, most_bytes: float = math.inf, most_files: float = math.inf
+        self, start: Offset, max_bytes: float = math.inf, max_files: float = math.inf
     ) -> Offset:
         """Return the offset after the whole frames that can be read after `start`.
 
@@ -118,8 +118,8 @@ class Tail:
 
         Args:
             start: an earlier offset.
-            most_bytes: the bytes of these frames, at most; one frame is always read.
-            most_files: the number of files that contain these frames, at most.
+            max_bytes: the bytes of these frames, at most; one frame is always read.
+            max_files: the number of files that contain these frames, at most.
 
         Raises:
             FrameError: damage is next, under "strict".
@@ -143,7 +143,7 @@ class Tail:
                 continue
             if file and file.cut and file != known.get(path):
                 continue  # the next offset continues after that position
-            if most_bytes <= 0 or most_files <= 0:
+            if max_bytes <= 0 or max_files <= 0:
                 turn = turn if turn[0] else (path, size)
                 if file:
                     out[path] = file._replace(left=True)
@@ -156,21 +156,21 @@ class Tail:
                     continue
                 is_old = size == state.size and time.time_ns() - state.time > OLD
                 end, searched = self._find_end(
-                    path, read, begin, size, begin + most_bytes, is_old=is_old
+                    path, read, begin, size, begin + max_bytes, is_old=is_old
                 )
                 if end > begin:
                     out[path] = FileProgress(
                         path, end, *compute_checksums(read, end), state.node, searched < size
                     )
-                    most_bytes -= end - begin
-                    most_files -= 1
+                    max_bytes -= end - begin
+                    max_files -= 1
                 elif file:
                     out[path] = file._replace(left=False)
                 if end == begin and searched == state.size:
                     self._files.note_verified(path, state, begin)
                 if searched < size:
                     turn = (path, self._turn[1] if path == self._turn[0] else size)
-                    most_bytes = 0
+                    max_bytes = 0
         self._turn = turn
         # Deleted files alone make no new offset: if they come back, they are recognized.
         return (

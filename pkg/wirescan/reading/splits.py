@@ -88,7 +88,7 @@ class Plan(Sequence[list[Slice]]):
     @property
     def slices(self) -> Iterator[Slice]:
         """All slices, in order."""
-        return (each for task in self.tasks for each in task)
+        return (part for task in self.tasks for part in task)
 
     @property
     def bytes(self) -> int:
@@ -101,7 +101,7 @@ class Plan(Sequence[list[Slice]]):
 
         Such a slice is a single frame, or no start of a frame is known in it.
         """
-        return [each for each in self.slices if len(each) > 2 * self.size]
+        return [part for part in self.slices if len(part) > 2 * self.size]
 
     @property
     def skew(self) -> float:
@@ -109,19 +109,19 @@ class Plan(Sequence[list[Slice]]):
 
         A file counts for at least a thousandth of `size`.
         """
-        loads = [sum(max(len(each), self.size // FILES) for each in task) for task in self.tasks]
+        loads = [sum(max(len(part), self.size // FILES) for part in task) for task in self.tasks]
         return float(max(loads) / np.mean(loads)) if loads else 1.0
 
     def __str__(self) -> str:
-        files = len({each.path for each in self.slices})
+        files = len({part.path for part in self.slices})
         tasks = _format_count(len(self), "task")
         sizes = f"{_format_bytes(self.bytes)} of {_format_count(files, 'file')}"
         lines = [f"{tasks}: {sizes}; the largest task is {self.skew:.2f} times the mean"]
         large = self.uncut
-        for each in large[:LISTED_SLICES]:
+        for part in large[:LISTED_SLICES]:
             lines.append(
-                f"not cut: {visible(each.path)}, {_format_bytes(len(each))} from byte "
-                f"{each.start} on: no beginning of a frame is known in it"
+                f"not cut: {visible(part.path)}, {_format_bytes(len(part))} from byte "
+                f"{part.start} on: no beginning of a frame is known in it"
             )
         if len(large) > LISTED_SLICES:
             lines.append(f"... and {len(large) - LISTED_SLICES} more that are not cut")
@@ -209,17 +209,17 @@ def tasks(
     )
     if not parts:
         return Plan([], size)
-    loads = np.maximum([len(each) for each in parts], size // FILES)
+    loads = np.maximum([len(part) for part in parts], size // FILES)
     ends = loads.cumsum()
     begins = ends - loads
     count = int(-(-ends[-1] // size))
     full_rounds = -(-count // slots) * slots
-    most_tasks = int(ends[-1] // SMALLEST_TASK)
-    share = float(ends[-1] / max(count, min(full_rounds, most_tasks)))
+    max_tasks = int(ends[-1] // SMALLEST_TASK)
+    share = float(ends[-1] / max(count, min(full_rounds, max_tasks)))
     grain = max(int(share / GRAINS), 1)
     # A border next to the end of a file moves to that end, so such a file is not cut.
     crossed = np.flatnonzero((begins + grain / 2) // share < (ends - grain / 2) // share)
-    find_cuts = cut or partial(starts_by_threads, format=format, limits=limits)
+    find_cuts = cut or partial(find_starts_in_threads, format=format, limits=limits)
     cuts = find_cuts([File(parts[i].path, parts[i].stop) for i in crossed], grain)
     cuts_of = dict(zip(crossed.tolist(), cuts))
     starts = [
@@ -288,13 +288,13 @@ def find_starts(path: str, size: int, format: str, limits: Limits) -> list[int]:
     """
     top = format_of(format).outermost
     if size >= boundary_index.STEP:
-        starts = boundary_index.indexed_boundaries(path, size, format, limits=limits)
+        starts = boundary_index.read_boundaries(path, size, format, limits=limits)
         if starts is not None:
             return starts
     return top.boundaries(path, size, limits=limits) if top.boundaries else [0]
 
 
-def starts_by_threads(
+def find_starts_in_threads(
     files: Iterable[File], size: int, format: str, limits: Limits
 ) -> list[list[int]]:
     """Return `find_starts` for each file, computed by threads."""
@@ -309,13 +309,13 @@ def group_slices(slices: Sequence[Slice], size: int = SLICE_BYTES) -> list[list[
     Small files share a group.
     """
     out: list[list[Slice]] = []
-    left = 0
-    for each in slices:
-        if not out or len(each) > left:
+    remaining = 0
+    for part in slices:
+        if not out or len(part) > remaining:
             out.append([])
-            left = size
-        out[-1].append(each)
-        left -= len(each)
+            remaining = size
+        out[-1].append(part)
+        remaining -= len(part)
     return out
 
 
@@ -328,15 +328,15 @@ def _list_parts(
     files: Sequence[File], format: str, filters: Sequence[Filter], errors: str, limits: Limits
 ) -> list[Slice]:
     """Return the part of each file that has to be read. Files without such a part are omitted."""
-    wanted: Iterable[tuple[int, int | None]] = repeat((0, None))
+    byte_ranges: Iterable[tuple[int, int | None]] = repeat((0, None))
     if filters:
         with ThreadPoolExecutor(THREADS) as pool:
-            wanted = list(
+            byte_ranges = list(
                 pool.map(lambda file: prune_file(file.path, format, filters, errors, limits), files)
             )
     parts = [
         Slice(path, start, size if stop is None else min(stop, size), stop is None or stop >= size)
-        for (path, size), (start, stop) in zip(files, wanted)
+        for (path, size), (start, stop) in zip(files, byte_ranges)
     ]
     return [part for part in parts if part.start < part.stop]
 

@@ -46,8 +46,8 @@ class Stream:
     every mode.
 
     After damage, `mark` and `skip` search for an intact frame. The search holds about
-    `limits.frame` bytes. It holds up to twice as many if the damaged frame has a known end and
-    another frame seems to begin inside it or after it.
+    `limits.frame` bytes. If the damaged frame has a known end, another frame may seem to begin
+    inside it or after it. Then the search holds up to twice as many bytes.
 
     The rows are those of a scan of the whole stream, wherever it is cut. There is one exception:
     a gap of more than `limits.frame` bytes may be several adjacent rows with the same fault.

@@ -87,9 +87,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reading = choose_columns(reading, schema)
         self._schema = make_arrow_schema(schema)
         lossless = kafka_topics.parse_flag(options, "failOnDataLoss", default=True)
-        self._most_bytes = _parse_number(options, "maxBytesPerTrigger")
-        self._most_files = _parse_number(options, "maxFilesPerTrigger")
-        if not HAS_LIMITS and (self._most_bytes < math.inf or self._most_files < math.inf):
+        self._max_bytes = _parse_number(options, "maxBytesPerTrigger")
+        self._max_files = _parse_number(options, "maxFilesPerTrigger")
+        if not HAS_LIMITS and (self._max_bytes < math.inf or self._max_files < math.inf):
             raise ValueError(f"options {' and '.join(LIMITS)} need Spark 4.2")
         self._tail = Tail(
             list_paths(parse_paths(options)),
@@ -109,10 +109,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much one batch may read, as the options say."""
-        if self._most_bytes < math.inf:
-            return ReadMaxBytes(int(self._most_bytes))
-        if self._most_files < math.inf:
-            return ReadMaxFiles(int(self._most_files))
+        if self._max_bytes < math.inf:
+            return ReadMaxBytes(int(self._max_bytes))
+        if self._max_files < math.inf:
+            return ReadMaxFiles(int(self._max_files))
         return ReadAllAvailable()
 
     @hide_traceback()
@@ -132,13 +132,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises FrameError for damage under "strict", and OSError.
         """
         freeze_gc_once()
-        most_bytes = self._most_bytes
-        most_files = self._most_files
+        max_bytes = self._max_bytes
+        max_files = self._max_files
         if HAS_LIMITS and isinstance(limit, ReadAllAvailable):
-            most_bytes = math.inf
-            most_files = math.inf
+            max_bytes = math.inf
+            max_files = math.inf
         previous = self._last if start is None else start
-        self._last = self._tail.latest(previous, most_bytes, most_files)
+        self._last = self._tail.latest(previous, max_bytes, max_files)
         return dict(self._last)
 
     @hide_traceback()

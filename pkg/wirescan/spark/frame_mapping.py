@@ -178,7 +178,7 @@ def read_values(
     scan = _scan_single_frames if single else _scan_streams
     offsets = _read_value_offsets(values)
     data = view_of(values.buffers()[2] or b"")
-    filled = _find_filled_values(values, least_bytes=0 if single else 1)
+    filled = _find_filled_values(values, min_bytes=0 if single else 1)
     # A new group of values begins wherever the data passes a multiple of BATCH_BYTES.
     group_starts = np.flatnonzero(np.diff(offsets[filled] // BATCH_BYTES)) + 1
     allowance = Allowance(reading.limits)
@@ -215,9 +215,9 @@ def read_values(
             raise _move_into_value(error, int(offsets[value]), name_value(first + value)) from None
 
 
-def _find_filled_values(values: pa.Array, least_bytes: int) -> np.ndarray:
-    """Return the numbers of the values that are not null and have at least `least_bytes` bytes."""
-    is_filled = np.diff(_read_value_offsets(values)) >= least_bytes
+def _find_filled_values(values: pa.Array, min_bytes: int) -> np.ndarray:
+    """Return the numbers of the values that are not null and have at least `min_bytes` bytes."""
+    is_filled = np.diff(_read_value_offsets(values)) >= min_bytes
     validity = values.buffers()[0]
     if validity is not None:
         bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")

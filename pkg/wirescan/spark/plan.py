@@ -21,8 +21,8 @@ from wirescan.reading.splits import (
     Cut,
     Plan,
     find_starts,
+    find_starts_in_threads,
     list_source_files,
-    starts_by_threads,
 )
 from wirescan.spark.run import (
     DEFAULT_FORMAT,
@@ -96,7 +96,7 @@ def make_cutter(spark: SparkSession, format: str, limits: Limits) -> Cut:
         scanned = [number for number, file in enumerate(files) if not _has_index(file.path)]
         scanned_bytes = sum(files[number].size for number in scanned)
         if len(scanned) <= WALKED_FILES and scanned_bytes <= WALKED_BYTES:
-            return starts_by_threads(files, size, format, limits)
+            return find_starts_in_threads(files, size, format, limits)
         starts_in_file = partial(find_starts, size=size, format=format, limits=limits)
         by_tasks = _find_starts_in_tasks(
             spark, [files[number] for number in scanned], starts_in_file
@@ -104,7 +104,7 @@ def make_cutter(spark: SparkSession, format: str, limits: Limits) -> Cut:
         starts = dict(zip(scanned, by_tasks))
         indexed = [number for number in range(len(files)) if number not in starts]
         indexed_files = [files[number] for number in indexed]
-        starts |= zip(indexed, starts_by_threads(indexed_files, size, format, limits))
+        starts |= zip(indexed, find_starts_in_threads(indexed_files, size, format, limits))
         return [starts[number] for number in range(len(files))]
 
     return cut

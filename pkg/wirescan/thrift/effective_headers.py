@@ -157,7 +157,7 @@ def _number_keys(infos: FrameTable) -> _Pairs | None:
 
 def _limit_rows(count: int, limits: Limits) -> int:
     """Return how many rows may be made of `count` frames and pairs."""
-    max_rows = limits.bytes_for_rows(0) // BYTES_PER_ROW
+    max_rows = limits.limit_row_bytes(0) // BYTES_PER_ROW
     if limits.row_bytes is None:
         max_rows = max(max_rows, ROWS_PER_PAIR * count)
     return min(limits.rows, max_rows)

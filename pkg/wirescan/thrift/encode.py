@@ -43,9 +43,9 @@ from wirescan.frames.codecs import compress
 from wirescan.thrift.constants import InfoKind, MessageType, Protocol, Transform
 from wirescan.thrift.hmac import make_signer
 from wirescan.thrift.writer import (
-    MOST_HEADER,
-    MOST_LENGTH,
-    MOST_MESSAGE,
+    MAX_HEADER,
+    MAX_LENGTH,
+    MAX_MESSAGE,
     write_framed,
     write_frames,
     write_messages,
@@ -67,7 +67,7 @@ PADDINGS = {"0-3": 0, "1-4": 1}  # the minimum number of zeros
 ORDERS = ("normal", "persistent")
 PROTOCOLS = {"binary": Protocol.BINARY, "compact": Protocol.COMPACT}
 FIXED = 10  # bytes from 0x0FFF to the header
-MOST_TRANSFORMS = 255
+MAX_TRANSFORMS = 255
 # The codec of each transform, and its level where the caller gives none.
 CODECS: dict[int, tuple[str, int | None]] = {
     Transform.ZLIB: ("zlib", None),
@@ -145,16 +145,16 @@ def encode_frame(
     header = b"".join((prepared.prefix, *blocks))
     minimum = _parse_padding(padding)
     header += bytes(minimum + -(len(header) + minimum) % 4)
-    if len(header) > MOST_HEADER:
-        raise ValueError(f"a header has at most {MOST_HEADER} bytes, not {len(header)}")
+    if len(header) > MAX_HEADER:
+        raise ValueError(f"a header has at most {MAX_HEADER} bytes, not {len(header)}")
     payload = to_bytes(payload, "payload")
     if prepared.transform is not None:
         payload = prepared.transform(payload)
     mac_size = 0 if prepared.sign is None else len(prepared.sign(b""))
     length = FIXED + len(header) + len(payload) + mac_size
-    if length > MOST_LENGTH and not big:
+    if length > MAX_LENGTH and not big:
         raise ValueError(
-            f"a frame has at most {MOST_LENGTH} bytes after its length, not {length}; set big=True"
+            f"a frame has at most {MAX_LENGTH} bytes after its length, not {length}; set big=True"
         )
     before = b"BIGF" + length.to_bytes(8, "big") if big else length.to_bytes(4, "big")
     fixed = b"\x0f\xff%b%b%b" % (
@@ -250,8 +250,8 @@ def encode_framed(message: Any) -> bytes:
     Raises TypeError for another type, ValueError for more than 1,073,741,823 bytes.
     """
     data = to_bytes(message, "message")
-    if len(data) > MOST_LENGTH:
-        raise ValueError(f"a framed message has at most {MOST_LENGTH} bytes, not {len(data)}")
+    if len(data) > MAX_LENGTH:
+        raise ValueError(f"a framed message has at most {MAX_LENGTH} bytes, not {len(data)}")
     return len(data).to_bytes(4, "big") + data
 
 
@@ -329,8 +329,8 @@ def encode_message(
             arguments,
         ]
     size = sum(map(len, parts))
-    if size > MOST_MESSAGE:
-        raise ValueError(f"a message has at most {MOST_MESSAGE} bytes, not {size}")
+    if size > MAX_MESSAGE:
+        raise ValueError(f"a message has at most {MAX_MESSAGE} bytes, not {size}")
     return b"".join(parts)
 
 
@@ -400,8 +400,8 @@ def _prepare_transforms(
     ids = [check_integer(id, "a transform", U16) for id in transforms]
     if unknown := {*ids} - KNOWN:
         raise ValueError(f"transform {min(unknown)} is not known; see wirescan.thrift.Transform")
-    if len(ids) > MOST_TRANSFORMS or ids.count(Transform.HMAC) > 1:
-        raise ValueError(f"at most {MOST_TRANSFORMS} transforms are possible, and HMAC once")
+    if len(ids) > MAX_TRANSFORMS or ids.count(Transform.HMAC) > 1:
+        raise ValueError(f"at most {MAX_TRANSFORMS} transforms are possible, and HMAC once")
     if (key is None) == (Transform.HMAC in ids):
         raise ValueError("the transform HMAC needs a key; without HMAC, key must be None")
     steps: list[tuple[str, SupportsIndex | None]] = [CODECS[id] for id in ids if id in CODECS]

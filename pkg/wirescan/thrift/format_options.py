@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import urlencode
 
-from wirescan.files.boundaries import cuts_at_frames
+from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.frames.format import Format
 from wirescan.frames.registry import spec_of
 from wirescan.thrift.scan import bytes_needed, scan_any, scan_any_streams
@@ -55,7 +55,7 @@ def _accept_non_strict(format: Format) -> Format:
         spans=scan_any_streams,
         # Format declares a state of int; here it is bytes.
         bytes_needed=partial(bytes_needed, versions=False),
-        boundaries=partial(cuts_at_frames, scan=scan_any),
+        boundaries=partial(find_cuts_at_frames, scan=scan_any),
     )
 
 

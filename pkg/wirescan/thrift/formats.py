@@ -19,7 +19,7 @@ from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, empty, join, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, empty, join, require_rows
 from wirescan.thrift.constants import (
     InfoKind,
     Kind,
@@ -323,7 +323,7 @@ def _undo_transforms(
     sign: Callable[[bytes], bytes] | None = None,
 ) -> tuple[np.ndarray, tuple[memoryview, ...]]:
     rows, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check, sign=sign)
-    if len(buffers) > MOST_BUFFERS:
+    if len(buffers) > MAX_BUFFERS:
         raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
     return rows, buffers
 

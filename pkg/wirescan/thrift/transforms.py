@@ -42,7 +42,7 @@ TRANSFORM_COLUMNS = 4  # columns of a frame for its first transforms
 FIXED = 10  # bytes from the magic to the header
 LAST_BUFFER = 0xFFFF  # `buffer` of a row is u2
 # Transforms of one frame. More are TOO_LARGE: undoing each may cost as much as the payload.
-MOST_UNDONE = 8
+MAX_UNDONE = 8
 USUAL_RATIO = 4  # first guess of decompressed size to compressed size
 
 
@@ -103,9 +103,9 @@ def _undo(
         ids = [id for id in listed if id not in (Transform.NONE, Transform.HMAC)]
         if not ids:
             return
-        if len(ids) > MOST_UNDONE:
+        if len(ids) > MAX_UNDONE:
             raise CodecError(
-                Fault.TOO_LARGE, f"{len(ids)} transforms; at most {MOST_UNDONE} are undone"
+                Fault.TOO_LARGE, f"{len(ids)} transforms; at most {MAX_UNDONE} are undone"
             )
         if len(ids) > 1:
             payload = _undo_all_but_first(ids[1:], payload, arena, limits, check=check)
@@ -126,9 +126,9 @@ def _undo_all_but_first(
 
     ids: the transforms of the frame without the one that was applied first.
     """
-    if arena.left == 0:
+    if arena.remaining == 0:
         raise CodecError(Fault.TOO_LARGE, "all payloads together are above a limit")
-    temporary = Arena(replace(limits, inflated_total=arena.left))
+    temporary = Arena(replace(limits, inflated_total=arena.remaining))
     size = len(payload)
     try:
         for id in reversed(ids):

@@ -8,9 +8,9 @@ from typing_extensions import Buffer
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 
-MOST_LENGTH: Final[int]
-MOST_HEADER: Final[int]
-MOST_MESSAGE: Final[int]
+MAX_LENGTH: Final[int]
+MAX_HEADER: Final[int]
+MAX_MESSAGE: Final[int]
 
 def write_frames(
     payloads: ByteStrings,

@@ -19,11 +19,11 @@ cdef enum:
     LENGTH = 0x3fffffff         # the largest 32-bit length of a frame
     HEADER = 4 * 0xffff         # bytes in a header, whose size is 16 bits and counts words
     MESSAGE = 0x7fffffff        # bytes in a message
-    MOST_PARTS = 3
+    MAX_PARTS = 3
 
-MOST_LENGTH = LENGTH
-MOST_HEADER = HEADER
-MOST_MESSAGE = MESSAGE
+MAX_LENGTH = LENGTH
+MAX_HEADER = HEADER
+MAX_MESSAGE = MESSAGE
 
 cdef enum:
     FINE
@@ -36,10 +36,10 @@ cdef enum:
 # The text of each problem that a row can have.
 _PROBLEMS = {
     NO_VALUE: "the value of an info must not be null",
-    LONG_HEADER: f"a header has at most {MOST_HEADER} bytes",
-    LONG_FRAME: f"a frame has at most {MOST_LENGTH} bytes after its length, unless it is big",
+    LONG_HEADER: f"a header has at most {MAX_HEADER} bytes",
+    LONG_FRAME: f"a frame has at most {MAX_LENGTH} bytes after its length, unless it is big",
     COLON: "a service must not hold a colon",
-    LONG_MESSAGE: f"a message has at most {MOST_MESSAGE} bytes",
+    LONG_MESSAGE: f"a message has at most {MAX_MESSAGE} bytes",
 }
 
 # A part of a header: either the same bytes in all frames (`at`, `size`; `end` is NULL), or an info
@@ -58,7 +58,7 @@ cdef struct Frames:
     const int64_t* seqs
     Py_ssize_t flag_step        # 1, or 0 for a single value
     Py_ssize_t seq_step         # 1, or 0 for a single value
-    Part parts[MOST_PARTS]
+    Part parts[MAX_PARTS]
     size_t part_count
     int64_t before              # bytes before 0x0FFF: 4, or 12 in a big frame
     int64_t padding             # bytes, at least
@@ -212,8 +212,8 @@ def write_frames(ByteStrings payloads not None, flags not None, seqs not None, l
     offset_array = np.zeros(n + 1, np.int64)
     if n == 0:
         return b"", offset_array
-    if len(parts) > MOST_PARTS:
-        raise ValueError(f"a header has at most {MOST_PARTS} parts, not {len(parts)}")
+    if len(parts) > MAX_PARTS:
+        raise ValueError(f"a header has at most {MAX_PARTS} parts, not {len(parts)}")
     memset(&f, 0, sizeof(Frames))
     f.payloads = payloads.strings
     f.before = 12 if big else 4

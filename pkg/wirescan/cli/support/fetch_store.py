@@ -302,7 +302,7 @@ class ParquetParts:
         self._start = start
         self._stop = start
         self._writer: Any = None
-        self._held: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
         self._size = 0
         self.records = 0
         self.bytes = 0
@@ -313,14 +313,14 @@ class ParquetParts:
         from wirescan.kafka.client.topic_batches import to_batches
 
         size = int(part.records["size"].sum(dtype=np.int64))
-        self._held += to_batches(part, self._schema.names, errors=self._errors)
+        self._pending += to_batches(part, self._schema.names, errors=self._errors)
         self._stop = part.next_offset
         self._size += size
         self.bytes += size
         self.records += len(part.records)
         if self._size >= self._limit:
             self.close()
-        elif sum(batch.nbytes for batch in self._held) >= self._group:
+        elif sum(batch.nbytes for batch in self._pending) >= self._group:
             self._flush()
 
     def close(self) -> None:
@@ -344,8 +344,8 @@ class ParquetParts:
 
         from wirescan.export.parquet import writer
 
-        batches = [batch for batch in self._held if len(batch)]
-        self._held = []
+        batches = [batch for batch in self._pending if len(batch)]
+        self._pending = []
         if not batches:
             return
         if self._writer is None:

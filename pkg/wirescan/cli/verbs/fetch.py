@@ -73,11 +73,11 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 class LogPoint(NamedTuple):
     """A point in a log: an offset, "earliest", "latest", or a time in milliseconds since 1970.
 
-    text: as the user wrote it. where: an offset or a name. time: replaces `where` if given.
+    text: as the user wrote it. bound: an offset or a name. time: replaces `bound` if given.
     """
 
     text: str
-    where: int | str
+    bound: int | str
     time: int | None = None
 
 
@@ -235,8 +235,8 @@ def fetch(
             client,
             [topic],
             partitions,
-            start=start.where,
-            stop=stop.where,
+            start=start.bound,
+            stop=stop.bound,
             start_time=start.time,
             stop_time=stop.time,
             isolation=isolation,
@@ -369,12 +369,12 @@ def find_remaining(
     from wirescan.kafka.client.topic_ranges import clip_ranges
 
     starts = ledger.starts | {number: end.offset for number, end in ends.items()}
-    wanted = []
+    planned = []
     for part in requested:
         begin = starts.get(part.partition, part.start)
         # Segments may extend beyond the stop.
-        wanted.append(replace(part, start=begin, stop=max(begin, part.stop)))
-    remaining = clip_ranges(client, wanted, isolation)
+        planned.append(replace(part, start=begin, stop=max(begin, part.stop)))
+    remaining = clip_ranges(client, planned, isolation)
     for part in remaining:
         if part.ahead and part.partition in ends:
             raise Damage(

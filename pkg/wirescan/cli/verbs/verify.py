@@ -40,9 +40,10 @@ preallocated segment), and files that are empty or hold only zeros.
 Of a Kafka partition, the files beside the segments are verified too. Indexes and snapshots are
 damage if they are damaged, cut or missing, or do not agree with the log (--log-only ignores them).
 
-If a .timeindex is cut between two entries, that is damage unless its segment is the newest one. An
-.index that is so cut is damage if more than 2 MiB of the log have no entry, or, unless its segment
-is the newest one, if more than 32 entries of the .timeindex are after its last entry.
+A .timeindex that is cut between two entries is damaged, unless its segment is the newest one. An
+.index that is cut between two entries is damaged if more than 2 MiB of the log have no entry. If
+its segment is not the newest one, it is also damaged if the .timeindex has more than 32 entries
+after its last entry.
 
 Lost records are counted from the headers of damaged batches and from the offsets around them. At
 the end of a log, the files beside it count too. "At most" means that the log is compacted, so not

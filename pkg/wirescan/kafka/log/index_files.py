@@ -57,7 +57,7 @@ PRODUCER_ENTRY = np.dtype(
 SNAPSHOT_HEAD = 10  # bytes: version, checksum, count
 SNAPSHOT_VERSION = 1
 LARGEST = 1 << 31  # these files of Kafka have fewer bytes
-MOST_DIGITS = 19  # digits of the largest i8
+MAX_DIGITS = 19  # digits of the largest i8
 
 OFFSETS = np.dtype([("offset", np.int64), ("position", np.int64)])
 TIMES = np.dtype([("timestamp", np.int64), ("offset", np.int64)])
@@ -73,16 +73,18 @@ class PartitionMetadata(NamedTuple):
     topic_id: uuid.UUID
 
 
-def read_index(path: str, most: int | None = None) -> np.ndarray:
+def read_index(path: str, max_entries: int | None = None) -> np.ndarray:
     """Return the good entries of an .index, as `offset_index` does. Damage is no error here.
 
     The result ends before the zeros of a preallocated file, and before an entry that does not
-    increase. most: the most entries to read; None for all.
+    increase. max_entries: the number of entries to read, at most; None for all.
     Raises ValueError if the file's name is no offset, OSError.
     """
     base = base_of(path)
     size = seekable_size(path)
-    raw = read_range(path, 0, size if most is None else min(size, OFFSET_ENTRY.itemsize * most))
+    raw = read_range(
+        path, 0, size if max_entries is None else min(size, OFFSET_ENTRY.itemsize * max_entries)
+    )
     whole = len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize
     entries = np.frombuffer(raw[:whole], OFFSET_ENTRY)
     bad = np.flatnonzero(_find_not_increasing(entries))
@@ -285,4 +287,4 @@ def _read_checkpoint(path: str, entry: re.Pattern[bytes]) -> list[tuple[int, tup
 
 def _is_too_large(field: bytes) -> bool:
     """Return whether a decimal number does not fit in an i8."""
-    return len(field) > MOST_DIGITS or int(field) >= OFFSET_END
+    return len(field) > MAX_DIGITS or int(field) >= OFFSET_END

@@ -24,10 +24,11 @@ MISSING = "MISSING_FILE"
 DISAGREES = "INDEX_MISMATCH"
 # The end of a log with more bytes than these must have an entry. A broker adds one every 4 KiB, but
 # at most one each time it appends, and a follower may append 1 MiB at a time.
-MOST_WITHOUT_ENTRY = 2 << 20
-# A broker adds an entry of time only with an entry of offset, but for one when it stops or closes
-# the segment. So more entries of time than these after the last entry of offset are damage.
-MOST_TIMES_WITHOUT_OFFSET = 32
+MAX_WITHOUT_ENTRY = 2 << 20
+# A broker adds an entry to .timeindex together with one to .index. It adds an entry to .timeindex
+# alone only when it stops or closes the segment. So only a few entries of .timeindex are after the
+# last one of .index. More of them than this number are damage.
+MAX_TIMES_WITHOUT_OFFSET = 32
 READERS = {
     "index": index_files.offset_index,
     "timeindex": index_files.time_index,
@@ -202,7 +203,7 @@ class SegmentIndexes:
         left = os.stat(self._stem + "index").st_size - used
         without_entry = self._size - int(positions[-1])
         widest = int(np.diff(positions).max(initial=0))
-        if without_entry > max(MOST_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
+        if without_entry > max(MAX_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
             yield Finding(
                 self._stem + "index",
                 used,
@@ -218,7 +219,7 @@ class SegmentIndexes:
                 DISAGREES,
                 "zeros follow, which a broker cuts off when it begins the next segment",
             )
-        elif self._is_old and self._count_times_after(entries) > MOST_TIMES_WITHOUT_OFFSET:
+        elif self._is_old and self._count_times_after(entries) > MAX_TIMES_WITHOUT_OFFSET:
             yield Finding(
                 self._stem + "index",
                 used,

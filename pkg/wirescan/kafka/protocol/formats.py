@@ -23,7 +23,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.files.boundaries import LengthPrefix, cuts_at_headers
+from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.source import open
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
@@ -196,7 +196,7 @@ def find_boundaries(
     size that is not valid: a scan of that slice reports the fault. A size above `limits.frame` is
     not valid. Raises OSError.
     """
-    return cuts_at_headers(path, size, start, SIZED, limits=limits)
+    return find_cuts_at_headers(path, size, start, SIZED, limits=limits)
 
 
 def _scan(

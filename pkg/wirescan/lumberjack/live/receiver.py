@@ -30,12 +30,12 @@ from wirescan.reading.stream import Stream
 
 __all__ = ["ConversationError", "Reason", "Receiver", "Sender", "Window", "guess_protocol"]
 
-# The compressed frames of one call may contain MOST_INSIDE windows, and one more for each
+# The compressed frames of one call may contain MAX_INSIDE windows, and one more for each
 # BYTES_OF_INSIDE of their bytes on the wire. A window costs much more time than its bytes suggest,
 # so its number is limited.
-MOST_INSIDE = 1024
+MAX_INSIDE = 1024
 BYTES_OF_INSIDE = 4
-MOST_PIECES = 1024  # chunks of a window; a window of more chunks is returned in parts
+MAX_PIECES = 1024  # chunks of a window; a window of more chunks is returned in parts
 SEQUENCE_MASK = 0xFFFFFFFF  # sequence numbers have 32 bits
 NO_EVENTS = empty(EVENTS)
 
@@ -310,7 +310,7 @@ class Receiver:
         self._add_raw(frames, first, len(frames))
         if window.count < 0:
             yield self._finish(window)
-        elif self._bytes > self._window_bytes or len(window.pieces) >= MOST_PIECES:
+        elif self._bytes > self._window_bytes or len(window.pieces) >= MAX_PIECES:
             if window.pieces:
                 yield self._finish(window, complete=False)
             self._raw = []
@@ -325,7 +325,7 @@ class Receiver:
         if (frames["kind"] == Kind.COMPRESSED).any():
             flat = plain(frames, errors="mark", limits=self._limits, depth=self._depth)
             inside = np.flatnonzero((flat["kind"] == Kind.WINDOW) & (flat["depth"] > 0))
-            allowed = MOST_INSIDE + int(frames["size"].sum(dtype=np.int64)) // BYTES_OF_INSIDE
+            allowed = MAX_INSIDE + int(frames["size"].sum(dtype=np.int64)) // BYTES_OF_INSIDE
             if len(inside) > allowed:
                 raise error_of(flat, int(inside[allowed]), Fault.LIMIT)
         chunk = events(flat, errors="mark", limits=self._limits, depth=self._depth)

@@ -21,7 +21,7 @@ from wirescan.thrift.formats import infos
 from wirescan.thrift.transforms import TRANSFORM_COLUMNS
 
 # Limits on the persistent infos that a peer may set. Every message has all of them.
-MOST_REMEMBERED = 256  # infos
+MAX_REMEMBERED = 256  # infos
 BYTES_REMEMBERED = 64 << 10  # bytes in keys and values
 PAIR_COLUMNS = [
     "parent",
@@ -82,9 +82,9 @@ class PersistentInfos:
         if new:
             self._received |= new
             size = sum(map(len, (*self._received, *self._received.values())))
-            if len(self._received) > MOST_REMEMBERED or size > BYTES_REMEMBERED:
+            if len(self._received) > MAX_REMEMBERED or size > BYTES_REMEMBERED:
                 reason = (
-                    f"the peer sent more than {MOST_REMEMBERED} persistent infos "
+                    f"the peer sent more than {MAX_REMEMBERED} persistent infos "
                     f"or {BYTES_REMEMBERED} bytes of them"
                 )
                 raise make_misuse_error(frames, row, reason, Fault.TOO_LARGE)
