@@ -378,8 +378,8 @@ def report_empty(paths: Sequence[str]) -> None:
         return
     names = ", ".join(map(format_path, paths[:NAMED_FILES]))
     unnamed = len(paths) - NAMED_FILES
-    more = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
-    print_message(f"wirescan: empty: {names}{more}")
+    unnamed_files = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
+    print_message(f"wirescan: empty: {names}{unnamed_files}")
 
 
 def describe_error(error: BaseException, path: str | None = None) -> str:

@@ -151,20 +151,20 @@ def _gunzip(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
     """Yield the decompressed bytes of gzip members in pieces of `size` bytes."""
     decompress = _Gunzip()
     parts: list[bytes] = []
-    held = 0
+    size_read = 0
     for piece in pieces:
         view = memoryview(piece)
         for start in range(0, len(view), GZIP_STEP):
             data = bytes(view[start : start + GZIP_STEP])
             while data:
-                out, data = decompress(data, size - held)
+                out, data = decompress(data, size - size_read)
                 parts.append(out)
-                held += len(out)
-                if held >= size:
+                size_read += len(out)
+                if size_read >= size:
                     yield b"".join(parts)
                     parts = []
-                    held = 0
-    if held:
+                    size_read = 0
+    if size_read:
         yield b"".join(parts)
     if decompress.is_inside:
         raise CompressionError("the gzip data is cut")

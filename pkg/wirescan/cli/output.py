@@ -162,17 +162,17 @@ def open_output(path: str | None, *, binary: bool = False) -> Iterator[BinaryIO]
             yield file
         return
     with _name_path_in_errors(given_path):
-        handle, made = tempfile.mkstemp(
+        handle, temporary = tempfile.mkstemp(
             dir=os.path.dirname(path), prefix="." + os.path.basename(path) + "."
         )
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
         with _name_path_in_errors(given_path):
-            os.chmod(made, FILE_MODE & ~_read_umask())
-            os.replace(made, path)
+            os.chmod(temporary, FILE_MODE & ~_read_umask())
+            os.replace(temporary, path)
     except BaseException:
-        os.unlink(made)
+        os.unlink(temporary)
         raise
 
 

@@ -54,22 +54,22 @@ def walk(
     """
     total = size_of(path)
     position = start
-    held = b""
+    pending = b""
     limits = Limits(frame=limits.frame)
     with ranges(path) as read:
-        while position + len(held) < total:
-            first = position + len(held)
-            page = read(first, min(first + max(PIECE, len(held)), total))
+        while position + len(pending) < total:
+            first = position + len(pending)
+            page = read(first, min(first + max(PIECE, len(pending)), total))
             if not len(page):
                 break  # the file became shorter
-            data = held + bytes(page)
+            data = pending + bytes(page)
             rows, _, fault, used = scan(data, check=False, resync=False, limits=limits, more=True)
             yield rows["start"] + position, rows
             is_too_large = fault and used == 0 and len(data) > limits.frame
             if is_too_large or fault >= HARD:
                 break
             position += used
-            held = data[used:]
+            pending = data[used:]
 
 
 def is_start(

@@ -88,8 +88,8 @@ def write(
         raise ValueError(f"{top.name} declares no frame boundaries, so its files have no index")
     # Taken before the scan: a change during the scan makes the sidecar stale.
     size, time = stamp_of(path)
-    found = top.boundaries(path, max(STEP, size // MOST), limits=limits)
-    starts = [at for at in found if at < size] or [0]
+    boundaries = top.boundaries(path, max(STEP, size // MOST), limits=limits)
+    starts = [at for at in boundaries if at < size] or [0]
     first, last = _compute_checksums(path, size)
     text = json.dumps(
         {

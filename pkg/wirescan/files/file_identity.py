@@ -98,9 +98,9 @@ def compute_checksums(read: Read, end: int) -> tuple[int, int]:
     return head, crc32(read(max(end - EDGE_BYTES, 0), end))
 
 
-def lost_file_error(what: str, path: str) -> FileNotFoundError:
-    """Return the error for a lost file. what: the message."""
-    return FileNotFoundError(errno.ENOENT, what, path)
+def lost_file_error(message: str, path: str) -> FileNotFoundError:
+    """Return the error for a lost file. message: what happened to it."""
+    return FileNotFoundError(errno.ENOENT, message, path)
 
 
 class Files:
@@ -111,13 +111,13 @@ class Files:
         self._format = format
         self._verified: dict[str, tuple[State, int]] = {}
 
-    def list_present(self, known: Mapping[str, FileProgress]) -> dict[str, State]:
+    def list_present(self, progress: Mapping[str, FileProgress]) -> dict[str, State]:
         """Return the states of the present files by their paths.
 
         They include known files that were renamed, in the same folder, to names that are otherwise
         not read.
 
-        known: the progress of the files that were already read, by their paths. Raises
+        progress: the progress of the files that were already read, by their paths. Raises
         FileNotFoundError for a path without a file if no file is known, and OSError.
         """
         out: dict[str, State] = {}
@@ -129,7 +129,7 @@ class Files:
                 names = self._list_names(source)
             except FileNotFoundError:
                 if not (
-                    known or GLOB.search(source) or os.path.isdir(source) or source[-1:] == "/"
+                    progress or GLOB.search(source) or os.path.isdir(source) or source[-1:] == "/"
                 ):
                     raise
                 continue  # files may appear later
@@ -137,15 +137,15 @@ class Files:
                 try:
                     out[name] = _stat_file(name)
                 except FileNotFoundError:
-                    if name == source and not known:
+                    if name == source and not progress:
                         raise
-        out |= _find_renamed(known.values(), {state.node for state in out.values()})
+        out |= _find_renamed(progress.values(), {state.node for state in out.values()})
         self._verified = {path: entry for path, entry in self._verified.items() if path in out}
         return out
 
     def match_files(
         self,
-        known: Sequence[FileProgress],
+        files: Sequence[FileProgress],
         present: Mapping[str, State],
         read_paths: Mapping[str, str] | None = None,
     ) -> tuple[dict[str, FileProgress], list[FileProgress]]:
@@ -154,7 +154,7 @@ class Files:
         A present file is matched by inode first, then by path, then by the checksum of its first
         bytes.
 
-        known: the progress of files. present: the states of the present files by their paths.
+        files: the progress of files. present: the states of the present files by their paths.
         read_paths: by these paths, the paths to read the files from; default: the same paths.
         """
         out: dict[str, FileProgress] = {}
@@ -188,7 +188,7 @@ class Files:
 
         for list_candidates in list_by_node, list_by_path, list_by_content:
             unmatched = []
-            for file in known:
+            for file in files:
                 for path in list_candidates(file):
                     if path not in present or path in out:
                         continue
@@ -197,7 +197,7 @@ class Files:
                         break
                 else:
                     unmatched.append(file)
-            known = unmatched
+            files = unmatched
         return out, unmatched
 
     def has_same_head(self, file: FileProgress, state: State) -> bool:
@@ -226,9 +226,9 @@ class Files:
                     out[file] = file.path
                     continue
             unmatched.setdefault(file.content, []).append(file)
-        if known := [file for same_content in unmatched.values() for file in same_content]:
-            present = self.list_present({file.path: file for file in known})
-            matches, _ = self.match_files(known, present)
+        if lost := [file for same_content in unmatched.values() for file in same_content]:
+            present = self.list_present({file.path: file for file in lost})
+            matches, _ = self.match_files(lost, present)
             out |= {unmatched[file.content].pop(): path for path, file in matches.items()}
         return out
 
@@ -296,9 +296,9 @@ class Files:
             return expand(source, files=self._format.files, ignore=self._format.ignore)
 
 
-def _find_renamed(known: Iterable[FileProgress], nodes: set[int]) -> dict[str, State]:
+def _find_renamed(files: Iterable[FileProgress], nodes: set[int]) -> dict[str, State]:
     """Return files with the inode of a known file, in its folder, if `nodes` lacks that inode."""
-    lost = [file for file in known if file.node and file.node not in nodes]
+    lost = [file for file in files if file.node and file.node not in nodes]
     lost_nodes = {file.node for file in lost}
     out: dict[str, State] = {}
     for folder in {os.path.dirname(file.path) or "." for file in lost}:

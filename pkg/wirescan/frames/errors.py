@@ -90,14 +90,14 @@ class FrameError(ValueError):
         self.partial: FrameTable | None = None
 
     def __str__(self) -> str:
-        where = f"at byte {self.offset}"
+        place = f"at byte {self.offset}"
         if self.inflated:
-            where = f"in the decompressed payload of the frame {where}"
+            place = f"in the decompressed payload of the frame {place}"
         if self.source:
-            where += f" of {visible(self.source)}"
+            place += f" of {visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
         meaning = self._meaning()
-        return f"{meaning} ({_name_of(self.fault)}) {where}, row {self.row}: {near}"
+        return f"{meaning} ({_name_of(self.fault)}) {place}, row {self.row}: {near}"
 
     def _meaning(self) -> str:
         return MEANING.get(self.fault, "unknown fault")

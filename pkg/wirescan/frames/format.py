@@ -246,18 +246,18 @@ def _reduce_limits(outer: FrameTable, options: dict[str, Any]) -> dict[str, Any]
     while table is not None:
         used += table.rows.nbytes
         table = table.outer
-    left = limits.bytes_for_rows(sum(map(len, outer.buffers))) - used
-    return {**options, "limits": replace(limits, row_bytes=max(left, 1))}
+    remaining = limits.bytes_for_rows(sum(map(len, outer.buffers))) - used
+    return {**options, "limits": replace(limits, row_bytes=max(remaining, 1))}
 
 
-def register(*more: Format) -> None:
+def register(*formats: Format) -> None:
     """Add formats of another package, so that they are found by their names.
 
     Raises:
         TypeError: an argument is not a Format.
         ValueError: the name belongs to another format.
     """
-    for format in more:
+    for format in formats:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
         if known_formats().setdefault(format.name, format) is not format:

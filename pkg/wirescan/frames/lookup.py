@@ -47,12 +47,12 @@ def buffers_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.
 
 
 def _read_numbers(
-    table: FrameTable, name: str, rows: np.ndarray | slice | None, count: int, where: str
+    table: FrameTable, name: str, rows: np.ndarray | slice | None, count: int, place: str
 ) -> np.ndarray:
     """Return numbers below `count` from a column, or raise ValueError if one is out of range."""
     numbers: np.ndarray = table[name] if rows is None else table[name][rows]
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
-        raise ValueError(f"a row of {table.name} points {where}")
+        raise ValueError(f"a row of {table.name} points {place}")
     return numbers
 
 
@@ -84,11 +84,11 @@ def owner_of(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray | Non
     """
     owner = table
     parents: np.ndarray | None = None
-    asked = name
+    requested = name
     while name not in column_names(owner.dtype) and name not in owner.places:
         if owner.outer is None:
             raise ValueError(
-                f"column {asked!r} is that of an enclosing frame, "
+                f"column {requested!r} is that of an enclosing frame, "
                 "and this table was opened from none"
             )
         if owner.format is not None:

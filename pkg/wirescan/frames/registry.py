@@ -60,12 +60,12 @@ def _with_options(name: str, options: str) -> Format:
     if format.with_options is None:
         raise ValueError(f"{name} has no options")
     try:
-        given = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=True))
+        values = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=True))
     except ValueError:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    return format.with_options(format, given)
+    return format.with_options(format, values)
 
 
 def spec_of(name: str, **options: str | None) -> str:
@@ -73,7 +73,7 @@ def spec_of(name: str, **options: str | None) -> str:
 
     Options that are None are omitted. The name may have options already.
     """
-    plain, _, given = name.partition("?")
-    known = {option: value for option, value in options.items() if value is not None}
-    query = urlencode(dict(parse_qsl(given)) | known, safe="/:")
+    plain, _, options_before = name.partition("?")
+    options_added = {option: value for option, value in options.items() if value is not None}
+    query = urlencode(dict(parse_qsl(options_before)) | options_added, safe="/:")
     return f"{plain}?{query}" if query else plain

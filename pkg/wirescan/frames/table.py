@@ -321,25 +321,25 @@ class FrameTable:
     def _select(self, names: list[str]) -> FrameTable:
         """Return a table of some columns and places, and the columns of HEAD."""
         existing = column_names(self.dtype)
-        wanted = dict.fromkeys(column_names(HEAD))
+        columns = dict.fromkeys(column_names(HEAD))
         for name in names:
             if name in existing:
-                wanted[name] = None
+                columns[name] = None
             elif name in self.places:
-                wanted |= dict.fromkeys([name + "_at", name + "_size"])
+                columns |= dict.fromkeys([name + "_at", name + "_size"])
             else:
                 raise self._no_column(name)
-        rows = np.empty(len(self), [(name, self.dtype[name]) for name in wanted])
-        for name in wanted:
+        rows = np.empty(len(self), [(name, self.dtype[name]) for name in columns])
+        for name in columns:
             rows[name] = self.rows[name]
         format = self.format and _restrict(self.format, rows.dtype)
         return replace(self, rows=_freeze(rows), format=format)
 
     def _no_column(self, name: Any) -> KeyError:
         """Return the error for a name that is no column."""
-        shown = str(name) if isinstance(name, str) else name  # numpy's str has another repr
+        text = str(name) if isinstance(name, str) else name  # numpy's str has another repr
         columns = ", ".join([*_list_plain_columns(self.dtype), *self.places])
-        return KeyError(f"{self.name} has no column {shown!r}, only {columns}")
+        return KeyError(f"{self.name} has no column {text!r}, only {columns}")
 
     def _slice_frame(self, i: int, name: str, at: int, size: int) -> memoryview:
         """Return `size` bytes from position `at` of the frame of row i."""
@@ -487,16 +487,16 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
     )
 
 
-def require_rows(table: Any, dtype: np.dtype[Any], what: str) -> None:
+def require_rows(table: Any, dtype: np.dtype[Any], message: str) -> None:
     """Raise TypeError unless `table` is a FrameTable whose rows have a dtype.
 
     Args:
         table: the object to check.
         dtype: the expected dtype.
-        what: the start of the message, which says what was expected.
+        message: the start of the message, which says what was expected.
     """
     if not isinstance(table, FrameTable) or table.dtype != dtype:
-        raise TypeError(f"{what}, not {getattr(table, 'name', type(table).__name__)}")
+        raise TypeError(f"{message}, not {getattr(table, 'name', type(table).__name__)}")
 
 
 def empty(format: Any) -> FrameTable:

@@ -136,17 +136,17 @@ def to_batch(
             "binary", or rows that point outside the buffers or the tables around them.
         FrameError: a fault in a list, under "strict".
     """
-    wanted = schema(format_in(table), columns, binary=binary, types=types)
+    out_schema = schema(format_in(table), columns, binary=binary, types=types)
     context = _Context(file, errors or table.errors, limits, _find_damaged(table))
     try:
-        arrays = [_make_column(table, field, context) for field in wanted]
+        arrays = [_make_column(table, field, context) for field in out_schema]
     except FrameError as error:
         error.source = error.source or file
         raise
     if not arrays:
         # A batch without columns still has a number of rows.
         return pa.RecordBatch.from_struct_array(pa.nulls(len(table), pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return pa.RecordBatch.from_arrays(arrays, schema=out_schema)
 
 
 def schema_of(table: FrameTable) -> pa.Schema:

@@ -46,8 +46,8 @@ def compare_bytes(table: FrameTable, column: str, op: str, value: Any) -> np.nda
     if op.startswith("is_"):
         return present ^ (op == "is_null")
     if op in ("==", "!=", "in", "not in"):
-        found = _find_equal(table, column, sizes, value if op.endswith("in") else (value,))
-        return present & ~found if op in ("!=", "not in") else found
+        is_equal = _find_equal(table, column, sizes, value if op.endswith("in") else (value,))
+        return present & ~is_equal if op in ("!=", "not in") else is_equal
     passes = np.zeros(len(table), bool)
     if op in ("starts_with", "ends_with", "contains"):
         rows = np.flatnonzero(sizes >= len(value))
@@ -72,14 +72,14 @@ def _find_equal(
     table: FrameTable, column: str, sizes: np.ndarray, values: Iterable[bytes]
 ) -> np.ndarray:
     """Return a bool array: the rows whose byte string is one of the values."""
-    found = np.zeros(len(table), bool)
+    is_equal = np.zeros(len(table), bool)
     by_size: dict[int, list[bytes]] = {}
     for value in values:
         by_size.setdefault(len(value), []).append(value)
     for size, candidates in by_size.items():
         rows = np.flatnonzero(sizes == size)
-        found[rows] = _compare_edges(table, column, rows, candidates) if size else True
-    return found
+        is_equal[rows] = _compare_edges(table, column, rows, candidates) if size else True
+    return is_equal
 
 
 def _compare_edges(
@@ -126,15 +126,15 @@ def _compare_prefixes(
     if not value:
         return if_equal
     data = np.frombuffer(_gather_edges(table, column, rows, sizes), np.uint8)
-    wanted = np.frombuffer(value, np.uint8)
+    value_bytes = np.frombuffer(value, np.uint8)
     if len(data) == len(rows) * len(value):
         prefixes = data.reshape(len(rows), len(value))
     else:
         prefixes = np.zeros((len(rows), len(value)), np.uint8)
         prefixes[np.arange(len(value)) < sizes[:, None]] = data
-    differ = prefixes != wanted
+    differ = prefixes != value_bytes
     first = differ.argmax(axis=1)
-    order = np.where(prefixes[np.arange(len(rows)), first] < wanted[first], -1, 1)
+    order = np.where(prefixes[np.arange(len(rows)), first] < value_bytes[first], -1, 1)
     # A shorter string is padded with zeros. If these equal the value, the string is less, and
     # `if_equal` says so.
     return np.where(differ.any(axis=1), order, if_equal)
@@ -144,7 +144,7 @@ def _find_containing(
     table: FrameTable, column: str, rows: np.ndarray, sizes: np.ndarray, value: bytes
 ) -> np.ndarray:
     """Return whether the byte strings of some rows contain a value, which is not empty."""
-    found = np.zeros(len(rows), bool)
+    contains = np.zeros(len(rows), bool)
     for start, stop in _split_blocks(sizes):
         data = np.frombuffer(
             _gather_edges(table, column, rows[start:stop], sizes[start:stop]), np.uint8
@@ -155,8 +155,8 @@ def _find_containing(
         # A match that crosses the end of its string is no match.
         ends = np.cumsum(sizes[start:stop])
         owner = np.searchsorted(ends, places, "right")
-        found[start + owner[places + len(value) <= ends[owner]]] = True
-    return found
+        contains[start + owner[places + len(value) <= ends[owner]]] = True
+    return contains
 
 
 def _split_blocks(sizes: np.ndarray) -> Iterator[tuple[int, int]]:

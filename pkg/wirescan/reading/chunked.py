@@ -73,10 +73,10 @@ def iter_tables(
         TypeError: as `filters.check_filters`.
     """
     inner = format_of(format)
-    wanted = check_filters(filters, inner)
+    checked_filters = check_filters(filters, inner)
     end = seekable_size(path)
-    if wanted and (start, stop) == (0, None):
-        start, stop = prune_file(path, inner, wanted, errors, limits)
+    if checked_filters and (start, stop) == (0, None):
+        start, stop = prune_file(path, inner, checked_filters, errors, limits)
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
@@ -99,7 +99,7 @@ def iter_tables(
             check=check,
             limits=limits,
             source=path,
-            filters=wanted,
+            filters=checked_filters,
             allowance=allowance,
         )
 
@@ -183,7 +183,7 @@ def open_nested(
     limits: Limits = Limits(),
     source: str | None = None,
     filters: Sequence[Filter] = (),
-    most: int | None = None,
+    max_rows: int | None = None,
     allowance: Allowance | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the frames of a format inside outermost frames, a group of outermost frames at a time.
@@ -198,8 +198,8 @@ def open_nested(
         limits: bounds on rows and bytes.
         source: the path of the file of the table. Errors name it.
         filters: the result of `filters.check_filters`. Only rows that pass are returned.
-        most: the number of good rows that are wanted. The iteration ends after them or a few
-            more, and opens few frames after them.
+        max_rows: the number of good rows that are wanted. The iteration ends after them or a
+            few more, and opens few frames after them.
         allowance: counts what is opened, over all tables of a file. None, the default: no bound.
 
     Raises:
@@ -216,10 +216,10 @@ def open_nested(
     first = 0
     count = max(len(table), 1)
     growing = False
-    if most is not None:
-        count = max(min(most, count), 1)
+    if max_rows is not None:
+        count = max(min(max_rows, count), 1)
         growing = True
-    while first < len(table) and (most is None or most > 0):
+    while first < len(table) and (max_rows is None or max_rows > 0):
         part = table[first : first + count]
         alone = len(part) == 1
         try:
@@ -227,7 +227,7 @@ def open_nested(
             inner = _open_inside(
                 part,
                 format,
-                most,
+                max_rows,
                 errors="mark" if errors == "skip" else errors,
                 check=check,
                 limits=limits if alone else together,
@@ -251,8 +251,8 @@ def open_nested(
         if allowance is not None:
             with _named_source(source):
                 allowance.spend_nested(inner, part)
-        if most is not None:
-            most -= len(inner) - int(np.count_nonzero(inner.bad))
+        if max_rows is not None:
+            max_rows -= len(inner) - int(np.count_nonzero(inner.bad))
         if errors == "skip":
             inner = replace(inner.where(~inner.bad), errors=errors)
         yield apply_filters(inner, filters, source)
@@ -291,16 +291,16 @@ def _find_outermost_row(table: FrameTable, row: int, outermost: FrameTable) -> i
 
 
 def _open_inside(
-    part: FrameTable, format: Format, most: int | None, *, limits: Limits, **options: Any
+    part: FrameTable, format: Format, max_rows: int | None, *, limits: Limits, **options: Any
 ) -> FrameTable:
     """Return the frames inside some outermost frames.
 
-    If `most` is given, the table may end after that many good rows.
+    If `max_rows` is given, the table may end after that many good rows.
     """
-    if most is None or format.within is None:
+    if max_rows is None or format.within is None:
         return format.inside(part, limits=limits, **options)
     outer = format_of(format.within).inside(part, limits=limits, **options)
-    rows = most
+    rows = max_rows
     while rows < limits.rows:
         try:
             return format.inside(outer, limits=replace(limits, rows=rows), **options)
@@ -308,7 +308,7 @@ def _open_inside(
             table = error.partial
             if error.fault != Fault.LIMIT or table is None or len(table) < rows:
                 raise
-        if np.count_nonzero(~table.bad) >= most:
+        if np.count_nonzero(~table.bad) >= max_rows:
             return table
         rows *= ROWS_MORE
     return format.inside(outer, limits=limits, **options)

@@ -91,12 +91,12 @@ def check_filters(filters: Iterable[tuple[Any, ...]], format: str | Format) -> t
     """
     format = format_of(format) if isinstance(format, str) else format
     out = []
-    for given in filters:
-        values = tuple(given) if _is_several(given) else ()
+    for condition_given in filters:
+        values = tuple(condition_given) if _is_several(condition_given) else ()
         if not 2 <= len(values) <= 3:
             raise TypeError(
                 "filters are a list of tuples (column, operator, value), "
-                f"but the list contains {values or given!r}"
+                f"but the list contains {values or condition_given!r}"
             )
         out.append(_check_filter(Filter(*values), format))
     return tuple(out)
@@ -113,7 +113,7 @@ def apply_filters(
         file: the value of the column `_file`.
     """
     # Numbers come first, because they are compared faster than byte strings.
-    for condition_on in sorted(filters, key=lambda each: each.column in table.places):
+    for condition_on in sorted(filters, key=lambda filter: filter.column in table.places):
         passes = _test_rows(table, condition_on, file)
         table = table if passes.all() else table.where(passes)
     return table
@@ -134,9 +134,9 @@ def prune_frames(
     top = format.outermost
     filters = tuple(filters)
     own = (
-        each._replace(column=format.name_there(each.column))
-        for each in filters
-        if each.column in (FILE, START) or format.owner(each.column) is top
+        filter._replace(column=format.name_there(filter.column))
+        for filter in filters
+        if filter.column in (FILE, START) or format.owner(filter.column) is top
     )
     outer = apply_filters(outer, own, file)
     inner = format
@@ -144,10 +144,10 @@ def prune_frames(
         inner = format_of(inner.within or "")
     if inner.statistics is None or errors == "mark" or inner is top:
         return outer
-    wanted = ranges(format, inner, filters)
+    bounds = ranges(format, inner, filters)
     passes = np.ones(len(outer), bool)
     for column, (lowest, highest) in inner.statistics(outer.rows).items():
-        low, high = wanted.get(column, (None, None))
+        low, high = bounds.get(column, (None, None))
         if highest is not None and low is not None:
             passes &= highest >= low
         if lowest is not None and high is not None:
@@ -158,7 +158,7 @@ def prune_frames(
 def wants_file(filters: Iterable[Filter], file: str) -> bool:
     """Return whether a file passes the filters on the column `_file`."""
     text = _replace_surrogates(file)
-    return all(condition(each)(text) for each in filters if each.column == FILE)
+    return all(condition(filter)(text) for filter in filters if filter.column == FILE)
 
 
 def prune_file(
@@ -184,8 +184,8 @@ def prune_file(
     stop: int | None = None
     owner: Format | None = format if errors != "mark" else None
     while owner is not None:
-        if owner.prune is not None and (wanted := ranges(format, owner, filters)):
-            first, last = owner.prune(path, wanted, limits=limits)
+        if owner.prune is not None and (bounds := ranges(format, owner, filters)):
+            first, last = owner.prune(path, bounds, limits=limits)
             start = max(start, first)
             stop = last if stop is None else min(stop, last)
         owner = None if owner.within is None else format_of(owner.within)
@@ -218,9 +218,9 @@ def ranges(
     return out
 
 
-def condition(wanted: Filter) -> Callable[[Any], bool]:
+def condition(filter: Filter) -> Callable[[Any], bool]:
     """Return a function that tests one value, or None for null, against a filter."""
-    _, op, operand = wanted
+    _, op, operand = filter
     if op in NULL_OPS:
         return lambda value: (value is None) == (op == "is_null")
     if op in SET_OPS:
@@ -236,8 +236,8 @@ def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
-def _check_filter(given: Filter, format: Format) -> Filter:
-    column, op, value = given
+def _check_filter(filter: Filter, format: Format) -> Filter:
+    column, op, value = filter
     if op not in OPS:
         raise ValueError(f"no operator {op!r}; there are {', '.join(OPS)}")
     kind, unit = _find_kind(format, column)
@@ -253,8 +253,8 @@ def _check_filter(given: Filter, format: Format) -> Filter:
         return _replace_fraction(column, op, _convert_value(column, kind, unit, value))
     if not _is_several(value):
         raise TypeError(f"column {column!r} {op} takes several values, not {value!r}")
-    values = (_convert_value(column, kind, unit, each) for each in value)
-    return Filter(column, op, tuple(each for each in values if not isinstance(each, Fraction)))
+    values = (_convert_value(column, kind, unit, item) for item in value)
+    return Filter(column, op, tuple(item for item in values if not isinstance(item, Fraction)))
 
 
 def _filter_fault_numbers(column: str, op: str, value: Any) -> Filter | None:
@@ -271,9 +271,9 @@ def _filter_fault_numbers(column: str, op: str, value: Any) -> Filter | None:
         return None
     for name in names:
         if op in ("==", "!=", *SET_OPS) and name not in FAULTS.values():
-            known = ", ".join(fault.name for fault in Fault if fault)
+            names_of_faults = ", ".join(fault.name for fault in Fault if fault)
             raise ValueError(
-                f"no fault {name!r}; there are {known}, and null where the frame is good"
+                f"no fault {name!r}; there are {names_of_faults}, and null where the frame is good"
             )
     passes = condition(Filter(column, op, names if several else value))
     return Filter(column, "in", tuple(number for number, name in FAULTS.items() if passes(name)))
@@ -362,32 +362,32 @@ def _replace_fraction(column: str, op: str, value: Any) -> Filter:
 # ------------------------------------------------------------------------------ rows
 
 
-def _test_rows(table: FrameTable, wanted: Filter, file: str | None) -> np.ndarray:
+def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
     """Return a bool array: the rows that pass a filter."""
-    if wanted.column == FILE:
+    if filter.column == FILE:
         text = None if file is None else _replace_surrogates(file)
-        return np.full(len(table), condition(wanted)(text))
-    if wanted.column == START:
-        return _test_numbers(table.positions, None, wanted)
-    if wanted.column == FAULT:
-        return _test_names(innermost_faults(table), FAULTS, wanted)
-    rows, parents, name = owner_of(table, wanted.column)
-    passes = _test_column(rows, wanted._replace(column=name))
+        return np.full(len(table), condition(filter)(text))
+    if filter.column == START:
+        return _test_numbers(table.positions, None, filter)
+    if filter.column == FAULT:
+        return _test_names(innermost_faults(table), FAULTS, filter)
+    rows, parents, name = owner_of(table, filter.column)
+    passes = _test_column(rows, filter._replace(column=name))
     return passes if parents is None else passes[parents]
 
 
-def _test_column(table: FrameTable, wanted: Filter) -> np.ndarray:
+def _test_column(table: FrameTable, filter: Filter) -> np.ndarray:
     """Return a bool array: the rows that pass a filter on a column of the table itself."""
-    column = wanted.column
+    column = filter.column
     format = table.format
     if column in table.places:
-        return compare_bytes(table, *wanted)
+        return compare_bytes(table, *filter)
     values = table[column]
     unread = find_unread(table, column)
     if column == "kind" and format.kinds:
-        return _test_names(values, format.kinds, wanted, unread)
+        return _test_names(values, format.kinds, filter, unread)
     if values.dtype.kind == "S":
-        passes = condition(wanted)
+        passes = condition(filter)
         texts, rows = np.unique(values, return_inverse=True)
         return np.array([passes(text.decode() or None) for text in texts.tolist()], bool)[rows]
     absent = None
@@ -397,12 +397,12 @@ def _test_column(table: FrameTable, wanted: Filter) -> np.ndarray:
         absent = values == 0
     if unread is not None:
         absent = unread if absent is None else absent | unread
-    return _test_numbers(values, absent, wanted)
+    return _test_numbers(values, absent, filter)
 
 
-def _test_numbers(values: np.ndarray, absent: np.ndarray | None, wanted: Filter) -> np.ndarray:
+def _test_numbers(values: np.ndarray, absent: np.ndarray | None, filter: Filter) -> np.ndarray:
     """Return a bool array: which numbers pass. Those in `absent` are null."""
-    _, op, value = wanted
+    _, op, value = filter
     if op in NULL_OPS:
         nulls = np.zeros(len(values), bool) if absent is None else absent
         return nulls ^ (op == "is_not_null")
@@ -418,13 +418,13 @@ def _test_numbers(values: np.ndarray, absent: np.ndarray | None, wanted: Filter)
 
 
 def _test_names(
-    codes: np.ndarray, names: Mapping[int, str], wanted: Filter, absent: np.ndarray | None = None
+    codes: np.ndarray, names: Mapping[int, str], filter: Filter, absent: np.ndarray | None = None
 ) -> np.ndarray:
     """Return a bool array: which 8-bit numbers have a name that passes.
 
     A number without a name is null, and so are the rows in `absent`.
     """
-    passes_one = condition(wanted)
+    passes_one = condition(filter)
     passes = np.array([passes_one(names.get(code)) for code in range(256)])[codes]
     return passes if absent is None else np.where(absent, passes_one(None), passes)
 

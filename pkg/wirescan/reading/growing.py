@@ -125,10 +125,10 @@ class Tail:
             FrameError: damage is next, under "strict".
             OSError: a file cannot be read. See also `lossless`.
         """
-        known = parse_offset(start)
-        states = self._files.list_present(known)
+        progress = parse_offset(start)
+        states = self._files.list_present(progress)
         self._check_waiting(states)
-        out = self._follow(known, states)
+        out = self._follow(progress, states)
         self._waiting = {}
         turn = ("", 0)
         for path in self._list_in_turn(states, out):
@@ -141,7 +141,7 @@ class Tail:
                 size = min(size, self._cap.setdefault(_identify(path, state), size if file else 0))
             if size <= begin or self._files.is_verified(path, state, begin):
                 continue
-            if file and file.cut and file != known.get(path):
+            if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
             if most_bytes <= 0 or most_files <= 0:
                 turn = turn if turn[0] else (path, size)
@@ -175,7 +175,7 @@ class Tail:
         # Deleted files alone make no new offset: if they come back, they are recognized.
         return (
             start
-            if all(known.get(path) == file for path, file in out.items())
+            if all(progress.get(path) == file for path, file in out.items())
             else make_offset(out)
         )
 
@@ -267,10 +267,10 @@ class Tail:
             self._report_loss(error)
 
     def _follow(
-        self, known: Mapping[str, FileProgress], states: Mapping[str, State]
+        self, progress: Mapping[str, FileProgress], states: Mapping[str, State]
     ) -> dict[str, FileProgress]:
         """Return the known files by their current paths."""
-        out, unmatched = self._files.match_files(list(known.values()), states)
+        out, unmatched = self._files.match_files(list(progress.values()), states)
         for file in unmatched:
             path = file.path
             state = states.get(path)
@@ -300,13 +300,13 @@ class Tail:
                 self._report_loss(lost_file_error("gone before any of it was read", path))
 
     def _list_in_turn(
-        self, states: Mapping[str, State], known: Mapping[str, FileProgress]
+        self, states: Mapping[str, State], progress: Mapping[str, FileProgress]
     ) -> list[str]:
         """Return the paths in the order of their turns."""
         path, goal = self._turn
         names = sorted(states)
         first = bisect_left(names, path)
-        if path in states and path in known and known[path].end >= goal:
+        if path in states and path in progress and progress[path].end >= goal:
             first += 1
         return names[first:] + names[:first]
 

@@ -88,7 +88,7 @@ class Plan(Sequence[list[Slice]]):
     @property
     def slices(self) -> Iterator[Slice]:
         """All slices, in order."""
-        return (each for task in self.tasks for each in task)
+        return (slice for task in self.tasks for slice in task)
 
     @property
     def bytes(self) -> int:
@@ -101,7 +101,7 @@ class Plan(Sequence[list[Slice]]):
 
         Such a slice is a single frame, or no start of a frame is known in it.
         """
-        return [each for each in self.slices if len(each) > 2 * self.size]
+        return [slice for slice in self.slices if len(slice) > 2 * self.size]
 
     @property
     def skew(self) -> float:
@@ -109,19 +109,19 @@ class Plan(Sequence[list[Slice]]):
 
         A file counts for at least a thousandth of `size`.
         """
-        loads = [sum(max(len(each), self.size // FILES) for each in task) for task in self.tasks]
+        loads = [sum(max(len(slice), self.size // FILES) for slice in task) for task in self.tasks]
         return float(max(loads) / np.mean(loads)) if loads else 1.0
 
     def __str__(self) -> str:
-        files = len({each.path for each in self.slices})
+        files = len({slice.path for slice in self.slices})
         tasks = _format_count(len(self), "task")
         sizes = f"{_format_bytes(self.bytes)} of {_format_count(files, 'file')}"
         lines = [f"{tasks}: {sizes}; the largest task is {self.skew:.2f} times the mean"]
         large = self.uncut
-        for each in large[:LISTED_SLICES]:
+        for slice in large[:LISTED_SLICES]:
             lines.append(
-                f"not cut: {visible(each.path)}, {_format_bytes(len(each))} from byte "
-                f"{each.start} on: no beginning of a frame is known in it"
+                f"not cut: {visible(slice.path)}, {_format_bytes(len(slice))} from byte "
+                f"{slice.start} on: no beginning of a frame is known in it"
             )
         if len(large) > LISTED_SLICES:
             lines.append(f"... and {len(large) - LISTED_SLICES} more that are not cut")
@@ -209,7 +209,7 @@ def tasks(
     )
     if not parts:
         return Plan([], size)
-    loads = np.maximum([len(each) for each in parts], size // FILES)
+    loads = np.maximum([len(part) for part in parts], size // FILES)
     ends = loads.cumsum()
     begins = ends - loads
     count = int(-(-ends[-1] // size))
@@ -309,13 +309,13 @@ def group_slices(slices: Sequence[Slice], size: int = SLICE_BYTES) -> list[list[
     Small files share a group.
     """
     out: list[list[Slice]] = []
-    left = 0
-    for each in slices:
-        if not out or len(each) > left:
+    remaining = 0
+    for slice in slices:
+        if not out or len(slice) > remaining:
             out.append([])
-            left = size
-        out[-1].append(each)
-        left -= len(each)
+            remaining = size
+        out[-1].append(slice)
+        remaining -= len(slice)
     return out
 
 
@@ -328,15 +328,15 @@ def _list_parts(
     files: Sequence[File], format: str, filters: Sequence[Filter], errors: str, limits: Limits
 ) -> list[Slice]:
     """Return the part of each file that has to be read. Files without such a part are omitted."""
-    wanted: Iterable[tuple[int, int | None]] = repeat((0, None))
+    ranges: Iterable[tuple[int, int | None]] = repeat((0, None))
     if filters:
         with ThreadPoolExecutor(THREADS) as pool:
-            wanted = list(
+            ranges = list(
                 pool.map(lambda file: prune_file(file.path, format, filters, errors, limits), files)
             )
     parts = [
         Slice(path, start, size if stop is None else min(stop, size), stop is None or stop >= size)
-        for (path, size), (start, stop) in zip(files, wanted)
+        for (path, size), (start, stop) in zip(files, ranges)
     ]
     return [part for part in parts if part.start < part.stop]
 

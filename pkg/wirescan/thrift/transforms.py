@@ -126,9 +126,9 @@ def _undo_all_but_first(
 
     ids: the transforms of the frame without the one that was applied first.
     """
-    if arena.left == 0:
+    if arena.remaining == 0:
         raise CodecError(Fault.TOO_LARGE, "all payloads together are above a limit")
-    temporary = Arena(replace(limits, inflated_total=arena.left))
+    temporary = Arena(replace(limits, inflated_total=arena.remaining))
     size = len(payload)
     try:
         for id in reversed(ids):

@@ -134,12 +134,12 @@ class Ledger:
     def add_starts(self, starts: Mapping[int, int]) -> None:
         """Store the starts of further partitions; called before their first file is written."""
         self.starts |= starts
-        made = self._path.with_suffix(".part")  # no longer than the final name
-        with open(made, "w") as file:
+        temporary = self._path.with_suffix(".part")  # no longer than the final name
+        with open(temporary, "w") as file:
             json.dump({**self._settings, "check": self.check, "starts": self.starts}, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(made, self._path)
+        os.replace(temporary, self._path)
         sync_directory(self._directory)
 
 

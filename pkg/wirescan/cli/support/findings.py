@@ -156,8 +156,8 @@ class Report:
         if self._json:
             _print({"kind": "file", "file": path, **counts})
         elif self._gaps > SHOWN_GAPS:
-            more = format_count(self._gaps - SHOWN_GAPS, "more gap")
-            _print(f"  and {more} in the offsets (--json lists all)")
+            other_gaps = format_count(self._gaps - SHOWN_GAPS, "more gap")
+            _print(f"  and {other_gaps} in the offsets (--json lists all)")
 
     def report_bad_compression(self, message: str) -> None:
         """Report that the compressed file in progress cannot be decompressed further."""
@@ -534,15 +534,17 @@ class Report:
     def _verify_tail(self, table: FrameTable) -> None:
         """Report how the file ends; `table` is its last one."""
         stop = table.stop
-        left = len(table.tail)
+        remaining = len(table.tail)
         at = table.origins[0] + stop.offset
-        self._count["bytes"] += at + left
+        self._count["bytes"] += at + remaining
         if is_empty(table):
             self._count["empty"] += 1
-            zeros = ": it holds only zeros" if left else ""
-            self._report("info", 0, left, fault_name(Fault.EMPTY), f"the file is empty{zeros}", b"")
+            zeros = ": it holds only zeros" if remaining else ""
+            self._report(
+                "info", 0, remaining, fault_name(Fault.EMPTY), f"the file is empty{zeros}", b""
+            )
         elif stop.fault == Fault.ZEROS:
-            self._report("info", at, left, fault_name(stop.fault), MEANING[Fault.ZEROS], b"")
+            self._report("info", at, remaining, fault_name(stop.fault), MEANING[Fault.ZEROS], b"")
         elif stop.fault:
             kind = "info" if stop.fault == Fault.FILLER and at else "damage"
             log = table.format.log if kind == "damage" else None
@@ -552,7 +554,7 @@ class Report:
             self._report(
                 kind,
                 at,
-                left,
+                remaining,
                 fault_name(stop.fault),
                 MEANING[Fault(stop.fault)],
                 table.tail,
@@ -632,15 +634,15 @@ class Report:
             _print({name: value for name, value in line.items() if value is not None})
             return
         has_position = bool(size or at)
-        where = format_path(path)
-        where += f": byte {at:,}" if has_position else ""
-        where += f", {inside} in it" if inside else ""
-        where += f", decompressed byte {inflated:,}" if inflated is not None else ""
-        where += f", {format_count(size, 'byte')}" if has_position else ""
+        place = format_path(path)
+        place += f": byte {at:,}" if has_position else ""
+        place += f", {inside} in it" if inside else ""
+        place += f", decompressed byte {inflated:,}" if inflated is not None else ""
+        place += f", {format_count(size, 'byte')}" if has_position else ""
         label = colour(fault, fg="red" if kind == "damage" else None, bold=True)
         loss = f"; {lost}" if lost else ""
         bytes_line = f"\n  near {digits}" if digits else ""
-        _print(f"{where}: {label}, {meaning}{loss}{bytes_line}")
+        _print(f"{place}: {label}, {meaning}{loss}{bytes_line}")
 
 
 def _payload_positions(inner: FrameTable, rows: np.ndarray) -> list[int | None]:

@@ -169,18 +169,18 @@ class Tally:
             codecs = outer_table(good)[codec][good["parent"]]
             self._count_by_codec(codecs, good["size"], str(format.counted_as), "inflated_bytes")
 
-    def end_file(self, size: int, fault: int, left: int) -> None:
+    def end_file(self, size: int, fault: int, remaining: int) -> None:
         """Count a file that ended.
 
         Args:
             size: its bytes.
             fault: why the scan stopped.
-            left: bytes after the last frame.
+            remaining: bytes after the last frame.
         """
         self._count["files"] += 1
         self._count["bytes"] += size
         if fault:
-            self._tails[TAILS.get(Fault(fault), fault_name(fault))] += left
+            self._tails[TAILS.get(Fault(fault), fault_name(fault))] += remaining
 
     def summary(self) -> dict[str, Any]:
         """Return all counts as values for JSON; times are milliseconds since 1970."""

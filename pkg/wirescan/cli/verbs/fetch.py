@@ -262,10 +262,10 @@ def fetch(
             "fetch_bytes": min(FETCH_BYTES, segment_bytes),
         }
         report = copy_ranges(client, topic, unfinished, stores, options)
-    gone = sum(part.deleted for part in remaining)
-    report = {"to": directory, **report, "offsets_gone": gone}
+    lost_offsets = sum(part.deleted for part in remaining)
+    report = {"to": directory, **report, "offsets_gone": lost_offsets}
     _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
-    context.exit(DAMAGE if (gone or report["faults"]) and errors != "skip" else 0)
+    context.exit(DAMAGE if (lost_offsets or report["faults"]) and errors != "skip" else 0)
 
 
 def _print_report(
@@ -369,12 +369,12 @@ def find_remaining(
     from wirescan.kafka.client.topic_ranges import clip_ranges
 
     starts = ledger.starts | {number: end.offset for number, end in ends.items()}
-    wanted = []
+    unfetched = []
     for part in requested:
         begin = starts.get(part.partition, part.start)
         # Segments may extend beyond the stop.
-        wanted.append(replace(part, start=begin, stop=max(begin, part.stop)))
-    remaining = clip_ranges(client, wanted, isolation)
+        unfetched.append(replace(part, start=begin, stop=max(begin, part.stop)))
+    remaining = clip_ranges(client, unfetched, isolation)
     for part in remaining:
         if part.ahead and part.partition in ends:
             raise Damage(

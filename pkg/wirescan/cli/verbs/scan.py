@@ -257,7 +257,7 @@ class Tables:
             options = {"allowance": allowance, **self._options}
             pieces = read_input(path, self._progress, allowance=allowance)
             for piece in scan_outermost(pieces, self._format, **options):
-                for table in open_nested(piece, self._format, most=self._left, **options):
+                for table in open_nested(piece, self._format, max_rows=self._left, **options):
                     yield from self._apply_mode(table, path)
                     if self._left == 0:
                         return

@@ -306,11 +306,11 @@ def read_lines(
     Raises:
         Damage: also for a line that is too long.
     """
-    held = b""
+    pending = b""
     number = 0
     for piece in chain(pieces, [b"\n"]):
-        *complete, held = (held + bytes(piece)).split(b"\n")
-        if len(held) > LONGEST_LINE:
+        *complete, pending = (pending + bytes(piece)).split(b"\n")
+        if len(pending) > LONGEST_LINE:
             raise Damage(
                 f"{format_path(path)}: line {number + len(complete) + 1:,} has more than "
                 f"{LONGEST_LINE:,} bytes"

@@ -73,18 +73,20 @@ class PartitionMetadata(NamedTuple):
     topic_id: uuid.UUID
 
 
-def read_index(path: str, most: int | None = None) -> np.ndarray:
+def read_index(path: str, max_entries: int | None = None) -> np.ndarray:
     """Return the good entries of an .index, as `offset_index` does. Damage is no error here.
 
     The result ends before the zeros of a preallocated file, and before an entry that does not
-    increase. most: the most entries to read; None for all.
+    increase. max_entries: the most entries to read; None for all.
     Raises ValueError if the file's name is no offset, OSError.
     """
     base = base_of(path)
     size = seekable_size(path)
-    raw = read_range(path, 0, size if most is None else min(size, OFFSET_ENTRY.itemsize * most))
-    whole = len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize
-    entries = np.frombuffer(raw[:whole], OFFSET_ENTRY)
+    raw = read_range(
+        path, 0, size if max_entries is None else min(size, OFFSET_ENTRY.itemsize * max_entries)
+    )
+    end = len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize
+    entries = np.frombuffer(raw[:end], OFFSET_ENTRY)
     bad = np.flatnonzero(_find_not_increasing(entries))
     return _make_absolute(entries[: bad[0]] if len(bad) else entries, OFFSETS, base)
 

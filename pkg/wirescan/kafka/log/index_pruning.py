@@ -50,10 +50,10 @@ def statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.nda
     }
 
 
-def prune(path: str, wanted: Mapping[str, Range], *, limits: Limits = Limits()) -> tuple[int, int]:
+def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) -> tuple[int, int]:
     """Return (start, stop), the bytes of a segment that can hold the wanted records.
 
-    wanted: {"offset": (lowest, highest), "timestamp": (lowest, highest)}, timestamps in
+    bounds: {"offset": (lowest, highest), "timestamp": (lowest, highest)}, timestamps in
     milliseconds, None for no bound; a missing column has no bounds. limits: a batch above
     `limits.frame` is damaged, and nothing is pruned by it.
     start and stop are the first byte of a batch or an end of the file. (0, 0) means that no record
@@ -64,8 +64,8 @@ def prune(path: str, wanted: Mapping[str, Range], *, limits: Limits = Limits()) 
         return 0, total
     start = 0
     stop = total
-    low, high = wanted.get("offset", (None, None))
-    earliest, _ = wanted.get("timestamp", (None, None))
+    low, high = bounds.get("offset", (None, None))
+    earliest, _ = bounds.get("timestamp", (None, None))
     with ranges(path) as read:
         read_batch = partial(_read_batch, read, total, limits)
         first = None if high is None else read_batch(0)

@@ -75,12 +75,12 @@ class LogSegment:
         """Map the bytes of the segment. Raises OSError, EOFError if the file has become shorter."""
         return memoryview(MappedFile(self.path, self.size) if self.size else b"")
 
-    def is_torn(self, left: memoryview) -> bool:
+    def is_torn(self, rest: memoryview) -> bool:
         """Return whether bytes after the last batch are damage.
 
         They are no damage in the newest segment. Zeros are no damage: brokers preallocate files.
         """
-        return not self.newest and bool(np.frombuffer(left, np.uint8).any())
+        return not self.newest and bool(np.frombuffer(rest, np.uint8).any())
 
 
 class BatchMatch(NamedTuple):

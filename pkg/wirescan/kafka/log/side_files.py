@@ -119,9 +119,9 @@ class SegmentIndexes:
         # Several batches may be appended at once; the entry then has the last offset of them all.
         wrong = ~is_start | (table["last_offset"][rows] > here["offset"])
         following = rows[1:]
-        known = table["magic"][following] == 2
+        has_offsets = table["magic"][following] == 2
         next_base = table["base_offset"][following]
-        wrong[:-1] |= known & is_start[1:] & (here["offset"][:-1] >= next_base)
+        wrong[:-1] |= has_offsets & is_start[1:] & (here["offset"][:-1] >= next_base)
         for number in np.flatnonzero(wrong & ~table.bad[rows]).tolist():
             yield self._report_mismatch(
                 "index",
@@ -199,22 +199,22 @@ class SegmentIndexes:
         """Report an `.index` that ends before its log, or after it."""
         positions = np.concatenate([[0], entries["position"]])
         used = len(entries) * index_files.OFFSET_ENTRY.itemsize
-        left = os.stat(self._stem + "index").st_size - used
+        unused = os.stat(self._stem + "index").st_size - used
         without_entry = self._size - int(positions[-1])
         widest = int(np.diff(positions).max(initial=0))
         if without_entry > max(MOST_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
             yield Finding(
                 self._stem + "index",
                 used,
-                left,
+                unused,
                 DISAGREES,
                 f"there is no entry for the last {without_entry:,} bytes of the log",
             )
-        elif left and self._is_old:
+        elif unused and self._is_old:
             yield Finding(
                 self._stem + "index",
                 used,
-                left,
+                unused,
                 DISAGREES,
                 "zeros follow, which a broker cuts off when it begins the next segment",
             )
@@ -222,7 +222,7 @@ class SegmentIndexes:
             yield Finding(
                 self._stem + "index",
                 used,
-                left,
+                unused,
                 DISAGREES,
                 f"the .timeindex has {self._count_times_after(entries):,} entries after the last "
                 "entry of this index: entries at the end are missing",

@@ -157,8 +157,8 @@ def spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
     has_next = (following < len(order)) & (order < len(out))
     entry = order[has_next]
     marker = order[following[has_next]]
-    same = producers[entry] == producers[marker]
-    out["last_offset"][entry[same]] = offsets[marker[same]]
+    is_same_producer = producers[entry] == producers[marker]
+    out["last_offset"][entry[is_same_producer]] = offsets[marker[is_same_producer]]
     return out
 
 

@@ -117,15 +117,15 @@ def find_around(path: str, column: str, goal: int) -> tuple[Entry | None, Entry 
         return None, None
 
 
-def find_before_time(path: str, timestamp: int, most: int) -> Entry | None:
+def find_before_time(path: str, timestamp: int, max_entries: int) -> Entry | None:
     """Return the entry before the first one whose timestamp is not below `timestamp`.
 
     If all timestamps are below, this is the last entry. Timestamps may decrease, so the entries are
-    read from the first one. most: the number of entries to read. The search ends at an invalid
-    entry. Returns None if there is no such entry, or if the index cannot be read.
+    read from the first one. max_entries: the number of entries to read. The search ends at an
+    invalid entry. Returns None if there is no such entry, or if the index cannot be read.
     """
     try:
-        base, _, entries = _read_entries(path, most)
+        base, _, entries = _read_entries(path, max_entries)
     except (OSError, ValueError):
         return None
     entries = entries[: _count_good(base, entries)]
@@ -174,18 +174,20 @@ def read_leader_epochs(path: str) -> np.ndarray:
     return np.array(numbers_by_line[2:], EPOCHS)
 
 
-def _read_file(path: str, most: int | None = None) -> memoryview:
-    """Return the bytes of a file, or those of its first `most` index entries."""
+def _read_file(path: str, max_entries: int | None = None) -> memoryview:
+    """Return the bytes of a file, or those of its first `max_entries` index entries."""
     size = seekable_size(path)
-    if most is None and size >= LARGEST:
+    if max_entries is None and size >= LARGEST:
         raise FrameError(Fault.BAD_LENGTH, 0, 0, read_range(path, 0, INDEX_ENTRY.itemsize), path)
-    return read_range(path, 0, size if most is None else min(size, most * INDEX_ENTRY.itemsize))
+    return read_range(
+        path, 0, size if max_entries is None else min(size, max_entries * INDEX_ENTRY.itemsize)
+    )
 
 
-def _read_entries(path: str, most: int | None = None) -> tuple[int, memoryview, np.ndarray]:
+def _read_entries(path: str, max_entries: int | None = None) -> tuple[int, memoryview, np.ndarray]:
     """Return the offset in the file's name, the file's bytes, and the entries in them."""
     base = int(name_of(path).split(".")[0])
-    raw = _read_file(path, most)
+    raw = _read_file(path, max_entries)
     if not 0 <= base < OFFSET_END:
         raise ValueError(f"the name of {visible(path)} is not an offset of a log: {base}")
     used = len(bytes(raw).rstrip(b"\0"))

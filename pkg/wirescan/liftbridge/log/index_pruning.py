@@ -19,10 +19,10 @@ from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_c
 Range = tuple[int | None, int | None]
 
 
-def prune(path: str, wanted: Mapping[str, Range], *, limits: Limits = Limits()) -> tuple[int, int]:
+def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) -> tuple[int, int]:
     """Return the byte range (start, stop) of a segment that holds all wanted records.
 
-    wanted: {"offset" or "timestamp": (lowest, highest)}; None is no bound. Timestamps are in
+    bounds: {"offset" or "timestamp": (lowest, highest)}; None is no bound. Timestamps are in
     nanoseconds since 1970. start and stop are starts of records, or the ends of the file. A file
     that is not named like a segment is not pruned. `limits` is accepted for consistency and
     ignored: only headers of records are read.
@@ -35,8 +35,8 @@ def prune(path: str, wanted: Mapping[str, Range], *, limits: Limits = Limits()) 
     start = 0
     stop = total
     index_path = index_of(path)
-    low, high = wanted.get("offset", (None, None))
-    earliest, _ = wanted.get("timestamp", (None, None))
+    low, high = bounds.get("offset", (None, None))
+    earliest, _ = bounds.get("timestamp", (None, None))
     if low is not None:
         before = index_files.find_around(index_path, "offset", low)[0]
         if before and _is_confirmed_in(path, before):
