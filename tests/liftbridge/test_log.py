@@ -530,13 +530,13 @@ def test_boundaries_by_an_index_need_no_walk(tmp_path, monkeypatch):
         if start - by_walk[-1] >= 20_000:
             by_walk.append(start)
     walked = []
-    walk = files.cuts_at_headers
+    walk = files.find_cuts_at_headers
 
     def note_walk(*arguments, limits):
         walked.append(arguments)
         return walk(*arguments, limits=limits)
 
-    monkeypatch.setattr(files, "cuts_at_headers", note_walk)
+    monkeypatch.setattr(files, "find_cuts_at_headers", note_walk)
     assert files.find_boundaries(path, 20_000) == by_walk
     assert not walked
     assert files.find_boundaries(path, len(raw)) == [0]

@@ -14,7 +14,7 @@ from wirescan.cli.foreign_files import (
     decompress_chunks,
     describe_foreign_file,
 )
-from wirescan.files.source import URL, read_some, size_of
+from wirescan.files.source import URL, get_size, read_some
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
 
@@ -72,7 +72,7 @@ def _refuse_foreign(data: memoryview, path: str) -> None:
 def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[memoryview]:
     """Yield the bytes of an input as they are stored."""
     if URL.match(path):
-        for data in read_chunks(path, 0, size_of(path), size):
+        for data in read_chunks(path, 0, get_size(path), size):
             advance(len(data))
             yield data
         return

@@ -25,7 +25,7 @@ import click
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.escape import NAMED, visible
+from wirescan.frames.escape import NAMED, make_visible
 
 ENCODINGS = ("utf8", "base64", "hex", "escape")
 BACKSLASH = "\\\\"
@@ -49,10 +49,10 @@ def escape_bytes(data: Any) -> str:
 def escape_text(text: str) -> str:
     """Return text with unprintable characters escaped and backslashes doubled.
 
-    The characters are those of `wirescan.frames.escape.visible`. The doubled backslashes make the
-    escapes reversible.
+    The characters are those of `wirescan.frames.escape.make_visible`. The doubled backslashes make
+    the escapes reversible.
     """
-    return visible(text.replace("\\", BACKSLASH))
+    return make_visible(text.replace("\\", BACKSLASH))
 
 
 def format_path(path: str) -> str:
@@ -131,7 +131,7 @@ def print_message(message: str) -> None:
     An unwritable standard error is ignored: the exit code carries the result too.
     """
     with suppress(OSError):
-        click.echo(visible(message), err=True)
+        click.echo(make_visible(message), err=True)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from wirescan.export.parquet_writer import (
     replace_merged,
     writer,
 )
-from wirescan.files.source import seekable_size
+from wirescan.files.source import get_seekable_size
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
@@ -40,7 +40,7 @@ from wirescan.frames.registry import format_of
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
 from wirescan.reading.filters import check_filters
-from wirescan.reading.splits import SLICE_BYTES, Slice, tasks
+from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def write_counted(
     checked_filters = check_filters(filters, format)
     for part in slices:
         covered = 0
-        tail = part.last or part.stop >= seekable_size(part.path)
+        tail = part.last or part.stop >= get_seekable_size(part.path)
         allowance = Allowance(limits)
         options |= {"source": part.path, "allowance": allowance}
         chunks = allowance.count_chunks(read_chunks(part.path, part.start, part.stop))
@@ -280,7 +280,7 @@ def convert(
     filters = tuple(filters)
     threads = workers or os.cpu_count()
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
-        work = tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
+        work = plan_tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
         write_task = partial(
             write_parts,
             layout=layout,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.files.length_prefix import FOUND, MORE, hop
-from wirescan.files.source import descriptor, ranges, size_of
+from wirescan.files.source import get_size, open_descriptor, open_ranges
 from wirescan.frames.errors import HARD
 from wirescan.frames.limits import Limits
 
@@ -52,11 +52,11 @@ def walk(
     begins. limits: a frame above `limits.frame` is damaged. starts: int64 array of byte positions
     in the file. Raises FileNotFoundError, OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     position = start
     pending = b""
     limits = Limits(frame=limits.frame)
-    with ranges(path) as read:
+    with open_ranges(path) as read:
         while position + len(pending) < total:
             first = position + len(pending)
             page = read(first, min(first + max(PIECE, len(pending)), total))
@@ -113,7 +113,7 @@ def thin_out(starts: np.ndarray, last: int, size: int) -> list[int]:
     return chosen
 
 
-def cuts_at_frames(
+def find_cuts_at_frames(
     path: str,
     size: int,
     start: int = 0,
@@ -128,13 +128,13 @@ def cuts_at_frames(
     above `limits.frame` is damaged. Raises FileNotFoundError, OSError.
     """
     out = [start]
-    if size_of(path) - start > size:
+    if get_size(path) - start > size:
         for starts, _ in walk(path, scan, start, limits=limits):
             out += thin_out(starts, out[-1], size)
     return out
 
 
-def cuts_at_headers(
+def find_cuts_at_headers(
     path: str,
     size: int,
     start: int,
@@ -152,13 +152,13 @@ def cuts_at_headers(
     inside a frame, at bytes that look like a header. limits: the header of a frame above
     `limits.frame` is not valid. Raises FileNotFoundError, OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     largest = limits.frame
     out = [start]
     position = start
     page = memoryview(b"")
     first = 0
-    with descriptor(path) as opened, ranges(path) as read:
+    with open_descriptor(path) as opened, open_ranges(path) as read:
         while True:
             position, stop, state = hop(
                 opened, page, first, position, out[-1] + size, total, largest, sized

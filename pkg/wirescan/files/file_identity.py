@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from wirescan.files.object_store import URL
-from wirescan.files.source import GLOB, expand, list_files, ranges
+from wirescan.files.source import GLOB, expand, list_files, open_ranges
 from wirescan.frames.format import Format
 
 EDGE_BYTES = 1024  # bytes at each end of the bytes already read, which a checksum covers
@@ -98,7 +98,7 @@ def compute_checksums(read: Read, end: int) -> tuple[int, int]:
     return head, crc32(read(max(end - EDGE_BYTES, 0), end))
 
 
-def lost_file_error(message: str, path: str) -> FileNotFoundError:
+def make_lost_file_error(message: str, path: str) -> FileNotFoundError:
     """Return the error for a lost file. message: what happened to it."""
     return FileNotFoundError(errno.ENOENT, message, path)
 
@@ -176,7 +176,7 @@ class Files:
                 if state.node and state.size >= EDGE_BYTES and path not in out:
                     with (
                         suppress(FileNotFoundError),
-                        ranges((read_paths or {}).get(path, path)) as read,
+                        open_ranges((read_paths or {}).get(path, path)) as read,
                     ):
                         heads.setdefault(crc32(read(0, EDGE_BYTES)), []).append(path)
             return heads
@@ -207,7 +207,7 @@ class Files:
         """
         if state.node != file.node or state.size < min(file.end, EDGE_BYTES):
             return False
-        with ranges(file.path) as read:
+        with open_ranges(file.path) as read:
             return crc32(read(0, min(file.end, EDGE_BYTES))) == file.head
 
     def find_path(self, file: FileProgress) -> str | None:
@@ -244,7 +244,7 @@ class Files:
                 break
             with ExitStack() as stack:
                 try:
-                    read = stack.enter_context(ranges(path))
+                    read = stack.enter_context(open_ranges(path))
                     is_same = URL.match(path) or (
                         compute_checksums(read, file.end) == (file.head, file.tail)
                     )
@@ -253,7 +253,7 @@ class Files:
                 if is_same:
                     yield path, read
                     return
-        raise lost_file_error("gone before it was read", file.path)
+        raise make_lost_file_error("gone before it was read", file.path)
 
     def note_verified(self, path: str, state: State, end: int) -> None:
         """Remember that a file in this state is the known file, without a whole frame after `end`.
@@ -276,7 +276,7 @@ class Files:
         is_same_object = not state.node and path == file.path and state.size == file.end
         if is_same_object or self.is_verified(path, state, file.end):
             return True
-        with suppress(FileNotFoundError), ranges(read_path or path) as read:
+        with suppress(FileNotFoundError), open_ranges(read_path or path) as read:
             head = crc32(read(0, min(file.end, EDGE_BYTES)))
             if head != file.head or compute_checksums(read, file.end)[1] != file.tail:
                 return False

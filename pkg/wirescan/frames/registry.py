@@ -18,7 +18,7 @@ PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")
 _tables: dict[str, dict[str, Format]] = {}
 
 
-def known_formats() -> dict[str, Format]:
+def load_formats() -> dict[str, Format]:
     """Return the dict of all formats, by name. It is not a copy; `formats` returns one."""
     if "formats" not in _tables:
         own = {
@@ -35,7 +35,7 @@ def known_formats() -> dict[str, Format]:
 
 def formats() -> dict[str, Format]:
     """Return name -> Format, for the protocol packages and the registered formats."""
-    return dict(known_formats())
+    return dict(load_formats())
 
 
 def format_of(name: str) -> Format:
@@ -49,14 +49,14 @@ def format_of(name: str) -> Format:
         ImportError: an option needs a package that is not installed.
     """
     plain, _, options = name.partition("?")
-    if plain not in known_formats():
-        raise ValueError(f"no format {plain!r}; there are {', '.join(known_formats())}")
-    return _with_options(plain, options) if options else known_formats()[plain]
+    if plain not in load_formats():
+        raise ValueError(f"no format {plain!r}; there are {', '.join(load_formats())}")
+    return _with_options(plain, options) if options else load_formats()[plain]
 
 
 @lru_cache(maxsize=64)  # formats are compared by identity
 def _with_options(name: str, options: str) -> Format:
-    format = known_formats()[name]
+    format = load_formats()[name]
     if format.with_options is None:
         raise ValueError(f"{name} has no options")
     try:
@@ -68,7 +68,7 @@ def _with_options(name: str, options: str) -> Format:
     return format.with_options(format, values)
 
 
-def spec_of(name: str, **options: str | None) -> str:
+def make_spec(name: str, **options: str | None) -> str:
     """Return a format's name followed by options, for `format_of`.
 
     Options that are None are omitted. The name may have options already.

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from wirescan.files.boundaries import cuts_at_frames
+from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.nats.scan import scan_stream
 
 # Files in a directory. A file that begins with _ or . is still being written, or is hidden.
 FILES = r"(?s)(\A|/)[^/_.][^/]*\.nats\Z"
 
-find_boundaries = partial(cuts_at_frames, scan=scan_stream)
+find_boundaries = partial(find_cuts_at_frames, scan=scan_stream)

@@ -32,10 +32,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.columns import FAULT, FAULTS, FILE, START, places
+from wirescan.frames.columns import FAULT, FAULTS, FILE, START, list_places
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_unread, innermost_faults, owner_of
+from wirescan.frames.lookup import find_column, find_innermost_faults, find_unread
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.byte_compare import COMPARISONS, compare_bytes
@@ -144,7 +144,7 @@ def prune_frames(
         inner = format_of(inner.within or "")
     if inner.statistics is None or errors == "mark" or inner is top:
         return outer
-    bounds = ranges(format, inner, filters)
+    bounds = find_column_ranges(format, inner, filters)
     passes = np.ones(len(outer), bool)
     for column, (lowest, highest) in inner.statistics(outer.rows).items():
         low, high = bounds.get(column, (None, None))
@@ -158,7 +158,7 @@ def prune_frames(
 def wants_file(filters: Iterable[Filter], file: str) -> bool:
     """Return whether a file passes the filters on the column `_file`."""
     text = _replace_surrogates(file)
-    return all(condition(filter)(text) for filter in filters if filter.column == FILE)
+    return all(make_condition(filter)(text) for filter in filters if filter.column == FILE)
 
 
 def prune_file(
@@ -184,7 +184,7 @@ def prune_file(
     stop: int | None = None
     owner: Format | None = format if errors != "mark" else None
     while owner is not None:
-        if owner.prune is not None and (bounds := ranges(format, owner, filters)):
+        if owner.prune is not None and (bounds := find_column_ranges(format, owner, filters)):
             first, last = owner.prune(path, bounds, limits=limits)
             start = max(start, first)
             stop = last if stop is None else min(stop, last)
@@ -192,7 +192,7 @@ def prune_file(
     return (0, 0) if stop is not None and start >= stop else (start, stop)
 
 
-def ranges(
+def find_column_ranges(
     format: Format, owner: Format, filters: Iterable[Filter]
 ) -> dict[str, tuple[int | None, int | None]]:
     """Return the lowest and highest integer that pass, for each column that the filters bound.
@@ -218,7 +218,7 @@ def ranges(
     return out
 
 
-def condition(filter: Filter) -> Callable[[Any], bool]:
+def make_condition(filter: Filter) -> Callable[[Any], bool]:
     """Return a function that tests one value, or None for null, against a filter."""
     _, op, operand = filter
     if op in NULL_OPS:
@@ -275,7 +275,7 @@ def _filter_fault_numbers(column: str, op: str, value: Any) -> Filter | None:
             raise ValueError(
                 f"no fault {name!r}; there are {names_of_faults}, and null where the frame is good"
             )
-    passes = condition(Filter(column, op, names if several else value))
+    passes = make_condition(Filter(column, op, names if several else value))
     return Filter(column, "in", tuple(number for number, name in FAULTS.items() if passes(name)))
 
 
@@ -301,7 +301,7 @@ def _find_kind(format: Format, column: str) -> tuple[str, int | None]:
         )
     if column in owner.numbers:
         return "list", None
-    if column in places(owner.dtype):
+    if column in list_places(owner.dtype):
         return "bytes", None
     if column == "kind" and owner.kinds or owner.dtype[column].kind == "S":
         return "text", None
@@ -366,12 +366,12 @@ def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarra
     """Return a bool array: the rows that pass a filter."""
     if filter.column == FILE:
         text = None if file is None else _replace_surrogates(file)
-        return np.full(len(table), condition(filter)(text))
+        return np.full(len(table), make_condition(filter)(text))
     if filter.column == START:
         return _test_numbers(table.positions, None, filter)
     if filter.column == FAULT:
-        return _test_names(innermost_faults(table), FAULTS, filter)
-    rows, parents, name = owner_of(table, filter.column)
+        return _test_names(find_innermost_faults(table), FAULTS, filter)
+    rows, parents, name = find_column(table, filter.column)
     passes = _test_column(rows, filter._replace(column=name))
     return passes if parents is None else passes[parents]
 
@@ -387,7 +387,7 @@ def _test_column(table: FrameTable, filter: Filter) -> np.ndarray:
     if column == "kind" and format.kinds:
         return _test_names(values, format.kinds, filter, unread)
     if values.dtype.kind == "S":
-        passes = condition(filter)
+        passes = make_condition(filter)
         texts, rows = np.unique(values, return_inverse=True)
         return np.array([passes(text.decode() or None) for text in texts.tolist()], bool)[rows]
     absent = None
@@ -424,7 +424,7 @@ def _test_names(
 
     A number without a name is null, and so are the rows in `absent`.
     """
-    passes_one = condition(filter)
+    passes_one = make_condition(filter)
     passes = np.array([passes_one(names.get(code)) for code in range(256)])[codes]
     return passes if absent is None else np.where(absent, passes_one(None), passes)
 

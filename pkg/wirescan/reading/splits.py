@@ -17,7 +17,7 @@ import numpy as np
 
 from wirescan.files import boundary_index
 from wirescan.files.source import File, list_files
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter, check_filters, prune_file
@@ -120,7 +120,7 @@ class Plan(Sequence[list[Slice]]):
         large = self.uncut
         for slice in large[:LISTED_SLICES]:
             lines.append(
-                f"not cut: {visible(slice.path)}, {_format_bytes(len(slice))} from byte "
+                f"not cut: {make_visible(slice.path)}, {_format_bytes(len(slice))} from byte "
                 f"{slice.start} on: no beginning of a frame is known in it"
             )
         if len(large) > LISTED_SLICES:
@@ -163,7 +163,7 @@ def plan(
     return slices
 
 
-def tasks(
+def plan_tasks(
     sources: Sources,
     format: str,
     size: int = SLICE_BYTES,
@@ -219,7 +219,7 @@ def tasks(
     grain = max(int(share / GRAINS), 1)
     # A border next to the end of a file moves to that end, so such a file is not cut.
     crossed = np.flatnonzero((begins + grain / 2) // share < (ends - grain / 2) // share)
-    find_cuts = cut or partial(starts_by_threads, format=format, limits=limits)
+    find_cuts = cut or partial(find_starts_in_threads, format=format, limits=limits)
     cuts = find_cuts([File(parts[i].path, parts[i].stop) for i in crossed], grain)
     cuts_of = dict(zip(crossed.tolist(), cuts))
     starts = [
@@ -288,13 +288,13 @@ def find_starts(path: str, size: int, format: str, limits: Limits) -> list[int]:
     """
     top = format_of(format).outermost
     if size >= boundary_index.STEP:
-        starts = boundary_index.indexed_boundaries(path, size, format, limits=limits)
+        starts = boundary_index.find_indexed_boundaries(path, size, format, limits=limits)
         if starts is not None:
             return starts
     return top.boundaries(path, size, limits=limits) if top.boundaries else [0]
 
 
-def starts_by_threads(
+def find_starts_in_threads(
     files: Iterable[File], size: int, format: str, limits: Limits
 ) -> list[list[int]]:
     """Return `find_starts` for each file, computed by threads."""

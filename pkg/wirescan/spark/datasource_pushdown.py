@@ -100,7 +100,7 @@ class PushdownReader(WirescanReader):
         if self._reading.errors != "mark":  # the columns of a bad row may have any number
             format = format_of(self._reading.format)
             own = [pushed for pushed in self._pushed if pushed.column not in ADDED]
-            bounds = row_filters.ranges(format, format, own)
+            bounds = row_filters.find_column_ranges(format, format, own)
         earliest, _ = bounds.get("timestamp", (None, None))
         if earliest is not None and earliest > 0 and plan.start == EARLIEST:
             plan = plan._replace(start_time=max(earliest, plan.start_time or 0))
@@ -117,7 +117,7 @@ class PushdownReader(WirescanReader):
     def _is_accepted(self, column: str, value: Any) -> bool:
         """Return whether a value passes all filters on its column."""
         return all(
-            row_filters.condition(pushed)(value)
+            row_filters.make_condition(pushed)(value)
             for pushed in self._pushed
             if pushed.column == column
         )

@@ -41,7 +41,7 @@ from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
 from wirescan.cli.progress import show_spinner
 from wirescan.cli.row_values import all_columns
-from wirescan.files.source import URL, size_of
+from wirescan.files.source import URL, get_size
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -164,7 +164,7 @@ def convert(
             lasts = [
                 (_find_last_table(file, format_name.outermost, limits, check=check), name)
                 for file, name in zip(files, given_files)
-                if summary.tail or not size_of(file)
+                if summary.tail or not get_size(file)
             ]
             tails = [describe_tail(last, name) for last, name in lasts]
             empty = [name for last, name in lasts if is_empty(last)]
@@ -249,7 +249,7 @@ def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> 
     """
     start = top.boundaries(path, SLICE_BYTES, limits=limits)[-1] if top.boundaries else 0
     tables = scan_outermost(
-        read_chunks(path, start, size_of(path)),
+        read_chunks(path, start, get_size(path)),
         top,
         errors="mark",
         check=check,

@@ -37,7 +37,7 @@ from wirescan.cli.progress import Progress
 from wirescan.cli.row_values import all_columns
 from wirescan.cli.support.spool import Spool
 from wirescan.cli.verbs.convert import COMPRESSIONS
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 
@@ -354,7 +354,7 @@ class MessageLimiter:
             self._output(f"wirescan: {format_count(self._dropped, 'more line')} like these")
             self._dropped = 0
         self._printed += 1
-        self._output(visible(f"wirescan: {message}"))
+        self._output(make_visible(f"wirescan: {message}"))
 
 
 class ReceiveProgress(Progress):

@@ -51,12 +51,11 @@ from wirescan.cli.row_values import (
     RowValues,
     all_columns,
     bytes_columns,
-    column_names,
     json_columns,
     text_columns,
 )
 from wirescan.core.fault import Fault
-from wirescan.frames.columns import START
+from wirescan.frames.columns import START, list_columns
 from wirescan.frames.errors import MEANING, FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -406,7 +405,7 @@ def _write_text(
             cells = [[_format_cell(value) for value in row] for row in values.iter_rows(part, path)]
             numbers = {
                 name
-                for name in column_names(part.dtype)
+                for name in list_columns(part.dtype)
                 if np.issubdtype(part.dtype[name], np.integer)
             } | {START}
             right = [name in numbers for name in names]

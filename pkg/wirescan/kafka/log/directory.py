@@ -17,7 +17,7 @@ import numpy as np
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END
-from wirescan.frames.table import FrameTable, empty, join
+from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.formats import BATCHES, records, scan
@@ -252,7 +252,7 @@ class PartitionLog:
         end = min(ends)
         table = self._scan_part(begin, end, check=check)
         if table is None:
-            return empty(BATCHES)
+            return make_empty(BATCHES)
         listed = self._find_aborted(table, begin, end) if only_committed else None
         table = enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
         return transactions.committed(table, listed) if only_committed else table

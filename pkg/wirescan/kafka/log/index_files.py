@@ -34,7 +34,7 @@ import numpy as np
 
 from wirescan.core.checksum import crc32c
 from wirescan.core.fault import Fault
-from wirescan.files.source import name_of, read_range, seekable_size
+from wirescan.files.source import get_seekable_size, name_of, read_range
 from wirescan.frames.errors import FrameError
 from wirescan.frames.logs import OFFSET_END
 
@@ -81,7 +81,7 @@ def read_index(path: str, max_entries: int | None = None) -> np.ndarray:
     Raises ValueError if the file's name is no offset, OSError.
     """
     base = base_of(path)
-    size = seekable_size(path)
+    size = get_seekable_size(path)
     raw = read_range(
         path, 0, size if max_entries is None else min(size, OFFSET_ENTRY.itemsize * max_entries)
     )
@@ -204,7 +204,7 @@ def partition_metadata(path: str) -> PartitionMetadata:
 
 def _read_file(path: str) -> memoryview:
     """Return the bytes of a file. Raises FrameError if it is too large for a file of Kafka."""
-    size = seekable_size(path)
+    size = get_seekable_size(path)
     if size >= LARGEST:
         raise FrameError(Fault.BAD_LENGTH, 0, 0, read_range(path, 0, OFFSET_ENTRY.itemsize), path)
     return read_range(path, 0, size)

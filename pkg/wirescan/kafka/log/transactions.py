@@ -17,7 +17,7 @@ import numpy as np
 
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.registry import format_of
-from wirescan.frames.table import FrameTable, groups
+from wirescan.frames.table import FrameTable, iter_groups
 from wirescan.kafka.record_batches.scan import BATCH
 
 # A transaction: its first offset and its last offset.
@@ -199,7 +199,7 @@ def _read_marker_types(control: FrameTable) -> np.ndarray:
     parents = parents[good]
     first = first[good]
     at = rows["start"][first] + rows["key_at"][first] + 2
-    for number, selected in groups(rows["buffer"][first], np.arange(len(first))):
+    for number, selected in iter_groups(rows["buffer"][first], np.arange(len(first))):
         raw = np.frombuffer(table.buffers[number], np.uint8)
         high = raw[at[selected]].astype(np.int32)
         low = raw[at[selected] + 1].astype(np.int32)
