@@ -314,7 +314,8 @@ def is_name_statement(node):
     target = ast.unparse(node.targets[0]).strip("()")
     if target == "__getattr__, __dir__":
         # The second argument is a literal: name -> module.
-        return re.match(r"make_lazy_names\(__name__, \{[^(]*\}\)$", ast.unparse(node.value)) is not None
+        pattern = r"make_lazy_names\(__name__, \{[^(]*\}\)$"
+        return re.match(pattern, ast.unparse(node.value)) is not None
     return target in ("__all__", "__version__") and isinstance(node.value, (ast.List, ast.Constant))
 
 

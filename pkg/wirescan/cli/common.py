@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from wirescan.cli.foreign_files import HEAD, compression_of, describe_foreign_file
+from wirescan.cli.foreign_files import HEAD, describe_foreign_file, detect_compression
 from wirescan.cli.output import format_count, format_path, print_message
 from wirescan.core.fault import Fault
 from wirescan.files.source import SIDECAR, URL, expand, get_size, read_range
@@ -322,10 +322,10 @@ def read_head(path: str) -> bytes:
 
 def is_compressed(path: str) -> bool:
     """Return whether a file is decompressed when it is read. Raises OSError."""
-    return compression_of(read_head(path)) is not None
+    return detect_compression(read_head(path)) is not None
 
 
-def total_size(files: Iterable[str]) -> int | None:
+def compute_total_size(files: Iterable[str]) -> int | None:
     """Return the bytes in all files together; None if one of them is standard input."""
     files = list(files)
     return None if "-" in files else sum(get_size(path) for path in files)

@@ -72,7 +72,7 @@ class CompressionError(ValueError):
     """Compressed data that is cut or damaged, or decompresses to more than the limits allow."""
 
 
-def compression_of(head: bytes) -> str | None:
+def detect_compression(head: bytes) -> str | None:
     """Return "gzip" or "zstd" for a file's first bytes; None for any other file."""
     return next((name for mark, name in COMPRESSED.items() if head.startswith(mark)), None)
 

@@ -10,9 +10,9 @@ from itertools import chain
 
 from wirescan.cli.foreign_files import (
     HEAD,
-    compression_of,
     decompress_chunks,
     describe_foreign_file,
+    detect_compression,
 )
 from wirescan.files.source import URL, get_size, read_some
 from wirescan.reading.allowance import Allowance
@@ -47,7 +47,7 @@ def read_input(
     if allowance is not None:
         pieces = allowance.count_chunks(pieces)
     for first in pieces:
-        codec = compression_of(bytes(first[:HEAD]))
+        codec = detect_compression(bytes(first[:HEAD]))
         if codec is None:
             _refuse_foreign(first, path)
             yield first

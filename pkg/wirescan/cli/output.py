@@ -108,7 +108,7 @@ def format_count(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def fault_name(number: int) -> str:
+def get_fault_name(number: int) -> str:
     """Return the name of a fault."""
     return Fault(number).name
 

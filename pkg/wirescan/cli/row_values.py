@@ -21,17 +21,17 @@ NO_MILLISECONDS = -1  # in a column of times
 NO_NANOSECONDS = 0  # in a column of nanoseconds
 
 
-def json_columns(format: Format) -> list[str]:
+def list_json_columns(format: Format) -> list[str]:
     """Return the columns of JSON output if the user names none."""
     return [FILE, START, *format.columns]
 
 
-def all_columns(format: Format) -> list[str]:
+def list_all_columns(format: Format) -> list[str]:
     """Return every column that --columns accepts.
 
     These are the columns of JSON, and all columns of the rows and of their enclosing frames.
     """
-    names = json_columns(format)
+    names = list_json_columns(format)
     outer: Format | None = format
     while outer is not None:
         names += [
@@ -43,9 +43,9 @@ def all_columns(format: Format) -> list[str]:
     return names
 
 
-def bytes_columns(format: Format) -> list[str]:
-    """Return the columns of `all_columns` that hold bytes, or lists of bytes."""
-    owners = [(name, format.owner(name)) for name in all_columns(format)]
+def list_bytes_columns(format: Format) -> list[str]:
+    """Return the columns of `list_all_columns` that hold bytes, or lists of bytes."""
+    owners = [(name, format.owner(name)) for name in list_all_columns(format)]
     return [
         name
         for name, owner in owners
@@ -56,9 +56,9 @@ def bytes_columns(format: Format) -> list[str]:
     ]
 
 
-def text_columns(format: Format) -> list[str]:
+def list_text_columns(format: Format) -> list[str]:
     """Return the columns of text output if the user names none."""
-    return list(format.shown) or json_columns(format)
+    return list(format.shown) or list_json_columns(format)
 
 
 class RowValues:
@@ -70,7 +70,7 @@ class RowValues:
     Args:
         format: the format of the tables.
         columns: the columns of a tuple, in order.
-        encodings: for each of `bytes_columns`, how its bytes are written.
+        encodings: for each of `list_bytes_columns`, how its bytes are written.
         errors: "skip" drops the bad entries of a list.
         for_people: times are ISO 8601 and bytes are printable text. Otherwise the values are for
             JSON: times are milliseconds (None if there is none) or nanoseconds, and numbers that
@@ -181,7 +181,7 @@ class RowValues:
         return [None if entries is None else _format_pairs(entries) for entries in lists]
 
 
-def outer_table(table: FrameTable) -> FrameTable:
+def get_outer_table(table: FrameTable) -> FrameTable:
     """Return the table that a table was opened from."""
     assert table.outer is not None
     return table.outer

@@ -153,7 +153,10 @@ def name_of(path: str) -> str:
 
 
 def make_sibling_path(path: str, ending: str) -> str:
-    """Return the path or URL with another ending: `make_sibling_path("0.log", ".index")` is "0.index"."""
+    """Return the path or URL with another ending.
+
+    `make_sibling_path("0.log", ".index")` is "0.index".
+    """
     root, plain, options = object_store.split(path) if URL.match(path) else ("", path, "")
     return root + os.path.splitext(plain)[0] + ending + options
 

@@ -149,7 +149,7 @@ class FrameTable:
                 return self._read_values(key)
             if key in list_columns(self.dtype):
                 return self.rows[key]
-            raise self._no_column(key)
+            raise self._make_column_error(key)
         names = _read_names(key)
         if names is not None:
             return self._select(names)
@@ -328,14 +328,14 @@ class FrameTable:
             elif name in self.places:
                 columns |= dict.fromkeys([name + "_at", name + "_size"])
             else:
-                raise self._no_column(name)
+                raise self._make_column_error(name)
         rows = np.empty(len(self), [(name, self.dtype[name]) for name in columns])
         for name in columns:
             rows[name] = self.rows[name]
         format = self.format and _restrict(self.format, rows.dtype)
         return replace(self, rows=_freeze(rows), format=format)
 
-    def _no_column(self, name: Any) -> KeyError:
+    def _make_column_error(self, name: Any) -> KeyError:
         """Return the error for a name that is no column."""
         text = str(name) if isinstance(name, str) else name  # numpy's str has another repr
         columns = ", ".join([*_list_plain_columns(self.dtype), *self.places])
@@ -382,7 +382,7 @@ class FrameTable:
 
         return reader(self).__arrow_c_stream__(requested_schema)
 
-    def _summary(self) -> str:
+    def _summarize(self) -> str:
         counts = f"{len(self):,} rows, {int(self.bad.sum()):,} bad, {len(self.buffers)} buffers"
         text = f"{self.name}: {counts}"
         if self.stops:
@@ -401,7 +401,7 @@ class FrameTable:
     def __repr__(self) -> str:
         names, rows = self._list_cells()
         widths = [max(map(len, column)) for column in zip(names, *rows)]
-        lines = [self._summary()]
+        lines = [self._summarize()]
         for row in [names, *rows]:
             lines.append("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
         if len(self) > SHOWN:
@@ -416,7 +416,7 @@ class FrameTable:
             for row in rows
         )
         return (
-            f"<p>{html.escape(self._summary())}</p>"
+            f"<p>{html.escape(self._summarize())}</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 

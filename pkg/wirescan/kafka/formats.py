@@ -21,7 +21,7 @@ from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, join, make_emp
 from wirescan.kafka.batch_headers import has_time, read_claim
 from wirescan.kafka.constants import CODECS, Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
-from wirescan.kafka.log.index_pruning import prune, statistics
+from wirescan.kafka.log.index_pruning import compute_statistics, prune
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.scan import (
@@ -314,7 +314,7 @@ RECORDS = Format(
     lists={"headers": "header_count"},
     inherited=("is_control",),
     times=("timestamp",),
-    statistics=statistics,
+    statistics=compute_statistics,
     prune=prune,
     grouped_by="key",
     shown=("offset", "timestamp", "key", "value", "headers"),

@@ -174,7 +174,7 @@ def parse_segment(format: Format, path: str) -> SegmentName | None:
     return None if segments is None else segments.parse(path)
 
 
-def first_offsets(batches: FrameTable) -> np.ndarray:
+def find_first_offsets(batches: FrameTable) -> np.ndarray:
     """Return the first offset in each batch by its header.
 
     It is UNKNOWN for a batch that does not state its number of records.

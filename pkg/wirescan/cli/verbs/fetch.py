@@ -28,7 +28,7 @@ from wirescan.cli.support.fetch_store import (
     find_parts_end,
     find_segments_end,
     has_partition,
-    part_name,
+    make_file_name,
 )
 from wirescan.cli.verbs.convert import COMPRESSIONS
 from wirescan.kafka.client.sasl import MECHANISMS
@@ -339,7 +339,7 @@ def find_ends(
     """
     ends = {}
     for part in requested:
-        check_name(folder, part.name if kind == "segments" else part_name(part.name, 0, 0))
+        check_name(folder, part.name if kind == "segments" else make_file_name(part.name, 0, 0))
         if part.partition in ledger.starts:
             if kind == "segments":
                 end = find_segments_end(folder, part.name, check=ledger.check)

@@ -9,13 +9,13 @@ import click
 from wirescan.cli.common import (
     DEFAULT_OUTERMOST_FORMAT,
     Failure,
+    compute_total_size,
     format_option,
     is_compressed,
     max_frame_option,
     non_strict_option,
     paths_argument,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.output import format_count, format_path, print_message
 from wirescan.cli.progress import Progress
@@ -58,7 +58,7 @@ def index(
     _check_files(files)
     if directory is None:
         _warn_of_brokers(files)
-    with Progress(total_size(files), "indexing") as progress:
+    with Progress(compute_total_size(files), "indexing") as progress:
         for path in files:
             starts = boundary_index.write(path, format_name.spec, directory, limits=limits)
             size = get_size(path)

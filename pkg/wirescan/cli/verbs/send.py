@@ -16,11 +16,11 @@ import numpy as np
 from wirescan.cli.common import (
     Damage,
     Failure,
+    compute_total_size,
     describe_error,
     describe_tail,
     paths_argument,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import (
@@ -172,7 +172,7 @@ def send(
         version=int(version) if version else None,
     )
     try:
-        with Progress(total_size(files), "sending") as progress, client:
+        with Progress(compute_total_size(files), "sending") as progress, client:
             try:
                 for path in files:
                     pieces = read_input(path, partial(counts.add_bytes, progress), PIECE)

@@ -1,8 +1,8 @@
 """Find the part of a segment that can hold records of some offsets and times.
 
-kafka/formats.py puts `statistics` and `prune` into the format kafka.records. They use the headers
-of batches and the indexes beside the segment. The docstring of index_files.py shows these files.
-`reading.filters` calls them, and plans call `prune`.
+kafka/formats.py puts `compute_statistics` and `prune` into the format kafka.records. They use the
+headers of batches and the indexes beside the segment. The docstring of index_files.py shows these
+files. `reading.filters` calls them, and plans call `prune`.
 
 Offsets increase in a segment. Timestamps may not, so a range of timestamps gives only a start. An
 index that disagrees with the batches is ignored. `prune` supports batches of magic 2; the part
@@ -21,7 +21,7 @@ import numpy as np
 from wirescan.files.source import get_size, make_sibling_path, name_of, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.kafka.files import SEGMENT, SIZED, SMALLEST
-from wirescan.kafka.log.index_files import read_index, time_index
+from wirescan.kafka.log.index_files import read_index, read_time_index
 from wirescan.kafka.record_batches.scan import scan_batches
 
 HEADER = struct.Struct(">8xi4xb")  # the length of a batch, and its magic
@@ -33,7 +33,7 @@ Read = Callable[[int, int], memoryview]  # (start, stop) -> bytes of the file
 ReadBatch = Callable[[int], "np.void | None"]  # position -> row of the batch, see `_read_batch`
 
 
-def statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
+def compute_statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
     """Return the bounds of the offsets and timestamps in each batch, from its header.
 
     batches: rows of dtype BATCH. The result is {column of kafka.records: (lowest, highest)}. Each
@@ -80,7 +80,7 @@ def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) 
             if high is not None:
                 stop = _stop(read_batch, entries, high, total)
             if earliest is not None:
-                times = time_index(make_sibling_path(path, ".timeindex"))
+                times = read_time_index(make_sibling_path(path, ".timeindex"))
                 before = times[: np.searchsorted(times["timestamp"], earliest)]
                 for timestamp, offset in before[-1:].tolist():
                     position = _start(read_batch, entries, offset)

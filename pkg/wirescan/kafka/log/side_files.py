@@ -18,7 +18,13 @@ from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.log import index_files
-from wirescan.kafka.log.transactions import ABORT, DATA, STEP, transaction_steps, transactions
+from wirescan.kafka.log.transactions import (
+    ABORT,
+    DATA,
+    STEP,
+    find_transactions,
+    list_transaction_steps,
+)
 
 MISSING = "MISSING_FILE"
 DISAGREES = "INDEX_MISMATCH"
@@ -29,9 +35,9 @@ MOST_WITHOUT_ENTRY = 2 << 20
 # the segment. So more entries of time than these after the last entry of offset are damage.
 MOST_TIMES_WITHOUT_OFFSET = 32
 READERS = {
-    "index": index_files.offset_index,
-    "timeindex": index_files.time_index,
-    "txnindex": index_files.transaction_index,
+    "index": index_files.read_offset_index,
+    "timeindex": index_files.read_time_index,
+    "txnindex": index_files.read_transaction_index,
 }
 # The column of the last log offset that an entry states.
 OFFSETS = {"index": "offset", "timeindex": "offset", "txnindex": "last_offset"}
@@ -165,13 +171,13 @@ class SegmentIndexes:
 
     def _follow_transactions(self, table: FrameTable) -> None:
         """Collect the transactions that the segment aborts, and those that stay open."""
-        steps = transaction_steps(table.where(table["record_count"] != 0))
+        steps = list_transaction_steps(table.where(table["record_count"] != 0))
         if not len(steps):
             return
         ends = steps[steps["kind"] == ABORT]
         self._markers |= set(zip(ends["producer_id"].tolist(), ends["offset"].tolist()))
         memory: Memory = self._log.memory
-        ended = transactions(np.concatenate([memory.open_transactions, steps]))
+        ended = find_transactions(np.concatenate([memory.open_transactions, steps]))
         self._aborted = np.concatenate([self._aborted, _to_steps(ended.aborted, "last_offset")])
         memory.open_transactions = _to_steps(ended.open, "first_offset")
 
@@ -339,7 +345,7 @@ def check_snapshots(log: LogState) -> Iterator[Finding]:
     offsets = _list_snapshots(log)
     for path in offsets.values():
         try:
-            index_files.producer_snapshot(path)
+            index_files.read_producer_snapshot(path)
         except FrameError as error:
             yield _report_damage(path, error)
     # Brokers take one where a segment begins. Old brokers keep only the newest ones.
@@ -404,7 +410,7 @@ def _read_checkpoint(log: LogState, name: str) -> list[Reach]:
     path = os.path.join(os.path.dirname(folder), name)
     partition = parse_directory_name(folder)
     try:
-        offset = index_files.offset_checkpoint(path).get(partition) if partition else None
+        offset = index_files.read_offset_checkpoint(path).get(partition) if partition else None
     except (FrameError, FileNotFoundError):
         return []
     return [] if offset is None else [Reach(offset - 1, path)]
