@@ -98,7 +98,7 @@ def test_batches_need_no_pandas():
         "from wirescan.export.batches import iter_batches\n"
         "from wirescan.frames import to_arrow\n"
         f"segment = {segment!r}\n"
-        "names = ['_file', '_start', *to_arrow.columns_of('kafka.records')]\n"
+        "names = ['_file', '_start', *to_arrow.list_default_columns('kafka.records')]\n"
         "for types in ('arrow', 'spark'):\n"
         "    batches = iter_batches(segment, format='kafka.records', columns=names, types=types)\n"
         "    print(sum(map(len, batches)) > 0, 'pandas' in sys.modules)\n"
@@ -314,7 +314,8 @@ def is_name_statement(node):
     target = ast.unparse(node.targets[0]).strip("()")
     if target == "__getattr__, __dir__":
         # The second argument is a literal: name -> module.
-        return re.match(r"lazy_names\(__name__, \{[^(]*\}\)$", ast.unparse(node.value)) is not None
+        pattern = r"make_lazy_names\(__name__, \{[^(]*\}\)$"
+        return re.match(pattern, ast.unparse(node.value)) is not None
     return target in ("__all__", "__version__") and isinstance(node.value, (ast.List, ast.Constant))
 
 

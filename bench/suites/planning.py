@@ -10,7 +10,7 @@ from bench.suites.kafka_lookup import write_indexes
 from bench.timing import Contender, interleave, time_call
 from bench.workloads import records_and_events
 from wirescan.files import boundary_index as sidecar
-from wirescan.reading.splits import tasks
+from wirescan.reading.splits import plan_tasks
 
 FULL = {"segments": 1000, "plain": 64 << 20, "size": 24 << 20, "walked": 20, "rounds": 5}
 QUICK = {"segments": 20, "plain": 1 << 25, "size": 12 << 20, "walked": 2, "rounds": 2}
@@ -37,7 +37,9 @@ def run(segments: int, plain: int, size: int, walked: int, rounds: int) -> str:
         [
             Contender(
                 name,
-                time_call(lambda path=path: tasks(path, "kafka.records", size), rehearse=False),
+                time_call(
+                    lambda path=path: plan_tasks(path, "kafka.records", size), rehearse=False
+                ),
                 count,
                 segment_size * count,
             )
@@ -49,7 +51,7 @@ def run(segments: int, plain: int, size: int, walked: int, rounds: int) -> str:
         ],
         rounds,
     )
-    planned = tasks(indexed, "kafka.records", size)
+    planned = plan_tasks(indexed, "kafka.records", size)
     report = Report("Plans")
     report.at_most(
         f"{segments:,} segments with indexes",

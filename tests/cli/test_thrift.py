@@ -95,7 +95,7 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, format):
     rows = parse_lines(run("scan", capture_file, "--format", format, "--json"))
     assert text.exit_code == 0
     assert len(text.stdout.splitlines()) == len(table) + 1
-    assert list(rows[0]) == ["_file", "_start", *to_arrow.columns_of(format)]
+    assert list(rows[0]) == ["_file", "_start", *to_arrow.list_default_columns(format)]
     assert [row["_start"] for row in rows] == table.positions.tolist()
     kinds = [table.format.kinds[kind] for kind in table["kind"].tolist()]
     assert [row["kind"] for row in rows] == kinds

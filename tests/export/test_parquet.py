@@ -49,7 +49,7 @@ def check_empty(out, columns=None):
 
 def test_the_corpus_is_written_exactly(tmp_path):
     out = tmp_path / "out"
-    columns = [*to_arrow.columns_of("kafka.records"), "codec", "_start"]
+    columns = [*to_arrow.list_default_columns("kafka.records"), "codec", "_start"]
     done = convert(ORDERS, out, "kafka.records", columns=columns, size=300_000, file_bytes=1)
     table = wirescan.scan(ORDERS, "kafka.records")
     expected = pa.table(
@@ -76,7 +76,7 @@ def test_every_format_is_converted(tmp_path, format, size):
     table = wirescan.scan(ORDERS, format)
     written = pq.read_table(tmp_path / "out")
     assert written.num_rows == len(table) == done.records and done.files == 9 and done.frames == 284
-    assert written.schema.names == to_arrow.columns_of(format)
+    assert written.schema.names == to_arrow.list_default_columns(format)
     if format == "kafka.records":
         assert written["offset"].to_pylist() == table["offset"].tolist()
 
@@ -502,7 +502,7 @@ def test_partitioned_by_numbers_and_days(tmp_path):
     written = read_hive(tmp_path / "out").sort_by("offset")
     assert written.num_rows == done.records == len(table)
     assert {*written.column_names} == {
-        *to_arrow.columns_of("kafka.records"),
+        *to_arrow.list_default_columns("kafka.records"),
         "codec",
         "timestamp_day",
     }

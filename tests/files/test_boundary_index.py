@@ -18,7 +18,7 @@ from wirescan.cli.main import main
 from wirescan.files import boundary_index as sidecar
 from wirescan.frames import registry
 from wirescan.reading.chunked import iter_tables
-from wirescan.reading.splits import plan, tasks
+from wirescan.reading.splits import plan, plan_tasks
 
 STEP = 2_000
 CHUNKS = {
@@ -75,7 +75,7 @@ def record_boundary_calls(monkeypatch, format):
         calls.append(arguments)
         return top.boundaries(*arguments, limits=limits)
 
-    monkeypatch.setitem(registry.known_formats(), format, replace(top, boundaries=note_call))
+    monkeypatch.setitem(registry.load_formats(), format, replace(top, boundaries=note_call))
     return calls
 
 
@@ -91,7 +91,7 @@ def test_a_written_sidecar_is_read_and_correct(tmp_path, monkeypatch, format):
     slices = plan(path, format, 3 * STEP)
     assert len(slices) >= len(starts) // 5
     assert {piece.start for piece in slices} <= set(starts)
-    shared = tasks(path, format, 16 * STEP)
+    shared = plan_tasks(path, format, 16 * STEP)
     assert {piece.start for piece in shared.slices} <= set(starts)
     assert shared.skew < 1.3
     assert not calls
@@ -147,7 +147,7 @@ def test_a_sidecar_that_does_not_fit_is_not_used(tmp_path, change):
     path.write_bytes(raw + b"and more" * (change == "last byte"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     if change == "gone":
-        os.unlink(sidecar.path_of(path))
+        os.unlink(sidecar.make_sidecar_path(path))
     format = "kafka.batches" if change == "other format" else "nats.messages"
     assert sidecar.read(path, format) is None
 
@@ -172,12 +172,12 @@ def test_a_sidecar_with_wrong_starts_is_not_used(tmp_path, format, grown):
     """No slice begins inside a frame, even if the sidecar has such starts."""
     path = append_capture(tmp_path / "capture", format, 2_000)
     noted = sidecar.write(path, format)
-    assert sidecar.read_boundaries(path, 2 * STEP, format)[1:]
-    name = Path(sidecar.path_of(path))
+    assert sidecar.find_indexed_boundaries(path, 2 * STEP, format)[1:]
+    name = Path(sidecar.make_sidecar_path(path))
     fields = json.loads(name.read_bytes())
     fields["starts"] = [at + 2 if at else 0 for at in noted]
     name.write_text(json.dumps(fields))
-    assert sidecar.read_boundaries(path, 2 * STEP, format) is None
+    assert sidecar.find_indexed_boundaries(path, 2 * STEP, format) is None
     if grown:
         append_capture(path, format, 400, 2_000)
         assert sidecar.read(path, format) is None  # a scan would begin inside a frame
@@ -198,20 +198,20 @@ def test_the_frame_at_a_start_is_verified(tmp_path):
     starts = sidecar.write(path, "kafka.records")
     at = list_starts(str(path), "kafka.batches")[1]
     assert at in starts
-    assert sidecar.read_boundaries(path, STEP, "kafka.records") == starts
+    assert sidecar.find_indexed_boundaries(path, STEP, "kafka.records") == starts
     stamp = path.stat()
     raw = bytearray(path.read_bytes())
     raw[at + len(large) // 2] ^= 1
     path.write_bytes(raw)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert sidecar.read(path, "kafka.records") == starts
-    assert sidecar.read_boundaries(path, STEP, "kafka.records") is None
+    assert sidecar.find_indexed_boundaries(path, STEP, "kafka.records") is None
 
 
 def test_a_sidecar_too_large_for_its_file_is_not_read(tmp_path, monkeypatch):
     path = append_capture(tmp_path / "capture")
     starts = sidecar.write(path, "nats.messages")
-    name = sidecar.path_of(path)
+    name = sidecar.make_sidecar_path(path)
     with open(name, "ab") as file:
         file.write(b" " * (sidecar.HEADER_BYTES // 2))
     assert sidecar.read(path, "nats.messages") == starts
@@ -238,7 +238,7 @@ def test_the_largest_sidecar_of_a_file_is_read(tmp_path, monkeypatch):
 def test_a_sidecar_of_another_version_is_not_used(tmp_path):
     path = append_capture(tmp_path / "capture")
     starts = sidecar.write(path, "nats.messages")
-    name = Path(sidecar.path_of(path))
+    name = Path(sidecar.make_sidecar_path(path))
     fields = json.loads(name.read_bytes())
     for version in (1, 3):
         name.write_text(json.dumps(fields | {"version": version}))
@@ -261,7 +261,7 @@ def test_the_slices_of_a_damaged_file(tmp_path):
     whole = list_rows_of_slices(plan(path, "nats.messages", len(raw)), "nats.messages")
     assert list_rows_of_slices(plan(path, "nats.messages", STEP), "nats.messages") == whole
     assert whole[-1][1]
-    shared = tasks(path, "nats.messages", STEP)
+    shared = plan_tasks(path, "nats.messages", STEP)
     (uncut,) = shared.uncut
     assert uncut.stop == len(raw)
     assert f"not cut: {path}, " in str(shared)
@@ -273,7 +273,7 @@ def test_any_bytes_as_a_sidecar(tmp_path):
     path = tmp_path / "any.nats"
     path.write_bytes(b"PUB a 0\r\n\r\n" * 500)
     sidecar.write(path, "nats.messages")
-    name = Path(sidecar.path_of(path))
+    name = Path(sidecar.make_sidecar_path(path))
     good = json.loads(name.read_bytes())
     json_values = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -307,7 +307,7 @@ def test_a_sidecar_with_a_negative_size_is_not_used(tmp_path):
     path = tmp_path / "any.nats"
     path.write_bytes(b"PUB a 0\r\n\r\n" * 500)
     sidecar.write(path, "nats.messages")
-    name = Path(sidecar.path_of(path))
+    name = Path(sidecar.make_sidecar_path(path))
     fields = json.loads(name.read_bytes())
     # A range that ends before it begins has no bytes, so its checksum is the one of empty bytes.
     wrong_fields = {"size": -1, "first": crc32c(b""), "last": crc32c(b""), "starts": [0]}
@@ -317,10 +317,10 @@ def test_a_sidecar_with_a_negative_size_is_not_used(tmp_path):
 
 def test_a_pipe_or_directory_in_the_place_of_a_sidecar(tmp_path):
     path = append_capture(tmp_path / "capture")
-    os.mkfifo(sidecar.path_of(path))
+    os.mkfifo(sidecar.make_sidecar_path(path))
     assert sidecar.read(path, "nats.messages") is None  # the call does not wait for a writer
-    os.unlink(sidecar.path_of(path))
-    os.mkdir(sidecar.path_of(path))
+    os.unlink(sidecar.make_sidecar_path(path))
+    os.mkdir(sidecar.make_sidecar_path(path))
     assert sidecar.read(path, "nats.messages") is None
     with pytest.raises(OSError, match="Is a directory"):
         sidecar.write(path, "nats.messages")
@@ -336,7 +336,7 @@ def test_empty_files_and_formats(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="No such file.*none"):
         sidecar.write(tmp_path / "none", "nats.messages")
     monkeypatch.setitem(
-        registry.known_formats(),
+        registry.load_formats(),
         "nats.messages",
         replace(registry.format_of("nats.messages"), boundaries=None),
     )
@@ -350,7 +350,7 @@ def test_a_sidecar_has_the_permissions_of_its_file(tmp_path):
     for mode in (0o600, 0o644):
         os.chmod(path, mode)
         sidecar.write(path, "nats.messages")
-        assert os.stat(sidecar.path_of(path)).st_mode & 0o777 == mode
+        assert os.stat(sidecar.make_sidecar_path(path)).st_mode & 0o777 == mode
 
 
 def test_the_command_index_writes_indexes(tmp_path):
@@ -397,7 +397,7 @@ def test_sidecars_in_a_separate_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESCAN_INDEX_DIR", str(indexes))
     starts = registry.format_of("nats.messages").boundaries(str(path), STEP)
     assert sidecar.read(path, "nats.messages") == starts
-    index_path = sidecar.path_of("s3://bucket/a/b.nats?region=eu", "/x")
+    index_path = sidecar.make_sidecar_path("s3://bucket/a/b.nats?region=eu", "/x")
     assert index_path == "/x/s3/bucket/a/b.nats.frames.json"
 
 
@@ -423,7 +423,7 @@ def test_objects_have_sidecars(monkeypatch):
         starts = sidecar.write(url, "nats.messages")
         calls = record_boundary_calls(monkeypatch, "nats.messages")
         index_url = store.url("captures/a%20b.nats.frames.json").partition("?")[0]
-        assert sidecar.path_of(url).startswith(index_url)
+        assert sidecar.make_sidecar_path(url).startswith(index_url)
         assert sidecar.read(url, "nats.messages") == starts
         assert len(starts) > 5
         slices = plan(store.url("captures"), "nats.messages", 2 * STEP)

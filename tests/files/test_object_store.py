@@ -13,12 +13,12 @@ from wirescan.files import source
 from wirescan.files.source import (
     File,
     expand,
+    get_size,
     list_files,
+    make_sibling_path,
     name_of,
-    ranges,
+    open_ranges,
     read_range,
-    sibling_path,
-    size_of,
 )
 from wirescan.reading import chunked as pieces
 from wirescan.reading import splits as partition
@@ -106,7 +106,7 @@ def test_listed_urls_name_their_objects(tree):
     assert {bytes(read_range(url, 0, 100)).decode() for url, _ in listed} == set(NAMES)
     for url, size in listed:
         assert store.list_objects(url, lambda name: True, lambda name: False) == [(url, size)]
-        assert size_of(url) == size
+        assert get_size(url) == size
         assert not set("[]*?# ") & set(url)
 
 
@@ -115,8 +115,10 @@ def test_names_and_neighbours_of_urls():
     assert name_of("s3://bucket/a/0.log?endpoint_override=http://x/y&region=z") == "0.log"
     assert name_of("s3://bucket/a%20b%3F.log") == "a b?.log"
     assert name_of("s3://bucket") == ""
-    assert sibling_path("/a.b/0.log", ".index") == "/a.b/0.index"
-    assert sibling_path("s3://b/a%3F/0.log?region=z", ".index") == "s3://b/a%3F/0.index?region=z"
+    assert make_sibling_path("/a.b/0.log", ".index") == "/a.b/0.index"
+    assert (
+        make_sibling_path("s3://b/a%3F/0.log?region=z", ".index") == "s3://b/a%3F/0.index?region=z"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_names_and_neighbours_of_urls():
     ids=["no-bucket", "bucket-glob", "scheme", "option"],
 )
 def test_urls_of_no_store(url, message):
-    for call in expand, list_files, size_of, source.open, lambda url: read_range(url, 0, 1):
+    for call in expand, list_files, get_size, source.open, lambda url: read_range(url, 0, 1):
         with pytest.raises(ValueError, match=message) as caught:
             call(url)
         assert "secret" not in str(caught.value)
@@ -159,7 +161,7 @@ def test_globs_in_s3_match_as_in_folders(objects, tree, glob):
     listed = [file for file in list_files(objects.url(glob)) if "/orders-0/" not in file.path]
     names = [bytes(read_range(file.path, 0, 100)).decode() for file in listed]
     assert sorted(names) == sorted(expected)
-    assert all(file.size == size_of(file.path) for file in listed)
+    assert all(file.size == get_size(file.path) for file in listed)
 
 
 @s3
@@ -184,7 +186,7 @@ def test_an_object_is_opened_once_for_all_ranges(objects):
     spans += [(size - 3, size + 9), (size, size + 1), (size + 7, size + 9)]
 
     def read_ranges():
-        with ranges(url) as read_part:
+        with open_ranges(url) as read_part:
             return [bytes(read_part(*span)) for span in spans]
 
     data, requests = objects.record_requests(read_ranges)
@@ -226,7 +228,7 @@ def test_objects_are_cut_by_their_index_files(objects, folder, format):
     )
     assert [(piece.start, piece.stop) for piece in slices] == expected
     assert len(expected) > 2
-    assert any(f"GET /bucket/{sibling_path(name, '.index')}" == piece for piece in requests)
+    assert any(f"GET /bucket/{make_sibling_path(name, '.index')}" == piece for piece in requests)
     tables = (
         table
         for piece in slices
@@ -247,7 +249,7 @@ def test_missing_objects_are_reported(objects):
                 call(url)
             assert store.redact_url(url) in str(caught.value)
             assert "secret" not in str(caught.value)
-    for call in size_of, lambda url: read_range(url, 0, 1):
+    for call in get_size, lambda url: read_range(url, 0, 1):
         with pytest.raises(FileNotFoundError, match=r"no such object: 's3://bucket/deep'"):
             call(objects.url("deep"))
     with pytest.raises(FileNotFoundError, match="no file to read in s3://bucket/deep:"):
@@ -258,16 +260,16 @@ def test_missing_objects_are_reported(objects):
 def test_an_object_that_is_deleted_or_replaced_during_a_read(objects):
     objects.put("going.log", b"x" * 1000)
     replaced = pytest.raises(OSError, match="replaced while it was read: 's3://bucket/going.log'")
-    with replaced, ranges(objects.url("going.log")) as read_part:
+    with replaced, open_ranges(objects.url("going.log")) as read_part:
         assert read_part(0, 100) == b"x" * 100
         objects.put("going.log", b"y" * 550)
         # Half of these bytes are after the end of the new object: the replacement is reported.
         assert len(read_part(500, 600)) == 100
-    with replaced, ranges(objects.url("going.log")) as read_part:
+    with replaced, open_ranges(objects.url("going.log")) as read_part:
         objects.put("going.log", b"z" * 5)
         read_part(500, 600)
     missing = pytest.raises(FileNotFoundError, match="no such object: 's3://bucket/going.log'")
-    with missing, ranges(objects.url("going.log")) as read_part:
+    with missing, open_ranges(objects.url("going.log")) as read_part:
         objects.files.delete_file("bucket/going.log")
         read_part(0, 5)
 
@@ -275,7 +277,9 @@ def test_an_object_that_is_deleted_or_replaced_during_a_read(objects):
 @s3
 def test_an_unreachable_server_is_reported():
     with pytest.raises(OSError, match="(?s)[Cc]ould not connect.*'s3://bucket/a.log'$") as caught:
-        size_of("s3://me:secret@bucket/a.log?endpoint_override=http://127.0.0.1:9&region=us-east-1")
+        get_size(
+            "s3://me:secret@bucket/a.log?endpoint_override=http://127.0.0.1:9&region=us-east-1"
+        )
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -294,7 +298,7 @@ def test_names_of_hadoop_and_options_of_the_environment(objects, monkeypatch):
 @s3
 def test_a_refused_login_is_reported(objects):
     with objects.refuse_logins():
-        for call in list_files, size_of, source.open, lambda url: read_range(url, 0, 1):
+        for call in list_files, get_size, source.open, lambda url: read_range(url, 0, 1):
             for path in "a.log", "deep", "*.log":
                 if call is list_files or path == "a.log":
                     with pytest.raises(PermissionError, match=r"'s3://bucket/[^']*'$") as caught:

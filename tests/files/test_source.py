@@ -23,9 +23,9 @@ from wirescan.files.source import (
     SIDECAR,
     MappedFile,
     expand,
+    get_size,
     list_files,
     read_range,
-    size_of,
     view_of,
 )
 from wirescan.kafka import encode_batch
@@ -312,7 +312,7 @@ def test_file_urls_are_paths(tmp_path):
     assert url.startswith("file:///")
     assert expand(url) == [str(path)]
     assert wirescan.open(url)[0] == RAW
-    assert size_of(url) == len(RAW)
+    assert get_size(url) == len(RAW)
     assert read_range(url, 3, 10) == RAW[3:10]
     assert len(kafka.records(kafka.scan(url))) == 5
     (tmp_path / "empty").touch()
@@ -497,7 +497,7 @@ def test_mapped_files_pickle_as_path_and_length(tmp_path):
 def test_read_range_returns_part_of_a_file(tmp_path):
     path = str(tmp_path / "one.bin")
     Path(path).write_bytes(RAW)
-    assert size_of(path) == len(RAW)
+    assert get_size(path) == len(RAW)
     view = read_range(path, 0, len(RAW))
     assert view == RAW
     assert view.readonly

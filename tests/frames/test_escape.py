@@ -14,12 +14,12 @@ from wirescan.cli.main import main
 from wirescan.cli.output import print_message
 from wirescan.core.fault import Fault
 from wirescan.files.source import MappedFile
-from wirescan.frames.escape import visible, visible_bytes
+from wirescan.frames.escape import make_bytes_visible, make_visible
 from wirescan.kafka.client.connection import make_connect_error, make_connection_lost_error
 from wirescan.kafka.client.effects import Node
 from wirescan.kafka.client.sasl import login
 from wirescan.kafka.protocol.error_codes import BrokerError
-from wirescan.reading.chunked import in_pieces
+from wirescan.reading.chunked import read_pieces
 from wirescan.reading.growing import Tail
 from wirescan.reading.splits import Plan, Slice
 
@@ -33,15 +33,15 @@ def is_safe(text):
 
 
 def test_what_is_escaped():
-    assert visible(EVIL) == SHOWN and visible(SHOWN) == SHOWN
-    assert visible("plain \u00fc \\ \U0001f600") == "plain \u00fc \\ \U0001f600"
+    assert make_visible(EVIL) == SHOWN and make_visible(SHOWN) == SHOWN
+    assert make_visible("plain \u00fc \\ \U0001f600") == "plain \u00fc \\ \U0001f600"
     assert (
-        visible("\0\t\x7f\x80\udc80\udcff\ud800\U000e0001")
+        make_visible("\0\t\x7f\x80\udc80\udcff\ud800\U000e0001")
         == r"\x00\t\x7f\u0080\x80\xff\ud800\U000e0001"
     )
-    assert visible(ValueError(EVIL)) == SHOWN
-    assert visible_bytes(memoryview(EVIL.encode() + b"\xff")) == SHOWN + r"\xff"
-    assert visible("".join(map(chr, range(0x3100)))).isprintable()
+    assert make_visible(ValueError(EVIL)) == SHOWN
+    assert make_bytes_visible(memoryview(EVIL.encode() + b"\xff")) == SHOWN + r"\xff"
+    assert make_visible("".join(map(chr, range(0x3100)))).isprintable()
 
 
 def test_mechanisms_that_a_broker_offers():
@@ -93,7 +93,7 @@ def test_names_of_files_are_escaped(tmp_path, caplog):
         MappedFile(name, 1000)
     assert is_safe(str(caught.value))
     with pytest.raises(EOFError, match="was cut") as caught:
-        list(in_pieces(lambda start, stop: memoryview(b""), name, 0, 9, 9))
+        list(read_pieces(lambda start, stop: memoryview(b""), name, 0, 9, 9))
     assert is_safe(str(caught.value))
     Tail([name], "kafka.records", lossless=False)._report_loss(EOFError(name))
     assert is_safe(caplog.messages[-1])
@@ -104,7 +104,7 @@ def test_messages_of_the_command(tmp_path, capsys):
     Failure(EVIL).show()
     lines = capsys.readouterr().err.split("\n")
     assert len(lines) == 3 and all(map(is_safe, lines[:2]))
-    assert describe_error(ValueError("\x1b" + visible("\x1b"))) == r"\x1b\x1b"
+    assert describe_error(ValueError("\x1b" + make_visible("\x1b"))) == r"\x1b\x1b"
     path = tmp_path / (EVIL + ".log")
     path.write_bytes(kafka.encode_batch([b"value"]))
     done = CliRunner().invoke(main, ["scan", str(path), "--columns", "_file,offset"])

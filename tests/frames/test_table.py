@@ -16,9 +16,9 @@ from wirescan import Fault, FrameError, FrameTable, Limits, join, kafka
 from wirescan.core.loop import HEAD, spans
 from wirescan.export import fault_report as faults
 from wirescan.frames import to_arrow
-from wirescan.frames.columns import places
+from wirescan.frames.columns import list_places
 from wirescan.frames.errors import HARD, MEANING, MODES, error_of
-from wirescan.frames.table import Row, Stop, empty
+from wirescan.frames.table import Row, Stop, make_empty
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.reading import filters
 from wirescan.reading.chunked import iter_tables
@@ -74,7 +74,7 @@ def test_columns_are_arrays(records, batches):
     assert records["offset"].base is not None  # a view of the rows, no copy
     assert np.shares_memory(records["offset"], records.rows)
     assert records.dtype == kafka.RECORD and records.name == "kafka.records"
-    assert records.places == ("key", "value") == places(kafka.RECORD)
+    assert records.places == ("key", "value") == list_places(kafka.RECORD)
     with pytest.raises(KeyError, match="nothing"):
         records["nothing"]
 
@@ -199,7 +199,7 @@ def test_positions_are_in_the_file():
     moved = dataclasses.replace(table.outer, origins=(1 << 40,))
     assert kafka.records(moved).positions[-1] == (1 << 40) + len(FIRST)
     assert table[3:5].positions.tolist() == [len(FIRST)] * 2
-    assert empty(RECORDS).positions.tolist() == []
+    assert make_empty(RECORDS).positions.tolist() == []
 
 
 def test_tables_are_frozen_and_rows_read_only(records):
@@ -213,7 +213,7 @@ def test_tables_are_frozen_and_rows_read_only(records):
         kafka.headers(records),
         join([records, records]),
         pickle.loads(pickle.dumps(records)),
-        empty(RECORDS),
+        make_empty(RECORDS),
     ):
         assert not part.rows.flags.writeable
         with pytest.raises(ValueError, match="read-only"):
@@ -524,7 +524,7 @@ def test_repr_shows_the_first_rows(records):
     assert "null" in rows[1] and "b''" in rows[1]
     stopped = repr(kafka.scan(RAW + b"tail"))
     assert f"{len(RAW):,} bytes consumed, stopped at {len(RAW):,}: SHORT" in stopped
-    assert repr(empty(RECORDS)).startswith("kafka.records: 0 rows, 0 bad, 0 buffers")
+    assert repr(make_empty(RECORDS)).startswith("kafka.records: 0 rows, 0 bad, 0 buffers")
 
 
 def test_hostile_payloads_are_escaped():

@@ -75,7 +75,7 @@ def list_values(rows):
 
 
 def test_every_format_has_default_columns():
-    assert to_arrow.columns_of("kafka.records") == [
+    assert to_arrow.list_default_columns("kafka.records") == [
         "offset",
         "timestamp",
         "key",
@@ -84,12 +84,12 @@ def test_every_format_has_default_columns():
         "is_control",
         "fault",
     ]
-    assert to_arrow.columns_of("kafka.headers") == ["key", "value", "fault"]
-    assert to_arrow.columns_of("kafka.batches") == [
+    assert to_arrow.list_default_columns("kafka.headers") == ["key", "value", "fault"]
+    assert to_arrow.list_default_columns("kafka.batches") == [
         n for n in kafka.BATCH.names if n not in HEAD.names
     ] + ["fault"]
     with pytest.raises(ValueError, match="no format"):
-        to_arrow.columns_of("kafka.nothing")
+        to_arrow.list_default_columns("kafka.nothing")
 
 
 def test_columns_have_arrow_types():
@@ -173,7 +173,7 @@ def test_types_of_nats_and_liftbridge():
     ]
 
     def types_of(format, **options):
-        columns = to_arrow.columns_of(format)
+        columns = to_arrow.list_default_columns(format)
         return {
             name: to_arrow.schema(format, [name], **options).types[0]
             for name in names
@@ -230,7 +230,9 @@ def test_unknown_kinds_are_refused(wrong):
 def test_every_column_of_every_format(format, binary, types):
     table = wirescan.scan(ORDERS, format)
     names = list(
-        dict.fromkeys([*table.dtype.names, *to_arrow.columns_of(format), "_file", "_start"])
+        dict.fromkeys(
+            [*table.dtype.names, *to_arrow.list_default_columns(format), "_file", "_start"]
+        )
     )
     batch = convert_table(table, names, binary=binary, types=types, file="here")
     for name in table.dtype.names:
@@ -349,7 +351,9 @@ def read_corpus(format):
 def test_every_column_of_other_formats(format, types):
     table = wirescan.scan(read_corpus(format), format)
     assert len(table) > 5
-    names = list(dict.fromkeys([*table.dtype.names, *to_arrow.columns_of(format), "_start"]))
+    names = list(
+        dict.fromkeys([*table.dtype.names, *to_arrow.list_default_columns(format), "_start"])
+    )
     batch = convert_table(table, names, types=types)
     for name in table.dtype.names:
         column, values = batch.column(name), table[name].tolist()
@@ -476,7 +480,7 @@ def test_text_in_rows_that_is_none():
 def test_empty_tables_have_all_columns(format, binary):
     for table in (wirescan.scan(b"", format), wirescan.scan(read_corpus(format), format)[:0]):
         batch = convert_table(
-            table, [*to_arrow.columns_of(format), "_start", "_file"], binary=binary
+            table, [*to_arrow.list_default_columns(format), "_start", "_file"], binary=binary
         )
         assert batch.num_rows == 0
         assert pa.table(table).num_rows == 0
@@ -853,7 +857,7 @@ def test_pyarrow_takes_a_table():
     table = scan_records(RAW, RAW)
     whole = pa.table(table)
     whole.validate(full=True)
-    assert whole.num_rows == 10 and whole.schema == to_arrow.schema_of(table)
+    assert whole.num_rows == 10 and whole.schema == to_arrow.make_table_schema(table)
     assert whole.schema.names[:6] == ["start", "size", "body", "parent", "buffer", "kind"]
     assert whole["value"].to_pylist() == [r.value for r in ROWS] * 2
     assert pa.schema(table) == whole.schema
@@ -947,7 +951,7 @@ def test_tables_without_a_format():
 @pytest.mark.parametrize("format", ["kafka.batches", "kafka.records", "kafka.headers"])
 @pytest.mark.parametrize("size", [1, 30_000, 1 << 30])
 def test_batches_over_slices_are_the_whole(format, size):
-    columns = [*to_arrow.columns_of(format), "_file", "_start"]
+    columns = [*to_arrow.list_default_columns(format), "_file", "_start"]
     whole = convert_table(wirescan.scan(SEGMENT, format), columns, binary="binary", file=SEGMENT)
     slices = plan(SEGMENT, format, size)
     parts = [

@@ -20,13 +20,13 @@ from wirescan.kafka.log import index_files
 
 LOGS = [PartitionLog(path) for path in sorted(KAFKA_CORPUS.glob("*-0"))]
 READERS = {
-    ".index": index_files.offset_index,
-    ".timeindex": index_files.time_index,
-    ".txnindex": index_files.transaction_index,
-    ".snapshot": index_files.producer_snapshot,
-    ".metadata": index_files.partition_metadata,
-    "leader-epoch-checkpoint": index_files.leader_epochs,
-    "offset-checkpoint": index_files.offset_checkpoint,
+    ".index": index_files.read_offset_index,
+    ".timeindex": index_files.read_time_index,
+    ".txnindex": index_files.read_transaction_index,
+    ".snapshot": index_files.read_producer_snapshot,
+    ".metadata": index_files.read_partition_metadata,
+    "leader-epoch-checkpoint": index_files.read_leader_epochs,
+    "offset-checkpoint": index_files.read_offset_checkpoint,
 }
 ZERO = f"{0:020}"
 
@@ -65,7 +65,7 @@ def test_indexes_of_a_broker(log):
 def test_snapshots_of_a_broker(log):
     rows = kafka.open_log(log.directory).rows
     for offset, path in log.snapshots().items():
-        producers = index_files.producer_snapshot(path)
+        producers = index_files.read_producer_snapshot(path)
         assert producers.dtype == index_files.PRODUCERS
         assert len(set(producers["producer_id"])) == len(producers)
         for producer in producers:
@@ -109,7 +109,7 @@ def test_an_offset_index_is_read(tmp_path):
 
     def read(*entries, tail=b""):
         write_file(tmp_path, name, pack(entries) + tail)
-        return index_files.offset_index(path).tolist()
+        return index_files.read_offset_index(path).tolist()
 
     assert read() == []
     assert read(tail=bytes(80)) == []
@@ -123,25 +123,29 @@ def test_an_offset_index_is_read(tmp_path):
         ([(5, 100), (0, 0), (6, 200)], 1),
     ):
         write_file(tmp_path, name, pack(entries))
-        assert catch_file_error(index_files.offset_index, path) == (Fault.NOT_A_FRAME, 8 * row, row)
+        assert catch_file_error(index_files.read_offset_index, path) == (
+            Fault.NOT_A_FRAME,
+            8 * row,
+            row,
+        )
     write_file(tmp_path, name, pack([(5, 100)]) + b"\0\0\0")
-    assert catch_file_error(index_files.offset_index, path) == (Fault.TRUNCATED, 8, 1)
+    assert catch_file_error(index_files.read_offset_index, path) == (Fault.TRUNCATED, 8, 1)
     with pytest.raises(ValueError, match="invalid literal for int"):
-        index_files.offset_index(write_file(tmp_path, "x.index", b""))
+        index_files.read_offset_index(write_file(tmp_path, "x.index", b""))
     with pytest.raises(OSError, match="No such file"):
-        index_files.offset_index(str(tmp_path / f"{7:020}.index"))
+        index_files.read_offset_index(str(tmp_path / f"{7:020}.index"))
 
 
 def test_a_time_index_is_read(tmp_path):
     path = write_file(
         tmp_path, f"{100:020}.timeindex", struct.pack(">qiqi", 50, 0, 60, 7) + bytes(24)
     )
-    assert index_files.time_index(path).tolist() == [(50, 100), (60, 107)]
+    assert index_files.read_time_index(path).tolist() == [(50, 100), (60, 107)]
     for pair in ((50, 0, 50, 7), (50, 8, 60, 7)):
         write_file(tmp_path, Path(path).name, struct.pack(">qiqi", *pair))
-        assert catch_file_error(index_files.time_index, path) == (Fault.NOT_A_FRAME, 12, 1)
+        assert catch_file_error(index_files.read_time_index, path) == (Fault.NOT_A_FRAME, 12, 1)
     write_file(tmp_path, Path(path).name, struct.pack(">qi", -1, 7))
-    assert catch_file_error(index_files.time_index, path) == (Fault.NOT_A_FRAME, 0, 0)
+    assert catch_file_error(index_files.read_time_index, path) == (Fault.NOT_A_FRAME, 0, 0)
 
 
 def test_a_transaction_index_is_read(tmp_path):
@@ -150,7 +154,10 @@ def test_a_transaction_index_is_read(tmp_path):
 
     good = entry(0, 7, 100, 200, 201) + entry(0, 8, 90, 210, 211)
     path = write_file(tmp_path, f"{150:020}.txnindex", good)
-    assert index_files.transaction_index(path).tolist() == [(7, 100, 200, 201), (8, 90, 210, 211)]
+    assert index_files.read_transaction_index(path).tolist() == [
+        (7, 100, 200, 201),
+        (8, 90, 210, 211),
+    ]
     for bad, fault in (
         (entry(1, 7, 100, 300, 0), Fault.BAD_VERSION),
         (entry(0, 7, 100, 210, 0), Fault.NOT_A_FRAME),
@@ -160,10 +167,10 @@ def test_a_transaction_index_is_read(tmp_path):
         (bytes(33), Fault.TRUNCATED),
     ):
         write_file(tmp_path, Path(path).name, good + bad)
-        assert catch_file_error(index_files.transaction_index, path) == (fault, 68, 2)
+        assert catch_file_error(index_files.read_transaction_index, path) == (fault, 68, 2)
     in_segment_before = entry(0, 7, 100, 149, 0)
     write_file(tmp_path, Path(path).name, in_segment_before)
-    assert catch_file_error(index_files.transaction_index, path) == (Fault.NOT_A_FRAME, 0, 0)
+    assert catch_file_error(index_files.read_transaction_index, path) == (Fault.NOT_A_FRAME, 0, 0)
 
 
 def test_a_producer_snapshot_is_read(tmp_path):
@@ -173,10 +180,10 @@ def test_a_producer_snapshot_is_read(tmp_path):
         return write_file(tmp_path, f"{9:020}.snapshot", head + rest)
 
     entry = struct.pack(">qhiqiqiq", 1, 2, 3, 4, 5, 6, 7, 8)
-    assert index_files.producer_snapshot(write_snapshot(1, entry)).tolist() == [
+    assert index_files.read_producer_snapshot(write_snapshot(1, entry)).tolist() == [
         (1, 2, 3, 4, 5, 6, 7, 8)
     ]
-    assert index_files.producer_snapshot(write_snapshot(0, b"")).tolist() == []
+    assert index_files.read_producer_snapshot(write_snapshot(0, b"")).tolist() == []
     for arguments, fault in (
         ((2, entry), Fault.BAD_COUNT),
         ((0, entry), Fault.BAD_COUNT),
@@ -185,20 +192,21 @@ def test_a_producer_snapshot_is_read(tmp_path):
         ((1, entry, 2), Fault.BAD_VERSION),
     ):
         assert (
-            catch_file_error(index_files.producer_snapshot, write_snapshot(*arguments))[0] == fault
+            catch_file_error(index_files.read_producer_snapshot, write_snapshot(*arguments))[0]
+            == fault
         )
     path = write_file(tmp_path, f"{9:020}.snapshot", b"\0\1\0")
-    assert catch_file_error(index_files.producer_snapshot, path)[0] == Fault.TRUNCATED
+    assert catch_file_error(index_files.read_producer_snapshot, path)[0] == Fault.TRUNCATED
 
 
 def test_checkpoints_are_read(tmp_path):
     def read_offsets(text):
         path = write_file(tmp_path, "replication-offset-checkpoint", text)
-        return index_files.offset_checkpoint(path)
+        return index_files.read_offset_checkpoint(path)
 
     def read_epochs(text):
         path = write_file(tmp_path, "leader-epoch-checkpoint", text)
-        return index_files.leader_epochs(path).tolist()
+        return index_files.read_leader_epochs(path).tolist()
 
     assert read_offsets(b"0\n0\n") == {}
     assert read_offsets(b"0\n2\na.b-c_d 0 7\na.b-c_d 12 9223372036854775807\n") == {
@@ -223,11 +231,11 @@ def test_checkpoints_are_read(tmp_path):
         (b"\n\n", (Fault.NOT_A_FRAME, 0, 0)),
     ):
         write_file(tmp_path, Path(path).name, text)
-        assert catch_file_error(index_files.offset_checkpoint, path) == expected
+        assert catch_file_error(index_files.read_offset_checkpoint, path) == expected
     assert read_epochs(b"0\n2\n3 0\n5 70\n") == [(3, 0), (5, 70)]
     assert read_epochs(b"0\n0\n") == []
     path = write_file(tmp_path, "leader-epoch-checkpoint", b"0\n2\n3 0\n3 70\n")
-    assert catch_file_error(index_files.leader_epochs, path) == (Fault.NOT_A_FRAME, 8, 1)
+    assert catch_file_error(index_files.read_leader_epochs, path) == (Fault.NOT_A_FRAME, 8, 1)
 
 
 def test_partition_metadata_is_read(tmp_path):
@@ -235,7 +243,7 @@ def test_partition_metadata_is_read(tmp_path):
     text = base64.urlsafe_b64encode(topic.bytes).rstrip(b"=")
 
     def read(raw):
-        return index_files.partition_metadata(write_file(tmp_path, "partition.metadata", raw))
+        return index_files.read_partition_metadata(write_file(tmp_path, "partition.metadata", raw))
 
     assert read(b"version: 0\ntopic_id: " + text) == (0, topic)
     assert read(b"version: 0\ntopic_id: " + text + b"\n") == (0, topic)
@@ -246,7 +254,7 @@ def test_partition_metadata_is_read(tmp_path):
         (b"version: 0\ntopic_id: " + text[:-1], Fault.NOT_A_FRAME),
     ):
         write_file(tmp_path, Path(path).name, raw)
-        assert catch_file_error(index_files.partition_metadata, path)[0] == fault
+        assert catch_file_error(index_files.read_partition_metadata, path)[0] == fault
 
 
 # ---- hostile bytes
@@ -320,7 +328,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / f"{ZERO}.index"
     with open(path, "wb") as file:
         file.truncate(1 << 42)
-    assert catch_file_error(index_files.offset_index, str(path))[0] == Fault.BAD_LENGTH
+    assert catch_file_error(index_files.read_offset_index, str(path))[0] == Fault.BAD_LENGTH
 
 
 def test_a_whole_directory_with_noise_beside_its_segments(tmp_path):

@@ -92,7 +92,7 @@ def test_a_frame_above_the_limit_ends_the_walk(tmp_path):
 def test_a_file_that_shrinks(tmp_path, monkeypatch):
     path = tmp_path / "short.nats"
     path.write_bytes(make_line(b"PING") * 10)
-    monkeypatch.setattr(walk, "size_of", lambda path: 1000)
+    monkeypatch.setattr(walk, "get_size", lambda path: 1000)
     starts = [starts.tolist() for starts, _ in walk.walk(str(path), scan_stream, limits=Limits())]
     assert starts == [list(range(0, 60, 6))]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from wirescan import kafka
 from wirescan.kafka.log.index_files import (
-    offset_index,
-    producer_snapshot,
-    time_index,
-    transaction_index,
+    read_offset_index,
+    read_producer_snapshot,
+    read_time_index,
+    read_transaction_index,
 )
 
 from .producers import CODECS
@@ -161,7 +161,7 @@ def format_boolean(value: bool) -> str:
 
 
 def format_index(file: Path) -> Iterator[str]:
-    entries = offset_index(str(file)).tolist()
+    entries = read_offset_index(str(file)).tolist()
     if not entries:
         yield f"{file} is empty."
     for offset, position in entries:
@@ -169,12 +169,12 @@ def format_index(file: Path) -> Iterator[str]:
 
 
 def format_time_index(file: Path) -> Iterator[str]:
-    for timestamp, offset in time_index(str(file)).tolist():
+    for timestamp, offset in read_time_index(str(file)).tolist():
         yield f"timestamp: {timestamp} offset: {offset}"
 
 
 def format_transactions(file: Path) -> Iterator[str]:
-    for producer, first, last, stable in transaction_index(str(file)).tolist():
+    for producer, first, last, stable in read_transaction_index(str(file)).tolist():
         yield (
             f"version: 0 producerId: {producer} firstOffset: {first} lastOffset: {last} "
             f"lastStableOffset: {stable}"
@@ -182,7 +182,7 @@ def format_transactions(file: Path) -> Iterator[str]:
 
 
 def format_producers(file: Path) -> Iterator[str]:
-    for producer in producer_snapshot(str(file)):
+    for producer in read_producer_snapshot(str(file)):
         first = producer["transaction_first_offset"]
         transaction = ".empty" if first < 0 else f"[{first}]"
         line = (

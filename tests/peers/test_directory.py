@@ -156,7 +156,7 @@ def test_files_read_like_kafkas_tool(stopped):
     if stopped.line != "3.9":
         pytest.skip("the tool of one line is enough: the files are the same")
     for segment in stopped.log.segments:
-        text = dump(segment.beside("timeindex"), options=())
+        text = dump(segment.find_side_path("timeindex"), options=())
         pairs = [
             tuple(map(int, pair))
             for pair in re.findall(r"^timestamp: (-?\d+) offset: (\d+)", text, re.M)
@@ -165,7 +165,7 @@ def test_files_read_like_kafkas_tool(stopped):
             pair for pair in pairs if pair != (0, segment.base_offset)
         ]
         if len(segment.transaction_index()):
-            text = dump(segment.beside("txnindex"), options=())
+            text = dump(segment.find_side_path("txnindex"), options=())
             entries = re.findall(
                 r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)",
                 text.replace(", ", " ").replace("=", ": "),
@@ -177,7 +177,7 @@ def test_files_read_like_kafkas_tool(stopped):
     for path in stopped.log.snapshots().values():
         text = dump(path, options=())
         theirs = re.findall(r"producerId: (\d+) producerEpoch: (-?\d+)", text)
-        ours = index_files.producer_snapshot(path)
+        ours = index_files.read_producer_snapshot(path)
         our_pairs = zip(ours["producer_id"].tolist(), ours["producer_epoch"].tolist())
         their_pairs = [(int(producer), int(epoch)) for producer, epoch in theirs]
         assert sorted(our_pairs) == sorted(their_pairs)

@@ -19,7 +19,7 @@ import wirescan
 from tests.support.paths import CORPUS
 from wirescan import Fault, FrameError, kafka, lumberjack
 from wirescan.export.batches import iter_batches
-from wirescan.frames.columns import places
+from wirescan.frames.columns import list_places
 from wirescan.frames.registry import format_of
 from wirescan.reading import byte_compare as comparing
 from wirescan.reading import chunked as pieces
@@ -79,7 +79,7 @@ def list_candidates(format: str) -> list[str]:
     inner = outer
     while True:
         names += [name for name in inner.dtype.names if inner.dtype[name].kind != "V"] + list(
-            places(inner.dtype)
+            list_places(inner.dtype)
         )
         refused = {"start", "parent", "buffer", *inner.local, *inner.numbers, *outer.lists}
         names = [name for name in dict.fromkeys(names) if name not in refused]

@@ -18,7 +18,7 @@ from wirescan.frames.limits import Limits
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.filters import check_filters, prune_file
 from wirescan.reading.growing import Tail
-from wirescan.reading.splits import find_starts, plan, tasks
+from wirescan.reading.splits import find_starts, plan, plan_tasks
 
 LARGE = 50_000  # bytes in the payload of the large frame
 DEFAULT_LIMIT = Limits().frame
@@ -72,7 +72,7 @@ def note_limits(monkeypatch):
         return top.boundaries(*arguments, limits=limits)
 
     monkeypatch.setitem(
-        registry.known_formats(), "nats.messages", replace(top, boundaries=note_call)
+        registry.load_formats(), "nats.messages", replace(top, boundaries=note_call)
     )
     return calls
 
@@ -98,7 +98,7 @@ def test_plans_stop_before_a_frame_above_the_limit(capture, format):
     for limits, is_cut in ((Limits(frame=largest), True), (Limits(frame=largest - 1), False)):
         starts = find_starts(path, 1_000, format, limits)
         by_plan = [part.start for part in plan(path, format, 1_000, limits=limits)]
-        by_tasks = [part.start for part in tasks(path, format, 2_000, limits=limits).slices]
+        by_tasks = [part.start for part in plan_tasks(path, format, 2_000, limits=limits).slices]
         for found in (starts, by_plan):
             assert (max(found) > at) == is_cut
         assert (max(by_tasks) > at) == is_cut
@@ -112,14 +112,14 @@ def test_sidecars_stop_before_a_frame_above_the_limit(capture, monkeypatch, form
     assert max(sidecar.write(path, format, limits=small)) <= at
     whole = sidecar.write(path, format, limits=enough)
     assert max(whole) > at
-    assert sidecar.read_boundaries(path, 2_000, format, limits=enough) == whole
+    assert sidecar.find_indexed_boundaries(path, 2_000, format, limits=enough) == whole
     # The large frame is at one of the starts, so it is verified.
-    written = Path(sidecar.path_of(path))
+    written = Path(sidecar.make_sidecar_path(path))
     fields = json.loads(written.read_bytes())
     fields["starts"] = [0, at]
     written.write_text(json.dumps(fields))
-    assert sidecar.read_boundaries(path, 2_000, format, limits=enough) == [0, at]
-    assert sidecar.read_boundaries(path, 2_000, format, limits=small) is None
+    assert sidecar.find_indexed_boundaries(path, 2_000, format, limits=enough) == [0, at]
+    assert sidecar.find_indexed_boundaries(path, 2_000, format, limits=small) is None
 
 
 def test_the_new_part_of_an_indexed_file_is_scanned_with_the_limits(capture, monkeypatch):
@@ -181,7 +181,7 @@ def test_a_segment_is_pruned_by_batches_within_the_limit(tmp_path):
                 str(path), format="kafka.records", filters=filters, limits=Limits(frame=size - 1)
             )
         )
-    planned = tasks(str(path), "kafka.records", filters=filters, limits=Limits(frame=size - 1))
+    planned = plan_tasks(str(path), "kafka.records", filters=filters, limits=Limits(frame=size - 1))
     assert [(part.start, part.stop) for part in planned.slices] == [(0, 9 * size)]
 
 

@@ -19,7 +19,7 @@ from wirescan.files import boundaries as walk
 from wirescan.kafka import encode_batch, files
 from wirescan.reading import splits as partition
 from wirescan.reading.chunked import iter_tables
-from wirescan.reading.splits import FILES, SLICE_BYTES, Plan, Slice, group_slices, plan, tasks
+from wirescan.reading.splits import FILES, SLICE_BYTES, Plan, Slice, group_slices, plan, plan_tasks
 
 LIVE = ORDERS.parent / "live-0"
 SEGMENTS = sorted(str(path) for path in ORDERS.glob("*.log"))
@@ -540,7 +540,7 @@ def every(step, asked=None):
     "size", [1, 100, 5_000, 16_384, 50_000, 100_000, 258_000, 1 << 20, SLICE_BYTES]
 )
 def test_tasks_of_real_segments(size):
-    task_plan = tasks(ORDERS, "kafka.records", size)
+    task_plan = plan_tasks(ORDERS, "kafka.records", size)
     check_cover(task_plan.slices, SEGMENTS)
     assert {piece.start for piece in task_plan.slices if piece.path == SEGMENTS[1]} <= list_starts(
         SEGMENTS[1]
@@ -564,7 +564,7 @@ def test_tasks_of_real_segments(size):
 def test_tasks_are_even(tmp_path_factory, sizes, step, mib):
     paths = sparse(tmp_path_factory.mktemp("even"), sizes)
     size, asked = mib * MIB // 10, []
-    found = tasks(paths, "kafka.records", size, cut=every(step, asked))
+    found = plan_tasks(paths, "kafka.records", size, cut=every(step, asked))
     check_cover(found.slices, paths)
     assert all(one.start % step == 0 for one in found.slices)
     assert all(found) and len(found) <= -(-found.bytes // size) + 1 and found.skew < 1.3
@@ -579,12 +579,12 @@ def test_tasks_are_even(tmp_path_factory, sizes, step, mib):
 
 def test_only_files_across_a_border_are_cut(tmp_path):
     paths, asked = sparse(tmp_path / "t-0", [64 * MIB] * 20), []
-    task_plan = tasks(tmp_path / "t-0", "kafka.records", 128 * MIB, cut=every(1000, asked))
+    task_plan = plan_tasks(tmp_path / "t-0", "kafka.records", 128 * MIB, cut=every(1000, asked))
     assert [[piece.path for piece in task] for task in task_plan] == [
         paths[i : i + 2] for i in range(0, 20, 2)
     ]
     assert asked == [] and task_plan.skew == 1
-    task_plan = tasks(tmp_path / "t-0", "kafka.records", 100 * MIB, cut=every(1000, asked))
+    task_plan = plan_tasks(tmp_path / "t-0", "kafka.records", 100 * MIB, cut=every(1000, asked))
     assert len(task_plan) == 13 and task_plan.skew < 1.3 and 10 <= len(asked) <= 12
 
 
@@ -592,19 +592,19 @@ def test_only_files_across_a_border_are_cut(tmp_path):
 def test_tasks_fill_all_slots(tmp_path, slots):
     """Each round of tasks has work for all slots, unless the tasks would be too small."""
     paths = sparse(tmp_path / "t-0", [500 * MIB])
-    task_plan = tasks(paths, "kafka.records", 50 * MIB, cut=every(1000), slots=slots)
+    task_plan = plan_tasks(paths, "kafka.records", 50 * MIB, cut=every(1000), slots=slots)
     assert len(task_plan) == -(-10 // slots) * slots
     assert task_plan.skew < 1.3
     check_cover(task_plan.slices, paths)
     paths = sparse(tmp_path / "t-1", [20 * MIB])
-    assert len(tasks(paths, "kafka.records", 20 * MIB, cut=every(1000), slots=slots)) == min(
+    assert len(plan_tasks(paths, "kafka.records", 20 * MIB, cut=every(1000), slots=slots)) == min(
         slots, 2
     )
 
 
 def test_small_files_share_a_task_but_not_too_many(tmp_path):
     paths = sparse(tmp_path / "t-0", [10] * 5 * FILES)
-    task_plan = tasks(tmp_path / "t-0", "kafka.records")
+    task_plan = plan_tasks(tmp_path / "t-0", "kafka.records")
     assert [len(task) for task in task_plan] == [FILES] * 5
     check_cover(task_plan.slices, paths)
     assert task_plan.skew == 1 and task_plan.bytes == 50 * FILES
@@ -612,7 +612,7 @@ def test_small_files_share_a_task_but_not_too_many(tmp_path):
 
 def test_what_cannot_be_cut_is_told(tmp_path):
     paths = sparse(tmp_path / "t-0", [10 * MIB, 700 * MIB, 10 * MIB] + [600 * MIB] * 6)
-    task_plan = tasks(
+    task_plan = plan_tasks(
         paths, "kafka.records", 100 * MIB, cut=lambda files, size: [[0] for file in files]
     )
     check_cover(task_plan.slices, paths)
@@ -631,14 +631,14 @@ def test_what_cannot_be_cut_is_told(tmp_path):
     assert lines[6:] == ["... and 2 more that are not cut"]
     assert repr(task_plan) == f"<Plan: {lines[0]}>"
     assert (
-        str(tasks(paths[0], "kafka.records"))
+        str(plan_tasks(paths[0], "kafka.records"))
         == "1 task: 10 MiB of 1 file; the largest task is 1.00 times the mean"
     )
     assert "1023 bytes" in str(Plan([[Slice("a", 0, 1023)]]))
 
 
 def test_a_plan_is_a_sequence(tmp_path):
-    task_plan = tasks(ORDERS, "kafka.records", 100_000)
+    task_plan = plan_tasks(ORDERS, "kafka.records", 100_000)
     assert (
         list(task_plan) == task_plan.tasks == [task_plan[i] for i in range(len(task_plan))]
         and task_plan == task_plan.tasks
@@ -652,7 +652,7 @@ def test_a_plan_is_a_sequence(tmp_path):
     with pytest.raises(IndexError, match="out of range"):
         task_plan[len(task_plan)]
     segment(tmp_path / "empty-0", b"")
-    nothing = tasks(tmp_path / "empty-0", "kafka.records")
+    nothing = plan_tasks(tmp_path / "empty-0", "kafka.records")
     assert (
         nothing == [] and not nothing and (nothing.bytes, nothing.skew, nothing.uncut) == (0, 1, [])
     )
@@ -662,16 +662,16 @@ def test_a_plan_is_a_sequence(tmp_path):
 def test_tasks_refuse_what_plan_refuses(tmp_path):
     for arguments in ((ORDERS, "kafka.records", 0), (ORDERS, "kafka.nothing", 100)):
         with pytest.raises(ValueError, match="at least 1 byte|no format 'kafka.nothing'"):
-            tasks(*arguments)
+            plan_tasks(*arguments)
     with pytest.raises(FileNotFoundError, match="No such file.*none.log"):
-        tasks(tmp_path / "none.log", "kafka.records")
+        plan_tasks(tmp_path / "none.log", "kafka.records")
     with pytest.raises(ValueError, match="no operator"):
-        tasks(ORDERS, "kafka.records", filters=[("offset", "=", 3)])
+        plan_tasks(ORDERS, "kafka.records", filters=[("offset", "=", 3)])
     with pytest.raises(ValueError, match="at least 1 task"):
-        tasks(ORDERS, "kafka.records", slots=0)
+        plan_tasks(ORDERS, "kafka.records", slots=0)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="cannot be read in parts"):
-        tasks(tmp_path / "pipe", "kafka.records")
+        plan_tasks(tmp_path / "pipe", "kafka.records")
 
 
 @pytest.mark.parametrize(
@@ -679,17 +679,17 @@ def test_tasks_refuse_what_plan_refuses(tmp_path):
 )
 def test_filters_leave_out_what_has_no_such_row(low, high):
     conditions = [("offset", ">=", low), ("offset", "<=", high)]
-    task_plan = tasks(ORDERS, "kafka.records", 50_000, filters=conditions)
+    task_plan = plan_tasks(ORDERS, "kafka.records", 50_000, filters=conditions)
     offsets = [offset for offset in list_offsets(task_plan.slices) if low <= offset <= high]
     whole = wirescan.scan(ORDERS, "kafka.records")["offset"]
     assert offsets == whole[(whole >= low) & (whole <= high)].tolist()
-    assert task_plan.bytes < tasks(ORDERS, "kafka.records").bytes and (
+    assert task_plan.bytes < plan_tasks(ORDERS, "kafka.records").bytes and (
         task_plan.bytes < 300_000 or high - low > 10_000
     )
     assert all(
         piece.last == (piece.stop == os.path.getsize(piece.path)) for piece in task_plan.slices
     )
-    name = tasks(ORDERS, "kafka.records", filters=[("_file", "==", SEGMENTS[2])])
+    name = plan_tasks(ORDERS, "kafka.records", filters=[("_file", "==", SEGMENTS[2])])
     assert [piece.path for piece in name.slices] == [SEGMENTS[2]]
 
 
@@ -719,7 +719,7 @@ def test_a_thousand_segments_are_planned_quickly(tmp_path):
             os.truncate(file.fileno(), size)
         os.link(tmp_path / "index", path.with_suffix(".index"))
     for parts in (25 * MIB, 100 * MIB):
-        task_plan = tasks(tmp_path / "t-0", "kafka.records", parts)
+        task_plan = plan_tasks(tmp_path / "t-0", "kafka.records", parts)
         assert task_plan.skew < 1.3 and task_plan.uncut == []
         assert task_plan.bytes == count * size and len(task_plan) == count * size // parts
 

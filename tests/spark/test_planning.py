@@ -8,7 +8,7 @@ from tests.spark.records import write_segment
 from wirescan import lumberjack, nats
 from wirescan.files import boundary_index as sidecar
 from wirescan.frames.limits import Limits
-from wirescan.reading.splits import tasks
+from wirescan.reading.splits import plan_tasks
 from wirescan.spark import plan as planning
 from wirescan.spark import ranges, read
 from wirescan.spark.run import Reading
@@ -54,7 +54,7 @@ def test_tasks_make_the_plan_of_the_driver(spark, tmp_path, walked, format):
     paths = write_captures(folder, format)
     for size in (30_000, 100_000):
         plan = ranges(spark, folder, format, bytes_per_partition=size).plan
-        assert plan == tasks(folder, format, size)
+        assert plan == plan_tasks(folder, format, size)
         assert len(plan) > 3
     assert set(walked) == set(paths)
 
@@ -70,7 +70,7 @@ def test_files_in_one_partition_are_not_scanned(spark, tmp_path, walked, format)
 def test_small_files_are_scanned_by_the_driver(spark, tmp_path, walked, monkeypatch):
     folder = tmp_path / "captures"
     write_captures(folder, "nats.messages")
-    expected = tasks(folder, "nats.messages", 30_000)
+    expected = plan_tasks(folder, "nats.messages", 30_000)
     monkeypatch.setattr(planning, "WALKED_BYTES", 1 << 30)
     assert ranges(spark, folder, "nats.messages", bytes_per_partition=30_000).plan == expected
     assert walked == []
@@ -126,7 +126,7 @@ def test_segments_with_an_index_are_not_scanned(spark, tmp_path, walked):
     paths = [write_segment(tmp_path / name, base=int(name[:20])) for name in names]
     (tmp_path / f"{0:020}.index").touch()
     plan = ranges(spark, paths, bytes_per_partition=2_000).plan
-    assert plan == tasks(paths, "kafka.records", 2_000)
+    assert plan == plan_tasks(paths, "kafka.records", 2_000)
     assert len(plan) > 8
     assert walked == paths[1:]
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from wirescan.cli.foreign_files import HEAD, compression_of, describe_foreign_file
+from wirescan.cli.foreign_files import HEAD, describe_foreign_file, detect_compression
 from wirescan.cli.output import format_count, format_path, print_message
 from wirescan.core.fault import Fault
-from wirescan.files.source import SIDECAR, URL, expand, read_range, size_of
-from wirescan.frames.escape import visible
+from wirescan.files.source import SIDECAR, URL, expand, get_size, read_range
+from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of, formats, spec_of
+from wirescan.frames.registry import format_of, formats, make_spec
 from wirescan.frames.table import FrameTable
 
 # Exit codes of the commands.
@@ -105,7 +105,7 @@ def _add_format_option(
             value = options.pop(name)
             if value is not None:
                 try:
-                    format_name = format_of(spec_of(format_name.spec, **{name: value}))
+                    format_name = format_of(make_spec(format_name.spec, **{name: value}))
                 except OSError as error:
                     raise Failure(describe_error(error, value)) from None
                 except ValueError as error:
@@ -289,7 +289,7 @@ def _list_readable_files(path: str, format: Format, fail: Callable[[str], None])
     """
     text_format = None if format.scan is None else format  # lines of text need no scan
     for file in expand(path, files=format.files, ignore=format.ignore):
-        size_of(file)
+        get_size(file)
         message = describe_foreign_file(read_head(file), file, text_format)
         if message is None:
             yield file
@@ -322,13 +322,13 @@ def read_head(path: str) -> bytes:
 
 def is_compressed(path: str) -> bool:
     """Return whether a file is decompressed when it is read. Raises OSError."""
-    return compression_of(read_head(path)) is not None
+    return detect_compression(read_head(path)) is not None
 
 
-def total_size(files: Iterable[str]) -> int | None:
+def compute_total_size(files: Iterable[str]) -> int | None:
     """Return the bytes in all files together; None if one of them is standard input."""
     files = list(files)
-    return None if "-" in files else sum(size_of(path) for path in files)
+    return None if "-" in files else sum(get_size(path) for path in files)
 
 
 class FileEnd(NamedTuple):
@@ -378,8 +378,8 @@ def report_empty(paths: Sequence[str]) -> None:
         return
     names = ", ".join(map(format_path, paths[:NAMED_FILES]))
     unnamed = len(paths) - NAMED_FILES
-    more = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
-    print_message(f"wirescan: empty: {names}{more}")
+    unnamed_files = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
+    print_message(f"wirescan: empty: {names}{unnamed_files}")
 
 
 def describe_error(error: BaseException, path: str | None = None) -> str:
@@ -388,7 +388,7 @@ def describe_error(error: BaseException, path: str | None = None) -> str:
         path = path or (os.fsdecode(error.filename) if error.filename else None)
         reason = error.strerror.lower()
         return f"{format_path(path)}: {reason}" if path else reason
-    return visible(" ".join(str(error).split())) or type(error).__name__
+    return make_visible(" ".join(str(error).split())) or type(error).__name__
 
 
 def parse_names(value: str | None, columns: Iterable[str]) -> list[str] | None:

@@ -72,7 +72,7 @@ class CompressionError(ValueError):
     """Compressed data that is cut or damaged, or decompresses to more than the limits allow."""
 
 
-def compression_of(head: bytes) -> str | None:
+def detect_compression(head: bytes) -> str | None:
     """Return "gzip" or "zstd" for a file's first bytes; None for any other file."""
     return next((name for mark, name in COMPRESSED.items() if head.startswith(mark)), None)
 
@@ -151,20 +151,20 @@ def _gunzip(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
     """Yield the decompressed bytes of gzip members in pieces of `size` bytes."""
     decompress = _Gunzip()
     parts: list[bytes] = []
-    pending = 0
+    size_read = 0
     for piece in pieces:
         view = memoryview(piece)
         for start in range(0, len(view), GZIP_STEP):
             data = bytes(view[start : start + GZIP_STEP])
             while data:
-                out, data = decompress(data, size - pending)
+                out, data = decompress(data, size - size_read)
                 parts.append(out)
-                pending += len(out)
-                if pending >= size:
+                size_read += len(out)
+                if size_read >= size:
                     yield b"".join(parts)
                     parts = []
-                    pending = 0
-    if pending:
+                    size_read = 0
+    if size_read:
         yield b"".join(parts)
     if decompress.is_inside:
         raise CompressionError("the gzip data is cut")

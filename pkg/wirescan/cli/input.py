@@ -10,11 +10,11 @@ from itertools import chain
 
 from wirescan.cli.foreign_files import (
     HEAD,
-    compression_of,
     decompress_chunks,
     describe_foreign_file,
+    detect_compression,
 )
-from wirescan.files.source import URL, read_some, size_of
+from wirescan.files.source import URL, get_size, read_some
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
 
@@ -47,7 +47,7 @@ def read_input(
     if allowance is not None:
         pieces = allowance.count_chunks(pieces)
     for first in pieces:
-        codec = compression_of(bytes(first[:HEAD]))
+        codec = detect_compression(bytes(first[:HEAD]))
         if codec is None:
             _refuse_foreign(first, path)
             yield first
@@ -72,7 +72,7 @@ def _refuse_foreign(data: memoryview, path: str) -> None:
 def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[memoryview]:
     """Yield the bytes of an input as they are stored."""
     if URL.match(path):
-        for data in read_chunks(path, 0, size_of(path), size):
+        for data in read_chunks(path, 0, get_size(path), size):
             advance(len(data))
             yield data
         return

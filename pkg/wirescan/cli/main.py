@@ -152,9 +152,9 @@ def print_versions(context: click.Context, parameter: click.Parameter, value: An
     """Print the versions and exit, if `--version` is given."""
     if not value or context.resilient_parsing:
         return
-    from wirescan.cli.versions import version_lines
+    from wirescan.cli.versions import make_version_lines
 
-    for line in version_lines():
+    for line in make_version_lines():
         click.echo(line)
     context.exit()
 

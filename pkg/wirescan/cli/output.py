@@ -25,7 +25,7 @@ import click
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.escape import NAMED, visible
+from wirescan.frames.escape import NAMED, make_visible
 
 ENCODINGS = ("utf8", "base64", "hex", "escape")
 BACKSLASH = "\\\\"
@@ -49,10 +49,10 @@ def escape_bytes(data: Any) -> str:
 def escape_text(text: str) -> str:
     """Return text with unprintable characters escaped and backslashes doubled.
 
-    The characters are those of `wirescan.frames.escape.visible`. The doubled backslashes make the
-    escapes reversible.
+    The characters are those of `wirescan.frames.escape.make_visible`. The doubled backslashes make
+    the escapes reversible.
     """
-    return visible(text.replace("\\", BACKSLASH))
+    return make_visible(text.replace("\\", BACKSLASH))
 
 
 def format_path(path: str) -> str:
@@ -108,7 +108,7 @@ def format_count(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def fault_name(number: int) -> str:
+def get_fault_name(number: int) -> str:
     """Return the name of a fault."""
     return Fault(number).name
 
@@ -131,7 +131,7 @@ def print_message(message: str) -> None:
     An unwritable standard error is ignored: the exit code carries the result too.
     """
     with suppress(OSError):
-        click.echo(visible(message), err=True)
+        click.echo(make_visible(message), err=True)
 
 
 @contextmanager
@@ -162,17 +162,17 @@ def open_output(path: str | None, *, binary: bool = False) -> Iterator[BinaryIO]
             yield file
         return
     with _name_path_in_errors(given_path):
-        handle, made = tempfile.mkstemp(
+        handle, temporary = tempfile.mkstemp(
             dir=os.path.dirname(path), prefix="." + os.path.basename(path) + "."
         )
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
         with _name_path_in_errors(given_path):
-            os.chmod(made, FILE_MODE & ~_read_umask())
-            os.replace(made, path)
+            os.chmod(temporary, FILE_MODE & ~_read_umask())
+            os.replace(temporary, path)
     except BaseException:
-        os.unlink(made)
+        os.unlink(temporary)
         raise
 
 

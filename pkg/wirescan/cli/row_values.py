@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from wirescan.cli.output import LONGEST_CHARACTER, encode, format_path, format_time, show_bytes
-from wirescan.frames.columns import FAULTS, FILE, START, places
+from wirescan.frames.columns import FAULTS, FILE, START, list_columns, list_places
 from wirescan.frames.format import Format
-from wirescan.frames.lookup import find_unread, open_pairs, owner_of, without_lists
+from wirescan.frames.lookup import find_column, find_rows_without_lists, find_unread, open_pairs
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 
@@ -21,49 +21,44 @@ NO_MILLISECONDS = -1  # in a column of times
 NO_NANOSECONDS = 0  # in a column of nanoseconds
 
 
-def column_names(dtype: np.dtype) -> tuple[str, ...]:
-    """Return the columns of a row dtype, in their order."""
-    return dtype.names or ()
-
-
-def json_columns(format: Format) -> list[str]:
+def list_json_columns(format: Format) -> list[str]:
     """Return the columns of JSON output if the user names none."""
     return [FILE, START, *format.columns]
 
 
-def all_columns(format: Format) -> list[str]:
+def list_all_columns(format: Format) -> list[str]:
     """Return every column that --columns accepts.
 
     These are the columns of JSON, and all columns of the rows and of their enclosing frames.
     """
-    names = json_columns(format)
+    names = list_json_columns(format)
     outer: Format | None = format
     while outer is not None:
         names += [
             name
-            for name in (*column_names(outer.dtype), *places(outer.dtype), *outer.hidden)
+            for name in (*list_columns(outer.dtype), *list_places(outer.dtype), *outer.hidden)
             if name not in names
         ]
         outer = format_of(outer.within) if outer.within else None
     return names
 
 
-def bytes_columns(format: Format) -> list[str]:
-    """Return the columns of `all_columns` that hold bytes, or lists of bytes."""
-    owners = [(name, format.owner(name)) for name in all_columns(format)]
+def list_bytes_columns(format: Format) -> list[str]:
+    """Return the columns of `list_all_columns` that hold bytes, or lists of bytes."""
+    owners = [(name, format.owner(name)) for name in list_all_columns(format)]
     return [
         name
         for name, owner in owners
         if name in format.lists
         or owner is not None
-        and name in places(owner.dtype)
+        and name in list_places(owner.dtype)
         and name not in owner.numbers
     ]
 
 
-def text_columns(format: Format) -> list[str]:
+def list_text_columns(format: Format) -> list[str]:
     """Return the columns of text output if the user names none."""
-    return list(format.shown) or json_columns(format)
+    return list(format.shown) or list_json_columns(format)
 
 
 class RowValues:
@@ -75,7 +70,7 @@ class RowValues:
     Args:
         format: the format of the tables.
         columns: the columns of a tuple, in order.
-        encodings: for each of `bytes_columns`, how its bytes are written.
+        encodings: for each of `list_bytes_columns`, how its bytes are written.
         errors: "skip" drops the bad entries of a list.
         for_people: times are ISO 8601 and bytes are printable text. Otherwise the values are for
             JSON: times are milliseconds (None if there is none) or nanoseconds, and numbers that
@@ -111,7 +106,7 @@ class RowValues:
             return [FAULTS.get(number) for number in table[FAULT_COLUMN].tolist()]
         if name in self._format.lists:
             return self._list_values(table, name)
-        table, at, name = owner_of(table, name)
+        table, at, name = find_column(table, name)
         if name in table.places:
             return self._read_place(table if at is None else table[at], name)
         numbers = table[name] if at is None else table[name][at]
@@ -169,7 +164,9 @@ class RowValues:
 
     def _list_values(self, table: FrameTable, name: str) -> list[Any]:
         """Return the list of pairs of each row; None for a row without lists."""
-        lists: list[Any] = [None if absent else [] for absent in without_lists(table).tolist()]
+        lists: list[Any] = [
+            None if absent else [] for absent in find_rows_without_lists(table).tolist()
+        ]
         inner, rows = open_pairs(table, name)
         columns = [
             [self._show(view, name) for view in iter_views(inner, place)] for place in inner.places
@@ -184,7 +181,7 @@ class RowValues:
         return [None if entries is None else _format_pairs(entries) for entries in lists]
 
 
-def outer_table(table: FrameTable) -> FrameTable:
+def get_outer_table(table: FrameTable) -> FrameTable:
     """Return the table that a table was opened from."""
     assert table.outer is not None
     return table.outer

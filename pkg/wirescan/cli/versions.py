@@ -32,7 +32,7 @@ DEPENDENCIES = (
 )
 
 
-def version_lines() -> Iterator[str]:
+def make_version_lines() -> Iterator[str]:
     """Yield one line for wirescan, Python, the platform, each installed dependency and CPU path.
 
     The versions come from the packages' metadata, so no package is imported.

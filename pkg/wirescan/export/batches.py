@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import parents_of
+from wirescan.frames.lookup import find_parents
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import format_in, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables
@@ -102,7 +102,7 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
         parents: np.ndarray | None = None
         while name not in rows.places and rows.outer is not None:
             name = format_in(rows).hidden.get(name, name)
-            parents = parents_of(rows, parents)
+            parents = find_parents(rows, parents)
             rows = rows.outer
         # The places of the row itself are part of its frame.
         if name in rows.places and rows is not table:

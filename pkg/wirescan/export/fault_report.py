@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from wirescan.core.fault import Fault
 from wirescan.frames.errors import MEANING, NEAR
-from wirescan.frames.lookup import buffers_of, find_bad_frames, parents_of
-from wirescan.frames.table import FrameTable, groups
+from wirescan.frames.lookup import find_bad_frames, find_buffers, find_parents
+from wirescan.frames.table import FrameTable, iter_groups
 
 SCHEMA = pa.schema(
     [
@@ -69,7 +69,7 @@ def _find_outermost_bad(frames: FrameTable) -> Iterator[FrameTable]:
     levels = [(frames, np.arange(len(frames)))]
     while frames.outer is not None:
         rows = levels[-1][1]
-        levels.append((frames.outer, parents_of(frames, rows)))
+        levels.append((frames.outer, find_parents(frames, rows)))
         frames = frames.outer
     reported = np.zeros(len(innermost), bool)
     for level, rows in reversed(levels):
@@ -126,7 +126,9 @@ def _find_starts(bad: FrameTable) -> np.ndarray:
     origins = {
         id(view): origin for view, origin in zip(top.buffers, top.origins or [0] * len(top.buffers))
     }
-    base = np.array([origins.get(id(view), -1) for view in bad.buffers], np.int64)[buffers_of(bad)]
+    base = np.array([origins.get(id(view), -1) for view in bad.buffers], np.int64)[
+        find_buffers(bad)
+    ]
     return np.where(base < 0, bad.positions, base + bad["start"])
 
 
@@ -134,7 +136,7 @@ def _gather_first_bytes(bad: FrameTable) -> pa.Array:
     """Return the first bytes of each frame. They are gathered from one buffer after another."""
     letters = np.zeros((len(bad), NEAR), np.uint8)
     sizes = np.minimum(bad["size"], NEAR).astype(np.int32)
-    for number, rows in groups(buffers_of(bad), np.arange(len(bad))):
+    for number, rows in iter_groups(find_buffers(bad), np.arange(len(bad))):
         view = np.frombuffer(bad.buffers[number], np.uint8)
         if bad["start"][rows].min() < 0:
             raise ValueError(f"a row of {bad.name} begins outside its buffer")

@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from wirescan.export.batches import BATCH_BYTES, split_by_bytes
 from wirescan.frames import to_arrow
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.table import FrameTable
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -160,8 +160,9 @@ class Layout:
         parts = [_make_directory_name(partition, text) for partition, text in zip(self.by, key)]
         for part in parts:
             if len(os.fsencode(part)) > LONGEST_NAME:
+                start = make_visible(part[:60])
                 raise ValueError(
-                    f"a value is too long for the name of a directory: {visible(part[:60])}...; "
+                    f"a value is too long for the name of a directory: {start}...; "
                     "errors 'mark' and 'skip' shorten it"
                 )
         return "/".join(parts)

@@ -32,7 +32,7 @@ from wirescan.export.parquet_writer import (
     replace_merged,
     writer,
 )
-from wirescan.files.source import seekable_size
+from wirescan.files.source import get_seekable_size
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
@@ -40,7 +40,7 @@ from wirescan.frames.registry import format_of
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
 from wirescan.reading.filters import check_filters
-from wirescan.reading.splits import SLICE_BYTES, Slice, tasks
+from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class CountedBatches(NamedTuple):
     """The result for one table of frames.
 
     Attributes:
-        done: what is to be counted.
+        summary: what is to be counted.
         batches: the rows, in record batches of Spark's types, each with the key of its rows in
             the layout.
         faults: the bad frames, as `wirescan.export.fault_report` lists them, or None.
     """
 
-    done: Summary
+    summary: Summary
     batches: list[tuple[Key, pa.RecordBatch]]
     faults: pa.RecordBatch | None = None
 
@@ -120,17 +120,17 @@ def write_counted(
         "check": check,
         "limits": limits,
     }
-    wanted = check_filters(filters, format)
+    checked_filters = check_filters(filters, format)
     for part in slices:
         covered = 0
-        tail = part.last or part.stop >= seekable_size(part.path)
+        tail = part.last or part.stop >= get_seekable_size(part.path)
         allowance = Allowance(limits)
         options |= {"source": part.path, "allowance": allowance}
         chunks = allowance.count_chunks(read_chunks(part.path, part.start, part.stop))
         for frames in scan_outermost(chunks, format, offset=part.start, tail=tail, **options):
             covered += int(frames["size"].sum(dtype=np.int64))
             yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
-            for table in open_nested(frames, format, filters=wanted, **options):
+            for table in open_nested(frames, format, filters=checked_filters, **options):
                 # Under "strict" the readers have raised for any damage.
                 damaged = [] if errors == "strict" else find_bad_frames(table, layout.columns)
                 bad_count = sum(len(bad) for bad, _ in damaged)
@@ -172,10 +172,10 @@ def write(
     """
     layout = Layout.of(format, columns)
     sink = Sink(lambda number: out, compression, float("inf"))
-    done, parts = _write_to_sink(slices, sink, layout, options, with_faults=False)
+    summary, parts = _write_to_sink(slices, sink, layout, options, with_faults=False)
     if not parts:
         writer(out, layout.schema, compression).close()
-    return replace(done, written=os.path.getsize(out))
+    return replace(summary, written=os.path.getsize(out))
 
 
 def write_parts(
@@ -217,8 +217,8 @@ def _write_to_sink(
     begun = time.perf_counter()
     total = Summary()
     with sink:
-        for done, batches, faults in write_counted(slices, layout, **options):
-            total += done
+        for summary, batches, faults in write_counted(slices, layout, **options):
+            total += summary
             for key, batch in batches:
                 sink.add(layout.directory(key), batch)
             if with_faults and faults is not None:
@@ -280,7 +280,7 @@ def convert(
     filters = tuple(filters)
     threads = workers or os.cpu_count()
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
-        work = tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
+        work = plan_tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
         write_task = partial(
             write_parts,
             layout=layout,
@@ -291,8 +291,8 @@ def convert(
             limits=limits,
             filters=filters,
         )
-        done = list(pool.map(write_task, work, map(output.part, range(len(work)))))
-        parts = [part for _, task_parts in done for part in task_parts]
+        results = list(pool.map(write_task, work, map(output.part, range(len(work)))))
+        parts = [part for _, task_parts in results for part in task_parts]
         runs = find_small(parts, file_bytes)
         into = pool.map(
             lambda number, run: merge(run, f"{output.part(number, 'merged')}.parquet", compression),
@@ -301,7 +301,7 @@ def convert(
         )
         written = output.commit(replace_merged(parts, runs, list(into)), layout.schema)
     return replace(
-        sum((summary for summary, _ in done), Summary()),
+        sum((summary for summary, _ in results), Summary()),
         files=len({part.path for part in work.slices}),
         written=written,
         seconds=time.perf_counter() - begun,

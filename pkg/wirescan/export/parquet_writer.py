@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wirescan.files.object_store import URL
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 
 COMPRESSION = "zstd"
 GROUP_BYTES = 64 << 20  # of a row group, before compression
@@ -324,7 +324,7 @@ def _list_replaceable(folder: Path, *, overwrite: bool) -> list[Path]:
         )
     if old and (other := find_foreign_file(folder)):
         raise FileExistsError(
-            f"{folder} holds {visible(other.relative_to(folder))}, "
+            f"{folder} holds {make_visible(other.relative_to(folder))}, "
             "which is no output of a conversion"
         )
     return old

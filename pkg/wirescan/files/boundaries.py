@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.files.length_prefix import FOUND, MORE, hop
-from wirescan.files.source import descriptor, ranges, size_of
+from wirescan.files.source import get_size, open_descriptor, open_ranges
 from wirescan.frames.errors import HARD
 from wirescan.frames.limits import Limits
 
@@ -52,24 +52,24 @@ def walk(
     begins. limits: a frame above `limits.frame` is damaged. starts: int64 array of byte positions
     in the file. Raises FileNotFoundError, OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     position = start
-    cut_frame = b""
+    pending = b""
     limits = Limits(frame=limits.frame)
-    with ranges(path) as read:
-        while position + len(cut_frame) < total:
-            first = position + len(cut_frame)
-            page = read(first, min(first + max(PIECE, len(cut_frame)), total))
+    with open_ranges(path) as read:
+        while position + len(pending) < total:
+            first = position + len(pending)
+            page = read(first, min(first + max(PIECE, len(pending)), total))
             if not len(page):
                 break  # the file became shorter
-            data = cut_frame + bytes(page)
+            data = pending + bytes(page)
             rows, _, fault, used = scan(data, check=False, resync=False, limits=limits, more=True)
             yield rows["start"] + position, rows
             is_too_large = fault and used == 0 and len(data) > limits.frame
             if is_too_large or fault >= HARD:
                 break
             position += used
-            cut_frame = data[used:]
+            pending = data[used:]
 
 
 def is_start(
@@ -128,7 +128,7 @@ def find_cuts_at_frames(
     above `limits.frame` is damaged. Raises FileNotFoundError, OSError.
     """
     out = [start]
-    if size_of(path) - start > size:
+    if get_size(path) - start > size:
         for starts, _ in walk(path, scan, start, limits=limits):
             out += thin_out(starts, out[-1], size)
     return out
@@ -152,13 +152,13 @@ def find_cuts_at_headers(
     inside a frame, at bytes that look like a header. limits: the header of a frame above
     `limits.frame` is not valid. Raises FileNotFoundError, OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     largest = limits.frame
     out = [start]
     position = start
     page = memoryview(b"")
     first = 0
-    with descriptor(path) as opened, ranges(path) as read:
+    with open_descriptor(path) as opened, open_ranges(path) as read:
         while True:
             position, stop, state = hop(
                 opened, page, first, position, out[-1] + size, total, largest, sized

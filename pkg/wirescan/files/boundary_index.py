@@ -12,7 +12,7 @@ With a sidecar a plan need not scan a large file again.
 
 A sidecar of another version, or one that does not fit its file, is not used. A file of the same
 size must have the same time. In a file that only grew, the new bytes are scanned. Whoever can write
-beside a file can write a sidecar. So `read_boundaries` verifies that a frame begins at each
+beside a file can write a sidecar. So `find_indexed_boundaries` verifies that a frame begins at each
 start that it returns.
 
 Sidecars can also be in a directory of their own, as <directory>/<absolute path>.frames.json. The
@@ -35,7 +35,14 @@ from crc32c import crc32c
 from wirescan.files import object_store
 from wirescan.files.boundaries import is_start, thin_out
 from wirescan.files.object_store import URL
-from wirescan.files.source import SIDECAR, ranges, read_range, seekable_size, size_of, stamp_of
+from wirescan.files.source import (
+    SIDECAR,
+    get_seekable_size,
+    get_size,
+    get_stamp,
+    open_ranges,
+    read_range,
+)
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -50,7 +57,9 @@ CHECKED_BYTES = 4096  # bytes at either end of a file, whose checksums show whet
 REQUESTS = 16  # concurrent requests to an object store
 
 
-def path_of(path: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> str:
+def make_sidecar_path(
+    path: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None
+) -> str:
     """Return the path or URL of a file's sidecar.
 
     directory: a directory of sidecars; default is beside the file.
@@ -87,9 +96,9 @@ def write(
     if top.boundaries is None:
         raise ValueError(f"{top.name} declares no frame boundaries, so its files have no index")
     # Taken before the scan: a change during the scan makes the sidecar stale.
-    size, time = stamp_of(path)
-    positions = top.boundaries(path, max(STEP, size // MAX_STARTS), limits=limits)
-    starts = [at for at in positions if at < size] or [0]
+    size, time = get_stamp(path)
+    boundaries = top.boundaries(path, max(STEP, size // MOST), limits=limits)
+    starts = [at for at in boundaries if at < size] or [0]
     first, last = _compute_checksums(path, size)
     text = json.dumps(
         {
@@ -103,7 +112,7 @@ def write(
         },
         separators=(",", ":"),
     )
-    _write_sidecar(path, path_of(path, to), text.encode())
+    _write_sidecar(path, make_sidecar_path(path, to), text.encode())
     return starts
 
 
@@ -126,20 +135,20 @@ def read(
     """
     path = os.fspath(path)
     top = format_of(format).outermost
-    starts = _read(path, path_of(path), top, limits)
+    starts = _read(path, make_sidecar_path(path), top, limits)
     directory = os.environ.get(DIRECTORY_VARIABLE)
     if starts is None and directory:
-        return _read(path, path_of(path, directory), top, limits)
+        return _read(path, make_sidecar_path(path, directory), top, limits)
     return starts
 
 
 def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | None:
     try:
-        sidecar_size = seekable_size(sidecar)
+        sidecar_size = get_seekable_size(sidecar)
     except (OSError, ValueError):
         return None
-    now, changed = stamp_of(path)
-    if sidecar_size > HEADER_BYTES + START_BYTES * (min(now // STEP, MAX_STARTS) + 1):
+    now, changed = get_stamp(path)
+    if sidecar_size > HEADER_BYTES + START_BYTES * (min(now // STEP, MOST) + 1):
         return None
     try:
         fields = json.loads(bytes(read_range(sidecar, 0, sidecar_size)))
@@ -163,7 +172,7 @@ def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | N
     return list(starts)
 
 
-def read_boundaries(
+def find_indexed_boundaries(
     path: str | os.PathLike[str], size: int, format: str, *, limits: Limits = Limits()
 ) -> list[int] | None:
     """Return starts of a file that are about `size` bytes apart, from 0 on, or None.
@@ -177,7 +186,7 @@ def read_boundaries(
     if starts is None:
         return None
     chosen = thin_out(np.array(starts), 0, size)
-    return [0, *chosen] if _are_starts(path, chosen, size_of(path), format, limits) else None
+    return [0, *chosen] if _are_starts(path, chosen, get_size(path), format, limits) else None
 
 
 def _are_starts(path: str, starts: list[int], stop: int, format: str, limits: Limits) -> bool:
@@ -186,7 +195,7 @@ def _are_starts(path: str, starts: list[int], stop: int, format: str, limits: Li
         return True
     scan = format_of(format).outermost.scan
     assert scan is not None  # every outermost format has one
-    with ranges(path) as read_bytes:
+    with open_ranges(path) as read_bytes:
         verify = partial(is_start, read_bytes, stop=stop, scan=scan, limits=limits)
         if not URL.match(path):
             return all(map(verify, starts))
@@ -196,7 +205,7 @@ def _are_starts(path: str, starts: list[int], stop: int, format: str, limits: Li
 
 def _compute_checksums(path: str, size: int) -> tuple[int, int]:
     """Return the CRC-32C of the first and of the last bytes of a file of this size."""
-    with ranges(path) as read_bytes:
+    with open_ranges(path) as read_bytes:
         first = crc32c(read_bytes(0, min(CHECKED_BYTES, size)))
         last = crc32c(read_bytes(max(size - CHECKED_BYTES, 0), size))
         return first, last

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from wirescan.files.object_store import URL
-from wirescan.files.source import GLOB, expand, list_files, ranges
+from wirescan.files.source import GLOB, expand, list_files, open_ranges
 from wirescan.frames.format import Format
 
 EDGE_BYTES = 1024  # bytes at each end of the bytes already read, which a checksum covers
@@ -98,9 +98,9 @@ def compute_checksums(read: Read, end: int) -> tuple[int, int]:
     return head, crc32(read(max(end - EDGE_BYTES, 0), end))
 
 
-def lost_file_error(what: str, path: str) -> FileNotFoundError:
-    """Return the error for a lost file. what: the message."""
-    return FileNotFoundError(errno.ENOENT, what, path)
+def make_lost_file_error(message: str, path: str) -> FileNotFoundError:
+    """Return the error for a lost file. message: what happened to it."""
+    return FileNotFoundError(errno.ENOENT, message, path)
 
 
 class Files:
@@ -111,13 +111,13 @@ class Files:
         self._format = format
         self._verified: dict[str, tuple[State, int]] = {}
 
-    def list_present(self, known: Mapping[str, FileProgress]) -> dict[str, State]:
+    def list_present(self, progress: Mapping[str, FileProgress]) -> dict[str, State]:
         """Return the states of the present files by their paths.
 
         They include known files that were renamed, in the same folder, to names that are otherwise
         not read.
 
-        known: the progress of the files that were already read, by their paths. Raises
+        progress: the progress of the files that were already read, by their paths. Raises
         FileNotFoundError for a path without a file if no file is known, and OSError.
         """
         out: dict[str, State] = {}
@@ -129,7 +129,7 @@ class Files:
                 names = self._list_names(source)
             except FileNotFoundError:
                 if not (
-                    known or GLOB.search(source) or os.path.isdir(source) or source[-1:] == "/"
+                    progress or GLOB.search(source) or os.path.isdir(source) or source[-1:] == "/"
                 ):
                     raise
                 continue  # files may appear later
@@ -137,15 +137,15 @@ class Files:
                 try:
                     out[name] = _stat_file(name)
                 except FileNotFoundError:
-                    if name == source and not known:
+                    if name == source and not progress:
                         raise
-        out |= _find_renamed(known.values(), {state.node for state in out.values()})
+        out |= _find_renamed(progress.values(), {state.node for state in out.values()})
         self._verified = {path: entry for path, entry in self._verified.items() if path in out}
         return out
 
     def match_files(
         self,
-        known: Sequence[FileProgress],
+        files: Sequence[FileProgress],
         present: Mapping[str, State],
         read_paths: Mapping[str, str] | None = None,
     ) -> tuple[dict[str, FileProgress], list[FileProgress]]:
@@ -154,7 +154,7 @@ class Files:
         A present file is matched by inode first, then by path, then by the checksum of its first
         bytes.
 
-        known: the progress of files. present: the states of the present files by their paths.
+        files: the progress of files. present: the states of the present files by their paths.
         read_paths: by these paths, the paths to read the files from; default: the same paths.
         """
         out: dict[str, FileProgress] = {}
@@ -176,7 +176,7 @@ class Files:
                 if state.node and state.size >= EDGE_BYTES and path not in out:
                     with (
                         suppress(FileNotFoundError),
-                        ranges((read_paths or {}).get(path, path)) as read,
+                        open_ranges((read_paths or {}).get(path, path)) as read,
                     ):
                         heads.setdefault(crc32(read(0, EDGE_BYTES)), []).append(path)
             return heads
@@ -188,7 +188,7 @@ class Files:
 
         for list_candidates in list_by_node, list_by_path, list_by_content:
             unmatched = []
-            for file in known:
+            for file in files:
                 for path in list_candidates(file):
                     if path not in present or path in out:
                         continue
@@ -197,7 +197,7 @@ class Files:
                         break
                 else:
                     unmatched.append(file)
-            known = unmatched
+            files = unmatched
         return out, unmatched
 
     def has_same_head(self, file: FileProgress, state: State) -> bool:
@@ -207,7 +207,7 @@ class Files:
         """
         if state.node != file.node or state.size < min(file.end, EDGE_BYTES):
             return False
-        with ranges(file.path) as read:
+        with open_ranges(file.path) as read:
             return crc32(read(0, min(file.end, EDGE_BYTES))) == file.head
 
     def find_path(self, file: FileProgress) -> str | None:
@@ -226,9 +226,9 @@ class Files:
                     out[file] = file.path
                     continue
             unmatched.setdefault(file.content, []).append(file)
-        if known := [file for same_content in unmatched.values() for file in same_content]:
-            present = self.list_present({file.path: file for file in known})
-            matches, _ = self.match_files(known, present)
+        if lost := [file for same_content in unmatched.values() for file in same_content]:
+            present = self.list_present({file.path: file for file in lost})
+            matches, _ = self.match_files(lost, present)
             out |= {unmatched[file.content].pop(): path for path, file in matches.items()}
         return out
 
@@ -244,7 +244,7 @@ class Files:
                 break
             with ExitStack() as stack:
                 try:
-                    read = stack.enter_context(ranges(path))
+                    read = stack.enter_context(open_ranges(path))
                     is_same = URL.match(path) or (
                         compute_checksums(read, file.end) == (file.head, file.tail)
                     )
@@ -253,7 +253,7 @@ class Files:
                 if is_same:
                     yield path, read
                     return
-        raise lost_file_error("gone before it was read", file.path)
+        raise make_lost_file_error("gone before it was read", file.path)
 
     def note_verified(self, path: str, state: State, end: int) -> None:
         """Remember that a file in this state is the known file, without a whole frame after `end`.
@@ -276,7 +276,7 @@ class Files:
         is_same_object = not state.node and path == file.path and state.size == file.end
         if is_same_object or self.is_verified(path, state, file.end):
             return True
-        with suppress(FileNotFoundError), ranges(read_path or path) as read:
+        with suppress(FileNotFoundError), open_ranges(read_path or path) as read:
             head = crc32(read(0, min(file.end, EDGE_BYTES)))
             if head != file.head or compute_checksums(read, file.end)[1] != file.tail:
                 return False
@@ -296,9 +296,9 @@ class Files:
             return expand(source, files=self._format.files, ignore=self._format.ignore)
 
 
-def _find_renamed(known: Iterable[FileProgress], nodes: set[int]) -> dict[str, State]:
+def _find_renamed(files: Iterable[FileProgress], nodes: set[int]) -> dict[str, State]:
     """Return files with the inode of a known file, in its folder, if `nodes` lacks that inode."""
-    lost = [file for file in known if file.node and file.node not in nodes]
+    lost = [file for file in files if file.node and file.node not in nodes]
     lost_nodes = {file.node for file in lost}
     out: dict[str, State] = {}
     for folder in {os.path.dirname(file.path) or "." for file in lost}:

@@ -43,12 +43,12 @@ def split(url: str) -> tuple[str, str, str]:
     return parts[1], parts[2] or "", parts[3] or ""
 
 
-def size_of(url: str) -> int:
+def get_size(url: str) -> int:
     """Return the size of an object in bytes. Raises FileNotFoundError, OSError."""
-    return stamp_of(url)[0]
+    return get_stamp(url)[0]
 
 
-def stamp_of(url: str) -> tuple[int, int]:
+def get_stamp(url: str) -> tuple[int, int]:
     """Return (size in bytes, time of the last change) of an object.
 
     The time is in nanoseconds since 1970, or 0 where the store does not report it.
@@ -63,7 +63,7 @@ def stamp_of(url: str) -> tuple[int, int]:
 
 
 @contextmanager
-def ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
+def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
     """Open an object, and give a function that reads the bytes between two positions.
 
     It returns fewer bytes where the object ends before. Opening is one request, and each read is
@@ -127,7 +127,7 @@ def list_objects(
             chosen = []
             decoded = [ENCODED.sub(_escape_decoded, pattern) for pattern in patterns]
             for info in _match_glob(file_system, top, decoded):
-                if is_left_out(_relative_path(top, info) + "/" * (not info.is_file)):
+                if is_left_out(_make_relative_path(top, info) + "/" * (not info.is_file)):
                     continue
                 if info.is_file:
                     chosen.append(info)
@@ -137,7 +137,7 @@ def list_objects(
             return [(url, int(info.size))]
         else:
             chosen = _list_directory(file_system, top, is_asked_for)
-    sizes = {_relative_path(top, info): int(info.size) for info in chosen}
+    sizes = {_make_relative_path(top, info): int(info.size) for info in chosen}
     return [(f"{root}{fixed}/{quote(name)}{options}", sizes[name]) for name in sorted(sizes)]
 
 
@@ -146,7 +146,7 @@ def redact_url(url: str) -> str:
     return SECRETS.sub("", url)
 
 
-def _relative_path(folder: str, info: Any) -> str:
+def _make_relative_path(folder: str, info: Any) -> str:
     """Return the path of an object, relative to a folder."""
     return str(info.path)[len(folder.rstrip("/")) + 1 :]
 
@@ -164,7 +164,7 @@ def _list_directory(
     return [
         info
         for info in _list(file_system, folder, recursive=True)
-        if info.is_file and is_asked_for(_relative_path(folder, info))
+        if info.is_file and is_asked_for(_make_relative_path(folder, info))
     ]
 
 
@@ -172,7 +172,9 @@ def _match_glob(file_system: Any, folder: str, patterns: list[str]) -> Iterator[
     """Yield the matches of a glob in a folder, by one listing for each level and one for **."""
     deep = patterns[0] == "**"
     for info in _list(file_system, folder, recursive=deep):
-        if not _fits(_relative_path(folder, info).split("/"), patterns if deep else patterns[:1]):
+        if not _fits(
+            _make_relative_path(folder, info).split("/"), patterns if deep else patterns[:1]
+        ):
             continue
         if deep or len(patterns) == 1:
             # The pattern ** also matches the files in a directory, so the directory is not needed.

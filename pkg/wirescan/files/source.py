@@ -1,7 +1,7 @@
 """Sources of bytes: a path, glob, directory or URL, a file object, or any object with a buffer.
 
 Local files are mapped, so nothing is copied and pages are read when they are used. A mapped file
-must not shrink while it is in use: the system then ends the process (SIGBUS). `ranges` copies
+must not shrink while it is in use: the system then ends the process (SIGBUS). `open_ranges` copies
 instead, for files that may shrink. Objects in stores are read in ranges too.
 `wirescan.files.object_store` describes their URLs.
 """
@@ -26,7 +26,7 @@ import numpy as np
 from wirescan.core.rows import Block
 from wirescan.files import object_store
 from wirescan.files.object_store import URL as URL
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 
 GLOB = re.compile(r"[*?\[]")
 LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
@@ -57,7 +57,7 @@ class MappedFile(mmap.mmap):
             size = os.fstat(file.fileno()).st_size
             if length is not None and size < length:
                 raise EOFError(
-                    f"{visible(path)} has {size} bytes now, "
+                    f"{make_visible(path)} has {size} bytes now, "
                     f"and had at least {length} when it was read"
                 )
             self = super().__new__(
@@ -144,7 +144,7 @@ def list_files(
     path = _to_plain_path(source)
     if URL.match(path):
         return _list_store(path, files, ignore)
-    return [File(name, seekable_size(name)) for name in _list_local(path, files, ignore)]
+    return [File(name, get_seekable_size(name)) for name in _list_local(path, files, ignore)]
 
 
 def name_of(path: str) -> str:
@@ -152,36 +152,39 @@ def name_of(path: str) -> str:
     return os.path.basename(unquote(object_store.split(path)[1]) if URL.match(path) else path)
 
 
-def sibling_path(path: str, ending: str) -> str:
-    """Return the path or URL with another ending: `beside("0.log", ".index")` is "0.index"."""
+def make_sibling_path(path: str, ending: str) -> str:
+    """Return the path or URL with another ending.
+
+    `make_sibling_path("0.log", ".index")` is "0.index".
+    """
     root, plain, options = object_store.split(path) if URL.match(path) else ("", path, "")
     return root + os.path.splitext(plain)[0] + ending + options
 
 
-def size_of(path: str) -> int:
+def get_size(path: str) -> int:
     """Return the size of a file or object in bytes. Raises FileNotFoundError, OSError."""
-    return object_store.size_of(path) if URL.match(path) else os.stat(path).st_size
+    return object_store.get_size(path) if URL.match(path) else os.stat(path).st_size
 
 
-def stamp_of(path: str) -> tuple[int, int]:
+def get_stamp(path: str) -> tuple[int, int]:
     """Return (size in bytes, time of the last change) of a file or object.
 
     The time is in nanoseconds since 1970, or 0 where a store does not report it.
     Raises FileNotFoundError, OSError.
     """
     if URL.match(path):
-        return object_store.stamp_of(path)
+        return object_store.get_stamp(path)
     state = os.stat(path)
     return state.st_size, state.st_mtime_ns
 
 
-def seekable_size(path: str) -> int:
+def get_seekable_size(path: str) -> int:
     """Return the size in bytes of a file or object that can be read in parts.
 
     Raises FileNotFoundError, and OSError for a pipe or a device, which cannot be read in parts.
     """
     if URL.match(path):
-        return object_store.size_of(path)
+        return object_store.get_size(path)
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.ESPIPE, "not a regular file, so it cannot be read in parts", path)
@@ -189,13 +192,13 @@ def seekable_size(path: str) -> int:
 
 
 @contextmanager
-def ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
+def open_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
     """Open a file or object, and give a function that copies the bytes between two positions.
 
     The function returns fewer bytes where the file ends before. Raises FileNotFoundError, OSError.
     """
     if URL.match(path):
-        with object_store.ranges(path) as read:
+        with object_store.open_ranges(path) as read:
             yield read
         return
     with builtins.open(path, "rb", buffering=0) as file:
@@ -210,14 +213,14 @@ def ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
 def read_range(path: str, start: int, stop: int) -> memoryview:
     """Return a copy of the bytes from start to stop, fewer where the file ends before.
 
-    For several ranges of a file use `ranges`. Raises FileNotFoundError, OSError.
+    For several ranges of a file use `open_ranges`. Raises FileNotFoundError, OSError.
     """
-    with ranges(path) as read:
+    with open_ranges(path) as read:
         return read(start, stop)
 
 
 @contextmanager
-def descriptor(path: str) -> Iterator[int]:
+def open_descriptor(path: str) -> Iterator[int]:
     """Open a file and give its descriptor; -1 for an object in a store.
 
     Raises FileNotFoundError, OSError.
@@ -256,7 +259,7 @@ def _list_store(url: str, files: str | None, ignore: str | None) -> list[File]:
         url, lambda name: _is_asked_for(name, files), lambda name: _is_left_out(name, ignore)
     )
     if not objects:
-        raise _no_files_error(object_store.redact_url(url))
+        raise _make_no_files_error(object_store.redact_url(url))
     return [File(*entry) for entry in objects]
 
 
@@ -264,11 +267,11 @@ def _list_local(path: str, files: str | None, ignore: str | None) -> list[str]:
     if os.path.isdir(path):
         names = _list_directory(path, files)
     elif (magic := GLOB.search(path)) and not os.path.exists(path):
-        names = _without_duplicates(_list_glob(path, magic.start(), files, ignore))
+        names = _remove_duplicates(_list_glob(path, magic.start(), files, ignore))
     else:
         return [path]
     if not names:
-        raise _no_files_error(path)
+        raise _make_no_files_error(path)
     return names
 
 
@@ -288,7 +291,7 @@ def _list_glob(path: str, magic: int, files: str | None, ignore: str | None) -> 
     return names
 
 
-def _without_duplicates(names: list[str]) -> list[str]:
+def _remove_duplicates(names: list[str]) -> list[str]:
     """Return each file once, by its first name: links may lead to a file twice."""
     resolve = cache(os.path.realpath)
     first_names: dict[str, str] = {}
@@ -300,7 +303,7 @@ def _without_duplicates(names: list[str]) -> list[str]:
     return list(first_names.values())
 
 
-def _no_files_error(path: str) -> FileNotFoundError:
+def _make_no_files_error(path: str) -> FileNotFoundError:
     return FileNotFoundError(f"no file to read in {path}: name the files, or use a glob")
 
 
@@ -334,7 +337,7 @@ def _walk(directory: str) -> Iterator[str]:
 def _map_file(path: str) -> memoryview:
     """Return the bytes of a file or object, mapped where possible."""
     if URL.match(path):
-        return read_range(path, 0, size_of(path))
+        return read_range(path, 0, get_size(path))
     state = os.stat(path)
     if stat.S_ISREG(state.st_mode) and state.st_size:
         try:

@@ -188,7 +188,7 @@ def _rotate_left(value: int, bits: int) -> int:
     return value << bits & 0xFFFFFFFF | value >> 32 - bits
 
 
-def _decompress_zlib(payload: memoryview, max_size: int, *, check: bool) -> tuple[bytes, Fault]:
+def _decompress_zlib(payload: memoryview, max_bytes: int, *, check: bool) -> tuple[bytes, Fault]:
     if len(payload) < 2:
         return b"", Fault.TRUNCATED
     method, flags = payload[0], payload[1]
@@ -205,12 +205,12 @@ def _decompress_zlib(payload: memoryview, max_size: int, *, check: bool) -> tupl
     # Raw deflate: zlib would demand the checksum, which may be missing. It is compared below.
     decompressor = zlib.decompressobj(-15)
     try:
-        data = decompressor.decompress(payload[2:], max_size + 1)
+        data = decompressor.decompress(payload[2:], max_bytes + 1)
     except zlib.error as error:
         message = str(error)
     else:
-        if len(data) > max_size:
-            raise OutputTooSmallError(f"the payload decompresses to more than {max_size} bytes")
+        if len(data) > max_bytes:
+            raise OutputTooSmallError(f"the payload decompresses to more than {max_bytes} bytes")
         rest = decompressor.unused_data
         if not decompressor.eof or len(rest) < _ZLIB_CHECKSUM_BYTES:
             return data, Fault.TRUNCATED
@@ -346,19 +346,19 @@ class Arena:
                 otherwise as `decompress_into`.
         """
         start = self._used
-        max_size = self._limit_output(len(payload) if wire is None else wire)
+        max_bytes = self._limit_output(len(payload) if wire is None else wire)
         size: int | None
         try:
-            size = decompress_into(codec, payload, self._current[start : start + max_size])
+            size = decompress_into(codec, payload, self._current[start : start + max_bytes])
         except CodecError as error:
             # Any message may mean a full output, while the output was smaller than allowed.
-            if error.fault == Fault.BAD_CODEC or len(self._current) - start >= max_size:
-                self._count_refused(error, max_size)
+            if error.fault == Fault.BAD_CODEC or len(self._current) - start >= max_bytes:
+                self._count_refused(error, max_bytes)
                 raise
             size = None
         if size is None:
             # Tried again outside of the handler, so that no second error chains to the first.
-            size = self._decompress_in_new_buffer(codec, payload, max_size)
+            size = self._decompress_in_new_buffer(codec, payload, max_bytes)
             start = 0
         self._used = start + size
         self._spent += size
@@ -380,11 +380,11 @@ class Arena:
         Raises:
             CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
         """
-        max_size = self._limit_output(len(payload) if wire is None else wire)
+        max_bytes = self._limit_output(len(payload) if wire is None else wire)
         try:
-            data, fault = _decompress_zlib(payload, max_size, check=check)
+            data, fault = _decompress_zlib(payload, max_bytes, check=check)
         except CodecError as error:
-            self._count_refused(error, max_size)
+            self._count_refused(error, max_bytes)
             raise
         return self._append(data), fault
 
@@ -409,14 +409,14 @@ class Arena:
             return places
         bounds = (min(self._limits.ratio, _LARGEST_RATIO), _RATIO_FREE, self._limits.inflated)
         self._wire += int(spans["size"].sum(dtype=np.int64))
-        done = 0
+        count = 0
         while True:
             before = self._used
-            done, self._used = inflate.inflate_spans(
+            count, self._used = inflate.inflate_spans(
                 buffers,
                 spans,
                 places,
-                done,
+                count,
                 cast(Block, self._current.obj),
                 before,
                 len(self._full),
@@ -425,12 +425,12 @@ class Arena:
                 check,
             )
             self._spent += self._used - before
-            if done == len(spans):
+            if count == len(spans):
                 return places
             # An unused buffer was too small for the next stream by itself.
             tried = len(self._current) if self._used == 0 else 0
-            wanted = _GROWTH * max(tried, int(spans["size"][done]))
-            self._start_buffer(min(wanted, self._limits.inflated))
+            capacity = _GROWTH * max(tried, int(spans["size"][count]))
+            self._start_buffer(min(capacity, self._limits.inflated))
 
     def _add_zlib_with_python(
         self,
@@ -464,10 +464,10 @@ class Arena:
         """
         size = sum(map(len, parts))
         self._wire += size
-        max_size = min(self._limits.inflated, self.remaining)
-        if size > max_size:
+        max_bytes = min(self._limits.inflated, self.remaining)
+        if size > max_bytes:
             raise OutputTooSmallError(
-                f"the parts have {size} bytes, but {max_size} bytes are allowed"
+                f"the parts have {size} bytes, but {max_bytes} bytes are allowed"
             )
         return self._append(b"".join(parts))
 
@@ -500,30 +500,30 @@ class Arena:
             raise OutputTooSmallError("too many payloads are above a limit")
         return min(max(limits.ratio * size, _RATIO_FREE), limits.inflated, self.remaining)
 
-    def _count_refused(self, error: CodecError, max_size: int) -> None:
+    def _count_refused(self, error: CodecError, max_bytes: int) -> None:
         """Count the work on a payload that is too large.
 
         Many such payloads of a few bytes each would cost much.
         """
         if error.fault == Fault.TOO_LARGE:
-            self._wasted += max(max_size, _MIN_WORK)
+            self._wasted += max(max_bytes, _LEAST_WORK)
 
-    def _decompress_in_new_buffer(self, codec: str, payload: memoryview, max_size: int) -> int:
-        capacity = max(self._choose_capacity(), min(_GROWTH * len(payload), max_size))
+    def _decompress_in_new_buffer(self, codec: str, payload: memoryview, max_bytes: int) -> int:
+        capacity = max(self._choose_capacity(), min(_GROWTH * len(payload), max_bytes))
         capacity = min(capacity, self.remaining)
         while True:
             buffer = memoryview(Block(capacity))
             try:
-                size = decompress_into(codec, payload, buffer[:max_size])
+                size = decompress_into(codec, payload, buffer[:max_bytes])
                 break
             except CodecError as error:
                 refused = error.with_traceback(None)
             # Neither this name nor a traceback keeps the buffer of a failed attempt alive.
             del buffer
-            if capacity >= max_size:
-                self._count_refused(refused, max_size)
+            if capacity >= max_bytes:
+                self._count_refused(refused, max_bytes)
                 raise refused
-            capacity = min(_GROWTH * capacity, max_size)
+            capacity = min(_GROWTH * capacity, max_bytes)
         self._finish_buffer()
         self._current = buffer
         return size
@@ -613,6 +613,6 @@ def compress(codec: str, data: bytes | memoryview, level: SupportsIndex | None =
     number = operator.index(level)
     levels = _LEVELS.get(codec, range(0))
     if number not in levels:
-        known = f"levels from {levels[0]} to {levels[-1]}" if levels else "no levels"
-        raise ValueError(f"codec {codec} has {known}, and not level {number}")
+        allowed = f"levels from {levels[0]} to {levels[-1]}" if levels else "no levels"
+        raise ValueError(f"codec {codec} has {allowed}, and not level {number}")
     return _COMPRESS[codec](data, number)

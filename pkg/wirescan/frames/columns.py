@@ -23,18 +23,18 @@ FAULTS = {number: str(number) for number in range(1, 256)} | {
 }
 
 
-def column_names(dtype: np.dtype[Any]) -> tuple[str, ...]:
+def list_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names of the columns of a structured dtype."""
     return dtype.names or ()
 
 
 @cache
-def places(dtype: np.dtype[Any]) -> tuple[str, ...]:
+def list_places(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names that form a pair `<name>_at`, `<name>_size` in a dtype."""
-    names = column_names(dtype)
+    names = list_columns(dtype)
     return tuple(n[:-3] for n in names if n.endswith("_at") and n[:-3] + "_size" in names)
 
 
 def is_place(dtype: np.dtype[Any], name: str) -> bool:
     """Return whether a column of a dtype is the position or the size of a place."""
-    return name.rsplit("_", 1)[0] in places(dtype) and name.endswith(("_at", "_size"))
+    return name.rsplit("_", 1)[0] in list_places(dtype) and name.endswith(("_at", "_size"))

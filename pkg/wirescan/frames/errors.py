@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ class FrameError(ValueError):
         self.partial: FrameTable | None = None
 
     def __str__(self) -> str:
-        where = f"at byte {self.offset}"
+        place = f"at byte {self.offset}"
         if self.inflated:
-            where = f"in the decompressed payload of the frame {where}"
+            place = f"in the decompressed payload of the frame {place}"
         if self.source:
-            where += f" of {visible(self.source)}"
+            place += f" of {make_visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
-        meaning = self._describe_fault()
-        return f"{meaning} ({_name_of(self.fault)}) {where}, row {self.row}: {near}"
+        meaning = self._meaning()
+        return f"{meaning} ({_name_of(self.fault)}) {place}, row {self.row}: {near}"
 
     def _describe_fault(self) -> str:
         return MEANING.get(self.fault, "unknown fault")
@@ -132,7 +132,7 @@ def check_mode(errors: str, limits: Any = Limits()) -> None:
         raise TypeError(f"limits must be a wirescan.Limits, not {limits!r}")
 
 
-def source_of(view: memoryview) -> str | None:
+def find_source(view: memoryview) -> str | None:
     """Return the path of the file that a buffer is mapped from, or None."""
     return getattr(view.obj, "path", None)
 
@@ -167,7 +167,7 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
                 origin + stop.offset,
                 row,
                 view[stop.offset : stop.offset + NEAR],
-                source_of(view),
+                find_source(view),
             )
     return table
 
@@ -209,7 +209,9 @@ def error_of(table: FrameTable, i: int, ended: int = 0) -> FrameError:
         buffer = int(top["buffer"][at])
         start = int(top["start"][at])
     origin = top.origins[buffer] if top.origins else 0
-    return FrameError(fault, origin + start, number, near, source_of(top.buffers[buffer]), inflated)
+    return FrameError(
+        fault, origin + start, number, near, find_source(top.buffers[buffer]), inflated
+    )
 
 
 def _find_outermost(table: FrameTable, i: int) -> tuple[FrameTable, int]:

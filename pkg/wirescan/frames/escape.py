@@ -6,7 +6,7 @@ NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 SURROGATES = 0xDC00  # Python's "surrogateescape" adds this to a byte that is not text
 
 
-def visible(text: object) -> str:
+def make_visible(text: object) -> str:
     r"""Return str(text) with an escape for every character that does not simply print.
 
     Control characters become \n, \r, \t and \xNN. These become \uNNNN or \UNNNNNNNN: line
@@ -21,9 +21,9 @@ def visible(text: object) -> str:
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
-def visible_bytes(data: bytes | memoryview) -> str:
+def make_bytes_visible(data: bytes | memoryview) -> str:
     r"""Return bytes that should be UTF-8 as visible text. Any other byte becomes \xNN."""
-    return visible(bytes(data).decode("utf-8", "backslashreplace"))
+    return make_visible(bytes(data).decode("utf-8", "backslashreplace"))
 
 
 def _escape(character: str) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import RESERVED, column_names, places
+from wirescan.frames.columns import RESERVED, list_columns, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
-from wirescan.frames.registry import format_of, known_formats
+from wirescan.frames.registry import format_of, load_formats
 from wirescan.frames.summary_columns import SummaryColumns
 
 if TYPE_CHECKING:
@@ -167,16 +167,16 @@ class Format:
     @property
     def columns(self) -> list[str]:
         """The columns of an export that names none: the format's own columns, and `fault`."""
-        pairs = places(self.dtype)
+        pairs = list_places(self.dtype)
         hidden = {
-            *column_names(HEAD),
+            *list_columns(HEAD),
             RESERVED,
             *self.local,
             *self.lists.values(),
             *(name + "_at" for name in self.lists),
             *(name + end for name in pairs for end in ("_at", "_size")),
         }
-        own = [name for name in column_names(self.dtype) if name not in hidden]
+        own = [name for name in list_columns(self.dtype) if name not in hidden]
         own += [name for name in pairs if name not in self.children]
         return [*(["kind"] if self.kinds else []), *own, *self.lists, *self.inherited, "fault"]
 
@@ -185,7 +185,7 @@ class Format:
 
         None means that no format has it.
         """
-        if name in column_names(self.dtype) or name in places(self.dtype):
+        if name in list_columns(self.dtype) or name in list_places(self.dtype):
             return self
         if self.within is None:
             return None
@@ -246,19 +246,19 @@ def _reduce_limits(outer: FrameTable, options: dict[str, Any]) -> dict[str, Any]
     while table is not None:
         used += table.rows.nbytes
         table = table.outer
-    left = limits.limit_row_bytes(sum(map(len, outer.buffers))) - used
-    return {**options, "limits": replace(limits, row_bytes=max(left, 1))}
+    remaining = limits.bytes_for_rows(sum(map(len, outer.buffers))) - used
+    return {**options, "limits": replace(limits, row_bytes=max(remaining, 1))}
 
 
-def register(*more: Format) -> None:
+def register(*formats: Format) -> None:
     """Add formats of another package, so that they are found by their names.
 
     Raises:
         TypeError: an argument is not a Format.
         ValueError: the name belongs to another format.
     """
-    for format in more:
+    for format in formats:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
-        if known_formats().setdefault(format.name, format) is not format:
+        if load_formats().setdefault(format.name, format) is not format:
             raise ValueError(f"there is a format {format.name!r} already")

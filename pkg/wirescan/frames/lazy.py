@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(
+def make_lazy_names(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions `__getattr__` and `__dir__` for a package.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wirescan.frames.columns import column_names
+from wirescan.frames.columns import list_columns
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCAN_COLUMNS = ("start", "size", "body", "parent", "buffer", "fault")
 
 
-def parents_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
+def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the rows of `table.outer` that contain the frames of a table.
 
     Args:
@@ -33,7 +33,7 @@ def parents_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.
     return _read_numbers(table, "parent", rows, len(table.outer), "outside the table around it")
 
 
-def buffers_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
+def find_buffers(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the numbers of the buffers that contain the frames of a table.
 
     Args:
@@ -47,32 +47,32 @@ def buffers_of(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.
 
 
 def _read_numbers(
-    table: FrameTable, name: str, rows: np.ndarray | slice | None, count: int, where: str
+    table: FrameTable, name: str, rows: np.ndarray | slice | None, count: int, place: str
 ) -> np.ndarray:
     """Return numbers below `count` from a column, or raise ValueError if one is out of range."""
     numbers: np.ndarray = table[name] if rows is None else table[name][rows]
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
-        raise ValueError(f"a row of {table.name} points {where}")
+        raise ValueError(f"a row of {table.name} points {place}")
     return numbers
 
 
-def without_lists(table: FrameTable) -> np.ndarray:
+def find_rows_without_lists(table: FrameTable) -> np.ndarray:
     """Return a bool array: the rows whose lists cannot be read because of their fault."""
     readable = () if table.format is None else table.format.readable
     unreadable: np.ndarray = table.bad & ~np.isin(table["fault"], readable)
     return unreadable
 
 
-def with_list(table: FrameTable, name: str) -> np.ndarray:
+def find_rows_with_list(table: FrameTable, name: str) -> np.ndarray:
     """Return a bool array: the rows with pairs in the list `name` that can be read.
 
     Bad rows are included if their fault does not concern the list.
     """
-    readable: np.ndarray = (table[table.format.lists[name]] > 0) & ~without_lists(table)
+    readable: np.ndarray = (table[table.format.lists[name]] > 0) & ~find_rows_without_lists(table)
     return readable
 
 
-def owner_of(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray | None, str]:
+def find_column(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray | None, str]:
     """Find a column or place in a table, or in the nearest table around it.
 
     Returns:
@@ -84,16 +84,16 @@ def owner_of(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray | Non
     """
     owner = table
     parents: np.ndarray | None = None
-    asked = name
-    while name not in column_names(owner.dtype) and name not in owner.places:
+    requested = name
+    while name not in list_columns(owner.dtype) and name not in owner.places:
         if owner.outer is None:
             raise ValueError(
-                f"column {asked!r} is that of an enclosing frame, "
+                f"column {requested!r} is that of an enclosing frame, "
                 "and this table was opened from none"
             )
         if owner.format is not None:
             name = owner.format.hidden.get(name, name)
-        parents = parents_of(owner, parents)
+        parents = find_parents(owner, parents)
         owner = owner.outer
     return owner, parents, name
 
@@ -104,7 +104,7 @@ def open_pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
     Returns:
         The table of the pairs, and an i8 array: the row that each pair belongs to.
     """
-    rows = np.flatnonzero(with_list(table, name))
+    rows = np.flatnonzero(find_rows_with_list(table, name))
     inner = table.format.children[name](table[rows], errors="mark")
     return inner, rows[inner["parent"]]
 
@@ -130,13 +130,13 @@ def find_bad_frames(
     ]
 
 
-def innermost_faults(table: FrameTable) -> np.ndarray:
+def find_innermost_faults(table: FrameTable) -> np.ndarray:
     """Return the fault of each row, or of the nearest bad frame around a good row: u1."""
     faults = np.array(table["fault"])
     level = table
     parents: np.ndarray | None = None
     while level.outer is not None:
-        parents = parents_of(level, parents)
+        parents = find_parents(level, parents)
         level = level.outer
         faults = np.where(faults, faults, level["fault"][parents])
     return faults

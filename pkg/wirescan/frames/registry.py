@@ -18,7 +18,7 @@ PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")
 _tables: dict[str, dict[str, Format]] = {}
 
 
-def known_formats() -> dict[str, Format]:
+def load_formats() -> dict[str, Format]:
     """Return the dict of all formats, by name. It is not a copy; `formats` returns one."""
     if "formats" not in _tables:
         own = {
@@ -35,7 +35,7 @@ def known_formats() -> dict[str, Format]:
 
 def formats() -> dict[str, Format]:
     """Return name -> Format, for the protocol packages and the registered formats."""
-    return dict(known_formats())
+    return dict(load_formats())
 
 
 def format_of(name: str) -> Format:
@@ -49,31 +49,31 @@ def format_of(name: str) -> Format:
         ImportError: an option needs a package that is not installed.
     """
     plain, _, options = name.partition("?")
-    if plain not in known_formats():
-        raise ValueError(f"no format {plain!r}; there are {', '.join(known_formats())}")
-    return _with_options(plain, options) if options else known_formats()[plain]
+    if plain not in load_formats():
+        raise ValueError(f"no format {plain!r}; there are {', '.join(load_formats())}")
+    return _with_options(plain, options) if options else load_formats()[plain]
 
 
 @lru_cache(maxsize=64)  # formats are compared by identity
 def _with_options(name: str, options: str) -> Format:
-    format = known_formats()[name]
+    format = load_formats()[name]
     if format.with_options is None:
         raise ValueError(f"{name} has no options")
     try:
-        parsed_options = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=True))
+        values = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=True))
     except ValueError:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    return format.with_options(format, parsed_options)
+    return format.with_options(format, values)
 
 
-def spec_of(name: str, **options: str | None) -> str:
+def make_spec(name: str, **options: str | None) -> str:
     """Return a format's name followed by options, for `format_of`.
 
     Options that are None are omitted. The name may have options already.
     """
-    plain, _, earlier_options = name.partition("?")
-    new_options = {option: value for option, value in options.items() if value is not None}
-    query = urlencode(dict(parse_qsl(earlier_options)) | new_options, safe="/:")
+    plain, _, options_before = name.partition("?")
+    options_added = {option: value for option, value in options.items() if value is not None}
+    query = urlencode(dict(parse_qsl(options_before)) | options_added, safe="/:")
     return f"{plain}?{query}" if query else plain

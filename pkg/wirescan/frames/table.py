@@ -11,8 +11,8 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import RESERVED, column_names, is_place, places
-from wirescan.frames.lookup import buffers_of, parents_of, with_list
+from wirescan.frames.columns import RESERVED, is_place, list_columns, list_places
+from wirescan.frames.lookup import find_buffers, find_parents, find_rows_with_list
 
 SHOWN = 10  # rows in a repr
 SHOWN_BYTES = 16  # of a byte string in a repr
@@ -60,13 +60,13 @@ class Row:
         if name.startswith("_"):
             raise AttributeError(name)
         table = self._table
-        if name in column_names(table.dtype):
+        if name in list_columns(table.dtype):
             return table.rows[name][self._index].item()
-        if name in _children_of(table):
+        if name in _list_children(table):
             return self._open(name)
         if name in table.places:
             return table._read_value(self._index, name)
-        names = [*_list_plain_columns(table.dtype), *table.places, *_children_of(table)]
+        names = [*_list_plain_columns(table.dtype), *table.places, *_list_children(table)]
         raise AttributeError(f"a row of {table.name} has no {name!r}, only {', '.join(names)}")
 
     def _open(self, name: str) -> Iterator[Row]:
@@ -74,7 +74,7 @@ class Row:
         table = self._table
         alone = table[self._index : self._index + 1]
         if table.rows["fault"][self._index]:
-            is_readable_list = name in table.format.lists and with_list(alone, name).any()
+            is_readable_list = name in table.format.lists and find_rows_with_list(alone, name).any()
             if not is_readable_list:
                 return iter(())
         try:
@@ -89,12 +89,12 @@ class Row:
     def __repr__(self) -> str:
         table = self._table
         values = {
-            name: getattr(self, name) for name in column_names(table.dtype) if name != RESERVED
+            name: getattr(self, name) for name in list_columns(table.dtype) if name != RESERVED
         }
         values |= {
             name: table.bytes(self._index, name)
             for name in table.places
-            if name not in _children_of(table)
+            if name not in _list_children(table)
         }
         cells = (f"{name}={_format_cell(value)}" for name, value in values.items())
         return f"<{table.name} " + " ".join(cells) + ">"
@@ -147,7 +147,7 @@ class FrameTable:
         if isinstance(key, str):
             if key in self.places:
                 return self._read_values(key)
-            if key in column_names(self.dtype):
+            if key in list_columns(self.dtype):
                 return self.rows[key]
             raise self._make_column_error(key)
         names = _read_names(key)
@@ -191,7 +191,7 @@ class FrameTable:
         Raises:
             KeyError: the format has no such child. Other errors: as the function of that name.
         """
-        children = _children_of(self)
+        children = _list_children(self)
         if name not in children:
             raise KeyError(
                 f"{self.name} holds no {name!r}, only {', '.join(children) or 'nothing'}"
@@ -212,7 +212,7 @@ class FrameTable:
     @property
     def places(self) -> tuple[str, ...]:
         """The names of the byte strings in a row, which `bytes` accepts."""
-        return places(self.dtype)
+        return list_places(self.dtype)
 
     @property
     def bad(self) -> np.ndarray:
@@ -257,10 +257,10 @@ class FrameTable:
         table = self
         rows: np.ndarray | slice = slice(None)
         while table.outer is not None:
-            rows = parents_of(table, rows)
+            rows = find_parents(table, rows)
             table = table.outer
         origins = np.array(table.origins or [0] * len(table.buffers), np.int64)
-        positions: np.ndarray = table["start"][rows] + origins[buffers_of(table, rows)]
+        positions: np.ndarray = table["start"][rows] + origins[find_buffers(table, rows)]
         return positions
 
     def frame(self, i: int) -> memoryview:
@@ -291,7 +291,7 @@ class FrameTable:
         """Return the place `name` in row i; None for null, and in a bad row.
 
         Raises:
-            KeyError: `name` is not among `places`.
+            KeyError: `name` is not among `list_places`.
             ValueError: as `frame`, and for a place outside its frame.
         """
         if name not in self.places:
@@ -320,26 +320,26 @@ class FrameTable:
 
     def _select(self, names: list[str]) -> FrameTable:
         """Return a table of some columns and places, and the columns of HEAD."""
-        existing = column_names(self.dtype)
-        wanted = dict.fromkeys(column_names(HEAD))
+        existing = list_columns(self.dtype)
+        columns = dict.fromkeys(list_columns(HEAD))
         for name in names:
             if name in existing:
-                wanted[name] = None
+                columns[name] = None
             elif name in self.places:
-                wanted |= dict.fromkeys([name + "_at", name + "_size"])
+                columns |= dict.fromkeys([name + "_at", name + "_size"])
             else:
                 raise self._make_column_error(name)
-        rows = np.empty(len(self), [(name, self.dtype[name]) for name in wanted])
-        for name in wanted:
+        rows = np.empty(len(self), [(name, self.dtype[name]) for name in columns])
+        for name in columns:
             rows[name] = self.rows[name]
         format = self.format and _restrict(self.format, rows.dtype)
         return replace(self, rows=_freeze(rows), format=format)
 
     def _make_column_error(self, name: Any) -> KeyError:
         """Return the error for a name that is no column."""
-        shown = str(name) if isinstance(name, str) else name  # numpy's str has another repr
+        text = str(name) if isinstance(name, str) else name  # numpy's str has another repr
         columns = ", ".join([*_list_plain_columns(self.dtype), *self.places])
-        return KeyError(f"{self.name} has no column {shown!r}, only {columns}")
+        return KeyError(f"{self.name} has no column {text!r}, only {columns}")
 
     def _slice_frame(self, i: int, name: str, at: int, size: int) -> memoryview:
         """Return `size` bytes from position `at` of the frame of row i."""
@@ -369,9 +369,9 @@ class FrameTable:
         )
 
     def __arrow_c_schema__(self) -> object:
-        from wirescan.frames.to_arrow import schema_of
+        from wirescan.frames.to_arrow import make_table_schema
 
-        return schema_of(self).__arrow_c_schema__()
+        return make_table_schema(self).__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return an Arrow stream of record batches. Payloads are views into the buffers.
@@ -382,7 +382,7 @@ class FrameTable:
 
         return reader(self).__arrow_c_stream__(requested_schema)
 
-    def _summary(self) -> str:
+    def _summarize(self) -> str:
         counts = f"{len(self):,} rows, {int(self.bad.sum()):,} bad, {len(self.buffers)} buffers"
         text = f"{self.name}: {counts}"
         if self.stops:
@@ -394,14 +394,14 @@ class FrameTable:
     def _list_cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the names and the values of the columns that a repr shows."""
         names = _list_plain_columns(self.dtype)
-        names += [name for name in self.places if name not in _children_of(self)]
+        names += [name for name in self.places if name not in _list_children(self)]
         rows = [[_format_cell(getattr(row, name)) for name in names] for row in self[:SHOWN]]
         return names, rows
 
     def __repr__(self) -> str:
         names, rows = self._list_cells()
         widths = [max(map(len, column)) for column in zip(names, *rows)]
-        lines = [self._summary()]
+        lines = [self._summarize()]
         for row in [names, *rows]:
             lines.append("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
         if len(self) > SHOWN:
@@ -416,12 +416,12 @@ class FrameTable:
             for row in rows
         )
         return (
-            f"<p>{html.escape(self._summary())}</p>"
+            f"<p>{html.escape(self._summarize())}</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
 
-def groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def iter_groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each number of some rows, in ascending order, and the rows that have it.
 
     Args:
@@ -487,31 +487,31 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
     )
 
 
-def require_rows(table: Any, dtype: np.dtype[Any], what: str) -> None:
+def require_rows(table: Any, dtype: np.dtype[Any], message: str) -> None:
     """Raise TypeError unless `table` is a FrameTable whose rows have a dtype.
 
     Args:
         table: the object to check.
         dtype: the expected dtype.
-        what: the start of the message, which says what was expected.
+        message: the start of the message, which says what was expected.
     """
     if not isinstance(table, FrameTable) or table.dtype != dtype:
-        raise TypeError(f"{what}, not {getattr(table, 'name', type(table).__name__)}")
+        raise TypeError(f"{message}, not {getattr(table, 'name', type(table).__name__)}")
 
 
-def empty(format: Any) -> FrameTable:
+def make_empty(format: Any) -> FrameTable:
     """Return a table of a format without frames."""
     return FrameTable((), _freeze(np.empty(0, format.dtype)), (), format, checked=True)
 
 
-def _children_of(table: FrameTable) -> Mapping[str, Any]:
+def _list_children(table: FrameTable) -> Mapping[str, Any]:
     """Return the formats inside the frames of a table: name -> function of a table."""
     return {} if table.format is None else table.format.children
 
 
 def _list_plain_columns(dtype: np.dtype[Any]) -> list[str]:
     """Return the names of the columns that are no part of a place and no padding."""
-    return [name for name in column_names(dtype) if not is_place(dtype, name) and name != RESERVED]
+    return [name for name in list_columns(dtype) if not is_place(dtype, name) and name != RESERVED]
 
 
 def _read_names(key: Any) -> list[str] | None:
@@ -527,7 +527,7 @@ def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:
 
     Its frames cannot be opened, and it has no lists, because these need the other columns.
     """
-    local = tuple(name for name in format.local if name in column_names(dtype))
+    local = tuple(name for name in format.local if name in list_columns(dtype))
     return replace(format, dtype=dtype, children={}, lists={}, inherited=(), local=local)
 
 
@@ -560,7 +560,7 @@ def _restore(
 
 
 def _has_columns(rows: np.ndarray, names: Collection[str]) -> bool:
-    return set(names) <= set(column_names(rows.dtype))
+    return set(names) <= set(list_columns(rows.dtype))
 
 
 def _format_cell(value: Any) -> str:

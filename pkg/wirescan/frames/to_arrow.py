@@ -36,11 +36,17 @@ import pyarrow as pa
 from wirescan.core.fault import Fault
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import FAULT, FAULTS, FILE, START, column_names, places
+from wirescan.frames.columns import FAULT, FAULTS, FILE, START, list_columns, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_unread, innermost_faults, owner_of, with_list, without_lists
+from wirescan.frames.lookup import (
+    find_column,
+    find_innermost_faults,
+    find_rows_with_list,
+    find_rows_without_lists,
+    find_unread,
+)
 from wirescan.frames.registry import format_of
 
 if TYPE_CHECKING:
@@ -68,7 +74,7 @@ class _Context(NamedTuple):
     damaged: set[int]  # the result of `_find_damaged`
 
 
-def columns_of(format: str | Format) -> list[str]:
+def list_default_columns(format: str | Format) -> list[str]:
     """Return the columns of an export that names none: a format's own columns, and `fault`."""
     return (format_of(format) if isinstance(format, str) else format).columns
 
@@ -84,9 +90,9 @@ def schema(
 
     Args:
         format: a format or its name.
-        columns: the columns, in their order: those of `columns_of`, any other column of the row
-            or of the frames around it, `_file`, `_start` and `_fault`. None, the default: those
-            of `columns_of`.
+        columns: the columns, in their order: those of `list_default_columns`, any other column of
+            the row or of the frames around it, `_file`, `_start` and `_fault`. None, the default:
+            those of `list_default_columns`.
         binary: the type of byte strings: "view", "binary" or "large_binary".
         types: "arrow", or "spark", which has no unsigned integers and no views.
 
@@ -136,20 +142,20 @@ def to_batch(
             "binary", or rows that point outside the buffers or the tables around them.
         FrameError: a fault in a list, under "strict".
     """
-    wanted = schema(format_in(table), columns, binary=binary, types=types)
+    out_schema = schema(format_in(table), columns, binary=binary, types=types)
     context = _Context(file, errors or table.errors, limits, _find_damaged(table))
     try:
-        arrays = [_make_column(table, field, context) for field in wanted]
+        arrays = [_make_column(table, field, context) for field in out_schema]
     except FrameError as error:
         error.source = error.source or file
         raise
     if not arrays:
         # A batch without columns still has a number of rows.
         return pa.RecordBatch.from_struct_array(pa.nulls(len(table), pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return pa.RecordBatch.from_arrays(arrays, schema=out_schema)
 
 
-def schema_of(table: FrameTable) -> pa.Schema:
+def make_table_schema(table: FrameTable) -> pa.Schema:
     """Return the schema of `reader`: every column of the rows, every place and every list."""
     return schema(format_in(table), _list_columns(table))
 
@@ -170,7 +176,7 @@ def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
         raise ValueError(f"a batch has at least 1 row, not {rows}")
     columns = _list_columns(table)
     parts = (to_batch(table[i : i + rows], columns) for i in range(0, len(table), rows))
-    return pa.RecordBatchReader.from_batches(schema_of(table), parts)
+    return pa.RecordBatchReader.from_batches(make_table_schema(table), parts)
 
 
 def format_in(table: FrameTable) -> Format:
@@ -186,7 +192,7 @@ def format_in(table: FrameTable) -> Format:
 def _list_columns(table: FrameTable) -> list[str]:
     format = format_in(table)
     return [
-        *(name for name in column_names(HEAD) if name not in format.columns),
+        *(name for name in list_columns(HEAD) if name not in format.columns),
         *format.local,
         *format.columns,
     ]
@@ -198,7 +204,7 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
         return EXPORTED[name]
     if name in format.lists:
         pairs = format_of(f"{format.name.split('.')[0]}.{name}")
-        return pa.list_(pa.struct([(part, binary) for part in places(pairs.dtype)]))
+        return pa.list_(pa.struct([(part, binary) for part in list_places(pairs.dtype)]))
     if name in ("fault", FAULT):
         return FAULT_TYPES[types]
     owner = format.owner(name)
@@ -209,7 +215,7 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
     name = format.name_there(name)
     if name in owner.numbers:
         return pa.list_(pa.from_numpy_dtype(np.dtype(owner.numbers[name]).newbyteorder("=")))
-    if name in places(owner.dtype):
+    if name in list_places(owner.dtype):
         return binary
     return _choose_scalar_type(owner, name, spark=types == "spark")
 
@@ -255,12 +261,12 @@ def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Ar
     if name == START:
         return _make_numbers(table.positions, kind)
     if name == FAULT:
-        return _make_faults(innermost_faults(table), kind)
+        return _make_faults(find_innermost_faults(table), kind)
     if name == "fault":
         return _make_faults(table[name], kind)
     if name in format_in(table).lists:
         return _make_pair_lists(table, name, kind, context)
-    rows, parents, name = owner_of(table, name)
+    rows, parents, name = find_column(table, name)
     if name in rows.places:
         to_array: Callable[..., pa.Array] = (
             _make_number_lists if pa.types.is_list(kind) else _make_place
@@ -440,7 +446,7 @@ def _make_pair_lists(
 ) -> pa.Array:
     """Return the pairs of a list. The child table has them in the order of their parents."""
     offsets = np.zeros(len(table) + 1, np.int32)
-    rows = np.flatnonzero(with_list(table, name))
+    rows = np.flatnonzero(find_rows_with_list(table, name))
     if len(rows):
         child = table.format.children[name](
             table[rows], errors=context.errors, limits=context.limits
@@ -451,7 +457,7 @@ def _make_pair_lists(
     else:
         pairs = pa.nulls(0, kind.value_type)
     mask = None
-    unread = without_lists(table)
+    unread = find_rows_without_lists(table)
     if unread.any():
         bits = pa.py_buffer(_pack_bits(unread))
         mask = pa.Array.from_buffers(pa.bool_(), len(table), [None, bits])

@@ -12,7 +12,7 @@ the headers of records. `record_batches/scan.pyx` shows the layouts. The other p
 This package imports everything below the protocol packages, and no other protocol package.
 """
 
-from wirescan.frames.lazy import lazy_names
+from wirescan.frames.lazy import make_lazy_names
 from wirescan.kafka.client.partitioner import partition_of
 from wirescan.kafka.constants import Codec
 from wirescan.kafka.encode.record_columns import encode_batches, encode_message_sets
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 # Imported on first use, because they need sockets, threads or another package.
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "AsyncClient": "client",

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
-from wirescan.files.source import name_of, ranges, sibling_path, size_of
+from wirescan.files.source import get_size, make_sibling_path, name_of, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
 from wirescan.kafka.constants import BATCH_HEADER_SIZE, LAST_OFFSET_STOP, MAGIC_AT
@@ -57,13 +57,13 @@ def find_boundaries(
     header to header. The walk ends at the first header that is not valid: a scan of that slice
     reports the fault. The header of a batch above `limits.frame` is not valid. Raises OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     if total - start <= size:
         return [start]
     if SEGMENT.search(name_of(path)):
         # An index with any fault is ignored: the segment can be walked instead.
         with suppress(OSError, ValueError):
-            entries = read_index(sibling_path(path, ".index"), total // SMALLEST[0])
+            entries = read_index(make_sibling_path(path, ".index"), total // SMALLEST[0])
             cuts = _cut_at_entries(path, entries, size, total)
             if cuts is not None:
                 return [start, *(cut for cut in cuts if cut >= start + size)]
@@ -86,7 +86,7 @@ def _cut_at_entries(path: str, entries: np.ndarray, size: int, total: int) -> li
     if gaps.max() > 2 * size + INTERVAL:
         return None
     positions = entries["position"][chosen].tolist()
-    with ranges(path) as read:
+    with open_ranges(path) as read:
         headers = [bytes(read(position, position + LAST_OFFSET_STOP)) for position in positions]
     if list(map(_read_last_offset, headers)) != entries["offset"][chosen].tolist():
         return None

@@ -17,11 +17,11 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, empty, join, require_rows
+from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
 from wirescan.kafka.batch_headers import has_time, read_claim
 from wirescan.kafka.constants import CODECS, Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
-from wirescan.kafka.log.index_pruning import prune, statistics
+from wirescan.kafka.log.index_pruning import compute_statistics, prune
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.scan import (
@@ -105,7 +105,7 @@ def scan(
         stops = (Stop(fault, position),)
         table = FrameTable((buffer,), rows, stops, BATCHES, checked=check)
         tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else empty(BATCHES)
+    return join(tables) if tables else make_empty(BATCHES)
 
 
 def _scan_sets(
@@ -314,7 +314,7 @@ RECORDS = Format(
     lists={"headers": "header_count"},
     inherited=("is_control",),
     times=("timestamp",),
-    statistics=statistics,
+    statistics=compute_statistics,
     prune=prune,
     grouped_by="key",
     shown=("offset", "timestamp", "key", "value", "headers"),

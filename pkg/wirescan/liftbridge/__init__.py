@@ -13,7 +13,7 @@ log files. `scan.pyx` shows the wire format. The other parts:
 The package imports the layers below the protocol packages, and `nats`.
 """
 
-from wirescan.frames.lazy import lazy_names
+from wirescan.frames.lazy import make_lazy_names
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.encode import (
     encode_ack,
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 # These names are imported at their first use: they need sockets, threads or another package.
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "CommitLog": "log.commit_log",

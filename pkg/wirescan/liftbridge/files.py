@@ -12,7 +12,7 @@ import re
 from functools import partial
 
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
-from wirescan.files.source import name_of, ranges, size_of
+from wirescan.files.source import get_size, name_of, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
 from wirescan.liftbridge.log import index_files
@@ -42,7 +42,7 @@ def find_boundaries(
     the first header that is wrong, or of a record above `limits.frame`. The reader of that slice
     reports the damage.
     """
-    total = size_of(path)
+    total = get_size(path)
     if total - start <= size:
         return [start]
     cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
@@ -59,7 +59,7 @@ def _cut_at_entries(path: str, size: int, total: int) -> list[int] | None:
     if last is None or total - last.position - last.size > size:
         return None  # the index lacks records at the end of the segment
     cuts = [0]
-    with ranges(path) as read:
+    with open_ranges(path) as read:
         while (
             entry := index_files.find_around(index_path, "position", cuts[-1] + size)[1]
         ) and entry.position < total:

@@ -17,7 +17,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import FrameTable, Stop, empty, join, require_rows
+from wirescan.frames.table import FrameTable, Stop, join, make_empty, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.files import FILES, IGNORE, SEGMENTS, find_boundaries
 from wirescan.liftbridge.log.index_pruning import prune
@@ -214,7 +214,7 @@ def entries(
         stops = (Stop(fault, position),)
         table = FrameTable((buffer,), rows, stops, ENTRIES, checked=check)
         tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else empty(ENTRIES)
+    return join(tables) if tables else make_empty(ENTRIES)
 
 
 def headers(

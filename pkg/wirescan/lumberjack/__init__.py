@@ -13,7 +13,7 @@ draws the bytes. docs/lumberjack.md describes the protocol. The other parts:
 This package may import the folders below the protocol packages, and no other protocol package.
 """
 
-from wirescan.frames.lazy import lazy_names
+from wirescan.frames.lazy import make_lazy_names
 from wirescan.lumberjack.constants import Kind
 from wirescan.lumberjack.encode import (
     encode_ack,
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 # These modules need sockets, threads or another package, so they are imported at first use.
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "Receiver": "live.receiver",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirescan.files.boundaries import walk
-from wirescan.files.source import size_of
+from wirescan.files.source import get_size
 from wirescan.frames.limits import Limits
 from wirescan.lumberjack.scan import scan_stream
 
@@ -29,7 +29,7 @@ def find_boundaries(
     windows, the cut is before the first frame at that distance.
     """
     cuts = [start]
-    if size_of(path) - start > size:
+    if get_size(path) - start > size:
         for starts, rows in walk(path, scan_stream, start, limits=limits):
             cuts += _select_cuts(starts, rows["kind"] == WINDOW, cuts[-1], size)
     return cuts

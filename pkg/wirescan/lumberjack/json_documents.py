@@ -28,7 +28,7 @@ import numpy as np
 
 from wirescan.core.gather import Places
 from wirescan.frames.errors import check_mode
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
@@ -231,7 +231,7 @@ def _parse(
             else:
                 message = str(error)[:LONGEST_MESSAGE]
                 message = re.sub(r"^JSON parse error: | in row \d+$", "", message)
-                refuse(start, visible(message))  # the parser's messages quote names of fields
+                refuse(start, make_visible(message))  # the parser's messages quote names of fields
                 lines[start] = EMPTY_DOCUMENT
     types = _replace_null_lists(types)
     return _read(b"".join(lines), types, "ignore", max(map(len, lines)))

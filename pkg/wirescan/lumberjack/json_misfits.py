@@ -14,7 +14,7 @@ import math
 import re
 from typing import Any
 
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.lumberjack.json_lines import extract_shape
 
 ANY = "any"  # kind of a value that only the parser checks
@@ -99,13 +99,13 @@ class Types:
         except UnicodeEncodeError:
             return "half a surrogate pair"
         except ValueError as error:
-            return visible(f"JSON parse error: {error}")
+            return make_visible(f"JSON parse error: {error}")
         reason = self._check(self._top, value, "")
         if reason is None:
             return None
         for node in self._new:
             node.kind = None
-        return visible(reason)  # it quotes names of fields
+        return make_visible(reason)  # it quotes names of fields
 
     def _check(self, node: _Node, value: Any, path: str) -> str | None:
         """Return why a value does not fit its node, or None."""

@@ -14,7 +14,7 @@ from wirescan.files.source import open
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, Stop, empty, join, require_rows
+from wirescan.frames.table import FrameTable, Stop, join, make_empty, require_rows
 from wirescan.nats.constants import Kind
 from wirescan.nats.files import FILES, find_boundaries
 from wirescan.nats.scan import (
@@ -92,7 +92,7 @@ def scan(
         stops = (Stop(fault, position),)
         table = FrameTable((buffer,), rows, stops, MESSAGES, checked=check)
         tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else empty(MESSAGES)
+    return join(tables) if tables else make_empty(MESSAGES)
 
 
 def headers(

@@ -16,7 +16,7 @@ from wirescan.core.fault import Fault
 from wirescan.frames.errors import NEAR, ExpansionError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import with_list
+from wirescan.frames.lookup import find_rows_with_list
 from wirescan.frames.table import FrameTable
 
 # The first bytes of a file: the allowance does not grow with them. So it is the same for all
@@ -137,7 +137,7 @@ def _count_pairs(table: FrameTable) -> int:
     for name, column in format.lists.items():
         if not table[column].any():
             continue  # most tables: one pass instead of several
-        has_list = with_list(table, name)
+        has_list = find_rows_with_list(table, name)
         counts = np.minimum(table[column][has_list], table["size"][has_list])
         total += int(counts.sum(dtype=np.int64))
     return total

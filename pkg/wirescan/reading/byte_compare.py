@@ -126,15 +126,15 @@ def _compare_prefixes(
     if not value:
         return if_equal
     data = np.frombuffer(_gather_edges(table, column, rows, sizes), np.uint8)
-    expected = np.frombuffer(value, np.uint8)
+    value_bytes = np.frombuffer(value, np.uint8)
     if len(data) == len(rows) * len(value):
         prefixes = data.reshape(len(rows), len(value))
     else:
         prefixes = np.zeros((len(rows), len(value)), np.uint8)
         prefixes[np.arange(len(value)) < sizes[:, None]] = data
-    differ = prefixes != expected
+    differ = prefixes != value_bytes
     first = differ.argmax(axis=1)
-    order = np.where(prefixes[np.arange(len(rows)), first] < expected[first], -1, 1)
+    order = np.where(prefixes[np.arange(len(rows)), first] < value_bytes[first], -1, 1)
     # A shorter string is padded with zeros. If these equal the value, the string is less, and
     # `if_equal` says so.
     return np.where(differ.any(axis=1), order, if_equal)

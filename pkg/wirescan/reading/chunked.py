@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.files.source import ranges, seekable_size
+from wirescan.files.source import get_seekable_size, open_ranges
 from wirescan.frames.errors import FrameError
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -73,10 +73,10 @@ def iter_tables(
         TypeError: as `filters.check_filters`.
     """
     inner = format_of(format)
-    wanted = check_filters(filters, inner)
-    end = seekable_size(path)
-    if wanted and (start, stop) == (0, None):
-        start, stop = prune_file(path, inner, wanted, errors, limits)
+    checked_filters = check_filters(filters, inner)
+    end = get_seekable_size(path)
+    if checked_filters and (start, stop) == (0, None):
+        start, stop = prune_file(path, inner, checked_filters, errors, limits)
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
@@ -99,7 +99,7 @@ def iter_tables(
             check=check,
             limits=limits,
             source=path,
-            filters=wanted,
+            filters=checked_filters,
             allowance=allowance,
         )
 
@@ -109,11 +109,11 @@ def read_chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterato
 
     Raises EOFError if the file ends before `stop`.
     """
-    with ranges(path) as read:
-        yield from in_pieces(read, path, start, stop, piece)
+    with open_ranges(path) as read:
+        yield from read_pieces(read, path, start, stop, piece)
 
 
-def in_pieces(
+def read_pieces(
     read: Callable[[int, int], memoryview], path: str, start: int, stop: int, piece: int
 ) -> Iterator[memoryview]:
     """Yield the bytes of a range of an open file, `piece` at a time.
@@ -134,7 +134,7 @@ def in_pieces(
         data = read(at, piece_stop)
         if len(data) < piece_stop - at:
             raise EOFError(
-                f"{visible(path)} ends at {at + len(data)}, before {stop}: "
+                f"{make_visible(path)} ends at {at + len(data)}, before {stop}: "
                 "it was cut while it was read"
             )
         yield data
@@ -168,7 +168,7 @@ def scan_outermost(
         table = stream.feed(chunk)
         if len(table):
             if allowance is not None:
-                with _name_source(source):
+                with _add_source(source):
                     allowance.spend_frames(table)
             yield table
     yield stream.close(tail=tail)
@@ -198,8 +198,8 @@ def open_nested(
         limits: bounds on rows and bytes.
         source: the path of the file of the table. Errors name it.
         filters: the result of `filters.check_filters`. Only rows that pass are returned.
-        max_rows: the number of good rows that are wanted. The iteration ends after them or a few
-            more, and opens few frames after them.
+        max_rows: the number of good rows that are wanted. The iteration ends after them or a
+            few more, and opens few frames after them.
         allowance: counts what is opened, over all tables of a file. None, the default: no bound.
 
     Raises:
@@ -249,7 +249,7 @@ def open_nested(
             growing = False
             continue
         if allowance is not None:
-            with _name_source(source):
+            with _add_source(source):
                 allowance.spend_nested(inner, part)
         if max_rows is not None:
             max_rows -= len(inner) - int(np.count_nonzero(inner.bad))
@@ -264,7 +264,7 @@ def open_nested(
 
 
 @contextmanager
-def _name_source(source: str | None) -> Iterator[None]:
+def _add_source(source: str | None) -> Iterator[None]:
     """Add the path of the file to a FrameError that has none."""
     try:
         yield

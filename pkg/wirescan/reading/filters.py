@@ -32,10 +32,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.columns import FAULT, FAULTS, FILE, START, places
+from wirescan.frames.columns import FAULT, FAULTS, FILE, START, list_places
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_unread, innermost_faults, owner_of
+from wirescan.frames.lookup import find_column, find_innermost_faults, find_unread
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.byte_compare import COMPARISONS, compare_bytes
@@ -91,12 +91,12 @@ def check_filters(filters: Iterable[tuple[Any, ...]], format: str | Format) -> t
     """
     format = format_of(format) if isinstance(format, str) else format
     out = []
-    for item in filters:
-        values = tuple(item) if _is_several(item) else ()
+    for condition_given in filters:
+        values = tuple(condition_given) if _is_several(condition_given) else ()
         if not 2 <= len(values) <= 3:
             raise TypeError(
                 "filters are a list of tuples (column, operator, value), "
-                f"but the list contains {values or item!r}"
+                f"but the list contains {values or condition_given!r}"
             )
         out.append(_check_filter(Filter(*values), format))
     return tuple(out)
@@ -113,8 +113,8 @@ def apply_filters(
         file: the value of the column `_file`.
     """
     # Numbers come first, because they are compared faster than byte strings.
-    for row_filter in sorted(filters, key=lambda item: item.column in table.places):
-        passes = _test_rows(table, row_filter, file)
+    for condition_on in sorted(filters, key=lambda filter: filter.column in table.places):
+        passes = _test_rows(table, condition_on, file)
         table = table if passes.all() else table.where(passes)
     return table
 
@@ -134,9 +134,9 @@ def prune_frames(
     top = format.outermost
     filters = tuple(filters)
     own = (
-        item._replace(column=format.name_there(item.column))
-        for item in filters
-        if item.column in (FILE, START) or format.owner(item.column) is top
+        filter._replace(column=format.name_there(filter.column))
+        for filter in filters
+        if filter.column in (FILE, START) or format.owner(filter.column) is top
     )
     outer = apply_filters(outer, own, file)
     inner = format
@@ -144,7 +144,7 @@ def prune_frames(
         inner = format_of(inner.within or "")
     if inner.statistics is None or errors == "mark" or inner is top:
         return outer
-    bounds = compute_bounds(format, inner, filters)
+    bounds = find_column_ranges(format, inner, filters)
     passes = np.ones(len(outer), bool)
     for column, (lowest, highest) in inner.statistics(outer.rows).items():
         low, high = bounds.get(column, (None, None))
@@ -158,7 +158,7 @@ def prune_frames(
 def wants_file(filters: Iterable[Filter], file: str) -> bool:
     """Return whether a file passes the filters on the column `_file`."""
     text = _replace_surrogates(file)
-    return all(make_condition(item)(text) for item in filters if item.column == FILE)
+    return all(make_condition(filter)(text) for filter in filters if filter.column == FILE)
 
 
 def prune_file(
@@ -184,7 +184,7 @@ def prune_file(
     stop: int | None = None
     owner: Format | None = format if errors != "mark" else None
     while owner is not None:
-        if owner.prune is not None and (bounds := compute_bounds(format, owner, filters)):
+        if owner.prune is not None and (bounds := find_column_ranges(format, owner, filters)):
             first, last = owner.prune(path, bounds, limits=limits)
             start = max(start, first)
             stop = last if stop is None else min(stop, last)
@@ -192,7 +192,7 @@ def prune_file(
     return (0, 0) if stop is not None and start >= stop else (start, stop)
 
 
-def compute_bounds(
+def find_column_ranges(
     format: Format, owner: Format, filters: Iterable[Filter]
 ) -> dict[str, tuple[int | None, int | None]]:
     """Return the lowest and highest integer that pass, for each column that the filters bound.
@@ -218,9 +218,9 @@ def compute_bounds(
     return out
 
 
-def make_condition(row_filter: Filter) -> Callable[[Any], bool]:
+def make_condition(filter: Filter) -> Callable[[Any], bool]:
     """Return a function that tests one value, or None for null, against a filter."""
-    _, op, operand = row_filter
+    _, op, operand = filter
     if op in NULL_OPS:
         return lambda value: (value is None) == (op == "is_null")
     if op in SET_OPS:
@@ -236,8 +236,8 @@ def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
-def _check_filter(row_filter: Filter, format: Format) -> Filter:
-    column, op, value = row_filter
+def _check_filter(filter: Filter, format: Format) -> Filter:
+    column, op, value = filter
     if op not in OPS:
         raise ValueError(f"no operator {op!r}; there are {', '.join(OPS)}")
     kind, unit = _find_kind(format, column)
@@ -271,9 +271,9 @@ def _filter_fault_numbers(column: str, op: str, value: Any) -> Filter | None:
         return None
     for name in names:
         if op in ("==", "!=", *SET_OPS) and name not in FAULTS.values():
-            known = ", ".join(fault.name for fault in Fault if fault)
+            names_of_faults = ", ".join(fault.name for fault in Fault if fault)
             raise ValueError(
-                f"no fault {name!r}; there are {known}, and null where the frame is good"
+                f"no fault {name!r}; there are {names_of_faults}, and null where the frame is good"
             )
     passes = make_condition(Filter(column, op, names if several else value))
     return Filter(column, "in", tuple(number for number, name in FAULTS.items() if passes(name)))
@@ -301,7 +301,7 @@ def _find_kind(format: Format, column: str) -> tuple[str, int | None]:
         )
     if column in owner.numbers:
         return "list", None
-    if column in places(owner.dtype):
+    if column in list_places(owner.dtype):
         return "bytes", None
     if column == "kind" and owner.kinds or owner.dtype[column].kind == "S":
         return "text", None
@@ -362,32 +362,32 @@ def _replace_fraction(column: str, op: str, value: Any) -> Filter:
 # ------------------------------------------------------------------------------ rows
 
 
-def _test_rows(table: FrameTable, row_filter: Filter, file: str | None) -> np.ndarray:
+def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
     """Return a bool array: the rows that pass a filter."""
-    if row_filter.column == FILE:
+    if filter.column == FILE:
         text = None if file is None else _replace_surrogates(file)
-        return np.full(len(table), make_condition(row_filter)(text))
-    if row_filter.column == START:
-        return _test_numbers(table.positions, None, row_filter)
-    if row_filter.column == FAULT:
-        return _test_names(innermost_faults(table), FAULTS, row_filter)
-    rows, parents, name = owner_of(table, row_filter.column)
-    passes = _test_column(rows, row_filter._replace(column=name))
+        return np.full(len(table), make_condition(filter)(text))
+    if filter.column == START:
+        return _test_numbers(table.positions, None, filter)
+    if filter.column == FAULT:
+        return _test_names(find_innermost_faults(table), FAULTS, filter)
+    rows, parents, name = find_column(table, filter.column)
+    passes = _test_column(rows, filter._replace(column=name))
     return passes if parents is None else passes[parents]
 
 
-def _test_column(table: FrameTable, row_filter: Filter) -> np.ndarray:
+def _test_column(table: FrameTable, filter: Filter) -> np.ndarray:
     """Return a bool array: the rows that pass a filter on a column of the table itself."""
-    column = row_filter.column
+    column = filter.column
     format = table.format
     if column in table.places:
-        return compare_bytes(table, *row_filter)
+        return compare_bytes(table, *filter)
     values = table[column]
     unread = find_unread(table, column)
     if column == "kind" and format.kinds:
-        return _test_names(values, format.kinds, row_filter, unread)
+        return _test_names(values, format.kinds, filter, unread)
     if values.dtype.kind == "S":
-        passes = make_condition(row_filter)
+        passes = make_condition(filter)
         texts, rows = np.unique(values, return_inverse=True)
         return np.array([passes(text.decode() or None) for text in texts.tolist()], bool)[rows]
     absent = None
@@ -397,12 +397,12 @@ def _test_column(table: FrameTable, row_filter: Filter) -> np.ndarray:
         absent = values == 0
     if unread is not None:
         absent = unread if absent is None else absent | unread
-    return _test_numbers(values, absent, row_filter)
+    return _test_numbers(values, absent, filter)
 
 
-def _test_numbers(values: np.ndarray, absent: np.ndarray | None, row_filter: Filter) -> np.ndarray:
+def _test_numbers(values: np.ndarray, absent: np.ndarray | None, filter: Filter) -> np.ndarray:
     """Return a bool array: which numbers pass. Those in `absent` are null."""
-    _, op, value = row_filter
+    _, op, value = filter
     if op in NULL_OPS:
         nulls = np.zeros(len(values), bool) if absent is None else absent
         return nulls ^ (op == "is_not_null")
@@ -418,16 +418,13 @@ def _test_numbers(values: np.ndarray, absent: np.ndarray | None, row_filter: Fil
 
 
 def _test_names(
-    codes: np.ndarray,
-    names: Mapping[int, str],
-    row_filter: Filter,
-    absent: np.ndarray | None = None,
+    codes: np.ndarray, names: Mapping[int, str], filter: Filter, absent: np.ndarray | None = None
 ) -> np.ndarray:
     """Return a bool array: which 8-bit numbers have a name that passes.
 
     A number without a name is null, and so are the rows in `absent`.
     """
-    passes_one = make_condition(row_filter)
+    passes_one = make_condition(filter)
     passes = np.array([passes_one(names.get(code)) for code in range(256)])[codes]
     return passes if absent is None else np.where(absent, passes_one(None), passes)
 

@@ -27,18 +27,18 @@ from wirescan.files.file_identity import (
     Read,
     State,
     compute_checksums,
-    lost_file_error,
+    make_lost_file_error,
     make_offset,
     parse_offset,
 )
-from wirescan.files.source import ranges
+from wirescan.files.source import open_ranges
 from wirescan.frames.errors import FrameError, check_mode
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import PIECE, in_pieces, open_nested, scan_outermost
+from wirescan.reading.chunked import PIECE, open_nested, read_pieces, scan_outermost
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.reading.stream import Stream
 
@@ -125,10 +125,10 @@ class Tail:
             FrameError: damage is next, under "strict".
             OSError: a file cannot be read. See also `lossless`.
         """
-        known = parse_offset(start)
-        states = self._files.list_present(known)
+        progress = parse_offset(start)
+        states = self._files.list_present(progress)
         self._check_waiting(states)
-        out = self._follow(known, states)
+        out = self._follow(progress, states)
         self._waiting = {}
         turn = ("", 0)
         for path in self._list_in_turn(states, out):
@@ -141,7 +141,7 @@ class Tail:
                 size = min(size, self._cap.setdefault(_identify(path, state), size if file else 0))
             if size <= begin or self._files.is_verified(path, state, begin):
                 continue
-            if file and file.cut and file != known.get(path):
+            if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
             if max_bytes <= 0 or max_files <= 0:
                 turn = turn if turn[0] else (path, size)
@@ -151,7 +151,7 @@ class Tail:
                     self._waiting[path] = state
                 continue
             # The next listing notices a file that was deleted since this one.
-            with suppress(FileNotFoundError), ranges(path) as read:
+            with suppress(FileNotFoundError), open_ranges(path) as read:
                 if file and compute_checksums(read, begin) != (file.head, file.tail):
                     continue
                 is_old = size == state.size and time.time_ns() - state.time > OLD
@@ -175,7 +175,7 @@ class Tail:
         # Deleted files alone make no new offset: if they come back, they are recognized.
         return (
             start
-            if all(known.get(path) == file for path, file in out.items())
+            if all(progress.get(path) == file for path, file in out.items())
             else make_offset(out)
         )
 
@@ -191,7 +191,7 @@ class Tail:
             if file in present_paths:
                 read_paths[path] = present_paths[file]
             else:
-                self._report_loss(lost_file_error("gone before a part of it was read", path))
+                self._report_loss(make_lost_file_error("gone before a part of it was read", path))
         begins, _ = self._files.match_files(
             earlier,
             {path: State(grown[path].end, grown[path].node) for path in read_paths},
@@ -251,7 +251,7 @@ class Tail:
         """
         try:
             with self._files.open(part.file) as (path, read):
-                chunks = in_pieces(read, path, part.start, part.stop, piece)
+                chunks = read_pieces(read, path, part.start, part.stop, piece)
                 allowance = Allowance(self._options["limits"])
                 options = {"source": path, "allowance": allowance, **self._options}
                 for table in scan_outermost(
@@ -267,21 +267,21 @@ class Tail:
             self._report_loss(error)
 
     def _follow(
-        self, known: Mapping[str, FileProgress], states: Mapping[str, State]
+        self, progress: Mapping[str, FileProgress], states: Mapping[str, State]
     ) -> dict[str, FileProgress]:
         """Return the known files by their current paths."""
-        out, unmatched = self._files.match_files(list(known.values()), states)
+        out, unmatched = self._files.match_files(list(progress.values()), states)
         for file in unmatched:
             path = file.path
             state = states.get(path)
             if state and path not in out and self._files.has_same_head(file, state):
                 self._report_loss(
                     EOFError(
-                        f"{visible(path)} has {state.size} bytes now, "
+                        f"{make_visible(path)} has {state.size} bytes now, "
                         f"and is not what it was when {file.end} of them were read"
                     )
                 )
-                with ranges(path) as read:
+                with open_ranges(path) as read:
                     end, _ = self._find_end(path, read, 0, state.size, math.inf)
                     if end:
                         out[path] = FileProgress(
@@ -289,7 +289,7 @@ class Tail:
                         )
             elif file.left:
                 self._report_loss(
-                    lost_file_error(f"gone, and only {file.end} bytes of it were read", path)
+                    make_lost_file_error(f"gone, and only {file.end} bytes of it were read", path)
                 )
         return out
 
@@ -297,23 +297,23 @@ class Tail:
         keys = {_identify(path, state) for path, state in states.items()}
         for path, state in self._waiting.items():
             if path not in states and _identify(path, state) not in keys:
-                self._report_loss(lost_file_error("gone before any of it was read", path))
+                self._report_loss(make_lost_file_error("gone before any of it was read", path))
 
     def _list_in_turn(
-        self, states: Mapping[str, State], known: Mapping[str, FileProgress]
+        self, states: Mapping[str, State], progress: Mapping[str, FileProgress]
     ) -> list[str]:
         """Return the paths in the order of their turns."""
         path, goal = self._turn
         names = sorted(states)
         first = bisect_left(names, path)
-        if path in states and path in known and known[path].end >= goal:
+        if path in states and path in progress and progress[path].end >= goal:
             first += 1
         return names[first:] + names[:first]
 
     def _report_loss(self, error: OSError | EOFError) -> None:
         if self._lossless:
             raise error
-        logger.warning("%s", visible(error))
+        logger.warning("%s", make_visible(error))
 
     def _find_end(
         self,

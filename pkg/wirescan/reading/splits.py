@@ -17,7 +17,7 @@ import numpy as np
 
 from wirescan.files import boundary_index
 from wirescan.files.source import File, list_files
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter, check_filters, prune_file
@@ -88,7 +88,7 @@ class Plan(Sequence[list[Slice]]):
     @property
     def slices(self) -> Iterator[Slice]:
         """All slices, in order."""
-        return (part for task in self.tasks for part in task)
+        return (slice for task in self.tasks for slice in task)
 
     @property
     def bytes(self) -> int:
@@ -101,7 +101,7 @@ class Plan(Sequence[list[Slice]]):
 
         Such a slice is a single frame, or no start of a frame is known in it.
         """
-        return [part for part in self.slices if len(part) > 2 * self.size]
+        return [slice for slice in self.slices if len(slice) > 2 * self.size]
 
     @property
     def skew(self) -> float:
@@ -109,19 +109,19 @@ class Plan(Sequence[list[Slice]]):
 
         A file counts for at least a thousandth of `size`.
         """
-        loads = [sum(max(len(part), self.size // FILES) for part in task) for task in self.tasks]
+        loads = [sum(max(len(slice), self.size // FILES) for slice in task) for task in self.tasks]
         return float(max(loads) / np.mean(loads)) if loads else 1.0
 
     def __str__(self) -> str:
-        files = len({part.path for part in self.slices})
+        files = len({slice.path for slice in self.slices})
         tasks = _format_count(len(self), "task")
         sizes = f"{_format_bytes(self.bytes)} of {_format_count(files, 'file')}"
         lines = [f"{tasks}: {sizes}; the largest task is {self.skew:.2f} times the mean"]
         large = self.uncut
-        for part in large[:LISTED_SLICES]:
+        for slice in large[:LISTED_SLICES]:
             lines.append(
-                f"not cut: {visible(part.path)}, {_format_bytes(len(part))} from byte "
-                f"{part.start} on: no beginning of a frame is known in it"
+                f"not cut: {make_visible(slice.path)}, {_format_bytes(len(slice))} from byte "
+                f"{slice.start} on: no beginning of a frame is known in it"
             )
         if len(large) > LISTED_SLICES:
             lines.append(f"... and {len(large) - LISTED_SLICES} more that are not cut")
@@ -163,7 +163,7 @@ def plan(
     return slices
 
 
-def tasks(
+def plan_tasks(
     sources: Sources,
     format: str,
     size: int = SLICE_BYTES,
@@ -288,7 +288,7 @@ def find_starts(path: str, size: int, format: str, limits: Limits) -> list[int]:
     """
     top = format_of(format).outermost
     if size >= boundary_index.STEP:
-        starts = boundary_index.read_boundaries(path, size, format, limits=limits)
+        starts = boundary_index.find_indexed_boundaries(path, size, format, limits=limits)
         if starts is not None:
             return starts
     return top.boundaries(path, size, limits=limits) if top.boundaries else [0]
@@ -310,12 +310,12 @@ def group_slices(slices: Sequence[Slice], size: int = SLICE_BYTES) -> list[list[
     """
     out: list[list[Slice]] = []
     remaining = 0
-    for part in slices:
-        if not out or len(part) > remaining:
+    for slice in slices:
+        if not out or len(slice) > remaining:
             out.append([])
             remaining = size
-        out[-1].append(part)
-        remaining -= len(part)
+        out[-1].append(slice)
+        remaining -= len(slice)
     return out
 
 
@@ -328,15 +328,15 @@ def _list_parts(
     files: Sequence[File], format: str, filters: Sequence[Filter], errors: str, limits: Limits
 ) -> list[Slice]:
     """Return the part of each file that has to be read. Files without such a part are omitted."""
-    byte_ranges: Iterable[tuple[int, int | None]] = repeat((0, None))
+    ranges: Iterable[tuple[int, int | None]] = repeat((0, None))
     if filters:
         with ThreadPoolExecutor(THREADS) as pool:
-            byte_ranges = list(
+            ranges = list(
                 pool.map(lambda file: prune_file(file.path, format, filters, errors, limits), files)
             )
     parts = [
         Slice(path, start, size if stop is None else min(stop, size), stop is None or stop >= size)
-        for (path, size), (start, stop) in zip(files, byte_ranges)
+        for (path, size), (start, stop) in zip(files, ranges)
     ]
     return [part for part in parts if part.start < part.stop]
 

@@ -17,7 +17,7 @@ from wirescan.files.source import view_of
 from wirescan.frames.errors import HARD, NEAR, FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import LARGEST_ROW, FrameTable, Stop, empty, join
+from wirescan.frames.table import LARGEST_ROW, FrameTable, Stop, join, make_empty
 
 # While a stream searches for a frame, it holds at least this fraction of `limits.frame` more bytes
 # before the next search. So the cost of the searches is linear.
@@ -130,7 +130,7 @@ class Stream:
 
         In every other case the table is empty.
         """
-        return join(self._intact) if self._intact else empty(self._outermost)
+        return join(self._intact) if self._intact else make_empty(self._outermost)
 
     def _feed(self, view: memoryview) -> FrameTable:
         tables: list[FrameTable] = []
@@ -348,7 +348,7 @@ class Stream:
             raise
 
     def _open_nested(self, tables: list[FrameTable]) -> FrameTable:
-        outer = join(tables) if tables else empty(self._outermost)
+        outer = join(tables) if tables else make_empty(self._outermost)
         return self._format.inside(
             outer, errors=self._errors, check=self._check, limits=self._limits
         )

@@ -10,7 +10,7 @@ below the protocol packages, and for topics `wirescan.kafka`.
 
 from typing import TYPE_CHECKING
 
-from wirescan.frames.lazy import lazy_names
+from wirescan.frames.lazy import make_lazy_names
 from wirescan.spark.datasource import register
 from wirescan.spark.fault_rows import faults
 from wirescan.spark.frame_mapping import map_frames
@@ -45,6 +45,6 @@ __all__ = [
 
 # These are imported when they are first used. Spark starts a worker to plan the first query of the
 # data source, and the parts of pyarrow that these modules import would slow its start.
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = make_lazy_names(
     __name__, {"aggregate": "aggregation", "to_parquet": "parquet_tasks"}
 )

@@ -34,7 +34,7 @@ from wirescan.export.grouping import (
 )
 from wirescan.export.sketches import STEPS
 from wirescan.frames import to_arrow
-from wirescan.frames.columns import FILE, START, places
+from wirescan.frames.columns import FILE, START, list_places
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.spark.partition_mapping import ROWS, map_tables
@@ -277,7 +277,7 @@ class Aggregation:
             numbers, because numbers are faster to compare than texts.
         """
         names = [name for name in self.columns if name != FILE]
-        own = places(format_of(self.format).dtype)
+        own = list_places(format_of(self.format).dtype)
         # Bytes of an enclosing frame are copied to each row, so such tables are split by size.
         is_copied = any(
             pa.types.is_binary(self.types.field(name).type) and name not in own for name in names

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyspark.sql.types import StructType
 
 from wirescan.frames.limits import EXPANSION, Limits
-from wirescan.frames.registry import spec_of
+from wirescan.frames.registry import make_spec
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import kafka_topics
 from wirescan.spark.kafka_topics import TopicReading
@@ -65,7 +65,7 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     non_strict = "true" if kafka_topics.parse_flag(options, "nonStrict", default=False) else None
     format = options.get("format", DEFAULT_FORMAT)
     return Reading(
-        spec_of(format, non_strict=non_strict, idl=options.get("idl")),
+        make_spec(format, non_strict=non_strict, idl=options.get("idl")),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         options.get("errors", "strict"),
         kafka_topics.parse_flag(options, "check", default=True),

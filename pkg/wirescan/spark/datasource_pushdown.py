@@ -100,7 +100,7 @@ class PushdownReader(WirescanReader):
         if self._reading.errors != "mark":  # the columns of a bad row may have any number
             format = format_of(self._reading.format)
             own = [pushed for pushed in self._pushed if pushed.column not in ADDED]
-            bounds = row_filters.compute_bounds(format, format, own)
+            bounds = row_filters.find_column_ranges(format, format, own)
         earliest, _ = bounds.get("timestamp", (None, None))
         if earliest is not None and earliest > 0 and plan.start == EARLIEST:
             plan = plan._replace(start_time=max(earliest, plan.start_time or 0))

@@ -25,7 +25,7 @@ from wirescan.frames.errors import NEAR, FrameError, error_of
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
-from wirescan.frames.table import FrameTable, Stop, empty
+from wirescan.frames.table import FrameTable, Stop, make_empty
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested
 from wirescan.spark.run import DEFAULT_FORMAT, Reading, freeze_gc_for_batches, hide_traceback
@@ -69,7 +69,7 @@ def map_frames(
     reading = Reading(format, columns, errors, check, limits)
     inner = format_of(format)
     # It raises ValueError for columns of enclosing frames that are not in the values.
-    to_arrow.to_batch(inner.inside(empty(inner.in_values)), reading.columns)
+    to_arrow.to_batch(inner.inside(make_empty(inner.in_values)), reading.columns)
     names = [*keep, *reading.schema.names]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:

@@ -244,7 +244,7 @@ def _count_and_read(
     """
     with hide_traceback():
         for piece in write_counted(slices, layout, **_list_options(reading)):
-            count(piece.done)
+            count(piece.summary)
             for key, batch in piece.batches:
                 keys = [pa.repeat(pa.scalar(text, pa.string()), batch.num_rows) for text in key]
                 if keys:

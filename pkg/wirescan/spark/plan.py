@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from wirescan.files import boundary_index
-from wirescan.files.source import URL, File, sibling_path
+from wirescan.files.source import URL, File, make_sibling_path
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import (
     SLICE_BYTES,
@@ -42,7 +42,9 @@ STARTS = pa.schema([("file", pa.int64()), ("starts", pa.list_(pa.int64()))])
 
 
 def make_plan(spark: SparkSession, reading: Reading, paths: Paths, size: int | None) -> Plan:
-    """Return the slices of each task of a job: `wirescan.reading.splits.tasks` with `make_cutter`.
+    """Return the slices of each task of a job.
+
+    `wirescan.reading.splits.plan_tasks` makes them, with the function of `make_cutter`.
 
     The number of tasks is a multiple of the tasks that run at the same time, if Spark reports that
     number.
@@ -85,7 +87,7 @@ def index(
 
 
 def make_cutter(spark: SparkSession, format: str, limits: Limits) -> Cut:
-    """Return the function that finds frame boundaries for `wirescan.reading.splits.tasks`.
+    """Return the function that finds frame boundaries for `wirescan.reading.splits.plan_tasks`.
 
     It scans files that have no index and no sidecar. If these are more than WALKED_FILES, or have
     more than WALKED_BYTES together, a job scans them, each file in one task. A frame above
@@ -117,7 +119,12 @@ def _has_index(path: str) -> bool:
     """
     if URL.match(path):
         return False
-    return any(map(os.path.exists, (sibling_path(path, ".index"), boundary_index.path_of(path))))
+    return any(
+        map(
+            os.path.exists,
+            (make_sibling_path(path, ".index"), boundary_index.make_sidecar_path(path)),
+        )
+    )
 
 
 def _find_starts_in_tasks(

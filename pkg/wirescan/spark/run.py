@@ -30,7 +30,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.filters import check_filters
-from wirescan.reading.splits import Cut, Plan, Slice, tasks
+from wirescan.reading.splits import Cut, Plan, Slice, plan_tasks
 
 # The time zone of timestamps in `to_arrow_schema`. Spark before 4.2 has no such argument.
 UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -134,11 +134,11 @@ class Reading:
     ) -> Plan:
         """Return the slices of each task: about `size` bytes for one task.
 
-        cut, slots: the arguments of `splits.tasks`.
+        cut, slots: the arguments of `splits.plan_tasks`.
 
         Raises ValueError for a size below 1, and OSError.
         """
-        return tasks(
+        return plan_tasks(
             list_paths(paths),
             self.format,
             size,

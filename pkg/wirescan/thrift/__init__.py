@@ -16,7 +16,7 @@ the wire. The other parts:
 The package imports only folders below the protocol packages, and no other protocol package.
 """
 
-from wirescan.frames.lazy import lazy_names
+from wirescan.frames.lazy import make_lazy_names
 from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
 from wirescan.thrift.encode import (
     encode_frame,
@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 # These names are imported on first use: they need sockets, threads or another package.
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "resolve": "effective_headers",

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.frames.format import Format
-from wirescan.frames.registry import spec_of
+from wirescan.frames.registry import make_spec
 from wirescan.thrift.scan import bytes_needed, scan_any, scan_any_streams
 
 FLAGS = {"true": True, "false": False}
@@ -47,7 +47,7 @@ def apply_options(format: Format, options: Mapping[str, str]) -> Format:
 
 def _accept_non_strict(format: Format) -> Format:
     if format.within is not None:
-        return replace(format, within=spec_of(format.within, **NON_STRICT))
+        return replace(format, within=make_spec(format.within, **NON_STRICT))
     return replace(
         format,
         read=partial(format.read, non_strict=True),

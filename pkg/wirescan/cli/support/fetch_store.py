@@ -127,19 +127,19 @@ class Ledger:
             if stored.get(name) != value:
                 raise Failure(
                     f"{format_path(str(self._directory))} holds {self._topic} with {name} "
-                    f"{_setting_text(stored.get(name))}, not {_setting_text(value)}: fetch into "
-                    "another directory"
+                    f"{_format_setting(stored.get(name))}, not {_format_setting(value)}: fetch "
+                    "into another directory"
                 )
 
     def add_starts(self, starts: Mapping[int, int]) -> None:
         """Store the starts of further partitions; called before their first file is written."""
         self.starts |= starts
-        made = self._path.with_suffix(".part")  # no longer than the final name
-        with open(made, "w") as file:
+        temporary = self._path.with_suffix(".part")  # no longer than the final name
+        with open(temporary, "w") as file:
             json.dump({**self._settings, "check": self.check, "starts": self.starts}, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(made, self._path)
+        os.replace(temporary, self._path)
         sync_directory(self._directory)
 
 
@@ -331,7 +331,9 @@ class ParquetParts:
         self._writer.close()
         os.fsync(self._file.fileno())
         self._file.close()
-        os.replace(self._partial, self._directory / part_name(self._name, self._start, self._stop))
+        os.replace(
+            self._partial, self._directory / make_file_name(self._name, self._start, self._stop)
+        )
         sync_directory(self._directory)
         self._writer = None
         self._start = self._stop
@@ -378,7 +380,7 @@ def find_parts_end(directory: Path, name: str) -> End | None:
     return max((End(int(match[2])) for match in matches if match), default=None)
 
 
-def part_name(name: str, start: int, stop: int) -> str:
+def make_file_name(name: str, start: int, stop: int) -> str:
     """Return the name of the Parquet file with the offsets start..stop-1 of a partition."""
     return f"{name}-{start:020}-{stop:020}.parquet"
 
@@ -413,7 +415,7 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _setting_text(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """Return a setting of the ledger as safe text."""
     return escape_text(",".join(map(str, value)) if isinstance(value, list) else str(value))
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from wirescan.cli.common import Failure, describe_error, is_empty
 from wirescan.cli.input import read_input
-from wirescan.cli.output import colour, dump_json, fault_name, format_count, format_path
+from wirescan.cli.output import colour, dump_json, format_count, format_path, get_fault_name
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import outer_table
+from wirescan.cli.row_values import get_outer_table
 from wirescan.cli.support.log_offsets import (
     Gap,
     Offsets,
     fill_first_offsets,
-    first_offsets,
+    find_first_offsets,
     log_columns,
     parse_segment,
 )
@@ -128,7 +128,7 @@ class Report:
             self._log = Log(segment.prefix if segment else None, self._segments, memory)
             if segment and self._side_files is not None:
                 # Read before the segments: a broker may append while they are read.
-                with self._side_file_errors():
+                with self._report_side_file_errors():
                     self._reached = self._side_files.reaches(self._log)
         self._path = path
         self._gaps = 0
@@ -139,7 +139,7 @@ class Report:
         if segment:
             self._log.verified.append(segment.base)
             if self._side_files is not None:
-                with self._side_file_errors():
+                with self._report_side_file_errors():
                     self._segment_check = self._side_files.segment(path, self._log)
         self._allowance = Allowance(self._options["limits"])
         pieces = read_input(path, progress, allowance=self._allowance)
@@ -149,19 +149,19 @@ class Report:
             self._verify_piece(piece)
         self._verify_tail(piece)
         if self._segment_check is not None:
-            with self._side_file_errors():
+            with self._report_side_file_errors():
                 self._report_findings(self._segment_check.end())
         self._count["files"] += 1
         counts = {name: self._count[name] - before[name] for name in before if name != "files"}
         if self._json:
             _print({"kind": "file", "file": path, **counts})
         elif self._gaps > SHOWN_GAPS:
-            more = format_count(self._gaps - SHOWN_GAPS, "more gap")
-            _print(f"  and {more} in the offsets (--json lists all)")
+            other_gaps = format_count(self._gaps - SHOWN_GAPS, "more gap")
+            _print(f"  and {other_gaps} in the offsets (--json lists all)")
 
     def report_bad_compression(self, message: str) -> None:
         """Report that the compressed file in progress cannot be decompressed further."""
-        self._report("damage", 0, 0, fault_name(Fault.BAD_COMPRESSION), message, b"")
+        self._report("damage", 0, 0, get_fault_name(Fault.BAD_COMPRESSION), message, b"")
         self._count["files"] += 1
 
     def end_log(self) -> None:
@@ -177,7 +177,7 @@ class Report:
         self._reached = []
         orphans: dict[int, list[str]] = {}
         if self._side_files is not None and log.verified:
-            with self._side_file_errors():
+            with self._report_side_file_errors():
                 self._report_findings(self._side_files.snapshots(log))
                 orphans = self._side_files.orphans(log)
         self._report_missing_segments(log, missing, orphans)
@@ -189,7 +189,7 @@ class Report:
         self._unknown += log.unknown
 
     @contextmanager
-    def _side_file_errors(self) -> Iterator[None]:
+    def _report_side_file_errors(self) -> Iterator[None]:
         """Report a file beside the log that cannot be read, and let the verification continue."""
         try:
             yield
@@ -220,7 +220,7 @@ class Report:
             parts.append(format_count(count["records"], "record"))
         parts.append(format_count(count["bytes"], "byte"))
         gaps = f"; {format_count(count['gaps'], 'gap')} in the offsets" if count["gaps"] else ""
-        _print(f"{', '.join(parts)}: {self._verdict()}{gaps}")
+        _print(f"{', '.join(parts)}: {self._choose_verdict()}{gaps}")
         if self._lost:
             ranges = format_count(len(self._lost), "range")
             _print(f"lost: {describe_loss(records, bound)} in {ranges} of offsets")
@@ -228,7 +228,7 @@ class Report:
             places = format_count(self._unknown, "damaged place")
             _print(f"lost: {places} at the end of a log, with an unknown number of records")
 
-    def _verdict(self) -> str:
+    def _choose_verdict(self) -> str:
         """Return whether the files are clean, damaged or empty, as text."""
         count = self._count
         if self.damage:
@@ -286,7 +286,7 @@ class Report:
             last = min(log.verified) - 1
         claimed = max((claim.last for claim in log.claims), default=last)
         if later:  # the log ends in a file that was not given
-            next_segment = self._segment_path(log, later[0])
+            next_segment = self._make_segment_path(log, later[0])
             reached = [Reach(later[0] - 1, next_segment)] if log.damaged else []
         furthest = max(reached, default=None)
         if furthest is None or furthest.offset <= max(last, claimed):
@@ -302,10 +302,10 @@ class Report:
             f"had reached offset {furthest.offset:,}",
             b"",
             lost=lost,
-            path=self._segment_path(log, newest),
+            path=self._make_segment_path(log, newest),
         )
 
-    def _segment_path(self, log: Log, base: int) -> str:
+    def _make_segment_path(self, log: Log, base: int) -> str:
         """Return the path of the segment of a log that begins with the offset `base`."""
         assert self._segments is not None  # the log has segments that were verified
         assert log.prefix is not None
@@ -345,10 +345,12 @@ class Report:
         bad = np.flatnonzero(table.bad).tolist()
         claims = {row: read_claim(table, row) for row in bad} if has_offsets else {}
         for row in bad:
-            self._report_fault(table, row, int(starts[row]), lost=_claimed_loss(claims.get(row)))
-        first = first_offsets(table) if has_offsets else np.empty(0)
+            self._report_fault(
+                table, row, int(starts[row]), lost=_make_claimed_loss(claims.get(row))
+            )
+        first = find_first_offsets(table) if has_offsets else np.empty(0)
         lists = [self._outermost.children[name] for name in self._outermost.lists]
-        for format in self._formats_inside(self._outermost):
+        for format in self._list_formats_inside(self._outermost):
             at = 0
             opened = open_nested(table, format, allowance=self._allowance, **self._options)
             for inner in opened:
@@ -357,13 +359,13 @@ class Report:
                 self._verify_nested(inner)
                 if has_offsets:
                     fill_first_offsets(first, inner, at)
-                at += len(outer_table(inner))
+                at += len(get_outer_table(inner))
         if has_offsets:
             self._verify_offsets(table, first, claims)
         if self._segment_check is not None:
             self._report_findings(self._segment_check.piece(table))
 
-    def _formats_inside(self, outer: Format) -> list[Format]:
+    def _list_formats_inside(self, outer: Format) -> list[Format]:
         """Return the formats to open in frames of `outer`.
 
         These are its children, and the requested format, which may be of another protocol.
@@ -387,19 +389,21 @@ class Report:
         A row whose enclosing frame is bad is not reported.
         """
         bad = np.flatnonzero(inner.bad)
-        bad = bad[outer_table(inner)["fault"][inner["parent"][bad]] == 0]
+        bad = bad[get_outer_table(inner)["fault"][inner["parent"][bad]] == 0]
         if inner.format.enclosing is not None:
             # The values around a bad one have its fault too. The bad one itself has no kind.
             bad = bad[inner["kind"][bad] == 0]
         if len(bad):
-            losses = find_lost_records(inner, bad, outer_table(inner))
+            losses = find_lost_records(inner, bad, get_outer_table(inner))
             self._log.lost += losses.values()
             positions = inner.positions[bad].tolist()
-            for row, at, inflated in zip(bad.tolist(), positions, _payload_positions(inner, bad)):
+            for row, at, inflated in zip(
+                bad.tolist(), positions, _find_payload_positions(inner, bad)
+            ):
                 self._report_fault(
                     inner, row, at, inside=inner.name, inflated=inflated, lost=losses.get(row)
                 )
-        for format in self._formats_inside(inner.format):
+        for format in self._list_formats_inside(inner.format):
             nested = format.read(inner, **self._options)
             self._allowance.spend_nested(nested, inner.outermost)
             self._verify_nested(nested)
@@ -525,7 +529,7 @@ class Report:
                 "last": gap.last,
                 "missing": missing,
             }
-            _print(line | (lost.json_fields() if lost else {}))
+            _print(line | (lost.to_json_fields() if lost else {}))
         elif self._gaps <= SHOWN_GAPS or lost:
             text = f"{format_count(missing, 'offset')} missing, {gap.first:,} to {gap.last:,}"
             loss = f"; {lost}" if lost else ""
@@ -534,15 +538,19 @@ class Report:
     def _verify_tail(self, table: FrameTable) -> None:
         """Report how the file ends; `table` is its last one."""
         stop = table.stop
-        left = len(table.tail)
+        remaining = len(table.tail)
         at = table.origins[0] + stop.offset
-        self._count["bytes"] += at + left
+        self._count["bytes"] += at + remaining
         if is_empty(table):
             self._count["empty"] += 1
-            zeros = ": it holds only zeros" if left else ""
-            self._report("info", 0, left, fault_name(Fault.EMPTY), f"the file is empty{zeros}", b"")
+            zeros = ": it holds only zeros" if remaining else ""
+            self._report(
+                "info", 0, remaining, get_fault_name(Fault.EMPTY), f"the file is empty{zeros}", b""
+            )
         elif stop.fault == Fault.ZEROS:
-            self._report("info", at, left, fault_name(stop.fault), MEANING[Fault.ZEROS], b"")
+            self._report(
+                "info", at, remaining, get_fault_name(stop.fault), MEANING[Fault.ZEROS], b""
+            )
         elif stop.fault:
             kind = "info" if stop.fault == Fault.FILLER and at else "damage"
             log = table.format.log if kind == "damage" else None
@@ -552,11 +560,11 @@ class Report:
             self._report(
                 kind,
                 at,
-                left,
-                fault_name(stop.fault),
+                remaining,
+                get_fault_name(stop.fault),
                 MEANING[Fault(stop.fault)],
                 table.tail,
-                lost=_claimed_loss(claim),
+                lost=_make_claimed_loss(claim),
             )
             if log is not None:
                 self._log.add_damage(claim)
@@ -628,39 +636,39 @@ class Report:
                 "inside": inside,
                 "inflated_offset": inflated,
             }
-            line |= lost.json_fields() if lost else {}
+            line |= lost.to_json_fields() if lost else {}
             _print({name: value for name, value in line.items() if value is not None})
             return
         has_position = bool(size or at)
-        where = format_path(path)
-        where += f": byte {at:,}" if has_position else ""
-        where += f", {inside} in it" if inside else ""
-        where += f", decompressed byte {inflated:,}" if inflated is not None else ""
-        where += f", {format_count(size, 'byte')}" if has_position else ""
+        place = format_path(path)
+        place += f": byte {at:,}" if has_position else ""
+        place += f", {inside} in it" if inside else ""
+        place += f", decompressed byte {inflated:,}" if inflated is not None else ""
+        place += f", {format_count(size, 'byte')}" if has_position else ""
         label = colour(fault, fg="red" if kind == "damage" else None, bold=True)
         loss = f"; {lost}" if lost else ""
         bytes_line = f"\n  near {digits}" if digits else ""
-        _print(f"{where}: {label}, {meaning}{loss}{bytes_line}")
+        _print(f"{place}: {label}, {meaning}{loss}{bytes_line}")
 
 
-def _payload_positions(inner: FrameTable, rows: np.ndarray) -> list[int | None]:
+def _find_payload_positions(inner: FrameTable, rows: np.ndarray) -> list[int | None]:
     """Return where rows begin in the decompressed payload of their outermost frame.
 
     The result is None for a row whose outermost frame is not compressed.
     """
     records = inner
     at = rows
-    while outer_table(records).outer is not None:
+    while get_outer_table(records).outer is not None:
         at = records["parent"][at]
-        records = outer_table(records)
+        records = get_outer_table(records)
     parents = np.ascontiguousarray(records["parent"])
     firsts = np.searchsorted(parents, parents[at])
     positions = (inner["start"][rows] - records["start"][firsts]).tolist()
-    is_inflated = (records["buffer"][at] >= len(outer_table(records).buffers)).tolist()
+    is_inflated = (records["buffer"][at] >= len(get_outer_table(records).buffers)).tolist()
     return [position if flag else None for position, flag in zip(positions, is_inflated)]
 
 
-def _claimed_loss(claim: Claim | None) -> Lost | None:
+def _make_claimed_loss(claim: Claim | None) -> Lost | None:
     """Return what a damaged batch has lost by its own header."""
     return None if claim is None else Lost(claim.first, claim.last, claim.records)
 

@@ -93,8 +93,8 @@ class Offsets:
         counted = batches.format.record_count
         count = rows[counted].astype(np.int64) if counted else np.ones(len(rows), np.int64)
         begin = first[good]
-        known = begin >= 0
-        begin = np.where(known, begin, last)
+        has_begin = begin >= 0
+        begin = np.where(has_begin, begin, last)
         self.missing_inside += int((last - base + 1 - count)[count >= 0].sum())
         start = int(begin[0]) - 1 if self._previous is None else self._previous
         before = np.concatenate([[start], last[:-1]])
@@ -106,7 +106,7 @@ class Offsets:
             self._earlier = int(before[-1])
         gaps = [
             Gap(int(good[i]), int(before[i]) + 1, int(begin[i]) - 1)
-            for i in np.flatnonzero((begin - before > 1) & known)
+            for i in np.flatnonzero((begin - before > 1) & has_begin)
         ]
         disorder = [(int(good[i]), reference) for i, reference in misplaced.items()]
         self.gaps += len(gaps)
@@ -174,7 +174,7 @@ def parse_segment(format: Format, path: str) -> SegmentName | None:
     return None if segments is None else segments.parse(path)
 
 
-def first_offsets(batches: FrameTable) -> np.ndarray:
+def find_first_offsets(batches: FrameTable) -> np.ndarray:
     """Return the first offset in each batch by its header.
 
     It is UNKNOWN for a batch that does not state its number of records.

@@ -44,7 +44,7 @@ class Lost(NamedTuple):
             offsets = f"offsets {self.first:,} to {self.last:,}"
         return f"lost {describe_loss(self.records, self.bound)}, {offsets}"
 
-    def json_fields(self) -> dict[str, int | str]:
+    def to_json_fields(self) -> dict[str, int | str]:
         """Return the loss as fields for JSON."""
         return {
             "lost_first": self.first,
@@ -123,7 +123,7 @@ class Log:
         self.names = self._list_directory()
         self.bases: list[int] | None = None
         if self.names is not None and segments is not None:
-            self.bases = _base_offsets(self.names, segments)
+            self.bases = _list_base_offsets(self.names, segments)
 
     def _list_directory(self) -> list[str] | None:
         if self.prefix is None or URL.match(self.prefix):
@@ -174,7 +174,7 @@ class Log:
         return lost
 
 
-def _base_offsets(names: Iterable[str], segments: SegmentNames) -> list[int]:
+def _list_base_offsets(names: Iterable[str], segments: SegmentNames) -> list[int]:
     """Return the base offsets of the segments among file names, in order."""
     parsed = map(segments.parse, names)
     return sorted(segment.base for segment in parsed if segment and not segment.prefix)

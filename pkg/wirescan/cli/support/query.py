@@ -125,7 +125,7 @@ class Query:
         return out
 
 
-def answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str, str]]:
+def make_answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str, str]]:
     """Return an answer for people, as (label, text)."""
     out = []
     for name, result in answer.items():
@@ -134,7 +134,7 @@ def answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str, str]
         elif name == "commonest":
             column = result["column"]
             values = ", ".join(
-                f"{_value_text(column, value, format)} ({count:,})"
+                f"{_format_value(column, value, format)} ({count:,})"
                 for value, count in result["values"]
             )
             out.append((f"top {column}", values or "none"))
@@ -144,7 +144,7 @@ def answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str, str]
     return out
 
 
-def answer_json(answer: dict[str, Any], format: Format) -> dict[str, Any]:
+def make_json_answer(answer: dict[str, Any], format: Format) -> dict[str, Any]:
     """Return an answer for JSON: times are milliseconds, bytes are text, codes have names."""
     common = answer.get("commonest")
     if common is None:
@@ -154,7 +154,7 @@ def answer_json(answer: dict[str, Any], format: Format) -> dict[str, Any]:
         [
             encode(value, ENCODINGS[0])
             if isinstance(value, bytes)
-            else _value_name(column, value, format),
+            else _name_value(column, value, format),
             count,
         ]
         for value, count in common["values"]
@@ -185,7 +185,7 @@ def _to_bytes(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _value_name(column: str, value: Any, format: Format) -> Any:
+def _name_value(column: str, value: Any, format: Format) -> Any:
     """Return the name of a number, or the value itself if it has none."""
     owner = format.owner(column)
     if owner is None or column not in owner.enums:
@@ -193,8 +193,8 @@ def _value_name(column: str, value: Any, format: Format) -> Any:
     return number_name(owner, column, value)
 
 
-def _value_text(column: str, value: Any, format: Format) -> str:
+def _format_value(column: str, value: Any, format: Format) -> str:
     """Return a value as text for people."""
     if isinstance(value, bytes):
         return show_bytes(value) or '""'
-    return str(_value_name(column, value, format))
+    return str(_name_value(column, value, format))

@@ -99,9 +99,11 @@ class Spool:
         self._publisher = threading.Thread(target=self._publish_all, name="publisher", daemon=True)
 
     def __enter__(self) -> Spool:
-        made = [path for path in (self._directory, *self._directory.parents) if not path.exists()]
+        new_directories = [
+            path for path in (self._directory, *self._directory.parents) if not path.exists()
+        ]
         self._directory.mkdir(parents=True, exist_ok=True)
-        for path in made:
+        for path in new_directories:
             sync_directory(path.parent)
         if not os.access(self._directory, os.W_OK | os.X_OK):
             raise Failure(f"{format_path(str(self._directory))}: the directory is not writable")
@@ -174,14 +176,14 @@ class Spool:
         """Write buffers to the file in progress, and return their bytes."""
         total = 0
         for first in range(0, len(views), MAX_VIEWS):
-            left = [view for view in views[first : first + MAX_VIEWS] if len(view)]
-            while left:
-                written = os.writev(self._file, left)
+            remaining = [view for view in views[first : first + MAX_VIEWS] if len(view)]
+            while remaining:
+                written = os.writev(self._file, remaining)
                 total += written
-                while left and written >= len(left[0]):
-                    written -= len(left.pop(0))
+                while remaining and written >= len(remaining[0]):
+                    written -= len(remaining.pop(0))
                 if written:
-                    left[0] = left[0][written:]
+                    remaining[0] = remaining[0][written:]
         return total
 
     def _open_file(self) -> None:
@@ -259,7 +261,7 @@ class Spool:
         from wirescan.reading.splits import Slice
 
         partial = path.with_suffix(".parquet")
-        done = write(
+        summary = write(
             [Slice(str(path), 0, path.stat().st_size, last=True)],
             str(partial),
             format="lumberjack.events",
@@ -268,11 +270,11 @@ class Spool:
             errors="skip",
             limits=WIDEST,
         )
-        self.faults += done.faults
-        if done.records < events or done.faults and done.faults > count_tolerable(path):
+        self.faults += summary.faults
+        if summary.records < events or summary.faults and summary.faults > count_tolerable(path):
             partial.unlink()
-            events_read = format_count(done.records, "event")
-            bad_frames = format_count(done.faults, "bad frame")
+            events_read = format_count(summary.records, "event")
+            bad_frames = format_count(summary.faults, "bad frame")
             print_message(
                 f"wirescan: {format_path(final.name)}: frames stay as they came, because not all "
                 f"could be read again: {events_read}, {bad_frames}"

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.cli.output import fault_name, format_time
-from wirescan.cli.row_values import number_name, outer_table
-from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets, first_offsets
+from wirescan.cli.output import format_time, get_fault_name
+from wirescan.cli.row_values import get_outer_table, number_name
+from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets, find_first_offsets
 from wirescan.core.fault import Fault
 from wirescan.frames.format import Format
 from wirescan.frames.lookup import find_bad_frames
@@ -99,7 +99,7 @@ class Tally:
 
     def count_frames(self, table: FrameTable) -> None:
         """Count the frames of a piece."""
-        good = _good_rows(table)
+        good = _select_good_rows(table)
         self._count_faults(table.where(table.bad))
         self._count["frames"] += len(good)
         self._count["frame_bytes"] += int(good["size"].sum(dtype=np.int64))
@@ -147,8 +147,8 @@ class Tally:
         """Count the frames inside some outermost frames; `table` has the counted format."""
         for bad, _ in find_bad_frames(table):
             # Where the enclosing frame is bad, its fault is counted instead.
-            self._count_faults(bad.where(outer_table(bad)["fault"][bad["parent"]] == 0))
-        good = _good_rows(table)
+            self._count_faults(bad.where(get_outer_table(bad)["fault"][bad["parent"]] == 0))
+        good = _select_good_rows(table)
         format = table.format
         columns = format.summary
         self._inner = format
@@ -166,21 +166,21 @@ class Tally:
             self._list_entries[name] += int(good[column].sum(dtype=np.int64))
         codec = self._format.summary.codec
         if codec is not None:
-            codecs = outer_table(good)[codec][good["parent"]]
+            codecs = get_outer_table(good)[codec][good["parent"]]
             self._count_by_codec(codecs, good["size"], str(format.counted_as), "inflated_bytes")
 
-    def end_file(self, size: int, fault: int, left: int) -> None:
+    def end_file(self, size: int, fault: int, remaining: int) -> None:
         """Count a file that ended.
 
         Args:
             size: its bytes.
             fault: why the scan stopped.
-            left: bytes after the last frame.
+            remaining: bytes after the last frame.
         """
         self._count["files"] += 1
         self._count["bytes"] += size
         if fault:
-            self._tails[TAILS.get(Fault(fault), fault_name(fault))] += left
+            self._tails[TAILS.get(Fault(fault), get_fault_name(fault))] += remaining
 
     def summary(self) -> dict[str, Any]:
         """Return all counts as values for JSON; times are milliseconds since 1970."""
@@ -192,23 +192,23 @@ class Tally:
             "frame_bytes": count["frame_bytes"],
             "frame_size": self._frame_sizes.summary(),
         }
-        records = self._record_total()
+        records = self._count_records()
         if self._format.record_count is not None:
-            out |= self._record_summary(records)
+            out |= self._summarize_records(records)
         if self._times:
-            out["time"] = self._time_summary(records)
+            out["time"] = self._summarize_times(records)
         if self._has_offsets:
-            out["offsets"] = self._offset_summary()
-        out |= self._kind_summary()
-        out |= self._opened_summary()
+            out["offsets"] = self._summarize_offsets()
+        out |= self._summarize_kinds()
+        out |= self._summarize_opened()
         out["faults"] = {
-            fault_name(number): {"frames": frames, "bytes": self._fault_bytes[number]}
+            get_fault_name(number): {"frames": frames, "bytes": self._fault_bytes[number]}
             for number, frames in sorted(self.faults.items())
         }
         out["tail"] = dict(self._tails)
         return out
 
-    def _record_total(self) -> int | None:
+    def _count_records(self) -> int | None:
         """Return the number of records; None if it is not known."""
         if self._format.record_count is None:
             return None
@@ -216,7 +216,7 @@ class Tally:
             return self._opened
         return None if self._count["unopened"] else self._count["claimed"]
 
-    def _record_summary(self, records: int | None) -> dict[str, Any]:
+    def _summarize_records(self, records: int | None) -> dict[str, Any]:
         count = self._count
         claimed = count["claimed"] + count["unopened"]
         return {
@@ -226,10 +226,10 @@ class Tally:
             "records_per_frame": self._records_per_frame.summary(),
         }
 
-    def _opened_summary(self) -> dict[str, Any]:
+    def _summarize_opened(self) -> dict[str, Any]:
         """Return the counts of the frames inside the outermost ones.
 
-        If the outermost frames state how many there are, `_record_summary` has their number.
+        If the outermost frames state how many there are, `_summarize_records` has their number.
         """
         inner = self._inner
         if inner is None or inner.summary.by_kind:
@@ -239,7 +239,7 @@ class Tally:
         if not is_stated:
             out[str(inner.counted_as)] = self._opened
         if inner.summary.sizes:
-            out[size_name(inner)] = self._opened_sizes.summary()
+            out[make_size_name(inner)] = self._opened_sizes.summary()
         lists = {name: self._list_entries[name] for name in inner.lists}
         if not is_stated:
             out |= lists
@@ -253,7 +253,7 @@ class Tally:
         out["inside"] = inside | lists if is_stated else inside
         return out
 
-    def _offset_summary(self) -> dict[str, Any]:
+    def _summarize_offsets(self) -> dict[str, Any]:
         offsets = self._offsets
         return {
             "first": offsets.first,
@@ -264,7 +264,7 @@ class Tally:
             "out_of_order": self._count["out_of_order"],
         }
 
-    def _kind_summary(self) -> dict[str, Any]:
+    def _summarize_kinds(self) -> dict[str, Any]:
         """Return the counts of codecs, values, flags and kinds that occurred."""
         out: dict[str, Any] = {}
         columns = self._format.summary
@@ -279,7 +279,7 @@ class Tally:
                     number_name(self._format, name, number): counter[number]
                     for number in sorted(counter)
                 }
-        out |= {flag_name(name): self._count[name] for name in columns.flags}
+        out |= {make_flag_name(name): self._count[name] for name in columns.flags}
         if self._kinds:
             out["kinds"] = dict(sorted(self._kinds.items()))
         if self._inner is not None and self._opened_kinds:
@@ -303,7 +303,7 @@ class Tally:
             ends = [*self._times, int(values.min()), int(values.max())]
             self._times = [min(ends), max(ends)]
 
-    def _time_summary(self, records: int | None) -> dict[str, Any]:
+    def _summarize_times(self, records: int | None) -> dict[str, Any]:
         first, last = self._times
         seconds = (last - first) / MILLISECONDS_PER_SECOND
         rates = {} if seconds <= 0 else {"bytes_per_second": self._count["frame_bytes"] / seconds}
@@ -327,17 +327,17 @@ def find_counted_format(outer: Format) -> Format | None:
     return None
 
 
-def flag_name(column: str) -> str:
+def make_flag_name(column: str) -> str:
     """Return the name in a summary of the frames that have a flag."""
     return column.removeprefix("is_") + "_frames"
 
 
-def size_name(inner: Format) -> str:
+def make_size_name(inner: Format) -> str:
     """Return the name in a summary of the sizes of the counted frames inside others."""
     return str(inner.counted_as).removesuffix("s") + "_size"
 
 
-def _good_rows(table: FrameTable) -> FrameTable:
+def _select_good_rows(table: FrameTable) -> FrameTable:
     return table.where(~table.bad) if table.bad.any() else table
 
 
@@ -364,14 +364,14 @@ def count_piece(tallies: list[Tally], table: FrameTable, opened: Iterable[FrameT
         opened: tables of the frames inside `table`, in order.
     """
     has_offsets = table.format.log is not None
-    first = first_offsets(table) if has_offsets else np.empty(0)
+    first = find_first_offsets(table) if has_offsets else np.empty(0)
     at = 0
     for inner in opened:
         for tally in tallies:
             tally.count_nested(inner)
         if has_offsets:
             fill_first_offsets(first, inner, at)
-        at += len(outer_table(inner))
+        at += len(get_outer_table(inner))
     for tally in tallies:
         tally.count_frames(table)
         if has_offsets:

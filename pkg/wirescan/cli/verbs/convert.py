@@ -21,6 +21,7 @@ from wirescan.cli.common import (
     Failure,
     check_option,
     columns_option,
+    compute_total_size,
     describe_error,
     describe_tail,
     errors_option,
@@ -35,13 +36,12 @@ from wirescan.cli.common import (
     report_empty,
     report_tails,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
 from wirescan.cli.progress import show_spinner
-from wirescan.cli.row_values import all_columns
-from wirescan.files.source import URL, size_of
+from wirescan.cli.row_values import list_all_columns
+from wirescan.files.source import URL, get_size
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -135,7 +135,7 @@ def convert(
     as_json: bool,
 ) -> None:
     """Run `wirescan convert`."""
-    names = parse_names(columns, [*all_columns(format_name), FAULT])
+    names = parse_names(columns, [*list_all_columns(format_name), FAULT])
     partitions = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     layout = _make_layout(format_name, names, partitions)
     _check_output(out, overwrite=overwrite)
@@ -153,7 +153,9 @@ def convert(
             "limits": limits,
             "overwrite": overwrite,
         }
-        with show_spinner(f"converting {format_bytes(total_size(files) or 0)} with {engine}"):
+        with show_spinner(
+            f"converting {format_bytes(compute_total_size(files) or 0)} with {engine}"
+        ):
             run = _convert_with_spark if engine == "spark" else _convert_with_threads
             try:
                 summary, answer = run(files, out, options, layout.schema if query else None)
@@ -164,7 +166,7 @@ def convert(
             lasts = [
                 (_find_last_table(file, format_name.outermost, limits, check=check), name)
                 for file, name in zip(files, given_files)
-                if summary.tail or not size_of(file)
+                if summary.tail or not get_size(file)
             ]
             tails = [describe_tail(last, name) for last, name in lasts]
             empty = [name for last, name in lasts if is_empty(last)]
@@ -249,7 +251,7 @@ def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> 
     """
     start = top.boundaries(path, SLICE_BYTES, limits=limits)[-1] if top.boundaries else 0
     tables = scan_outermost(
-        read_chunks(path, start, size_of(path)),
+        read_chunks(path, start, get_size(path)),
         top,
         errors="mark",
         check=check,
@@ -282,16 +284,16 @@ def _print_report(
         "seconds": round(summary.seconds, 3),
     }
     if answer is not None:
-        from wirescan.cli.support.query import answer_json, answer_lines
+        from wirescan.cli.support.query import make_answer_lines, make_json_answer
     if as_json:
-        result = None if answer is None else answer_json(answer, format)
+        result = None if answer is None else make_json_answer(answer, format)
         click.echo(dump_json({"out": out, **counts, "query": result}))
         return
     click.echo(f"wrote {format_path(out)}")
     _print_table([(name.replace("_", " "), f"{count:,}") for name, count in counts.items()])
     if answer is not None:
         click.echo("\nfirst query")
-        _print_table(answer_lines(answer, format))
+        _print_table(make_answer_lines(answer, format))
 
 
 def _print_table(lines: Sequence[tuple[str, str]]) -> None:

@@ -28,7 +28,7 @@ from wirescan.cli.support.fetch_store import (
     find_parts_end,
     find_segments_end,
     has_partition,
-    part_name,
+    make_file_name,
 )
 from wirescan.cli.verbs.convert import COMPRESSIONS
 from wirescan.kafka.client.sasl import MECHANISMS
@@ -262,10 +262,10 @@ def fetch(
             "fetch_bytes": min(FETCH_BYTES, segment_bytes),
         }
         report = copy_ranges(client, topic, unfinished, stores, options)
-    gone = sum(part.deleted for part in remaining)
-    report = {"to": directory, **report, "offsets_gone": gone}
+    lost_offsets = sum(part.deleted for part in remaining)
+    report = {"to": directory, **report, "offsets_gone": lost_offsets}
     _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
-    context.exit(DAMAGE if (gone or report["faults"]) and errors != "skip" else 0)
+    context.exit(DAMAGE if (lost_offsets or report["faults"]) and errors != "skip" else 0)
 
 
 def _print_report(
@@ -339,7 +339,7 @@ def find_ends(
     """
     ends = {}
     for part in requested:
-        check_name(folder, part.name if kind == "segments" else part_name(part.name, 0, 0))
+        check_name(folder, part.name if kind == "segments" else make_file_name(part.name, 0, 0))
         if part.partition in ledger.starts:
             if kind == "segments":
                 end = find_segments_end(folder, part.name, check=ledger.check)
@@ -369,12 +369,12 @@ def find_remaining(
     from wirescan.kafka.client.topic_ranges import clip_ranges
 
     starts = ledger.starts | {number: end.offset for number, end in ends.items()}
-    planned = []
+    unfetched = []
     for part in requested:
         begin = starts.get(part.partition, part.start)
         # Segments may extend beyond the stop.
-        planned.append(replace(part, start=begin, stop=max(begin, part.stop)))
-    remaining = clip_ranges(client, planned, isolation)
+        unfetched.append(replace(part, start=begin, stop=max(begin, part.stop)))
+    remaining = clip_ranges(client, unfetched, isolation)
     for part in remaining:
         if part.ahead and part.partition in ends:
             raise Damage(

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from wirescan.cli.output import dump_json
-from wirescan.cli.row_values import column_names
 from wirescan.frames import registry
-from wirescan.frames.columns import places
+from wirescan.frames.columns import list_columns, list_places
 from wirescan.frames.format import Format
 
 HELP = """List the formats of frames that can be read.
@@ -38,7 +37,7 @@ def formats(*, as_json: bool) -> None:
     width = max(len(format.name) for format in all_formats)
     for format in all_formats:
         inside = f"; inside {format.within}" if format.within else ""
-        columns = len(column_names(format.dtype))
+        columns = len(list_columns(format.dtype))
         click.echo(f"{format.name:<{width}}  {format.about}")
         click.echo(
             f"{'':<{width}}  {columns} columns, {format.dtype.itemsize} bytes per row{inside}"
@@ -47,14 +46,14 @@ def formats(*, as_json: bool) -> None:
 
 def _describe(format: Format) -> dict[str, Any]:
     """Return what a format declares, as values for JSON."""
-    names = column_names(format.dtype)
+    names = list_columns(format.dtype)
     return {
         "name": format.name,
         "about": format.about,
         "within": format.within,
         "bytes_per_row": format.dtype.itemsize,
         "columns": {name: format.dtype[name].str.lstrip("<|") for name in names},
-        "places": list(places(format.dtype)),
+        "places": list(list_places(format.dtype)),
         "children": list(format.children),
         "times": list(format.times),
         "nanoseconds": list(format.nanoseconds),

@@ -9,18 +9,18 @@ import click
 from wirescan.cli.common import (
     DEFAULT_OUTERMOST_FORMAT,
     Failure,
+    compute_total_size,
     format_option,
     is_compressed,
     max_frame_option,
     non_strict_option,
     paths_argument,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.output import format_count, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.files import boundary_index
-from wirescan.files.source import URL, size_of
+from wirescan.files.source import URL, get_size
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
@@ -58,11 +58,11 @@ def index(
     _check_files(files)
     if directory is None:
         _warn_of_brokers(files)
-    with Progress(total_size(files), "indexing") as progress:
+    with Progress(compute_total_size(files), "indexing") as progress:
         for path in files:
             starts = boundary_index.write(path, format_name.spec, directory, limits=limits)
-            size = size_of(path)
-            written = format_path(boundary_index.path_of(path, directory))
+            size = get_size(path)
+            written = format_path(boundary_index.make_sidecar_path(path, directory))
             start_count = format_count(len(starts), "start")
             click.echo(f"wrote {written}: {start_count} in {format_count(size, 'byte')}")
             if size - starts[-1] > 2 * boundary_index.STEP:

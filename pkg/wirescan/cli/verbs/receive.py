@@ -34,10 +34,10 @@ from wirescan.cli.output import (
     print_message,
 )
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import all_columns
+from wirescan.cli.row_values import list_all_columns
 from wirescan.cli.support.spool import Spool
 from wirescan.cli.verbs.convert import COMPRESSIONS
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 
@@ -217,7 +217,7 @@ def receive(
         raise click.UsageError("--columns and --compression are for --as parquet")
     if client_ca and not tls:
         raise click.UsageError("--client-ca is for --tls")
-    names = parse_names(columns, all_columns(format_of(f"{protocol}.events")))
+    names = parse_names(columns, list_all_columns(format_of(f"{protocol}.events")))
     limits = Limits(frame=max_frame, inflated=max_inflated)
     spool = Spool(Path(directory), kind, roll_bytes, roll_seconds, names, compression or "zstd")
     raise_file_limit(max_connections + OTHER_FILES)
@@ -354,7 +354,7 @@ class MessageLimiter:
             self._output(f"wirescan: {format_count(self._dropped, 'more line')} like these")
             self._dropped = 0
         self._printed += 1
-        self._output(visible(f"wirescan: {message}"))
+        self._output(make_visible(f"wirescan: {message}"))
 
 
 class ReceiveProgress(Progress):

@@ -19,6 +19,7 @@ from wirescan.cli.common import (
     FileEnd,
     check_option,
     columns_option,
+    compute_total_size,
     describe_tail,
     errors_option,
     format_option,
@@ -31,17 +32,16 @@ from wirescan.cli.common import (
     report_empty,
     report_tails,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import (
     ENCODINGS,
     colour,
     dump_json,
-    fault_name,
     format_bytes,
     format_count,
     format_path,
+    get_fault_name,
     open_output,
     print_message,
 )
@@ -49,14 +49,13 @@ from wirescan.cli.progress import Progress
 from wirescan.cli.row_values import (
     WIDEST_CELL,
     RowValues,
-    all_columns,
-    bytes_columns,
-    column_names,
-    json_columns,
-    text_columns,
+    list_all_columns,
+    list_bytes_columns,
+    list_json_columns,
+    list_text_columns,
 )
 from wirescan.core.fault import Fault
-from wirescan.frames.columns import START
+from wirescan.frames.columns import START, list_columns
 from wirescan.frames.errors import MEANING, FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -181,19 +180,19 @@ def scan(
     if output:
         _refuse_input_as_output(output, files)
     is_quiet = kind == "text" and output is None and sys.stdout.isatty()
-    progress = Progress(total_size(files), "scanning", quiet=is_quiet)
+    progress = Progress(compute_total_size(files), "scanning", quiet=is_quiet)
     with open_output(output, binary=kind == "arrow") as out, progress as bar:
-        names = parse_names(columns, all_columns(format_name))
+        names = parse_names(columns, list_all_columns(format_name))
         encodings = _parse_encodings(encoding, format_name)
         tables = Tables(files, format_name, errors, limit, bar, limits, check=check)
         if kind == "arrow":
             _write_arrow(out, tables, format_name, names, errors)
         elif kind == "json":
-            names = names or json_columns(format_name)
+            names = names or list_json_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=False)
             _write_json(out, tables, values, names)
         else:
-            names = names or text_columns(format_name)
+            names = names or list_text_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=True)
             _write_text(out, tables, values, names)
     tables.report()
@@ -275,7 +274,7 @@ class Tables:
             dropped = " (dropped)" if self._errors == "skip" else ""
             frames = format_count(count, "bad frame")
             meaning = MEANING[Fault(number)]
-            print_message(f"wirescan: {frames}{dropped}: {fault_name(number)}, {meaning}")
+            print_message(f"wirescan: {frames}{dropped}: {get_fault_name(number)}, {meaning}")
 
     def _apply_mode(self, table: FrameTable, path: str) -> Iterator[tuple[FrameTable, str]]:
         """Yield what the mode and the limit leave of a table, and count its damage."""
@@ -324,7 +323,7 @@ def _parse_encodings(option: str, format: Format) -> dict[str, str]:
 
     NAME is for all columns, COLUMN=NAME for one. Raises click.UsageError.
     """
-    columns = bytes_columns(format)
+    columns = list_bytes_columns(format)
     chosen: dict[str, str] = {}
     default = ENCODINGS[0]
     for item in option.split(","):
@@ -406,7 +405,7 @@ def _write_text(
             cells = [[_format_cell(value) for value in row] for row in values.iter_rows(part, path)]
             numbers = {
                 name
-                for name in column_names(part.dtype)
+                for name in list_columns(part.dtype)
                 if np.issubdtype(part.dtype[name], np.integer)
             } | {START}
             right = [name in numbers for name in names]

@@ -16,11 +16,11 @@ import numpy as np
 from wirescan.cli.common import (
     Damage,
     Failure,
+    compute_total_size,
     describe_error,
     describe_tail,
     paths_argument,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import (
@@ -172,7 +172,7 @@ def send(
         version=int(version) if version else None,
     )
     try:
-        with Progress(total_size(files), "sending") as progress, client:
+        with Progress(compute_total_size(files), "sending") as progress, client:
             try:
                 for path in files:
                     pieces = read_input(path, partial(counts.add_bytes, progress), PIECE)
@@ -306,11 +306,11 @@ def read_lines(
     Raises:
         Damage: also for a line that is too long.
     """
-    partial_line = b""
+    pending = b""
     number = 0
     for piece in chain(pieces, [b"\n"]):
-        *complete, partial_line = (partial_line + bytes(piece)).split(b"\n")
-        if len(partial_line) > LONGEST_LINE:
+        *complete, pending = (pending + bytes(piece)).split(b"\n")
+        if len(pending) > LONGEST_LINE:
             raise Damage(
                 f"{format_path(path)}: line {number + len(complete) + 1:,} has more than "
                 f"{LONGEST_LINE:,} bytes"

@@ -11,6 +11,7 @@ from wirescan.cli.common import (
     DEFAULT_OUTERMOST_FORMAT,
     FileEnd,
     check_option,
+    compute_total_size,
     describe_tail,
     format_option,
     is_empty,
@@ -20,7 +21,6 @@ from wirescan.cli.common import (
     report_empty,
     report_tails,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import (
@@ -37,8 +37,8 @@ from wirescan.cli.support.tally import (
     Tally,
     count_piece,
     find_counted_format,
-    flag_name,
-    size_name,
+    make_flag_name,
+    make_size_name,
 )
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -109,7 +109,7 @@ def stat(
     summaries: list[dict[str, Any]] = []
     tails: list[FileEnd] = []
     empty: list[str] = []
-    with Progress(total_size(files), "counting") as progress:
+    with Progress(compute_total_size(files), "counting") as progress:
         for path in files:
             file_tally = Tally(top)
             tallies = [file_tally, total_tally]
@@ -178,9 +178,9 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
     lines.append(("codecs", _format_codecs(summary, top)))
     lines += [(name, _format_counts(summary, name)) for name in top.summary.values]
     special = [
-        f"{summary[flag_name(name)]:,} {name.removeprefix('is_')}"
+        f"{summary[make_flag_name(name)]:,} {name.removeprefix('is_')}"
         for name in top.summary.flags
-        if summary[flag_name(name)]
+        if summary[make_flag_name(name)]
     ]
     tails = summary["tail"].items()
     faults = [
@@ -226,7 +226,7 @@ def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
     if not is_stated:
         lines.append((counted, f"{summary[counted]:,}"))
     if inner.summary.sizes:
-        sizes = size_name(inner)
+        sizes = make_size_name(inner)
         lines.append((sizes.replace("_", " "), _format_sizes(summary[sizes])))
     if inside:
         places = inner.summary.places

@@ -9,13 +9,13 @@ from wirescan.cli.common import (
     DEFAULT_OUTERMOST_FORMAT,
     FAILED,
     check_option,
+    compute_total_size,
     describe_error,
     format_option,
     limits_option,
     non_strict_option,
     paths_argument,
     resolve_paths,
-    total_size,
 )
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
@@ -103,7 +103,7 @@ def verify(
     report = Report(
         format_name, fail, check=check, deep=deep, log_only=log_only, as_json=as_json, limits=limits
     )
-    with Progress(total_size(files), "verifying") as progress:
+    with Progress(compute_total_size(files), "verifying") as progress:
         for path in files:
             try:
                 report.verify_file(path, progress)

@@ -44,7 +44,7 @@ Start with `operations.py`. The folder imports the folders below the protocol pa
 of `wirescan.kafka`.
 """
 
-from wirescan.frames.lazy import lazy_names
+from wirescan.frames.lazy import make_lazy_names
 
 __all__ = [
     "AsyncClient",
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 # These modules need sockets, threads or asyncio, so they are imported on first use.
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "AsyncClient": "aio",

@@ -16,7 +16,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.rows import Block
 from wirescan.frames.errors import FrameError
-from wirescan.frames.escape import visible, visible_bytes
+from wirescan.frames.escape import make_bytes_visible, make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.client.effects import Answer, Node
@@ -281,7 +281,7 @@ def _log_in(
     token = next(steps)
     version = connection.choose_version("SaslHandshake", range(1, 2))
     answer = yield connection.send("SaslHandshake", version, {"mechanism": mechanism})
-    offered = ", ".join(visible_bytes(row.name) for row in answer.table.open("mechanisms"))
+    offered = ", ".join(make_bytes_visible(row.name) for row in answer.table.open("mechanisms"))
     _raise_error(answer.table, f"{subject}, which offers {offered or 'none'}")
     while True:
         version = connection.choose_version("SaslAuthenticate")
@@ -311,8 +311,8 @@ def make_connect_error(node: Node, error: Exception, seconds: float) -> OSError:
     is_tls = type(error).__module__ == "ssl"
     if is_tls and type(error).__name__ != "SSLEOFError":
         # A PermissionError is not retried: another attempt would fail in the same way.
-        return PermissionError(f"TLS with {node} fails: {visible(error)}")
-    return ConnectionError(f"cannot connect to {node}: {visible(error)}")
+        return PermissionError(f"TLS with {node} fails: {make_visible(error)}")
+    return ConnectionError(f"cannot connect to {node}: {make_visible(error)}")
 
 
 def make_connection_lost_error(node: Node, error: Exception) -> ConnectionError:
@@ -322,4 +322,4 @@ def make_connection_lost_error(node: Node, error: Exception) -> ConnectionError:
     thread closes.
     """
     kind = type(error) if isinstance(error, ConnectionError) else ConnectionError
-    return kind(f"the connection to {node} is lost: {visible(error)}")
+    return kind(f"the connection to {node} is lost: {make_visible(error)}")

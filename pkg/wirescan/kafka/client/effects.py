@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.kafka.protocol.error_codes import BrokerError
 
 SIDE_BY_SIDE = 16  # operations of one Together that a driver runs at the same time
@@ -27,7 +27,7 @@ class Node(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        host = visible(self.host)  # the host may come from another broker
+        host = make_visible(self.host)  # the host may come from another broker
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 

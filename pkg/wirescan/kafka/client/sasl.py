@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Iterations of the password hash. RFC 7677 requires the lower bound; more than the upper bound
@@ -68,5 +68,5 @@ def login(mechanism: str, user: str, password: str, server: str) -> Generator[by
     except (ScramException, ValueError, LookupError, TypeError) as error:
         raise PermissionError(
             f"{server} does not know the password or does not implement {mechanism}: "
-            f"{visible(error)}"
+            f"{make_visible(error)}"
         ) from error

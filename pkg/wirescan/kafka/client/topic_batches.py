@@ -22,7 +22,7 @@ from wirescan.kafka.client import Part
 
 FORMAT = "kafka.records"
 ADDED = {"topic": pa.string(), "partition": pa.int32()}
-COLUMNS = [*ADDED, *to_arrow.columns_of(FORMAT)]
+COLUMNS = [*ADDED, *to_arrow.list_default_columns(FORMAT)]
 
 
 def make_schema(columns: Sequence[str] | None = None) -> pa.Schema:

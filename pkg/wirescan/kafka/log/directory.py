@@ -17,7 +17,7 @@ import numpy as np
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END
-from wirescan.frames.table import FrameTable, empty, join
+from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.formats import BATCHES, records, scan
@@ -82,7 +82,9 @@ class PartitionLog:
         paths = [os.path.join(self.directory, name) for name in names]
         paths = [path for path in paths if os.path.isfile(path)]
         self.segments = tuple(
-            LogSegment(index_files.base_of(path), path, os.stat(path).st_size, path == paths[-1])
+            LogSegment(
+                index_files.parse_base_offset(path), path, os.stat(path).st_size, path == paths[-1]
+            )
             for path in paths
         )
         if not self.segments:
@@ -97,7 +99,7 @@ class PartitionLog:
     def snapshots(self) -> dict[int, str]:
         """Return the paths of the producer snapshots by their offsets.
 
-        `wirescan.kafka.log.index_files.producer_snapshot` reads such a file. Raises OSError.
+        `wirescan.kafka.log.index_files.read_producer_snapshot` reads such a file. Raises OSError.
         """
         names = filter(None, map(SNAPSHOT.fullmatch, sorted(os.listdir(self.directory))))
         return {int(name[1]): os.path.join(self.directory, name[0]) for name in names}
@@ -110,12 +112,12 @@ class PartitionLog:
         path = os.path.join(self.directory, "leader-epoch-checkpoint")
         if not os.path.exists(path):
             return np.empty(0, index_files.EPOCHS)
-        return index_files.leader_epochs(path)
+        return index_files.read_leader_epochs(path)
 
     def metadata(self) -> index_files.PartitionMetadata | None:
         """Return the partition.metadata, or None without the file. Raises FrameError, OSError."""
         path = os.path.join(self.directory, "partition.metadata")
-        return index_files.partition_metadata(path) if os.path.exists(path) else None
+        return index_files.read_partition_metadata(path) if os.path.exists(path) else None
 
     @property
     def high_watermark(self) -> int | None:
@@ -148,7 +150,7 @@ class PartitionLog:
         path = os.path.join(os.path.dirname(os.path.abspath(self.directory)), name)
         if self.topic is None or self.partition is None or not os.path.exists(path):
             return None
-        return index_files.offset_checkpoint(path).get((self.topic, self.partition))
+        return index_files.read_offset_checkpoint(path).get((self.topic, self.partition))
 
     # -------------------------------------------------------------------------------------- lookup
 
@@ -252,7 +254,7 @@ class PartitionLog:
         end = min(ends)
         table = self._scan_part(begin, end, check=check)
         if table is None:
-            return empty(BATCHES)
+            return make_empty(BATCHES)
         listed = self._find_aborted(table, begin, end) if only_committed else None
         table = enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
         return transactions.committed(table, listed) if only_committed else table
@@ -286,11 +288,11 @@ class PartitionLog:
             table = segment.read_slice(file, 0, file.size, self.limits, check=False)
             table = table.where((table["is_transactional"] != 0) & ~table.bad)
             table = table.where(verify_batches(table.rows, table.buffers) == 0)
-            steps.append(transactions.transaction_steps(table))
+            steps.append(transactions.list_transaction_steps(table))
         joined = np.concatenate(steps)
         if until is not None:
             joined = joined[joined["offset"] < until]
-        return transactions.transactions(joined).open
+        return transactions.find_transactions(joined).open
 
     def _find_newest_snapshot(self, until: int | None) -> tuple[int, np.ndarray]:
         """Return the open transactions of the newest readable snapshot, and where to go on from.
@@ -303,7 +305,7 @@ class PartitionLog:
             if until is not None and file.base_offset > until:
                 continue
             try:
-                producers = index_files.producer_snapshot(file.beside("snapshot"))
+                producers = index_files.read_producer_snapshot(file.find_side_path("snapshot"))
             except (OSError, FrameError):
                 continue
             producers = producers[producers["transaction_first_offset"] >= 0]
@@ -333,16 +335,16 @@ class PartitionLog:
         The markers decide: a .txnindex has no checksum, and a copy of a log may lack it. If batches
         of the part are bad, the .txnindex replaces their markers.
         """
-        steps = transactions.transaction_steps(table)
+        steps = transactions.list_transaction_steps(table)
         last = steps["offset"].max(initial=-1)
         for view, rows in self._walk(end):
-            still_open = transactions.transactions(steps).open
+            still_open = transactions.find_transactions(steps).open
             if not (still_open["first_offset"] <= last).any():
                 break
             steps = np.concatenate(
-                [steps, transactions.transaction_steps(segment.table_of(rows, view))]
+                [steps, transactions.list_transaction_steps(segment.make_table(rows, view))]
             )
-        listed = transactions.transactions(steps).aborted
+        listed = transactions.find_transactions(steps).aborted
         if table.bad.any():
             try:
                 entries = np.concatenate(

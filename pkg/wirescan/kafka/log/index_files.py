@@ -34,7 +34,7 @@ import numpy as np
 
 from wirescan.core.checksum import crc32c
 from wirescan.core.fault import Fault
-from wirescan.files.source import name_of, read_range, seekable_size
+from wirescan.files.source import get_seekable_size, name_of, read_range
 from wirescan.frames.errors import FrameError
 from wirescan.frames.logs import OFFSET_END
 
@@ -74,24 +74,24 @@ class PartitionMetadata(NamedTuple):
 
 
 def read_index(path: str, max_entries: int | None = None) -> np.ndarray:
-    """Return the good entries of an .index, as `offset_index` does. Damage is no error here.
+    """Return the good entries of an .index, as `read_offset_index` does. Damage is no error here.
 
     The result ends before the zeros of a preallocated file, and before an entry that does not
-    increase. max_entries: the number of entries to read, at most; None for all.
+    increase. max_entries: the most entries to read; None for all.
     Raises ValueError if the file's name is no offset, OSError.
     """
-    base = base_of(path)
-    size = seekable_size(path)
+    base = parse_base_offset(path)
+    size = get_seekable_size(path)
     raw = read_range(
         path, 0, size if max_entries is None else min(size, OFFSET_ENTRY.itemsize * max_entries)
     )
-    whole = len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize
-    entries = np.frombuffer(raw[:whole], OFFSET_ENTRY)
+    end = len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize
+    entries = np.frombuffer(raw[:end], OFFSET_ENTRY)
     bad = np.flatnonzero(_find_not_increasing(entries))
     return _make_absolute(entries[: bad[0]] if len(bad) else entries, OFFSETS, base)
 
 
-def offset_index(path: str) -> np.ndarray:
+def read_offset_index(path: str) -> np.ndarray:
     """Return the entries of an .index: array of `offset` i8 and `position` i8.
 
     offset: the absolute offset in the log. position: the byte position in the segment.
@@ -105,12 +105,12 @@ def offset_index(path: str) -> np.ndarray:
     return _make_absolute(entries, OFFSETS, base)
 
 
-def time_index(path: str) -> np.ndarray:
+def read_time_index(path: str) -> np.ndarray:
     """Return the entries of a .timeindex: array of `timestamp` i8 and `offset` i8.
 
     timestamp: milliseconds. offset: an absolute offset in the batch with the timestamp. Which
     offset of the batch it is depends on the broker's version.
-    Zeros at the end and exceptions are as for `offset_index`.
+    Zeros at the end and exceptions are as for `read_offset_index`.
     """
     base, raw, entries = _read_entries(path, TIME_ENTRY)
     times = entries["timestamp"].astype(np.int64)
@@ -120,7 +120,7 @@ def time_index(path: str) -> np.ndarray:
     return _make_absolute(entries, TIMES, base)
 
 
-def transaction_index(path: str) -> np.ndarray:
+def read_transaction_index(path: str) -> np.ndarray:
     """Return the aborted transactions of a .txnindex, in the order in which they ended.
 
     Array of `producer_id`, `first_offset`, `last_offset` and `last_stable_offset`, all i8.
@@ -141,7 +141,7 @@ def transaction_index(path: str) -> np.ndarray:
     return out
 
 
-def producer_snapshot(path: str) -> np.ndarray:
+def read_producer_snapshot(path: str) -> np.ndarray:
     """Return the producers that a broker knew at the offset in the file's name.
 
     Array of dtype PRODUCERS: `producer_id` i8, `producer_epoch` i2, `last_sequence` i4,
@@ -163,7 +163,7 @@ def producer_snapshot(path: str) -> np.ndarray:
     return np.frombuffer(raw[SNAPSHOT_HEAD:], PRODUCER_ENTRY).astype(PRODUCERS)
 
 
-def leader_epochs(path: str) -> np.ndarray:
+def read_leader_epochs(path: str) -> np.ndarray:
     """Return the entries of a leader-epoch-checkpoint: array of `epoch` i8 and `start_offset` i8.
 
     The epochs increase. Raises FrameError with the position of the wrong line, OSError.
@@ -178,7 +178,7 @@ def leader_epochs(path: str) -> np.ndarray:
     return out
 
 
-def offset_checkpoint(path: str) -> dict[tuple[str, int], int]:
+def read_offset_checkpoint(path: str) -> dict[tuple[str, int], int]:
     """Return the entries of an offset checkpoint of a data directory: (topic, partition) -> offset.
 
     Raises FrameError with the position of the wrong line, OSError.
@@ -190,7 +190,7 @@ def offset_checkpoint(path: str) -> dict[tuple[str, int], int]:
     }
 
 
-def partition_metadata(path: str) -> PartitionMetadata:
+def read_partition_metadata(path: str) -> PartitionMetadata:
     """Return the content of a partition.metadata. Raises FrameError, OSError."""
     raw = bytes(_read_file(path))
     text = re.fullmatch(rb"version: (\d{1,5})\ntopic_id: ([A-Za-z0-9_-]{22})\n?", raw)
@@ -204,13 +204,13 @@ def partition_metadata(path: str) -> PartitionMetadata:
 
 def _read_file(path: str) -> memoryview:
     """Return the bytes of a file. Raises FrameError if it is too large for a file of Kafka."""
-    size = seekable_size(path)
+    size = get_seekable_size(path)
     if size >= LARGEST:
         raise FrameError(Fault.BAD_LENGTH, 0, 0, read_range(path, 0, OFFSET_ENTRY.itemsize), path)
     return read_range(path, 0, size)
 
 
-def base_of(path: str) -> int:
+def parse_base_offset(path: str) -> int:
     """Return the offset in a file's name. Raises ValueError if the name has no valid offset."""
     base = int(name_of(path).split(".")[0])
     if not 0 <= base < OFFSET_END:
@@ -225,7 +225,7 @@ def _read_entries(
 
     preallocated: the zeros at the end of the file are no entries.
     """
-    base = base_of(path)
+    base = parse_base_offset(path)
     raw = _read_file(path)
     count, rest = divmod(len(raw), dtype.itemsize)
     if rest:

@@ -1,8 +1,8 @@
 """Find the part of a segment that can hold records of some offsets and times.
 
-kafka/formats.py puts `statistics` and `prune` into the format kafka.records. They use the headers
-of batches and the indexes beside the segment. The docstring of index_files.py shows these files.
-`reading.filters` calls them, and plans call `prune`.
+kafka/formats.py puts `compute_statistics` and `prune` into the format kafka.records. They use the
+headers of batches and the indexes beside the segment. The docstring of index_files.py shows these
+files. `reading.filters` calls them, and plans call `prune`.
 
 Offsets increase in a segment. Timestamps may not, so a range of timestamps gives only a start. An
 index that disagrees with the batches is ignored. `prune` supports batches of magic 2; the part
@@ -18,10 +18,10 @@ from functools import partial
 
 import numpy as np
 
-from wirescan.files.source import name_of, ranges, sibling_path, size_of
+from wirescan.files.source import get_size, make_sibling_path, name_of, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.kafka.files import SEGMENT, SIZED, SMALLEST
-from wirescan.kafka.log.index_files import read_index, time_index
+from wirescan.kafka.log.index_files import read_index, read_time_index
 from wirescan.kafka.record_batches.scan import scan_batches
 
 HEADER = struct.Struct(">8xi4xb")  # the length of a batch, and its magic
@@ -33,7 +33,7 @@ Read = Callable[[int, int], memoryview]  # (start, stop) -> bytes of the file
 ReadBatch = Callable[[int], "np.void | None"]  # position -> row of the batch, see `_read_batch`
 
 
-def statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
+def compute_statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
     """Return the bounds of the offsets and timestamps in each batch, from its header.
 
     batches: rows of dtype BATCH. The result is {column of kafka.records: (lowest, highest)}. Each
@@ -59,28 +59,28 @@ def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) 
     start and stop are the first byte of a batch or an end of the file. (0, 0) means that no record
     is wanted. A file without the name of a segment is not pruned. Raises OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     if not SEGMENT.search(name_of(path)):
         return 0, total
     start = 0
     stop = total
     low, high = bounds.get("offset", (None, None))
     earliest, _ = bounds.get("timestamp", (None, None))
-    with ranges(path) as read:
+    with open_ranges(path) as read:
         read_batch = partial(_read_batch, read, total, limits)
         first = None if high is None else read_batch(0)
         if first is not None and first["base_offset"] > high:
             return 0, 0
         # An index with any fault is ignored: the whole segment can be read instead.
         with suppress(OSError, ValueError):
-            entries = read_index(sibling_path(path, ".index"), total // SMALLEST[0])
+            entries = read_index(make_sibling_path(path, ".index"), total // SMALLEST[0])
             entries = entries[entries["position"] < total]
             if low is not None:
                 start = _start(read_batch, entries, low)
             if high is not None:
                 stop = _stop(read_batch, entries, high, total)
             if earliest is not None:
-                times = time_index(sibling_path(path, ".timeindex"))
+                times = read_time_index(make_sibling_path(path, ".timeindex"))
                 before = times[: np.searchsorted(times["timestamp"], earliest)]
                 for timestamp, offset in before[-1:].tolist():
                     position = _start(read_batch, entries, offset)

@@ -51,36 +51,36 @@ class LogSegment:
     size: int
     newest: bool
 
-    def beside(self, suffix: str) -> str:
+    def find_side_path(self, suffix: str) -> str:
         """Return the path of the file with another suffix, such as "index"."""
         return self.path[: -len("log")] + suffix
 
     def offset_index(self) -> np.ndarray:
         """Return the .index: array of `offset` i8, `position` i8."""
-        return self._read("index", index_files.offset_index, index_files.OFFSETS)
+        return self._read("index", index_files.read_offset_index, index_files.OFFSETS)
 
     def time_index(self) -> np.ndarray:
         """Return the .timeindex: array of `timestamp` i8 (milliseconds), `offset` i8."""
-        return self._read("timeindex", index_files.time_index, index_files.TIMES)
+        return self._read("timeindex", index_files.read_time_index, index_files.TIMES)
 
     def transaction_index(self) -> np.ndarray:
-        """Return the .txnindex: see `wirescan.kafka.log.index_files.transaction_index`."""
-        return self._read("txnindex", index_files.transaction_index, index_files.ABORTED)
+        """Return the .txnindex: see `wirescan.kafka.log.index_files.read_transaction_index`."""
+        return self._read("txnindex", index_files.read_transaction_index, index_files.ABORTED)
 
     def _read(self, suffix: str, read: Callable[[str], np.ndarray], dtype: np.dtype) -> np.ndarray:
-        path = self.beside(suffix)
+        path = self.find_side_path(suffix)
         return read(path) if os.path.exists(path) else np.empty(0, dtype)
 
     def view(self) -> memoryview:
         """Map the bytes of the segment. Raises OSError, EOFError if the file has become shorter."""
         return memoryview(MappedFile(self.path, self.size) if self.size else b"")
 
-    def is_torn(self, left: memoryview) -> bool:
+    def is_torn(self, rest: memoryview) -> bool:
         """Return whether bytes after the last batch are damage.
 
         They are no damage in the newest segment. Zeros are no damage: brokers preallocate files.
         """
-        return not self.newest and bool(np.frombuffer(left, np.uint8).any())
+        return not self.newest and bool(np.frombuffer(rest, np.uint8).any())
 
 
 class BatchMatch(NamedTuple):
@@ -101,7 +101,7 @@ def find(segment: LogSegment, view: memoryview, offset: int, limits: Limits) -> 
     view: the bytes of the segment.
     """
     hint = _find_hint(
-        segment.beside("index"),
+        segment.find_side_path("index"),
         OFFSET_ENTRY,
         lambda entry: segment.base_offset + entry[0] <= offset,
     )
@@ -123,14 +123,16 @@ def find_time(
     view: the bytes of the segment. timestamp: milliseconds.
     """
     begin = 0
-    hint = _find_hint(segment.beside("timeindex"), TIME_ENTRY, lambda entry: entry[0] < timestamp)
+    hint = _find_hint(
+        segment.find_side_path("timeindex"), TIME_ENTRY, lambda entry: entry[0] < timestamp
+    )
     if hint:
         named = find(segment, view, segment.base_offset + hint[1], limits)
         if named and named.row is not None and named.row["max_timestamp"] == hint[0]:
             begin = int(named.row["start"])
 
     def holds(rows: np.ndarray) -> bool:
-        opened = records(table_of(rows, view), errors="mark", limits=limits)
+        opened = records(make_table(rows, view), errors="mark", limits=limits)
         return bool((opened.bad | (opened["timestamp"] >= timestamp)).any())
 
     return _search(
@@ -181,10 +183,10 @@ def read_slice(
         rows = np.concatenate([rows, gap])
         fault = Fault.OK
         at = len(view)
-    return table_of(rows, view, (Stop(int(fault), at),), start, check=check)
+    return make_table(rows, view, (Stop(int(fault), at),), start, check=check)
 
 
-def table_of(
+def make_table(
     rows: np.ndarray,
     view: memoryview,
     stops: tuple[Stop, ...] = (),

@@ -18,7 +18,13 @@ from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.log import index_files
-from wirescan.kafka.log.transactions import ABORT, DATA, STEP, transaction_steps, transactions
+from wirescan.kafka.log.transactions import (
+    ABORT,
+    DATA,
+    STEP,
+    find_transactions,
+    list_transaction_steps,
+)
 
 MISSING = "MISSING_FILE"
 DISAGREES = "INDEX_MISMATCH"
@@ -30,9 +36,9 @@ MAX_WITHOUT_ENTRY = 2 << 20
 # last one of .index. More of them than this number are damage.
 MAX_TIMES_WITHOUT_OFFSET = 32
 READERS = {
-    "index": index_files.offset_index,
-    "timeindex": index_files.time_index,
-    "txnindex": index_files.transaction_index,
+    "index": index_files.read_offset_index,
+    "timeindex": index_files.read_time_index,
+    "txnindex": index_files.read_transaction_index,
 }
 # The column of the last log offset that an entry states.
 OFFSETS = {"index": "offset", "timeindex": "offset", "txnindex": "last_offset"}
@@ -120,9 +126,9 @@ class SegmentIndexes:
         # Several batches may be appended at once; the entry then has the last offset of them all.
         wrong = ~is_start | (table["last_offset"][rows] > here["offset"])
         following = rows[1:]
-        known = table["magic"][following] == 2
+        has_offsets = table["magic"][following] == 2
         next_base = table["base_offset"][following]
-        wrong[:-1] |= known & is_start[1:] & (here["offset"][:-1] >= next_base)
+        wrong[:-1] |= has_offsets & is_start[1:] & (here["offset"][:-1] >= next_base)
         for number in np.flatnonzero(wrong & ~table.bad[rows]).tolist():
             yield self._report_mismatch(
                 "index",
@@ -166,13 +172,13 @@ class SegmentIndexes:
 
     def _follow_transactions(self, table: FrameTable) -> None:
         """Collect the transactions that the segment aborts, and those that stay open."""
-        steps = transaction_steps(table.where(table["record_count"] != 0))
+        steps = list_transaction_steps(table.where(table["record_count"] != 0))
         if not len(steps):
             return
         ends = steps[steps["kind"] == ABORT]
         self._markers |= set(zip(ends["producer_id"].tolist(), ends["offset"].tolist()))
         memory: Memory = self._log.memory
-        ended = transactions(np.concatenate([memory.open_transactions, steps]))
+        ended = find_transactions(np.concatenate([memory.open_transactions, steps]))
         self._aborted = np.concatenate([self._aborted, _to_steps(ended.aborted, "last_offset")])
         memory.open_transactions = _to_steps(ended.open, "first_offset")
 
@@ -200,22 +206,22 @@ class SegmentIndexes:
         """Report an `.index` that ends before its log, or after it."""
         positions = np.concatenate([[0], entries["position"]])
         used = len(entries) * index_files.OFFSET_ENTRY.itemsize
-        left = os.stat(self._stem + "index").st_size - used
+        unused = os.stat(self._stem + "index").st_size - used
         without_entry = self._size - int(positions[-1])
         widest = int(np.diff(positions).max(initial=0))
         if without_entry > max(MAX_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
             yield Finding(
                 self._stem + "index",
                 used,
-                left,
+                unused,
                 DISAGREES,
                 f"there is no entry for the last {without_entry:,} bytes of the log",
             )
-        elif left and self._is_old:
+        elif unused and self._is_old:
             yield Finding(
                 self._stem + "index",
                 used,
-                left,
+                unused,
                 DISAGREES,
                 "zeros follow, which a broker cuts off when it begins the next segment",
             )
@@ -223,7 +229,7 @@ class SegmentIndexes:
             yield Finding(
                 self._stem + "index",
                 used,
-                left,
+                unused,
                 DISAGREES,
                 f"the .timeindex has {self._count_times_after(entries):,} entries after the last "
                 "entry of this index: entries at the end are missing",
@@ -340,7 +346,7 @@ def check_snapshots(log: LogState) -> Iterator[Finding]:
     offsets = _list_snapshots(log)
     for path in offsets.values():
         try:
-            index_files.producer_snapshot(path)
+            index_files.read_producer_snapshot(path)
         except FrameError as error:
             yield _report_damage(path, error)
     # Brokers take one where a segment begins. Old brokers keep only the newest ones.
@@ -405,7 +411,7 @@ def _read_checkpoint(log: LogState, name: str) -> list[Reach]:
     path = os.path.join(os.path.dirname(folder), name)
     partition = parse_directory_name(folder)
     try:
-        offset = index_files.offset_checkpoint(path).get(partition) if partition else None
+        offset = index_files.read_offset_checkpoint(path).get(partition) if partition else None
     except (FrameError, FileNotFoundError):
         return []
     return [] if offset is None else [Reach(offset - 1, path)]

@@ -17,7 +17,7 @@ import numpy as np
 
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.registry import format_of
-from wirescan.frames.table import FrameTable, groups
+from wirescan.frames.table import FrameTable, iter_groups
 from wirescan.kafka.record_batches.scan import BATCH
 
 # A transaction: its first offset and its last offset.
@@ -48,7 +48,7 @@ def aborted(batches: FrameTable) -> np.ndarray:
     offset. `first_offset` is that of the first batch in the table, `last_offset` that of the
     marker. Bad batches are ignored. Raises TypeError for another table.
     """
-    return transactions(transaction_steps(batches)).aborted
+    return find_transactions(list_transaction_steps(batches)).aborted
 
 
 def committed(batches: FrameTable, aborted: Any = None) -> FrameTable:
@@ -63,17 +63,17 @@ def committed(batches: FrameTable, aborted: Any = None) -> FrameTable:
         the table must reach beyond the transactions in it.
     Bad rows before that end are kept. Raises TypeError for another table.
     """
-    batch_steps = transaction_steps(batches)
+    batch_steps = list_transaction_steps(batches)
     rows = batches.rows
     keep = batches.bad | (rows["is_control"] == 0)
     if aborted is None:
-        listed, is_open = transactions(batch_steps)
+        listed, is_open = find_transactions(batch_steps)
         if len(is_open):
             first_open = is_open["first_offset"].min()
             behind = np.flatnonzero(~batches.bad & (rows["base_offset"] >= first_open))
             keep[behind[0] :] = False
     else:
-        listed = spans(aborted, batch_steps)
+        listed = make_spans(aborted, batch_steps)
     data = np.flatnonzero(
         ~batches.bad & (rows["is_transactional"] != 0) & (rows["is_control"] == 0)
     )
@@ -81,7 +81,7 @@ def committed(batches: FrameTable, aborted: Any = None) -> FrameTable:
     return batches.where(keep)
 
 
-def transaction_steps(batches: FrameTable) -> np.ndarray:
+def list_transaction_steps(batches: FrameTable) -> np.ndarray:
     """Return the good transactional batches of a table: array of dtype STEP.
 
     Control batches that are no marker of a transaction's end are excluded. Raises TypeError for
@@ -102,7 +102,7 @@ def transaction_steps(batches: FrameTable) -> np.ndarray:
     return out[np.isin(out["kind"], (ABORT, COMMIT, DATA))]
 
 
-def transactions(batch_steps: np.ndarray) -> Transactions:
+def find_transactions(batch_steps: np.ndarray) -> Transactions:
     """Return the transactions of an array of dtype STEP, whose order does not matter."""
     batch_steps = batch_steps[np.lexsort((batch_steps["offset"], batch_steps["producer_id"]))]
     is_end = batch_steps["kind"] != DATA
@@ -122,7 +122,7 @@ def transactions(batch_steps: np.ndarray) -> Transactions:
     return Transactions(out[kind == ABORT], out[kind == DATA])
 
 
-def spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
+def make_spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
     """Return a list of aborted transactions as an array of dtype SPAN.
 
     listed: a table or structured array with the columns producer_id, first_offset and perhaps
@@ -157,8 +157,8 @@ def spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
     has_next = (following < len(order)) & (order < len(out))
     entry = order[has_next]
     marker = order[following[has_next]]
-    same = producers[entry] == producers[marker]
-    out["last_offset"][entry[same]] = offsets[marker[same]]
+    is_same_producer = producers[entry] == producers[marker]
+    out["last_offset"][entry[is_same_producer]] = offsets[marker[is_same_producer]]
     return out
 
 
@@ -199,7 +199,7 @@ def _read_marker_types(control: FrameTable) -> np.ndarray:
     parents = parents[good]
     first = first[good]
     at = rows["start"][first] + rows["key_at"][first] + 2
-    for number, selected in groups(rows["buffer"][first], np.arange(len(first))):
+    for number, selected in iter_groups(rows["buffer"][first], np.arange(len(first))):
         raw = np.frombuffer(table.buffers[number], np.uint8)
         high = raw[at[selected]].astype(np.int32)
         low = raw[at[selected] + 1].astype(np.int32)

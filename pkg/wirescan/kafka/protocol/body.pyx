@@ -25,7 +25,7 @@ from wirescan.core cimport (
     TRUNCATED, be16, be32, be64, int16_t, int32_t, int64_t, left, scan_children, open_frames, take,
     uint8_t, uint16_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop import lie_inside
-from wirescan.frames.table import groups
+from wirescan.frames.table import iter_groups
 
 cdef Program _program
 cdef Step _step
@@ -223,7 +223,7 @@ def read_leading_int16(rows, buffers, name):
     size = rows[name + "_size"]
     out = np.full(len(rows), -1, np.int16)
     readable = np.flatnonzero((size >= 2) & (rows["fault"] == 0) & (at + 2 <= rows["size"]))
-    for number, selected in groups(rows["buffer"], readable):
+    for number, selected in iter_groups(rows["buffer"], readable):
         data = np.frombuffer(buffers[number], np.uint8)
         first = rows["start"][selected] + at[selected]
         out[selected] = (data[first].astype(np.int16) << 8) | data[first + 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 
 
 class ErrorCode(IntEnum):
@@ -259,7 +259,7 @@ class BrokerError(RuntimeError):
         else:
             text = f"unknown error code {self.code}"
         if self.where:
-            text += f", for {visible(self.where)}"
+            text += f", for {make_visible(self.where)}"
         if self.message:
             text += f"; the broker says {self.message!r}"  # repr escapes hostile characters
         return text

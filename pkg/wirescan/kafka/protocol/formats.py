@@ -28,7 +28,7 @@ from wirescan.files.source import open
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, Stop, empty, groups, join, require_rows
+from wirescan.frames.table import FrameTable, Stop, iter_groups, join, make_empty, require_rows
 from wirescan.kafka.protocol.body import open_structs, read_leading_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
@@ -217,7 +217,7 @@ def _scan(
         )
         table = FrameTable((buffer,), rows, (Stop(fault, position),), format, checked=True)
         tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else empty(format)
+    return join(tables) if tables else make_empty(format)
 
 
 def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
@@ -229,9 +229,9 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
         )
     numbers = np.full(len(responses), -1, np.int64)
     awaits_response = expects_response(requests.rows, requests.buffers) & ~requests.bad
-    requests_of = dict(groups(requests["buffer"], np.flatnonzero(awaits_response)))
+    requests_of = dict(iter_groups(requests["buffer"], np.flatnonzero(awaits_response)))
     readable = np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)
-    for connection, answers in groups(responses["buffer"], readable):
+    for connection, answers in iter_groups(responses["buffer"], readable):
         request_rows = requests_of.get(connection, NO_ROWS)
         number = match(
             requests["correlation_id"][request_rows],

@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import SlowConsumerError
 
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.table import FrameTable
 from wirescan.liftbridge.live.publisher import SETTLING, Publisher, Receipt, Sending
 from wirescan.liftbridge.live.subjects import list_subjects
@@ -311,7 +311,7 @@ class _Feed:
 
 def _escape(error: Exception) -> None:
     """Escape the server's text in an error, so that it is safe to print."""
-    error.args = tuple(visible(item) if isinstance(item, str) else item for item in error.args)
+    error.args = tuple(make_visible(item) if isinstance(item, str) else item for item in error.args)
 
 
 def _log(receipt: Receipt) -> None:

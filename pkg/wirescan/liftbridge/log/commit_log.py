@@ -19,7 +19,7 @@ import numpy as np
 from wirescan.frames.errors import check_mode, enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END
-from wirescan.frames.table import FrameTable, empty, join
+from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.liftbridge.files import SEGMENTS
 from wirescan.liftbridge.formats import ENTRIES, entries
 from wirescan.liftbridge.log import index_files, segment
@@ -206,7 +206,7 @@ class CommitLog:
             last = end.start if number == end.segment else item.size
             if first < last:
                 tables.append(segment.read_slice(item, first, last, self.limits, check=check))
-        table = join(tables) if tables else empty(ENTRIES)
+        table = join(tables) if tables else make_empty(ENTRIES)
         return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
 
 

@@ -23,9 +23,15 @@ from typing import NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.files.source import name_of, ranges, read_range, seekable_size, sibling_path
+from wirescan.files.source import (
+    get_seekable_size,
+    make_sibling_path,
+    name_of,
+    open_ranges,
+    read_range,
+)
 from wirescan.frames.errors import FrameError
-from wirescan.frames.escape import visible
+from wirescan.frames.escape import make_visible
 from wirescan.frames.logs import OFFSET_END
 
 COLUMNS = ("offset", "timestamp", "position", "size")
@@ -51,7 +57,7 @@ class Entry(NamedTuple):
 
 def index_of(path: str) -> str:
     """Return the path of the .index beside a .log."""
-    return sibling_path(path, ".index")
+    return make_sibling_path(path, ".index")
 
 
 def is_confirmed(entry: Entry, header: memoryview) -> bool:
@@ -97,8 +103,8 @@ def find_around(path: str, column: str, goal: int) -> tuple[Entry | None, Entry 
     base = int(name_of(path)[:20])
     number = COLUMNS.index(column)
     try:
-        count = seekable_size(path) // LAYOUT.size
-        with ranges(path) as read_bytes:
+        count = get_seekable_size(path) // LAYOUT.size
+        with open_ranges(path) as read_bytes:
 
             def read(i: int) -> Entry:
                 raw = read_bytes(i * LAYOUT.size, (i + 1) * LAYOUT.size)
@@ -176,7 +182,7 @@ def read_leader_epochs(path: str) -> np.ndarray:
 
 def _read_file(path: str, max_entries: int | None = None) -> memoryview:
     """Return the bytes of a file, or those of its first `max_entries` index entries."""
-    size = seekable_size(path)
+    size = get_seekable_size(path)
     if max_entries is None and size >= LARGEST:
         raise FrameError(Fault.BAD_LENGTH, 0, 0, read_range(path, 0, INDEX_ENTRY.itemsize), path)
     return read_range(
@@ -189,7 +195,7 @@ def _read_entries(path: str, max_entries: int | None = None) -> tuple[int, memor
     base = int(name_of(path).split(".")[0])
     raw = _read_file(path, max_entries)
     if not 0 <= base < OFFSET_END:
-        raise ValueError(f"the name of {visible(path)} is not an offset of a log: {base}")
+        raise ValueError(f"the name of {make_visible(path)} is not an offset of a log: {base}")
     used = len(bytes(raw).rstrip(b"\0"))
     count = min(-(-used // INDEX_ENTRY.itemsize), len(raw) // INDEX_ENTRY.itemsize)
     entries = np.frombuffer(raw[: count * INDEX_ENTRY.itemsize], INDEX_ENTRY).astype(INDEX)

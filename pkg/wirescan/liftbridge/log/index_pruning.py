@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wirescan.files.source import name_of, read_range, size_of
+from wirescan.files.source import get_size, name_of, read_range
 from wirescan.frames.limits import Limits
 from wirescan.liftbridge.files import SEGMENT
 from wirescan.liftbridge.log import index_files
@@ -29,7 +29,7 @@ def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) 
 
     Raises OSError.
     """
-    total = size_of(path)
+    total = get_size(path)
     if not SEGMENT.fullmatch(name_of(path)):
         return 0, total
     start = 0

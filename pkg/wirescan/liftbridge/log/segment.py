@@ -73,12 +73,12 @@ class CommitLogSegment:
         """Map the segment's bytes. Raises OSError, and EOFError if the file has become shorter."""
         return memoryview(MappedFile(self.path, self.size) if self.size else b"")
 
-    def is_torn(self, left: memoryview) -> bool:
+    def is_torn(self, rest: memoryview) -> bool:
         """Return whether leftover bytes at the segment's end are damage.
 
         They are not in the newest segment, and not if they are zeros.
         """
-        return not self.newest and bool(np.frombuffer(left, np.uint8).any())
+        return not self.newest and bool(np.frombuffer(rest, np.uint8).any())
 
 
 def find_record(segment: CommitLogSegment, column: str, goal: int, limits: Limits) -> Match | None:

@@ -18,7 +18,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.frames.errors import FrameError, error_of
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, empty
+from wirescan.frames.table import FrameTable, make_empty
 from wirescan.lumberjack.constants import Kind
 from wirescan.lumberjack.encode import encode_ack
 from wirescan.lumberjack.formats import EVENTS, FRAMES, events, plain
@@ -37,7 +37,7 @@ MAX_INSIDE = 1024
 BYTES_OF_INSIDE = 4
 MAX_PIECES = 1024  # chunks of a window; a window of more chunks is returned in parts
 SEQUENCE_MASK = 0xFFFFFFFF  # sequence numbers have 32 bits
-NO_EVENTS = empty(EVENTS)
+NO_EVENTS = make_empty(EVENTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
