@@ -97,7 +97,7 @@ def write(
         raise ValueError(f"{top.name} declares no frame boundaries, so its files have no index")
     # Taken before the scan: a change during the scan makes the sidecar stale.
     size, time = get_stamp(path)
-    boundaries = top.boundaries(path, max(STEP, size // MOST), limits=limits)
+    boundaries = top.boundaries(path, max(STEP, size // MAX_STARTS), limits=limits)
     starts = [at for at in boundaries if at < size] or [0]
     first, last = _compute_checksums(path, size)
     text = json.dumps(
@@ -148,7 +148,7 @@ def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | N
     except (OSError, ValueError):
         return None
     now, changed = get_stamp(path)
-    if sidecar_size > HEADER_BYTES + START_BYTES * (min(now // STEP, MOST) + 1):
+    if sidecar_size > HEADER_BYTES + START_BYTES * (min(now // STEP, MAX_STARTS) + 1):
         return None
     try:
         fields = json.loads(bytes(read_range(sidecar, 0, sidecar_size)))

@@ -506,7 +506,7 @@ class Arena:
         Many such payloads of a few bytes each would cost much.
         """
         if error.fault == Fault.TOO_LARGE:
-            self._wasted += max(max_bytes, _LEAST_WORK)
+            self._wasted += max(max_bytes, _MIN_WORK)
 
     def _decompress_in_new_buffer(self, codec: str, payload: memoryview, max_bytes: int) -> int:
         capacity = max(self._choose_capacity(), min(_GROWTH * len(payload), max_bytes))

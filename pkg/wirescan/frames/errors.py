@@ -96,7 +96,7 @@ class FrameError(ValueError):
         if self.source:
             place += f" of {make_visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
-        meaning = self._meaning()
+        meaning = self._describe_fault()
         return f"{meaning} ({_name_of(self.fault)}) {place}, row {self.row}: {near}"
 
     def _describe_fault(self) -> str:

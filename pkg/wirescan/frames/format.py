@@ -246,7 +246,7 @@ def _reduce_limits(outer: FrameTable, options: dict[str, Any]) -> dict[str, Any]
     while table is not None:
         used += table.rows.nbytes
         table = table.outer
-    remaining = limits.bytes_for_rows(sum(map(len, outer.buffers))) - used
+    remaining = limits.limit_row_bytes(sum(map(len, outer.buffers))) - used
     return {**options, "limits": replace(limits, row_bytes=max(remaining, 1))}
 
 

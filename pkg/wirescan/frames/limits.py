@@ -71,14 +71,14 @@ class Limits:
                 raise ValueError(f"limit {field.name}={limit} is not in 1 .. {largest or 'any'}")
             object.__setattr__(self, field.name, limit)
 
-    def most_rows(self, size: int, buffer_bytes: int) -> int:
+    def limit_rows(self, size: int, buffer_bytes: int) -> int:
         """Return how many rows of `size` bytes a table may have.
 
         Its buffers have `buffer_bytes` bytes together.
         """
-        return max(min(self.rows, self.bytes_for_rows(buffer_bytes) // size), 1)
+        return max(min(self.rows, self.limit_row_bytes(buffer_bytes) // size), 1)
 
-    def bytes_for_rows(self, buffer_bytes: int) -> int:
+    def limit_row_bytes(self, buffer_bytes: int) -> int:
         """Return how many bytes all rows may have, for buffers of `buffer_bytes` bytes together."""
         if self.row_bytes is not None:
             return self.row_bytes

@@ -17,7 +17,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
 from wirescan.kafka.batch_headers import has_time, read_claim
 from wirescan.kafka.constants import CODECS, Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries

@@ -17,7 +17,7 @@ from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MOST_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
 from wirescan.lumberjack.constants import KINDS
 from wirescan.lumberjack.files import FILES, find_boundaries
 from wirescan.lumberjack.scan import (
