@@ -419,7 +419,7 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
     """What it takes grows with the files, not with the pairs of old and new ones."""
     opened = []
     monkeypatch.setattr(
-        file_identity, "ranges", lambda path: opened.append(path) or source.open_ranges(path)
+        file_identity, "open_ranges", lambda path: opened.append(path) or source.open_ranges(path)
     )
     tail, count = Tail([str(tmp_path)], "kafka.records"), 100
     olds = [tmp_path / f"{i:020}.log" for i in range(count)]
@@ -556,7 +556,7 @@ def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, mo
         replace_second_batch(path)
         return source.open_ranges(path)
 
-    monkeypatch.setattr("wirescan.reading.growing.ranges", ranges_of_changed)
+    monkeypatch.setattr("wirescan.reading.growing.open_ranges", ranges_of_changed)
     assert tail.latest(end) is end
 
 
