@@ -392,8 +392,9 @@ def test_a_segment_without_times_has_no_entry_of_time(tmp_path):
     assert not find_damage(tmp_path)
 
 
-def test_an_index_that_lags_behind_the_time_index(tmp_path):
+def test_an_index_that_lags_behind_the_time_index(tmp_path, monkeypatch):
     """A broker adds an entry of offset with each entry of time, unless it stops there."""
+    interval = "wirescan.kafka.log.side_files.INDEX_INTERVAL"
     for base in (0, 1000):
         batches = [make_batch(first) for first in range(base, base + 1000, 10)]
         index, times = indexes(base, batches, interval=0, appended=1, closed=base == 0)
@@ -410,7 +411,12 @@ def test_an_index_that_lags_behind_the_time_index(tmp_path):
     assert not find_damage(tmp_path)
     for kept in (99 - 33, 1, 0):
         path.write_bytes(entries[: 8 * kept])
-        (finding,) = find_damage(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(interval, len(make_batch(0)) + 100)
+            # A broker that stops after each batch adds an entry of time each time.
+            assert not find_damage(tmp_path)
+            patch.setattr(interval, len(make_batch(0)) - 100)
+            (finding,) = find_damage(tmp_path)
         assert (finding["file"], finding["offset"]) == (str(path), 8 * kept)
         assert f"has {99 - kept} entries after the last entry" in finding["meaning"]
 
@@ -484,3 +490,12 @@ def test_stat_counts_no_records_where_none_can_be_read(tmp_path):
     total = json.loads(result.stdout)["total"]
     assert total["records"] == 0
     assert total["records_at_least"] == 0
+
+
+def test_records_at_time_zero_need_no_entry_that_differs_from_unused_space(tmp_path):
+    for base in (0, 10):
+        batch = encode_batch([Record(offset=base + i, timestamp=0, value=b"v") for i in range(10)])
+        (tmp_path / make_file_name(base)).write_bytes(batch)
+        (tmp_path / make_file_name(base, "index")).write_bytes(b"")
+        (tmp_path / make_file_name(base, "timeindex")).write_bytes(struct.pack(">qi", 0, 0))
+    assert not find_damage(tmp_path)

@@ -4,18 +4,19 @@ import copy
 import pickle
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.support.hostile import HOSTILE, ROW_MAKERS, make_zstd_batches, measure_table
-from wirescan import ExpansionError, FrameError, Limits, formats, kafka
+from wirescan import ExpansionError, FrameError, Limits, formats, kafka, thrift
 from wirescan.cli.main import main
 from wirescan.core.fault import Fault
 from wirescan.export.parquet import convert
 from wirescan.frames.codecs import compress
-from wirescan.reading.allowance import FIRST_BYTES, PAIR_COST, ROW_COST, Allowance
+from wirescan.reading.allowance import FIRST_BYTES, PAIR_COST, ROW_COST, ROWS_PER_BYTE, Allowance
 from wirescan.reading.chunked import INFLATED, ROW_BYTES, iter_tables
 from wirescan.reading.growing import Tail
 
@@ -116,6 +117,45 @@ def test_the_allowance_grows_with_the_bytes_read():
     assert allowance.total == 10 * FIRST_BYTES
     assert list(allowance.count_chunks([b"ab", b"c"])) == [b"ab", b"c"]
     assert allowance.total == 10 * (FIRST_BYTES + 3)
+
+
+def test_a_row_for_each_byte_is_never_too_much():
+    allowance = Allowance(Limits(expansion=10))
+    assert allowance.row_total == 10 * FIRST_BYTES
+    allowance.count_read(FIRST_BYTES)
+    assert allowance.row_total == ROW_COST * FIRST_BYTES
+    allowance.count_read(FIRST_BYTES + 3)
+    assert allowance.row_total == ROW_COST * (2 * FIRST_BYTES + 3) + 10 * ROWS_PER_BYTE * 3
+
+
+def test_lists_of_single_bytes_are_read(tmp_path):
+    """Each byte of the file is a row of thrift.fields."""
+    arguments = b"\x0f\0\1\x03" + (10_000).to_bytes(4, "big") + bytes(10_000) + b"\0"
+    message = thrift.encode_message("m", thrift.MessageType.CALL, 1, arguments)
+    path = tmp_path / "calls"
+    path.write_bytes(bytes(thrift.encode_framed(message)) * 200)
+    rows, _, ended = read_all(str(path), "thrift.fields")
+    assert rows >= 2_000_000 and not ended
+
+
+def test_logs_of_equal_small_records_are_read(tmp_path):
+    batch = make_zstd_batches(1, 400)  # two records for each byte
+    path = tmp_path / LOG
+    path.write_bytes(batch * (2 * MILLION // len(batch)))
+    rows, _, ended = read_all(str(path), "kafka.records")
+    assert rows > 4 * MILLION and not ended
+
+
+def test_damaged_payloads_count():
+    """Their bytes are decompressed up to the damage."""
+    batches = kafka.scan(make_zstd_batches(40, 5000), check=False)
+    rows = kafka.records(batches).rows.copy()
+    rows["fault"] = Fault.BAD_COMPRESSION
+    rows["size"] = 1 << 15
+    refused = replace(kafka.records(batches), rows=rows[:10])
+    allowance = Allowance(Limits(expansion=512))
+    with pytest.raises(ExpansionError):
+        allowance.spend_nested(refused, batches)
 
 
 def test_formats_inside_the_same_frames_are_counted_apart():

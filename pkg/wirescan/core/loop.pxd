@@ -196,7 +196,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # A fixed number of bytes decides on each frame: `longest` and one more to read it, and those of
     # `find_intact_frame`. Where `more` bytes may follow and decide, the scan stops before the bad
     # frame. It does so only where at most 2 * `longest` + LOOK bytes are left, so a stream has to
-    # hold no more. A gap that already has more than `longest` bytes becomes a row, and the scan
+    # hold little more. A gap that already has more than `longest` bytes becomes a row, and the scan
     # stops after it.
     cdef Reader r = state.r
     cdef const uint8_t* base = r.at

@@ -23,6 +23,9 @@ from wirescan.frames.table import FrameTable
 # files of up to twice this size, which may thus compress better than others.
 FIRST_BYTES = 512 << 10
 ROW_COST = 512  # decompressed bytes that take about as long as one row, where rows are written
+# A file of more than 1 MiB may have so many rows for each further byte. Logs of equal small records
+# have about one.
+ROWS_PER_BYTE = 8
 PAIR_COST = 128  # the same for a pair in a list of a row, such as a header
 REFUSED_BYTES = 1 << 20  # at least so many bytes are decompressed until a payload is too large
 
@@ -53,6 +56,15 @@ class Allowance:
         if self._expansion is None:
             return float("inf")
         return self._expansion * max(self._read - FIRST_BYTES, FIRST_BYTES)
+
+    @property
+    def row_total(self) -> float:
+        """The allowance for the rows of the bytes that were read so far, in bytes."""
+        if self._expansion is None:
+            return float("inf")
+        first = max(self._expansion * FIRST_BYTES, ROW_COST * self._read)
+        further = max(self._read - 2 * FIRST_BYTES, 0)
+        return first + ROWS_PER_BYTE * self._expansion * further
 
     def count_read(self, count: int) -> None:
         """Count bytes that were read from the file."""
@@ -105,20 +117,22 @@ class Allowance:
         self._spend(inner, outermost, max(inflated, 0), cost)
 
     def _measure_refused(self, inner: FrameTable) -> int:
-        """Return the most bytes that were decompressed of payloads above a limit."""
-        refused = inner["fault"] == Fault.TOO_LARGE
-        if not refused.any():
+        """Return the most bytes that were decompressed of payloads that were refused."""
+        too_large = inner["fault"] == Fault.TOO_LARGE
+        damaged = inner["fault"] == Fault.BAD_COMPRESSION
+        if not (too_large | damaged).any():
             return 0
-        sizes = inner["size"][refused].astype(np.int64)
-        bytes_tried = np.clip(self._limits.ratio * sizes, REFUSED_BYTES, self._limits.inflated)
-        return int(bytes_tried.sum())
+        bytes_tried = self._limits.ratio * inner["size"].astype(np.int64)
+        bytes_tried[too_large] = np.maximum(bytes_tried[too_large], REFUSED_BYTES)
+        bytes_tried = np.minimum(bytes_tried, self._limits.inflated)
+        return int(bytes_tried[too_large | damaged].sum())
 
     def _spend(self, table: FrameTable, outermost: FrameTable, inflated: int, cost: int) -> None:
         """Count the cost of a table; an error names the first of its outermost frames."""
         name = table.name
         self._inflated[name] += inflated
         self._row_cost[name] += cost
-        if max(self._inflated[name], self._row_cost[name]) > self.total:
+        if self._inflated[name] > self.total or self._row_cost[name] > self.row_total:
             raise ExpansionError(
                 Fault.LIMIT, int(outermost[:1].positions[0]), 0, outermost.frame(0)
             )

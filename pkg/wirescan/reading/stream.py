@@ -47,10 +47,12 @@ class Stream:
 
     After damage, `mark` and `skip` search for an intact frame. The search holds about
     `limits.frame` bytes. If the damaged frame has a known end, another frame may seem to begin
-    inside it or after it. Then the search holds up to twice as many bytes.
+    inside it or after it. Then the search holds up to two and a quarter times as many bytes.
 
-    The rows are those of a scan of the whole stream, wherever it is cut. There is one exception:
-    a gap of more than `limits.frame` bytes may be several adjacent rows with the same fault.
+    The rows are those of a scan of the whole stream, wherever it is cut. There are two exceptions.
+    A gap of more than `limits.frame` bytes may be several adjacent rows with the same fault. And
+    the work on false frames in damaged bytes is bounded for each chunk: hostile bytes that exhaust
+    the bound may hide other intact frames in a stream than in a scan of the whole.
 
     Zeros at the end of the stream are its tail. They are counted and not held. If other bytes
     follow the zeros, the zeros are part of a gap.

@@ -33,8 +33,10 @@ DISAGREES = "INDEX_MISMATCH"
 MAX_WITHOUT_ENTRY = 2 << 20
 # A broker adds an entry to .timeindex together with one to .index. It adds an entry to .timeindex
 # alone only when it stops or closes the segment. So only a few entries of .timeindex are after the
-# last one of .index. More of them than this number are damage.
+# last one of .index. More of them than this number are damage, if that part of the log is so long
+# that restarts of a broker do not explain them.
 MAX_TIMES_WITHOUT_OFFSET = 32
+INDEX_INTERVAL = 4096  # bytes of the log between two entries: the default of index.interval.bytes
 READERS = {
     "index": index_files.read_offset_index,
     "timeindex": index_files.read_time_index,
@@ -225,15 +227,18 @@ class SegmentIndexes:
                 DISAGREES,
                 "zeros follow, which a broker cuts off when it begins the next segment",
             )
-        elif self._is_old and self._count_times_after(entries) > MAX_TIMES_WITHOUT_OFFSET:
-            yield Finding(
-                self._stem + "index",
-                used,
-                unused,
-                DISAGREES,
-                f"the .timeindex has {self._count_times_after(entries):,} entries after the last "
-                "entry of this index: entries at the end are missing",
-            )
+        elif self._is_old:
+            times_after = self._count_times_after(entries)
+            are_missing = without_entry > INDEX_INTERVAL * times_after
+            if times_after > MAX_TIMES_WITHOUT_OFFSET and are_missing:
+                yield Finding(
+                    self._stem + "index",
+                    used,
+                    unused,
+                    DISAGREES,
+                    f"the .timeindex has {times_after:,} entries after the last entry of this "
+                    "index: entries at the end are missing",
+                )
         too_far = np.flatnonzero(entries["position"] >= self._size)
         if len(too_far) and not self._log.damaged:
             number = int(too_far[0])
@@ -261,7 +266,8 @@ class SegmentIndexes:
         size = index_files.TIME_ENTRY.itemsize
         used = len(entries) * size
         if not len(entries):
-            if self._largest_time >= 0:
+            # The entry of timestamp 0 at the first offset is of zeros, as unused space is.
+            if self._largest_time > 0:
                 yield Finding(
                     self._stem + "timeindex",
                     0,
