@@ -76,6 +76,15 @@ class TestRows:
         assert sum(map(len, tables)) == 13_000
         assert all(table.rows.nbytes <= 200_000 or len(table.outer) == 1 for table in tables)
 
+    def test_groups_grow_again_after_frames_that_need_much(self, monkeypatch, tmp_path):
+        path = tmp_path / f"{0:020}.log"
+        large = make_zstd_batches(1, 5000)  # alone it is too large for a group, and is read
+        path.write_bytes(large + bytes(kafka.encode_batch([b"small"])) * 2000)
+        monkeypatch.setattr("wirescan.reading.chunked.ROW_BYTES", 200_000)
+        tables = list(iter_tables(str(path), format="kafka.records"))
+        assert sum(map(len, tables)) == 7000
+        assert len(tables) < 100
+
     def test_into_is_bounded_by_its_own_size(self):
         batches = kafka.scan(kafka.encode_batch([b""] * 1000))
         into = np.empty(1000, kafka.RECORD)

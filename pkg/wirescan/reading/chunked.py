@@ -28,6 +28,7 @@ PIECE = 8 << 20  # bytes read at a time
 ROWS_MORE = 4  # the factor by which the row limit grows if too many rows are bad
 INFLATED = 128 << 20  # bytes that frames opened together may decompress to; one frame may exceed it
 ROW_BYTES = 64 << 20  # bytes of rows of frames opened together; one frame may exceed it
+GROUPS_OF_A_SIZE = 8  # after so many groups that fit, the next one has twice as many frames
 
 
 def iter_tables(
@@ -216,6 +217,7 @@ def open_nested(
     first = 0
     count = max(len(table), 1)
     growing = False
+    fitted = 0  # groups of the present size
     if max_rows is not None:
         count = max(min(max_rows, count), 1)
         growing = True
@@ -247,6 +249,7 @@ def open_nested(
             # The frames exceed a limit together, but those before the limit do not.
             count = max(fitting, 1)
             growing = False
+            fitted = 0
             continue
         if allowance is not None:
             with _add_source(source):
@@ -259,8 +262,10 @@ def open_nested(
         first += len(part)
         # Only one frame was too large, and it is done: try larger groups again.
         growing |= too_large
-        if growing:
+        fitted += 1
+        if growing or fitted == GROUPS_OF_A_SIZE:
             count *= 2
+            fitted = 0
 
 
 @contextmanager
