@@ -171,10 +171,24 @@ def check_grouping(entry: Planted, source: str, place: Place) -> None:
         )
 
 
+def check_syntax(entries: list[Planted], planted: str) -> None:
+    """Raise PlantingError if a planted Python file does not parse."""
+    if entries[0].path.suffix != ".py":
+        return
+    try:
+        ast.parse(planted)
+    except SyntaxError as error:
+        lines = planted.splitlines()[max(error.lineno - 3, 0) : error.lineno]
+        raise PlantingError(
+            f"{entries[0].path} with its planted errors is no Python: {error.msg}, in {lines}"
+        ) from error
+
+
 def plant(source: str, entries: list[Planted]) -> str:
     """Return the source of one file with a switch for each of its entries.
 
-    Raises PlantingError if an entry does not fit or two entries overlap.
+    Raises PlantingError if an entry does not fit, two entries overlap, or a Python file does not
+    parse any more.
     """
     places = sorted(
         ((find_place(entry, source), entry) for entry in entries), key=lambda pair: pair[0].start
@@ -196,4 +210,6 @@ def plant(source: str, entries: list[Planted]) -> str:
         position = place.stop
         previous = entry.id
     pieces.append(source[position:])
-    return "".join(pieces)
+    planted = "".join(pieces)
+    check_syntax(entries, planted)
+    return planted

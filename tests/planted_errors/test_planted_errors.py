@@ -208,3 +208,9 @@ def test_overlapping_and_broken_expressions_are_errors():
         plant("a = 2 * x + 1\n", [make_planted_error("x + 1")])
     with pytest.raises(PlantingError, match="overlap"):
         plant("a = f(x) + 1\n", [make_planted_error("f(x)"), make_planted_error("f(x) + 1")])
+
+
+def test_a_planted_file_that_is_no_python_is_an_error():
+    source = "if x > 1:\n    x = 2\nelse:\n    x = 3\n"
+    with pytest.raises(PlantingError, match="no Python: expected an indented block"):
+        plant(source, [make_planted_error("if x > 1:", "if x > 5:")])
