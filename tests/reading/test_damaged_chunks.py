@@ -100,6 +100,50 @@ def test_a_gap_longer_than_a_frame_may_be(name, stride):
             )
 
 
+LONGEST = 64 << 10
+
+
+def make_false_batch():
+    """Return the header of a batch of 60 KB whose checksum is wrong."""
+    header = bytearray(kafka.encode_batch([b"x" * 60_000])[:61])
+    header[17] ^= 1
+    return bytes(header)
+
+
+def make_false_entry():
+    """Return the header of an entry of 60 KB whose checksum is wrong."""
+    header = bytearray(make_entry(b"x" * 60_000)[:60])
+    header[28] ^= 1
+    return bytes(header)
+
+
+def make_false_call():
+    """Return the length and the header of a THeader frame of 60 KB that nothing follows."""
+    return thrift.encode_frame(b"x" * 60_000)[:64]
+
+
+FALSE_FRAMES = {
+    "kafka": make_false_batch,
+    "liftbridge.entries": make_false_entry,
+    "thrift": make_false_call,
+}
+
+
+@pytest.mark.parametrize("name", FALSE_FRAMES)
+def test_false_frames_that_exhaust_the_budget(name, stride):
+    """The budget for false frames belongs to a position, not to the chunk that contains it."""
+    chance = random.Random(name)
+    large = CARRIERS[name](b"y" * 40_000)
+    false = FALSE_FRAMES[name]() + bytes(9)
+    raw = b"\xff" + false * 300 + large + false * 40 + large + large + b"\xff" + large
+    found = wirescan.scan(raw, PACKAGES[name].formats[0], errors="skip")
+    assert len(found) < 4, "the budget is not exhausted"
+    count = 1 + 4 // stride
+    cuts = [sorted(chance.sample(range(len(raw)), 3)) for _ in range(count)]
+    steps = list(range(chance.randrange(5000), len(raw), 20_000))
+    laws.chunks_change_nothing(PACKAGES[name], raw, *cuts, steps, limits=Limits(frame=LONGEST))
+
+
 @pytest.mark.parametrize("name", CARRIERS)
 def test_a_file_with_long_gaps_in_pieces(name, tmp_path):
     chance = random.Random(name)

@@ -29,12 +29,28 @@ cpdef enum:
     ANY = -1
     SOME = -2
 
+cdef enum:
+    BUDGET_BUCKETS = 65     # one for each number of bits that a size can have
+    WORK_PER_BYTE = 4       # bytes that a search may read again for each byte of the stream
+    FREE_BYTES = 1 << 20    # and at the beginning
+
+# Work spent on candidates that are no frames. It may be a few times the bytes up to the last byte
+# that was read. So it is linear, and it does not depend on where a stream is cut.
+#
+# Sizes of each power of two have a bucket of their own. So a few headers that claim large sizes
+# leave enough for the small ones.
+cdef struct SearchBudget:
+    uint64_t origin                     # address of the first byte of the stream, modulo 2 ** 64
+    uint64_t reached                    # bytes of the stream up to the last byte that was charged
+    uint64_t verified[BUDGET_BUCKETS]   # bytes that probes read, by the number of bits of each size
+    uint64_t walked                     # bytes of candidates that were walked and were no frames
+
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
 # `row` comes zeroed and begins with a Head. When a table is opened, `parent` is the row that is
-# opened. In an outermost scan it points to one int64_t: the byte budget for the whole scan. A frame
-# without a length prefix must be walked to find its end; the budget bounds the work spent on
-# candidates that turn out not to be frames. The budgets of ResyncProbe are others.
+# opened. In an outermost scan it is the SearchBudget. A frame without a length prefix must be walked
+# to find its end: `may_walk` and `charge_walk` bound the work spent on candidates that turn out not
+# to be frames.
 #
 # Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
 # of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
@@ -47,11 +63,11 @@ ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept n
 # unless following bytes show that none does.
 #
 # By default the probe asks whether the header looks usual. With `deep` it verifies everything that
-# can be verified, however unusual the header looks. It charges the bytes that it reads to `budget`
-# by `charge_budget`; where the charge is refused, there is no frame. A format may have no probe
-# (NULL): then the scan finds no frame after a hard fault.
+# can be verified, however unusual the header looks. If the whole candidate is before `end`, it
+# charges the candidate's bytes to `budget` by `charge_budget`; where the charge is refused, there is
+# no frame. A format may have no probe (NULL): then the scan finds no frame after a hard fault.
 ctypedef size_t (*ResyncProbe)(const uint8_t* at, const uint8_t* end, bint deep,
-                               int64_t* budget) noexcept nogil
+                               SearchBudget* budget) noexcept nogil
 
 # A whole buffer.
 cdef struct Readable:
@@ -77,7 +93,6 @@ ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noex
 
 cdef enum:
     LOOK = 64               # bytes that are enough to recognise the header of a frame
-    BUDGET_BUCKETS = 65     # one for each number of bits that a size can have
 
 cdef extern from *:
     """
@@ -106,17 +121,49 @@ cdef inline size_t resolve_undecided(size_t away, const uint8_t* at, const uint8
     return 0 if away == LIKELY else 1
 
 
-cdef inline bint charge_budget(int64_t* budget, uint64_t size) noexcept nogil:
-    # Charge `size` bytes, and return whether they may be verified. Sizes of each power of two have
-    # a bucket of their own. So a few headers that claim large sizes leave enough for the small
-    # ones.
+cdef inline uint64_t measure_allowance(const SearchBudget* budget) noexcept nogil:
+    return FREE_BYTES + WORK_PER_BYTE * budget.reached
+
+
+cdef inline void extend_reach(SearchBudget* budget, const uint8_t* at,
+                              uint64_t size) noexcept nogil:
+    budget.reached = max(budget.reached, <uint64_t>at + size - budget.origin)
+
+
+cdef inline bint charge_budget(SearchBudget* budget, const uint8_t* at,
+                               uint64_t size) noexcept nogil:
+    # Return whether the `size` bytes from `at` on may be verified, and charge them. They must all be
+    # in the buffer.
     cdef uint64_t rest = size
+    cdef size_t bucket = 0
     while rest:
         rest >>= 1
-        budget += 1
-    budget[0] -= <int64_t>size
-    return budget[0] >= 0
+        bucket += 1
+    extend_reach(budget, at, size)
+    if budget.verified[bucket] + size > measure_allowance(budget):
+        return False
+    budget.verified[bucket] += size
+    return True
 
+
+cdef inline bint may_walk(SearchBudget* budget, const uint8_t* at) noexcept nogil:
+    # Return whether a candidate at `at` may be walked.
+    extend_reach(budget, at, 0)
+    return budget.walked <= measure_allowance(budget)
+
+
+cdef inline void charge_walk(SearchBudget* budget, const uint8_t* at,
+                             uint64_t size) noexcept nogil:
+    # Charge the `size` bytes from `at` on that were walked in vain.
+    extend_reach(budget, at, size)
+    budget.walked += size
+
+
+# The search for intact frames, as a scan takes it over and leaves it at the byte where it stops.
+cdef struct Search:
+    Fault gap               # of the gap that continues at that byte, or OK
+    size_t searched         # bytes from there on at which no intact frame begins
+    SearchBudget budget
 
 # A buffer to scan from its first byte.
 cdef struct ScanState:
@@ -124,7 +171,7 @@ cdef struct ScanState:
     bint resync             # after a fault, go on at the next intact frame
     bint more               # bytes may follow: leave open what they could decide
     size_t longest          # maximum bytes in a frame
-    Fault gap               # of the gap that the first bytes continue, or OK
+    Search search           # as the scan of the bytes before these left it
 
 # Frames to open. spans: their number. span, count: arrays with one entry for each: a Head (with
 # place, parent and fault), and the number of children that it claims.
@@ -146,14 +193,14 @@ ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept n
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers)
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
 cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*,
-                        Fault gap=*)
+                        resume=*)
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=*)
 
 cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
                             const uint8_t* end, size_t longest, bint more,
-                            int64_t* budget) noexcept nogil
+                            SearchBudget* budget) noexcept nogil
 cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil
 
 
@@ -197,25 +244,27 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # `find_intact_frame`. Where `more` bytes may follow and decide, the scan stops before the bad
     # frame. It does so only where at most 2 * `longest` + LOOK bytes are left, so a stream has to
     # hold little more. A gap that already has more than `longest` bytes becomes a row, and the scan
-    # stops after it.
+    # stops after it. What the search did after that byte is taken back, so that the next scan can
+    # repeat it.
     cdef Reader r = state.r
     cdef const uint8_t* base = r.at
     cdef const uint8_t* end = r.end
     cdef const uint8_t* start
     cdef const uint8_t* last
-    cdef const uint8_t* next = r.at         # no intact frame begins in the searched bytes before it
-    cdef int64_t budget[BUDGET_BUCKETS]
-    cdef int64_t wasted_budget = 4 * <int64_t>(end - r.at) + (1 << 20)
+    # No intact frame begins in the searched bytes before `next`.
+    cdef const uint8_t* next = r.at + state.search.searched
+    cdef const uint8_t* next_before = next
+    cdef SearchBudget* budget = &state.search.budget
+    cdef SearchBudget budget_before         # at the start of a frame that is not good
+    cdef uint64_t walked_before
     cdef size_t away, longest = state.longest
-    cdef int bucket
     cdef bint found
+    cdef bint is_open = False               # the frame that is not good has no row yet
     cdef Head* row
     cdef int64_t usual = 0
-    cdef Fault gap = state.gap              # of the gap that continues at r.at, or OK
+    cdef Fault gap = state.search.gap       # of the gap that continues at r.at, or OK
     cdef Fault ended = OK                   # why the scan stops after this row
     cdef Fault fault = OK
-    for bucket in range(BUDGET_BUCKETS):
-        budget[bucket] = 4 * <int64_t>(end - r.at) + (1 << 20)
     while r.at < end and not ended:
         start = r.at
         if rows.count == rows.capacity:
@@ -228,11 +277,12 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
                 break
         row = <Head*>(rows.at + rows.count * stride)
         memset(row, 0, stride)
+        walked_before = budget.walked
         if gap:
             fault = gap
         else:
             r.end = start + longest + 1 if <size_t>(end - start) > longest else end
-            fault = read(&r, row, &wasted_budget)
+            fault = read(&r, row, budget)
             r.end = end
             if fault < SHORT and r.at == start:
                 fault = NOT_A_FRAME             # each turn must consume at least one byte
@@ -243,6 +293,11 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
                 fault = <Fault>row.fault
             if fault < SHORT and <size_t>(r.at - start) > longest:
                 fault = BAD_LENGTH
+        if fault and state.more:
+            is_open = True
+            next_before = next
+            budget_before = budget[0]
+            budget_before.walked = walked_before
         if fault >= SHORT:
             r.at = start
             if fault == ZEROS:
@@ -263,6 +318,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
                 break
             if found and next == start:         # the gap ended before this frame
                 gap = OK
+                is_open = False
                 continue
             if not found and state.more:
                 if <size_t>(end - start) <= longest or next == start:
@@ -306,7 +362,13 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         rows.count += 1
         rows.bad += fault != OK
         fault = OK
+        is_open = False
+    if is_open:
+        next = next_before
+        budget[0] = budget_before
     state.r = r
+    state.search.gap = ended if ended else gap
+    state.search.searched = <size_t>(next - r.at) if next > r.at else 0
     return ended if ended else fault
 
 

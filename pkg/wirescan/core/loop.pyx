@@ -6,7 +6,7 @@ frames inside the rows of another table. Rows grow in C, and the GIL is released
 """
 import numpy as np
 
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport RowBlock
 
@@ -43,16 +43,17 @@ HEAD = np.asarray(<Head[:1]>&_head).dtype
 
 cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
                             const uint8_t* end, size_t longest, bint more,
-                            int64_t* budget) noexcept nogil:
+                            SearchBudget* budget) noexcept nogil:
     # Return whether an intact frame begins from `position` to `last`, and move `position` to it.
     #
     # Without a result, `position` is after all bytes at which no frame begins. With `more`, it may
     # be at or before `last`: bytes after `end` decide whether a frame begins there.
     #
     # `find_probe_end` bounds the bytes that decide for each position. So the result does not depend
-    # on where a stream is cut.
+    # on where a stream is cut. A probe that bytes after `end` decide is repeated, so it is free.
     cdef const uint8_t* at = position[0]
     cdef const uint8_t* stop
+    cdef SearchBudget budget_before
     cdef size_t away
     # A probe needs LOOK bytes to recognise a header, unless no more bytes follow.
     cdef Py_ssize_t least = LOOK if more else 1
@@ -63,10 +64,14 @@ cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const u
         stop = find_probe_end(at, end, longest)
         away = probe(at, stop, False, budget)
         if away == 0 or away == UNDECIDED:
+            if more:
+                budget_before = budget[0]
             away = resolve_undecided(probe(at, stop, True, budget), at, end, longest, more)
             if away == 0:
                 position[0] = at
                 return True
+            if more and away == UNDECIDED:
+                budget[0] = budget_before
         if away >= <size_t>(end - at):
             if not more:
                 at = end
@@ -180,8 +185,30 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
     return array
 
 
+cdef class Resume:
+    """What the scan of one part of a stream leaves for the next part.
+
+    gap: the fault of the gap that the next bytes continue, or 0 if a frame begins there.
+    """
+    cdef Search search
+    cdef uint64_t position              # of the next byte in the stream
+
+    @property
+    def gap(self):
+        return <int>self.search.gap
+
+    def skip_gap(self, size):
+        """Count `size` bytes that were not scanned. If there are any, the next continue the gap.
+
+        size: 0 or more.
+        """
+        self.position += <uint64_t>size
+        self.search.searched = 0
+        self.search.gap = BAD_LENGTH if size else OK
+
+
 cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=None,
-                        Fault gap=OK):
+                        resume=None):
     """Return (rows, bad, fault, position) for the frames of a buffer.
 
     rows: array of one row for each frame. bad: number of bad rows. fault: why the scan ended.
@@ -193,7 +220,8 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
         not end within `limits.frame` bytes becomes a row. The scan stops after that row, and
         returns the fault of the gap.
     into: array for the rows; default is a new one.
-    gap: the fault of the gap that the buffer continues; 0, the default, if a frame begins there.
+    resume: the Resume that the scan of the bytes before the buffer used, which is updated; None,
+        the default, where a frame begins at the first byte.
 
     A frame that the end of the buffer cuts stops the scan with SHORT. It stops with BAD_LENGTH
     where intact frames follow, or where the frame already has more than `limits.frame` bytes.
@@ -205,11 +233,25 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     cdef const uint8_t* base = &view[0] if view.shape[0] else NULL
     if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
         raise ValueError("into shares the memory that is read; give an array of its own")
-    cdef ScanState state = ScanState(
-        Reader(base, base + view.shape[0]), resync, more, limits.frame, gap)
+    cdef ScanState state
+    cdef Resume before
     cdef Fault fault
+    memset(&state, 0, sizeof(state))
+    state.r = Reader(base, base + view.shape[0])
+    state.resync = resync
+    state.more = more
+    state.longest = limits.frame
+    if resume is None:
+        state.search.budget.origin = <uint64_t>base
+    else:
+        before = resume
+        state.search = before.search
+        state.search.budget.origin = <uint64_t>base - before.position
     with nogil:
         fault = run(&state, &block.rows)
+    if resume is not None:
+        before.search = state.search
+        before.position += <uint64_t>(state.r.at - base)
     return rows_to_array(block, dtype, into, fault), block.rows.bad, int(fault), state.r.at - base
 
 
@@ -250,9 +292,11 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
             for i in range(n):
                 first = rows.count
                 base = readable[span[i].buffer].at
-                state = ScanState(
-                    Reader(base + span[i].start, base + span[i].start + span[i].size),
-                    resync, False, longest, OK)
+                memset(&state, 0, sizeof(state))
+                state.r = Reader(base + span[i].start, base + span[i].start + span[i].size)
+                state.resync = resync
+                state.longest = longest
+                state.search.budget.origin = <uint64_t>state.r.at
                 fault = run(&state, rows)
                 fault_view[i] = <uint8_t>fault
                 position_view[i] = state.r.at - base

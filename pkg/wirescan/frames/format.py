@@ -50,9 +50,8 @@ class Format:
         kinds: the names of the numbers in the column `kind`. Every export then has that column,
             as text.
         scan: a function of one buffer that returns (rows, bad, fault, position). It takes `check`,
-            `resync`, `limits`, `more` if bytes may follow, and `gap` if the bytes continue a gap
-            with that fault, by keyword. `core.loop.scan_frames` describes them. Outermost formats
-            only.
+            `resync`, `limits`, `more` if bytes may follow, and `resume` for the next bytes of a
+            stream, by keyword. `core.loop.scan_frames` describes them. Outermost formats only.
         spans: a function of buffers, spans of them (dtype HEAD), and the keywords `check`, `resync`
             and `limits`. It returns (rows, bad, faults, positions), as `scan` for each span.
             Optional: with it many small streams cost little more than one stream.

@@ -3,8 +3,9 @@
 from libc.string cimport memset
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Fault,
-    LEFTOVER, OK, Reader, SHORT, TRUNCATED, UNDECIDED, ZEROS, charge_budget, be16, be32, be64,
-    crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take, uint8_t, uint16_t, uint32_t)
+    LEFTOVER, OK, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16, be32, be64,
+    charge_budget, crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take, uint8_t,
+    uint16_t, uint32_t)
 from wirescan.liftbridge.rows cimport Entry, Envelope, Header
 
 cdef enum:
@@ -140,7 +141,7 @@ cdef inline Fault read_entry_checked(Reader* r, void* out, const void* parent) n
 
 
 cdef inline size_t probe_entry(const uint8_t* at, const uint8_t* end, bint deep,
-                               int64_t* budget) noexcept nogil:
+                               SearchBudget* budget) noexcept nogil:
     # The sizes and the magic distinguish a record from random bytes by about thirty bits.
     # The checksum decides.
     cdef size_t available = <size_t>(end - at), size
@@ -154,6 +155,6 @@ cdef inline size_t probe_entry(const uint8_t* at, const uint8_t* end, bint deep,
                 or <int64_t><int32_t>be32(at + 34) > <int64_t>size - SMALLEST_RECORD)
     if RECORD_HEADER + size > available:
         return UNDECIDED
-    if not charge_budget(budget, size):
+    if not charge_budget(budget, at, RECORD_HEADER + size):
         return 1
     return 0 if crc32c_of(at + 32, size - 4) == be32(at + 28) else 1

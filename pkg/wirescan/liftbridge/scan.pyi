@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from wirescan.core.loop import Resume
 from wirescan.frames.limits import Limits
 
 _Rows = NDArray[np.void]
@@ -38,7 +39,7 @@ def scan_entries(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
-    gap: int = 0,
+    resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_entry_sets(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits

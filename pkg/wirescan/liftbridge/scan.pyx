@@ -383,13 +383,13 @@ def open_headers(messages, buffers, limits):
 
 # ------------------------------------------------------------------ records
 
-def scan_entries(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_entries(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Return (rows of dtype ENTRY, bad, fault, position) of one buffer.
 
     check: verify CRC-32C. See `core.loop.scan_frames` for the other arguments.
     """
     return scan_frames(buffer, ENTRY, run_entries_checked if check else run_entries, resync, more,
-                       limits, into, gap)
+                       limits, into, resume)
 
 
 def scan_entry_sets(buffers, spans, *, check, resync, limits):

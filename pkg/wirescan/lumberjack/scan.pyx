@@ -50,9 +50,9 @@ EVENT = flat(np.asarray(<Event[:1]>&_event).dtype)
 PAIR = flat(np.asarray(<Pair[:1]>&_pair).dtype)
 
 
-def scan_stream(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Scan a buffer: (rows of dtype FRAME, bad, fault, position). See `core.loop.scan_frames`."""
-    return scan_frames(buffer, FRAME, run_frames, resync, more, limits, into, gap)
+    return scan_frames(buffer, FRAME, run_frames, resync, more, limits, into, resume)
 
 
 def scan_streams(buffers, spans, *, check, resync, limits):

@@ -64,7 +64,7 @@ MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
 HEADER = flat(np.asarray(<Header[:1]>&_header).dtype)
 
 
-def scan_stream(buffer, *, check, resync, limits, into=None, more=False, gap=0,
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None,
                 credentials=False):
     """Return (rows of dtype MESSAGE, bad, fault, position) of one buffer.
 
@@ -72,7 +72,7 @@ def scan_stream(buffer, *, check, resync, limits, into=None, more=False, gap=0,
     say where the payload of CONNECT is. See `core.loop.scan_frames` for the other arguments.
     """
     return scan_frames(buffer, MESSAGE, run_messages if credentials else run_guarded, resync, more,
-                       limits, into, gap)
+                       limits, into, resume)
 
 
 def scan_streams(buffers, spans, *, check, resync, limits):

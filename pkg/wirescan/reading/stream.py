@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.core.loop import Resume
 from wirescan.files.source import view_of
 from wirescan.frames.errors import HARD, NEAR, FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format
@@ -49,10 +50,8 @@ class Stream:
     `limits.frame` bytes. If the damaged frame has a known end, another frame may seem to begin
     inside it or after it. Then the search holds up to two and a quarter times as many bytes.
 
-    The rows are those of a scan of the whole stream, wherever it is cut. There are two exceptions.
-    A gap of more than `limits.frame` bytes may be several adjacent rows with the same fault. And
-    the work on false frames in damaged bytes is bounded for each chunk: hostile bytes that exhaust
-    the bound may hide other intact frames in a stream than in a scan of the whole.
+    The rows are those of a scan of the whole stream, wherever it is cut. But a gap of more than
+    `limits.frame` bytes may be several adjacent rows with the same fault.
 
     Zeros at the end of the stream are its tail. They are counted and not held. If other bytes
     follow the zeros, the zeros are part of a gap.
@@ -93,7 +92,7 @@ class Stream:
         self._source = source
         self._offset = offset  # of the first held byte
         self._lost = False  # the start of the next frame is unknown
-        self._gap = Fault.OK  # the fault of the gap that the next bytes continue
+        self._resume = Resume()
         self._searched = 0  # held bytes at the last search for that start
         self._zeros = 0  # bytes of a tail of zeros, which are not held
         self._closed = False
@@ -217,7 +216,7 @@ class Stream:
                 resync=self._errors != "strict",
                 limits=self._limits,
                 more=more,
-                gap=self._gap,
+                resume=self._resume,
             )
         )
         rows, bad, fault, at = result
@@ -267,7 +266,6 @@ class Stream:
         rows, bad, fault, used = self._scan(view, more=True)
         self._lost = fault >= HARD
         self._searched = len(view) - used
-        self._gap = self._find_gap(rows, used)
         if self._lost and self._errors != "strict":
             fault = Fault.SHORT
         self._append(tables, view, rows, Stop(fault, used), bad)
@@ -276,18 +274,6 @@ class Stream:
             self._zeros = len(view) - used
             used = len(view)
         return used
-
-    def _find_gap(self, rows: np.ndarray, used: int) -> Fault:
-        """Return the fault of the gap that the bytes from `used` on continue, or OK.
-
-        rows: the result of the scan that ended at `used`.
-        """
-        if not self._lost:
-            return Fault.OK
-        if not used:
-            return self._gap
-        fault = Fault(rows["fault"][-1])
-        return fault if fault >= HARD else Fault.OK
 
     def _end_zeros(self, zeros: int) -> FrameTable:
         """Return a gap for zeros that are no tail, because other bytes follow.
@@ -305,7 +291,7 @@ class Stream:
         self._lost = True
         self._searched = 0
         gap = zeros - held
-        self._gap = Fault.BAD_LENGTH if gap else Fault.OK
+        self._resume.skip_gap(gap)
         table = self._make_table(_make_zeros(gap), self._make_gap_rows(gap), Stop(Fault.OK, gap))
         self._offset += gap
         return enforce_mode(table, self._errors, len(table))

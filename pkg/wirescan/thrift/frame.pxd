@@ -2,9 +2,9 @@
 from libc.string cimport memset
 from wirescan.core cimport (
     BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, Fault, Head, LIKELY, NOT_A_FRAME, OK,
-    Reader, SHORT, TRUNCATED, UNDECIDED, charge_budget, be16, be32, be64, int32_t, int64_t, left,
-    take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
-from wirescan.thrift.http cimport LONGEST_HEAD, is_http, read_http
+    Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, be16, be32, be64, charge_budget, charge_walk,
+    int32_t, int64_t, left, may_walk, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
+from wirescan.thrift.http cimport is_http, read_http
 from wirescan.thrift.message cimport Begin, is_compact, is_type, read_begin
 from wirescan.thrift.rows cimport (
     BIG_HEADER, BINARY, COMPACT, DOUBLE_HEADER, FIXED, FRAMED_BINARY, FRAMED_COMPACT, Frame, HEADER,
@@ -225,23 +225,20 @@ cdef inline Fault read_unframed(Reader* r, Frame* row, uint8_t kind) noexcept no
 
 
 cdef inline Fault read_unbounded(Reader* r, Frame* row, uint8_t kind, bint is_final,
-                                 int64_t* wasted_budget) noexcept nogil:
+                                 SearchBudget* budget) noexcept nogil:
     # Reads a frame without a length. Such a candidate may span any bytes, other frames included.
     # Those frames are found when the candidate fails, so each failure is charged to the budget.
     cdef const uint8_t* start = r.at
-    cdef int64_t searched = 0
     cdef Fault fault
-    if wasted_budget is not NULL and wasted_budget[0] < 0:
+    if budget is not NULL and not may_walk(budget, start):
         return NOT_A_FRAME
     fault = read_http(r, row, is_final) if kind == HTTP else read_unframed(r, row, kind)
-    if fault and wasted_budget is not NULL:
-        if kind == HTTP:
-            searched = min(<int64_t>(r.end - start), <int64_t>LONGEST_HEAD)
-        wasted_budget[0] -= max(<int64_t>(r.at - start), searched)
+    if fault and budget is not NULL:
+        charge_walk(budget, start, <uint64_t>(r.at - start))
     return fault
 
 
-cdef inline Fault read_versionless(Reader* r, Frame* row, int64_t* wasted_budget) noexcept nogil:
+cdef inline Fault read_versionless(Reader* r, Frame* row, SearchBudget* budget) noexcept nogil:
     # Reads a binary message without a version word, framed or not.
     # The byte after its name must be a message type.
     cdef const uint8_t* p = r.at
@@ -261,15 +258,15 @@ cdef inline Fault read_versionless(Reader* r, Frame* row, int64_t* wasted_budget
         if available < 5 + <size_t>length:
             return SHORT
         if is_type(p[4 + length]):
-            return read_unbounded(r, row, UNFRAMED_BINARY, True, wasted_budget)
+            return read_unbounded(r, row, UNFRAMED_BINARY, True, budget)
     return NOT_A_FRAME
 
 
 cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versions,
-                                int64_t* wasted_budget) noexcept nogil:
+                                SearchBudget* budget) noexcept nogil:
     # is_final: no bytes follow those in r.
     # versions: binary messages must have a version word.
-    # wasted_budget: see ReadFrame in core/loop.pxd, or NULL.
+    # budget: see ReadFrame in core/loop.pxd, or NULL.
     cdef const uint8_t* p = r.at
     cdef size_t available = left(r)
     cdef uint32_t word
@@ -279,18 +276,18 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versi
     length = be32(p)
     if length > LARGEST_LENGTH:
         if length >> 16 == STRICT:
-            return read_unbounded(r, row, UNFRAMED_BINARY, is_final, wasted_budget)
+            return read_unbounded(r, row, UNFRAMED_BINARY, is_final, budget)
         if is_compact(p[0], p[1]):
-            return read_unbounded(r, row, UNFRAMED_COMPACT, is_final, wasted_budget)
+            return read_unbounded(r, row, UNFRAMED_COMPACT, is_final, budget)
         if length == BIGF:
             if available < 14:
                 return SHORT
             if be16(p + 12) != MAGIC:
                 return NOT_A_FRAME
             return read_header_frame(r, row, BIG_HEADER, 12, be64(p + 4), 12)
-        return read_unbounded(r, row, HTTP, is_final, wasted_budget) if is_http(p) else NOT_A_FRAME
+        return read_unbounded(r, row, HTTP, is_final, budget) if is_http(p) else NOT_A_FRAME
     if length < 4:
-        return BAD_LENGTH if versions else read_versionless(r, row, wasted_budget)
+        return BAD_LENGTH if versions else read_versionless(r, row, budget)
     if available < PREFIX_SIZE:
         return SHORT
     word = be32(p + 4)
@@ -307,23 +304,23 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versi
             return read_header_frame(r, row, DOUBLE_HEADER, 4, length, 8)
     if word >> 16 == TTHEADER_MAGIC:
         return read_message_frame(r, row, TTHEADER, length)
-    return NOT_A_FRAME if versions else read_versionless(r, row, wasted_budget)
+    return NOT_A_FRAME if versions else read_versionless(r, row, budget)
 
 
 cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, True, True, <int64_t*>parent)
+    return read_frame_of(r, <Frame*>out, True, True, <SearchBudget*>parent)
 
 
 cdef inline Fault read_frame_more(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, False, True, <int64_t*>parent)
+    return read_frame_of(r, <Frame*>out, False, True, <SearchBudget*>parent)
 
 
 cdef inline Fault read_frame_any(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, True, False, <int64_t*>parent)
+    return read_frame_of(r, <Frame*>out, True, False, <SearchBudget*>parent)
 
 
 cdef inline Fault read_frame_any_more(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, False, False, <int64_t*>parent)
+    return read_frame_of(r, <Frame*>out, False, False, <SearchBudget*>parent)
 
 
 # ---------------------------------------------------- the search for the next frame after damage
@@ -388,17 +385,21 @@ cdef inline size_t probe_next(const uint8_t* at, const uint8_t* end) noexcept no
 
 
 cdef inline size_t probe_frame(const uint8_t* at, const uint8_t* end, bint deep,
-                               int64_t* budget) noexcept nogil:
+                               SearchBudget* budget) noexcept nogil:
     # The ResyncProbe of Thrift: see core/loop.pxd.
     cdef size_t away = probe_prefix(at, end)
     cdef Reader r = Reader(at, end)
     cdef Frame row
     cdef Fault fault
+    cdef uint64_t size
     if away or not deep:
         return 0 if away == 1 and not deep and has_no_length(at) else away
-    memset(&row, 0, sizeof(Frame))
-    if not charge_budget(budget, min(<uint64_t>(end - at), <uint64_t>be32(at))):
+    size = 12 + be64(at + 4) if be32(at) == BIGF else 4 + <uint64_t>be32(at)
+    if size > <uint64_t>(end - at):
+        return UNDECIDED
+    if not charge_budget(budget, at, size):
         return 1
+    memset(&row, 0, sizeof(Frame))
     fault = read_frame_of(&r, &row, True, True, NULL)
     if fault == SHORT:
         return UNDECIDED

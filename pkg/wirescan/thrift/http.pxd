@@ -78,8 +78,10 @@ cdef inline bint ends_chunked(const uint8_t* at, const uint8_t* end) noexcept no
 
 
 cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept nogil:
-    # Leaves r after the empty line.
+    # Leaves r after the empty line, or after the bytes that were read before a fault.
     cdef const uint8_t* begin = r.at
+    cdef const uint8_t* end = (
+        r.end if r.end - begin <= LONGEST_HEAD else begin + LONGEST_HEAD + 1)
     cdef const uint8_t* line = r.at
     cdef const uint8_t* next
     cdef int64_t declared = UNTIL_CLOSE
@@ -88,8 +90,9 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
     cdef bint response = begin[0] == c"H" and begin[1] == c"T"
     chunked[0] = False
     while True:
-        next = find_line_end(line, r.end)
-        if (r.end if next is NULL else next) - begin > LONGEST_HEAD:
+        next = find_line_end(line, end)
+        r.at = end if next is NULL else next
+        if r.at - begin > LONGEST_HEAD:
             return BAD_LENGTH
         if next is NULL:
             return SHORT
@@ -110,7 +113,6 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
     if declared < 0 and (not response or 100 <= status < 200 or status == 204 or status == 304):
         declared = 0
     length[0] = declared
-    r.at = next
     return OK
 
 
@@ -175,6 +177,7 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint is_final) noexcept nogil
     cdef int64_t needed = 0
     cdef bint chunked = False
     cdef bint first = True
+    cdef Reader trailer
     cdef Fault fault
     row.head.kind = HTTP
     row.infos_size = -1
@@ -196,8 +199,12 @@ cdef inline Fault read_http(Reader* r, Frame* row, bint is_final) noexcept nogil
                 sniff(row, data, size)
                 first = False
         data = r.at
-        fault = skip_lines(r)
-        if (r.end if fault else r.at) - data > LONGEST_HEAD:
+        trailer = Reader(data, r.end)
+        if r.end - data > LONGEST_HEAD:
+            trailer.end = data + LONGEST_HEAD + 1
+        fault = skip_lines(&trailer)
+        r.at = trailer.end if fault else trailer.at
+        if r.at - data > LONGEST_HEAD:
             return BAD_LENGTH
         if fault:
             row.head.size = <uint32_t>min(r.end - start + 1, <int64_t>0xffffffff)

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from wirescan.core.loop import Resume
 from wirescan.frames.limits import Limits
 
 _Rows = NDArray[np.void]
@@ -22,7 +23,7 @@ def scan_stream(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
-    gap: int = 0,
+    resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
@@ -35,7 +36,7 @@ def scan_any(
     limits: Limits,
     into: _Rows | None = None,
     more: bool = False,
-    gap: int = 0,
+    resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_any_streams(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits

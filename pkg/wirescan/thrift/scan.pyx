@@ -71,10 +71,10 @@ PLAIN = flat(np.asarray(<Plain[:1]>&_plain).dtype)
 MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
 
 
-def scan_stream(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Return (rows of dtype FRAME, bad, fault, position): see `core.loop.scan_frames`."""
     run = run_frames_more if more else run_frames
-    return scan_frames(buffer, FRAME, run, resync, more, limits, into, gap)
+    return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
 
 
 def scan_streams(buffers, spans, *, check, resync, limits):
@@ -82,10 +82,10 @@ def scan_streams(buffers, spans, *, check, resync, limits):
     return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
 
 
-def scan_any(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_any(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Return the same as `scan_stream`, and accept binary messages without a version word."""
     run = run_frames_any_more if more else run_frames_any
-    return scan_frames(buffer, FRAME, run, resync, more, limits, into, gap)
+    return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
 
 
 def scan_any_streams(buffers, spans, *, check, resync, limits):

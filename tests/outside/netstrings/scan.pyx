@@ -6,7 +6,7 @@
 import numpy as np
 
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, TRUNCATED, ScanState, enter, int32_t, int64_t,
+    BAD_LENGTH, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, SearchBudget, TRUNCATED, ScanState, enter, int32_t, int64_t,
     scan_frames, scan_buffer, sized, uint8_t, uint32_t)
 from wirescan.core.loop import flat
 
@@ -39,7 +39,8 @@ cdef inline Fault read_netstring(Reader* r, void* out, const void* parent) noexc
     return sized(&body, start, <int32_t>size, &row.text_at, &row.text_size)
 
 
-cdef inline size_t probe_netstring(const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
+cdef inline size_t probe_netstring(const uint8_t* at, const uint8_t* end, bint deep,
+                                   SearchBudget* budget) noexcept nogil:
     cdef Reader r = Reader(at, end)
     cdef Netstring row                  # does a netstring begin here? If not, perhaps one byte on
     return 0 if read_netstring(&r, &row, NULL) == OK else 1
@@ -52,6 +53,6 @@ cdef Netstring _netstring
 NETSTRING = flat(np.asarray(<Netstring[:1]>&_netstring).dtype)
 
 
-def scan_netstrings(buffer, check, resync, limits, into=None, more=False, gap=0):
+def scan_netstrings(buffer, check, resync, limits, into=None, more=False, resume=None):
     """(rows of dtype NETSTRING, bad, fault, offset); netstrings have no checksum to check."""
-    return scan_frames(buffer, NETSTRING, run, resync, more, limits, into, gap)
+    return scan_frames(buffer, NETSTRING, run, resync, more, limits, into, resume)

@@ -137,7 +137,7 @@ UNKNOWN_REQUEST = ("api_key", "api_version")
 UNKNOWN_RESPONSE = ("request", *UNKNOWN_REQUEST)
 
 
-def scan_requests(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_requests(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Return (rows of dtype REQUEST, bad, fault, position) of a buffer.
 
     See `core.loop.scan_frames`. `check` is accepted for consistency and ignored: requests have no
@@ -145,7 +145,7 @@ def scan_requests(buffer, *, check, resync, limits, into=None, more=False, gap=0
     """
     return clear_api(
         UNKNOWN_REQUEST,
-        scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into, gap))
+        scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into, resume))
 
 
 def scan_request_streams(buffers, spans, *, check, resync, limits):
@@ -157,7 +157,7 @@ def scan_request_streams(buffers, spans, *, check, resync, limits):
         UNKNOWN_REQUEST, scan_spans(buffers, spans, REQUEST, run_requests, resync, limits))
 
 
-def scan_responses(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_responses(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Return (rows of dtype RESPONSE, bad, fault, position) of a buffer.
 
     See `core.loop.scan_frames`. `check` is ignored. The API of a response is not known yet:
@@ -165,7 +165,7 @@ def scan_responses(buffer, *, check, resync, limits, into=None, more=False, gap=
     """
     return clear_api(
         UNKNOWN_RESPONSE,
-        scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into, gap))
+        scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into, resume))
 
 
 def scan_response_streams(buffers, spans, *, check, resync, limits):

@@ -2,9 +2,9 @@
 # The docstring of scan.pyx shows the layouts.
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER,
-    NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED, UNDECIDED, ZEROS, charge_budget, be16,
-    be32, be64, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized, take,
-    uint8_t, uint32_t, uint64_t)
+    NOT_A_FRAME, OK, Readable, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16,
+    be32, be64, charge_budget, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized,
+    take, uint8_t, uint32_t, uint64_t)
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC,
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
@@ -128,7 +128,7 @@ cdef inline Fault verify_batch(const void* parent, const Readable* buffer) noexc
 
 
 cdef inline size_t probe_batch(
-        const uint8_t* at, const uint8_t* end, bint deep, int64_t* budget) noexcept nogil:
+        const uint8_t* at, const uint8_t* end, bint deep, SearchBudget* budget) noexcept nogil:
     # A ResyncProbe. Without `deep` it checks only the header: about 40 bits separate a usual
     # header from random bytes. With `deep` it verifies the checksum.
     cdef int64_t size, available = end - at
@@ -142,7 +142,7 @@ cdef inline size_t probe_batch(
             return 1
         if size > available:
             return UNDECIDED
-        if not charge_budget(budget, <uint64_t>size):
+        if not charge_budget(budget, at, <uint64_t>size):
             return 1
         return 0 if has_good_checksum(at, <size_t>size, at[16]) else 1
     # Most random bytes are rejected here: no magic is above 2.

@@ -131,10 +131,10 @@ def verify_batches(batches, buffers):
     return faults
 
 
-def scan_batches(buffer, *, check, resync, limits, into=None, more=False, gap=0):
+def scan_batches(buffer, *, check, resync, limits, into=None, more=False, resume=None):
     """Return (rows of dtype BATCH, bad, fault, position) of a buffer: `core.loop.scan_frames`."""
     return scan_frames(buffer, BATCH, run_batches_checked if check else run_batches, resync, more,
-                       limits, into, gap)
+                       limits, into, resume)
 
 
 def scan_sets(buffers, spans, *, check, resync, limits):
