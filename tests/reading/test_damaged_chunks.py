@@ -144,6 +144,18 @@ def test_false_frames_that_exhaust_the_budget(name, stride):
     laws.chunks_change_nothing(PACKAGES[name], raw, *cuts, steps, limits=Limits(frame=LONGEST))
 
 
+@pytest.mark.parametrize("name", FALSE_FRAMES)
+def test_a_repeated_search_is_free(name):
+    """A stream searches held bytes again when more bytes come. Only one search is charged."""
+    large = CARRIERS[name](b"y" * 40_000)
+    false = FALSE_FRAMES[name]() + bytes(9)
+    raw = b"\xff" + false * 18 + b"\xff" * 60_000 + false * 2 + large + large
+    found = wirescan.scan(raw, PACKAGES[name].formats[0], errors="skip")
+    assert len(found) == 2, "the budget is exhausted"
+    cuts = list(range(63_000, len(raw), 1000))
+    laws.chunks_change_nothing(PACKAGES[name], raw, cuts, limits=Limits(frame=LONGEST))
+
+
 @pytest.mark.parametrize("name", CARRIERS)
 def test_a_file_with_long_gaps_in_pieces(name, tmp_path):
     chance = random.Random(name)
