@@ -48,9 +48,9 @@ cdef struct SearchBudget:
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
 # `row` comes zeroed and begins with a Head. When a table is opened, `parent` is the row that is
-# opened. In an outermost scan it is the SearchBudget. A frame without a length prefix must be walked
-# to find its end: `may_walk` and `charge_walk` bound the work spent on candidates that turn out not
-# to be frames.
+# opened. In an outermost scan it is the SearchBudget. A frame without a length prefix must be
+# walked to find its end: `may_walk` and `charge_walk` bound the work spent on candidates that turn
+# out not to be frames.
 #
 # Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
 # of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
@@ -64,8 +64,8 @@ ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept n
 #
 # By default the probe asks whether the header looks usual. With `deep` it verifies everything that
 # can be verified, however unusual the header looks. If the whole candidate is before `end`, it
-# charges the candidate's bytes to `budget` by `charge_budget`; where the charge is refused, there is
-# no frame. A format may have no probe (NULL): then the scan finds no frame after a hard fault.
+# charges the candidate's bytes to `budget` by `charge_budget`; where the charge is refused, there
+# is no frame. A format may have no probe (NULL): then the scan finds no frame after a hard fault.
 ctypedef size_t (*ResyncProbe)(const uint8_t* at, const uint8_t* end, bint deep,
                                SearchBudget* budget) noexcept nogil
 
@@ -132,8 +132,8 @@ cdef inline void extend_reach(SearchBudget* budget, const uint8_t* at,
 
 cdef inline bint charge_budget(SearchBudget* budget, const uint8_t* at,
                                uint64_t size) noexcept nogil:
-    # Return whether the `size` bytes from `at` on may be verified, and charge them. They must all be
-    # in the buffer.
+    # Return whether the `size` bytes from `at` on may be verified, and charge them. They must all
+    # be in the buffer.
     cdef uint64_t rest = size
     cdef size_t bucket = 0
     while rest:

@@ -2,8 +2,8 @@
 # The docstring of scan.pyx shows the layouts.
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER,
-    NOT_A_FRAME, OK, Readable, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16,
-    be32, be64, charge_budget, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized,
+    NOT_A_FRAME, OK, Readable, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16, be32,
+    be64, charge_budget, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized,
     take, uint8_t, uint32_t, uint64_t)
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC,
