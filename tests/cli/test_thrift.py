@@ -20,7 +20,7 @@ from tests.support.thrift_bytes import (
     make_framed,
 )
 from wirescan import Fault, thrift
-from wirescan.cli.row_values import number_name
+from wirescan.cli.row_values import get_number_name
 from wirescan.files import boundary_index as sidecar
 from wirescan.frames import to_arrow
 from wirescan.thrift.constants import Kind, MessageType, Protocol, Transform
@@ -102,7 +102,7 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, format):
     for name in set(rows[0]) & set(table.dtype.names) - {"fault", "kind"}:
         values = table[name].tolist()
         expected = (
-            [number_name(table.format, name, code) for code in values]
+            [get_number_name(table.format, name, code) for code in values]
             if name in table.format.enums
             else values
         )

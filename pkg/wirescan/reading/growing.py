@@ -123,7 +123,7 @@ class Tail:
             for path, state in self._files.list_present({}).items()
         }
 
-    def latest(
+    def find_latest(
         self, start: Offset, max_bytes: float = math.inf, max_files: float = math.inf
     ) -> Offset:
         """Return the offset after the whole frames that can be read after `start`.
@@ -218,7 +218,7 @@ class Tail:
                 search.turn = (path, self._turn[1] if path == self._turn[0] else size)
                 search.max_bytes = 0
 
-    def parts(self, start: Offset, end: Offset) -> list[list[TailSlice]]:
+    def plan_tasks(self, start: Offset, end: Offset) -> list[list[TailSlice]]:
         """Return what each task reads of the frames between two offsets. Small files share a task.
 
         Raises OSError. See also `lossless`.
@@ -277,11 +277,11 @@ class Tail:
                 del grown[path]
         return grown, [file for same_content in unmatched.values() for file in same_content]
 
-    def tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
+    def read_tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of a part in tables, each with the current path of the file.
 
         Args:
-            part: an element of the result of `parts`.
+            part: an element of the result of `plan_tasks`.
             piece: bytes of the file per table.
 
         Raises:
@@ -400,12 +400,12 @@ class Tail:
                 table = stream.feed(data)
                 good = np.flatnonzero(~table.bad)
                 if len(good):
-                    end = _end_of_frame(table, good[0 if at > enough else -1])
+                    end = _find_frame_end(table, good[0 if at > enough else -1])
                     if at > enough:
                         return end, end
             if is_old and at == stop and not strict:
                 table = stream.close()
-                return _end_of_frame(table, -1) if len(table) else stream.offset, at
+                return _find_frame_end(table, -1) if len(table) else stream.offset, at
         except FrameError as error:
             if error.offset <= start:
                 raise
@@ -429,6 +429,6 @@ def _identify(path: str, state: State) -> tuple[int, int] | str:
     return (state.device, state.node) if state.node else path
 
 
-def _end_of_frame(table: FrameTable, row: int) -> int:
+def _find_frame_end(table: FrameTable, row: int) -> int:
     """Return where the frame of a row ends in its file."""
     return int(table.positions[row]) + int(table["size"][row])

@@ -233,7 +233,7 @@ def _make_layout(format: Format, columns: list[str] | None, partition_by: list[s
     from wirescan.export.hive_layout import Layout
 
     try:
-        return Layout.of(format.spec, columns, partition_by)
+        return Layout.from_columns(format.spec, columns, partition_by)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

@@ -217,7 +217,7 @@ def fetch(
 
     if not TOPIC.fullmatch(topic):
         raise click.UsageError(f"no topic can be named {format_path(topic)!r}")
-    output = _choose_output(directory, kind, segment_bytes, columns, compression, errors)
+    destination = _choose_destination(directory, kind, segment_bytes, columns, compression, errors)
     cluster = ClusterAddress(bootstrap, tls_ca or tls, parse_login(sasl, user, password_file))
     with report_broker_errors(), ExitStack() as stack:
         client = stack.enter_context(cluster.make_client())
@@ -236,15 +236,15 @@ def fetch(
             "kind": kind,
             "start": start.text,
             "isolation": isolation,
-            **output.settings,
+            **destination.settings,
             **_identify_topic(client, topic),
         }
-        ledger = stack.enter_context(Ledger(output.folder, topic, settings, check=check))
-        ends = find_ends(ledger, output.folder, requested, kind)
+        ledger = stack.enter_context(Ledger(destination.folder, topic, settings, check=check))
+        ends = find_ends(ledger, destination.folder, requested, kind)
         remaining = find_remaining(client, ledger, requested, ends, isolation, errors)
         unfinished = [part for part in remaining if len(part)]
-        stores = make_stores(output, unfinished, ends)
-        options = _make_fetch_options(output, isolation, check=check)
+        stores = make_stores(destination, unfinished, ends)
+        options = _make_fetch_options(destination, isolation, check=check)
         report = copy_ranges(client, topic, unfinished, stores, options)
     lost_offsets = sum(part.deleted for part in remaining)
     report = {"to": directory, **report, "offsets_gone": lost_offsets}
@@ -253,7 +253,7 @@ def fetch(
 
 
 @dataclass(frozen=True)
-class Output:
+class Destination:
     """Where the records go, and in which form.
 
     Attributes:
@@ -282,19 +282,19 @@ class Output:
         return {"columns": self.columns, "compression": self.compression}
 
 
-def _choose_output(
+def _choose_destination(
     directory: str, kind: str, size: int, columns: str | None, compression: str | None, errors: str
-) -> Output:
-    """Return the output that the options describe. Raises click.UsageError."""
+) -> Destination:
+    """Return the destination that the options describe. Raises click.UsageError."""
     if kind == "segments":
         if columns or compression:
             raise click.UsageError("--columns and --compression are for --as parquet")
-        return Output(Path(directory), kind, size, errors)
+        return Destination(Path(directory), kind, size, errors)
     # Parquet needs pyarrow; segments do not.
     from wirescan.kafka.client.topic_batches import COLUMNS, make_schema
 
     names = parse_names(columns, COLUMNS) or COLUMNS
-    return Output(
+    return Destination(
         Path(directory), kind, size, errors, names, compression or "zstd", make_schema(names)
     )
 
@@ -307,14 +307,14 @@ def _identify_topic(client: Client, topic: str) -> dict[str, Any]:
     return {"cluster": metadata.cluster_id, "topic id": metadata.topics[topic].id.hex()}
 
 
-def _make_fetch_options(output: Output, isolation: str, *, check: bool) -> dict[str, Any]:
+def _make_fetch_options(destination: Destination, isolation: str, *, check: bool) -> dict[str, Any]:
     """Return the arguments of `Client.fetch` that do not depend on the ranges."""
     options: dict[str, Any] = {
-        "errors": output.errors,
+        "errors": destination.errors,
         "check": check,
-        "fetch_bytes": min(FETCH_BYTES, output.size),
+        "fetch_bytes": min(FETCH_BYTES, destination.size),
     }
-    if output.kind == "parquet":
+    if destination.kind == "parquet":
         return options | {"isolation": isolation}
     # Segments hold all transactions: their markers identify aborted ones.
     return options | {"records": False}
@@ -451,30 +451,30 @@ def find_remaining(
 
 
 def make_stores(
-    output: Output, unfinished: Sequence[OffsetRange], ends: Mapping[int, End]
+    destination: Destination, unfinished: Sequence[OffsetRange], ends: Mapping[int, End]
 ) -> dict[int, Store]:
     """Return a store for each range, by its partition.
 
     Args:
-        output: where the files go, and in which form.
+        destination: where the files go, and in which form.
         unfinished: the ranges to fetch.
         ends: how the files of each partition end.
     """
     stores: dict[int, Store] = {}
     for part in unfinished:
-        if output.schema is None:
+        if destination.schema is None:
             stores[part.partition] = Segments(
-                output.folder / part.name, output.size, ends.get(part.partition)
+                destination.folder / part.name, destination.size, ends.get(part.partition)
             )
         else:
             stores[part.partition] = ParquetParts(
-                output.folder,
+                destination.folder,
                 part.name,
                 part.start,
-                output.schema,
-                output.size,
-                output.compression,
-                output.errors,
+                destination.schema,
+                destination.size,
+                destination.compression,
+                destination.errors,
                 min(len(unfinished), SIDE_BY_SIDE),
             )
     return stores

@@ -477,7 +477,7 @@ def _write_arrow(
 
     mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
     with pa.ipc.new_stream(
-        pa.PythonFile(out, "w"), to_arrow.schema(format, columns, binary="binary")
+        pa.PythonFile(out, "w"), to_arrow.make_schema(format, columns, binary="binary")
     ) as writer:
         for table, path in tables:
             for part in split_by_bytes(table, BATCH_BYTES):

@@ -33,7 +33,7 @@ from wirescan.cli.output import (
 )
 from wirescan.cli.progress import Progress
 from wirescan.cli.verbs.receive import PROTOCOLS, parse_address, refuse_password
-from wirescan.frames.errors import FrameError, error_of
+from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -293,7 +293,7 @@ def read_frames(
             error = None
             if errors == "strict" and part.bad.any():
                 row = int(part.bad.argmax())
-                error = error_of(part, row)
+                error = make_frame_error(part, row)
                 error.source = path
                 part = part[:row]
             counts.faults += int(np.count_nonzero(part.bad))
