@@ -20,6 +20,7 @@ from wirescan.cli.common import (
     Damage,
     Failure,
     FileEnd,
+    FormatCommand,
     check_option,
     columns_option,
     compute_total_size,
@@ -27,11 +28,9 @@ from wirescan.cli.common import (
     describe_tail,
     errors_option,
     format_option,
-    idl_option,
     is_compressed,
     is_empty,
     limits_option,
-    non_strict_option,
     parse_names,
     paths_argument,
     report_empty,
@@ -79,12 +78,15 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 """
 
 
-@click.command(help=HELP, short_help="Write frames as Parquet, in this process or with Spark.")
+@click.command(
+    cls=FormatCommand,
+    writes_columns=True,
+    help=HELP,
+    short_help="Write frames as Parquet, in this process or with Spark.",
+)
 @paths_argument
 @click.argument("out")
 @format_option(DEFAULT_FORMAT)
-@non_strict_option
-@idl_option
 @click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),

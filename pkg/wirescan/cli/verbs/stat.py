@@ -10,13 +10,13 @@ from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
     FileEnd,
+    FormatCommand,
     check_option,
     compute_total_size,
     describe_tail,
     format_option,
     is_empty,
     limits_option,
-    non_strict_option,
     paths_argument,
     report_empty,
     report_tails,
@@ -69,10 +69,13 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 """
 
 
-@click.command(help=HELP, short_help="Print what is in files: counts, sizes, rates, offsets.")
+@click.command(
+    cls=FormatCommand,
+    help=HELP,
+    short_help="Print what is in files: counts, sizes, rates, offsets.",
+)
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
-@non_strict_option
 @check_option
 @limits_option
 @click.option(
