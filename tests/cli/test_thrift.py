@@ -369,6 +369,8 @@ def test_an_idl_names_fields(tmp_path, capture_file):
     assert [
         row["name"] for row in parse_lines(run("scan", capture_file, *options, "--json"))
     ] == expected
+    first = parse_lines(run("scan", capture_file, *options, "--limit", 3, "--json"))
+    assert [row["name"] for row in first] == expected[:3]
     text = run("scan", capture_file, *options).stdout.splitlines()
     assert text[0].split()[4:6] == ["name", "id"]
     assert [row.split()[4] for row in text[1:]] == [name or "-" for name in expected]

@@ -296,11 +296,12 @@ def fields(
     if not 1 <= depth <= DEEPEST:
         raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth}")
     rows, bad, fault = open_fields(messages.rows, messages.buffers, depth, limits)
-    table = raise_if_row_limit(FrameTable(messages.buffers, rows, (), FIELDS, messages), fault)
+    table = FrameTable(messages.buffers, rows, (), FIELDS, messages)
     if idl is not None:
         from wirescan.thrift.idl import add_names
 
         table = add_names(table, idl)
+    table = raise_if_row_limit(table, fault)  # the error has the rows so far, with their names
     return _renumber_enclosing(enforce_mode(table, errors, bad), table)
 
 
