@@ -15,6 +15,7 @@ from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.frames.format import Format
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import make_spec
+from wirescan.thrift.idl import make_named_dtype
 from wirescan.thrift.scan import bytes_needed, scan_any, scan_any_streams
 
 
@@ -35,8 +36,6 @@ def _accept_non_strict(format: Format, value: str) -> Format:
 
 def _add_names(format: Format, idl: str) -> Format:
     """Return thrift.fields with the column `name`. Raises as `thrift.fields`."""
-    from wirescan.thrift.idl import make_named_dtype
-
     before_id = format.shown.index("id")
     default_columns = (*format.shown[:before_id], "name", *format.shown[before_id:])
     read = partial(format.read, idl=idl)

@@ -32,6 +32,7 @@ from wirescan.thrift.constants import (
 from wirescan.thrift.files import FILES, find_boundaries
 from wirescan.thrift.format_options import IDL, NON_STRICT
 from wirescan.thrift.hmac import make_signer
+from wirescan.thrift.idl import add_names
 from wirescan.thrift.scan import (
     FRAME,
     INFO,
@@ -298,8 +299,6 @@ def fields(
     rows, bad, fault = open_fields(messages.rows, messages.buffers, depth, limits)
     table = FrameTable(messages.buffers, rows, (), FIELDS, messages)
     if idl is not None:
-        from wirescan.thrift.idl import add_names
-
         table = add_names(table, idl)
     table = raise_if_row_limit(table, fault)  # the error has the rows so far, with their names
     return _renumber_enclosing(enforce_mode(table, errors, bad), table)
