@@ -223,12 +223,10 @@ def test_only_optional_packages_are_imported_late():
             assert late == [], relative
 
 
-# Files with late imports of modules that need pyarrow, thriftpy2 or a newer Spark.
+# Files with late imports of modules that need pyarrow or a newer Spark.
 LATE_HERE = {
     "__main__.py",
     "frames/table.py",
-    "thrift/formats.py",
-    "thrift/format_options.py",
     "spark/datasource.py",
 }
 

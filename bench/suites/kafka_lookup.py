@@ -42,7 +42,7 @@ def run(plain: int, looks: int, rounds: int) -> str:
 
     def by_time() -> None:
         for moment in moments:
-            assert log.offset_at(moment)[1] >= moment
+            assert log.find_offset(moment)[1] >= moment
 
     size = segment.path.stat().st_size
     results = interleave(

@@ -20,7 +20,7 @@ from tests.support.liftbridge_bytes import (
 )
 from tests.support.tables import scan_and_mark
 from wirescan import liftbridge, nats
-from wirescan.cli.row_values import number_name
+from wirescan.cli.row_values import get_number_name
 from wirescan.export.batches import count_gathered_bytes
 from wirescan.frames import to_arrow
 from wirescan.liftbridge import Kind
@@ -90,7 +90,9 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, log, format):
         for name in names:
             number = getattr(expected, name)
             named = name in table.format.enums
-            assert values[name] == (number_name(table.format, name, number) if named else number)
+            assert values[name] == (
+                get_number_name(table.format, name, number) if named else number
+            )
 
 
 def test_scan_shows_times_and_names(capture_file, log):

@@ -20,7 +20,7 @@ def describe_table(format, table, opened=()):
     tally = Tally(format)
     tally.start_file("a")
     count_piece([tally], table, opened)
-    return tally.summary()
+    return tally.make_summary()
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_frames_inside_are_counted_under_any_name(batches):
     outer = dataclasses.replace(BATCHES, record_count=None, summary=SummaryColumns(codec="codec"))
     tally = Tally(outer)
     tally.count_nested(commands)
-    out = tally.summary()
+    out = tally.make_summary()
     assert out["commands"] == 3
     assert out["command_size"]["total"] == int(records["size"].sum())
     assert out["headers"] == 0
@@ -86,7 +86,7 @@ def test_the_names_of_segments_are_those_of_the_format(tmp_path):
             table = dataclasses.replace(wirescan.scan(path, "kafka.batches"), format=format)
             tally.start_file(path)
             tally.follow_offsets(table, np.asarray(table["base_offset"]))
-        gaps.append(tally.summary()["offsets"]["gaps"])
+        gaps.append(tally.make_summary()["offsets"]["gaps"])
     assert gaps == [0, 1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +21,11 @@ from tests.support.thrift_bytes import (
     make_framed,
 )
 from wirescan import Fault, thrift
-from wirescan.cli.row_values import number_name
+from wirescan.cli.row_values import get_number_name
+from wirescan.cli.verbs.scan import scan as scan_command
 from wirescan.files import boundary_index as sidecar
-from wirescan.frames import to_arrow
+from wirescan.frames import registry, to_arrow
+from wirescan.frames.options import FormatOption
 from wirescan.thrift.constants import Kind, MessageType, Protocol, Transform
 
 FORMATS = [name for name in wirescan.formats() if name.startswith("thrift.")]
@@ -102,7 +105,7 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, format):
     for name in set(rows[0]) & set(table.dtype.names) - {"fault", "kind"}:
         values = table[name].tolist()
         expected = (
-            [number_name(table.format, name, code) for code in values]
+            [get_number_name(table.format, name, code) for code in values]
             if name in table.format.enums
             else values
         )
@@ -366,11 +369,32 @@ def test_an_idl_names_fields(tmp_path, capture_file):
     assert [
         row["name"] for row in parse_lines(run("scan", capture_file, *options, "--json"))
     ] == expected
+    first = parse_lines(run("scan", capture_file, *options, "--limit", 3, "--json"))
+    assert [row["name"] for row in first] == expected[:3]
     text = run("scan", capture_file, *options).stdout.splitlines()
     assert text[0].split()[4:6] == ["name", "id"]
     assert [row.split()[4] for row in text[1:]] == [name or "-" for name in expected]
     assert run("convert", capture_file, tmp_path / "out", *options).exit_code == 0
     assert pq.read_table(tmp_path / "out")["name"].to_pylist() == expected
+
+
+def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
+    """An option with a name of two words and a text, of a format of another package."""
+
+    def show_column(format, name):
+        return replace(format, shown=(name,))
+
+    option = FormatOption("only_column", str, "Outside: show this column.", show_column)
+    declared = replace(wirescan.formats()["thrift.frames"], name="out.side", accepts=(option,))
+    monkeypatch.setitem(registry.load_formats(), "out.side", declared)
+    assert "--only-column" not in run("scan", "--help").stdout
+    monkeypatch.delitem(vars(scan_command), "_declared_options")  # it is cached
+    text = " ".join(run("scan", "--help").stdout.split())
+    assert "--only-column TEXT Outside: show this column." in text
+    options = ("--format", "out.side", "--only-column", "seq")
+    assert run("scan", capture_file, *options).stdout.split()[0] == "seq"
+    result = run("scan", capture_file, "--only-column", "seq")
+    assert (result.exit_code, "kafka.records has no options" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

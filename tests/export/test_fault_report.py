@@ -9,7 +9,7 @@ import pytest
 import wirescan
 from tests.support.paths import CORPUS
 from wirescan.export import fault_report as faults
-from wirescan.frames.errors import error_of
+from wirescan.frames.errors import make_frame_error
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import format_of
 
@@ -29,7 +29,7 @@ FORMATS = [name for name, format in wirescan.formats().items() if format.outermo
 
 
 def list_errors(table):
-    """What `error_of` tells of the outermost bad frame around each bad one, row by row."""
+    """What `make_frame_error` tells of the outermost bad frame around each bad one, row by row."""
     out = set()
     for frames, _ in find_bad_frames(table):
         for i in range(len(frames)):
@@ -38,7 +38,7 @@ def list_errors(table):
                 row, level = int(level["parent"][row]), level.outer
                 if level["fault"][row]:
                     bad, at = level, row
-            error = error_of(bad, at)
+            error = make_frame_error(bad, at)
             out.add((error.offset, int(bad["size"][at]), bad.name, error.fault.name, error.near))
     return out
 

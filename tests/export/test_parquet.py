@@ -42,7 +42,7 @@ def check_empty(out, columns=None):
     assert list_parts(out) == ["_SUCCESS", "part-00000.parquet"]
     table = pq.read_table(out)
     assert table.num_rows == 0
-    assert table.schema.remove_metadata() == to_arrow.schema(
+    assert table.schema.remove_metadata() == to_arrow.make_schema(
         "kafka.records", columns, types="spark"
     )
 
@@ -54,7 +54,7 @@ def test_the_corpus_is_written_exactly(tmp_path):
     table = wirescan.scan(ORDERS, "kafka.records")
     expected = pa.table(
         [to_arrow.to_batch(table, columns, types="spark").column(n) for n in columns],
-        schema=to_arrow.schema("kafka.records", columns, types="spark"),
+        schema=to_arrow.make_schema("kafka.records", columns, types="spark"),
     )
     written = pq.read_table(out)
     assert written.schema.remove_metadata() == expected.schema and written.combine_chunks().equals(
@@ -263,7 +263,7 @@ def test_a_group_of_slices_is_one_file(tmp_path, source):
         assert done.records == done.frames == done.bytes == 0 and done.files == len(none)
         assert done.written == out.stat().st_size
         table = pq.read_table(out)  # it is always there, with its columns
-        assert table.num_rows == 0 and table.schema.remove_metadata() == to_arrow.schema(
+        assert table.num_rows == 0 and table.schema.remove_metadata() == to_arrow.make_schema(
             "kafka.records", types="spark"
         )
 
@@ -332,7 +332,7 @@ def test_what_is_counted(tmp_path, errors, size):
     path = tmp_path / "a.log"
     empty = encode_batch([])
     path.write_bytes(GOOD + empty + BAD + empty + GOOD + b"\xfe" * 100 + GOOD + GOOD[:70])
-    layout = Layout.of("kafka.records", ["offset", "fault"])
+    layout = Layout.from_columns("kafka.records", ["offset", "fault"])
     pieces = list(write_counted(plan(path, "kafka.records", size), layout, errors=errors))
     total = sum((done for done, _, _ in pieces), Summary())
     bad = 2 if errors == "mark" else 0
@@ -431,7 +431,7 @@ def test_other_readers_take_no_fault_for_a_row(source, tmp_path, errors, records
     """Readers that take all files of a directory, such as polars and DuckDB, see only the rows."""
     convert(source, tmp_path / "out", "kafka.records", errors=errors)
     for path in (tmp_path / "out").rglob("*.parquet"):
-        assert pq.read_schema(path).remove_metadata() == to_arrow.schema(
+        assert pq.read_schema(path).remove_metadata() == to_arrow.make_schema(
             "kafka.records", types="spark"
         )
     assert (

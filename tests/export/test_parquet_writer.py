@@ -32,7 +32,7 @@ def list_names(out):
 
 
 def put(output, name, *values, directory=""):
-    path = f"{output.part(name)}.parquet"
+    path = f"{output.make_part_path(name)}.parquet"
     pq.write_table(pa.Table.from_batches([make_rows(*values)]), path)
     return WrittenFile(directory, path, len(values), os.path.getsize(path))
 
@@ -114,10 +114,10 @@ def test_who_is_late_leaves_nothing(tmp_path):
     with Output(tmp_path / "out") as output:
         late = put(output, 0, 1)
         output.commit([late], ONE)
-        begun = open(f"{output.part(1)}.parquet", "wb")  # noqa: SIM115 - the task outlives `with`
+        begun = open(f"{output.make_part_path(1)}.parquet", "wb")  # noqa: SIM115 - the task outlives `with`
     begun.write(b"PAR1")
     begun.close()
-    task = Sink(lambda number: f"{output.part(2)}.parquet")
+    task = Sink(lambda number: f"{output.make_part_path(2)}.parquet")
     with pytest.raises(FileNotFoundError, match="00002.parquet"), task:
         task.add("", make_rows(1))
     assert (

@@ -48,7 +48,7 @@ def test_merging_is_counting_all(some, more):
         == whole
     )
     assert len(whole) == len(some) + len(more)
-    assert Histogram.of(row.values() for row in whole.to_arrow().to_pylist()) == whole
+    assert Histogram.from_buckets(row.values() for row in whole.to_arrow().to_pylist()) == whole
     assert Histogram(whole.counts) == whole
 
 
@@ -94,18 +94,20 @@ def test_unfit_arguments_are_refused():
             Histogram(counts)
     for buckets in ([(65, 66, 1)], [(0, 0, -5)]):
         with pytest.raises(ValueError, match="no buckets"):
-            Histogram.of(buckets)
+            Histogram.from_buckets(buckets)
     for buckets in ([(0.0, 0.0, 1)], [(2**70, 2**70, 1)], [("a", "a", 1)]):
         with pytest.raises(ValueError, match="integers of at most 64 bits"):
-            Histogram.of(buckets)
+            Histogram.from_buckets(buckets)
 
 
 def test_what_is_given_to_arrow_is_taken_back():
     counted = Histogram().add([1, 5, 900, 2**63 - 1])
     arrow = counted.to_arrow()
-    assert Histogram.of(arrow) == Histogram.of(arrow.to_pylist()) == counted
-    assert Histogram.of([tuple(row.values()) for row in arrow.to_pylist()]) == counted
-    assert Histogram.of([]) == Histogram.of(Histogram().to_arrow()) == Histogram()
+    assert Histogram.from_buckets(arrow) == Histogram.from_buckets(arrow.to_pylist()) == counted
+    assert Histogram.from_buckets([tuple(row.values()) for row in arrow.to_pylist()]) == counted
+    assert (
+        Histogram.from_buckets([]) == Histogram.from_buckets(Histogram().to_arrow()) == Histogram()
+    )
 
 
 # ---- sketches

@@ -13,10 +13,10 @@ from wirescan.files import source
 from wirescan.files.source import (
     File,
     expand,
+    get_file_name,
     get_size,
     list_files,
     make_sibling_path,
-    name_of,
     open_ranges,
     read_range,
 )
@@ -111,10 +111,10 @@ def test_listed_urls_name_their_objects(tree):
 
 
 def test_names_and_neighbours_of_urls():
-    assert name_of("/a/0.log") == "0.log"
-    assert name_of("s3://bucket/a/0.log?endpoint_override=http://x/y&region=z") == "0.log"
-    assert name_of("s3://bucket/a%20b%3F.log") == "a b?.log"
-    assert name_of("s3://bucket") == ""
+    assert get_file_name("/a/0.log") == "0.log"
+    assert get_file_name("s3://bucket/a/0.log?endpoint_override=http://x/y&region=z") == "0.log"
+    assert get_file_name("s3://bucket/a%20b%3F.log") == "a b?.log"
+    assert get_file_name("s3://bucket") == ""
     assert make_sibling_path("/a.b/0.log", ".index") == "/a.b/0.index"
     assert (
         make_sibling_path("s3://b/a%3F/0.log?region=z", ".index") == "s3://b/a%3F/0.index?region=z"
@@ -170,7 +170,7 @@ def test_a_directory_costs_one_request_per_thousand_objects(objects):
         lambda: list_files(objects.url("orders-0"), files=kafka.FORMATS[0].files)
     )
     segments = sorted(ORDERS.glob("0*.log"))
-    assert [name_of(path) for path, _ in listed] == [path.name for path in segments]
+    assert [get_file_name(path) for path, _ in listed] == [path.name for path in segments]
     assert [size for _, size in listed] == [path.stat().st_size for path in segments]
     assert len(requests) <= 3
     assert not any(".log" in request for request in requests)

@@ -28,5 +28,5 @@ def test_parts_of_a_path(path, expected):
 
 
 def test_a_path_is_made_of_its_parts():
-    assert NAMES.path("logs/a-0/", 12) == "logs/a-0/0012.seg"
-    assert NAMES.parse(NAMES.path("a/", 7)) == SegmentName("a/", 7)
+    assert NAMES.make_path("logs/a-0/", 12) == "logs/a-0/0012.seg"
+    assert NAMES.parse(NAMES.make_path("a/", 7)) == SegmentName("a/", 7)

@@ -17,7 +17,7 @@ from wirescan.core.loop import HEAD, spans
 from wirescan.export import fault_report as faults
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import list_places
-from wirescan.frames.errors import HARD, MEANING, MODES, error_of
+from wirescan.frames.errors import HARD, MEANING, MODES, make_frame_error
 from wirescan.frames.table import Row, Stop, make_empty
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.reading import filters
@@ -312,7 +312,7 @@ def test_rows_outside_the_table_around_them_are_refused(records, level, value):
     conditions = filters.check_filters([("base_offset", ">=", 0)], table.format)
     for call in (
         lambda: table.positions,
-        lambda: error_of(table, 0),
+        lambda: make_frame_error(table, 0),
         lambda: filters.apply_filters(table, conditions),
         lambda: to_arrow.to_batch(table, ["_start"]),
         lambda: to_arrow.to_batch(table, ["_fault"]),
@@ -357,7 +357,7 @@ def test_an_error_of_a_row_outside_its_buffer(batches, name, value):
         with pytest.raises(
             ValueError, match="row 0 of kafka.batches: buffer and start point outside its buffers"
         ):
-            error_of(table, 0)
+            make_frame_error(table, 0)
 
 
 # ---- join
@@ -707,7 +707,7 @@ def test_error_in_a_joined_table_names_its_own_file(tmp_path):
         kafka.headers(joined)
     assert (caught.value.source, caught.value.inflated) == (str(second), False)
     assert caught.value.offset == len(FIRST) + len(make_batch_with_null_key("none")) - 3
-    inside = error_of(joined, 0)
+    inside = make_frame_error(joined, 0)
     assert (inside.source, inside.inflated, inside.offset) == (str(first), True, 0)
 
 

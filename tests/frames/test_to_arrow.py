@@ -55,7 +55,7 @@ def convert_table(table, columns=None, **options):
     batch = to_arrow.to_batch(table, columns, **options)
     batch.validate(full=True)
     assert batch.num_rows == len(table) or columns == []
-    assert batch.schema == to_arrow.schema(
+    assert batch.schema == to_arrow.make_schema(
         table.format, columns, **{k: options[k] for k in ("binary", "types") if k in options}
     )
     return batch
@@ -94,7 +94,7 @@ def test_every_format_has_default_columns():
 
 def test_columns_have_arrow_types():
     ms, us = pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")
-    assert to_arrow.schema("kafka.batches").types == [
+    assert to_arrow.make_schema("kafka.batches").types == [
         pa.int64(),
         pa.int64(),
         ms,
@@ -112,7 +112,7 @@ def test_columns_have_arrow_types():
         pa.bool_(),
         pa.dictionary(pa.int32(), pa.string()),
     ]
-    assert to_arrow.schema("kafka.batches", types="spark").types == [
+    assert to_arrow.make_schema("kafka.batches", types="spark").types == [
         pa.int64(),
         pa.int64(),
         us,
@@ -136,7 +136,7 @@ def test_columns_have_arrow_types():
         ("large_binary", pa.large_binary()),
     ):
         pairs = pa.list_(pa.struct([("key", kind), ("value", kind)]))
-        assert to_arrow.schema("kafka.records", binary=binary).types == [
+        assert to_arrow.make_schema("kafka.records", binary=binary).types == [
             pa.int64(),
             ms,
             kind,
@@ -145,13 +145,13 @@ def test_columns_have_arrow_types():
             pa.bool_(),
             pa.dictionary(pa.int32(), pa.string()),
         ]
-    assert to_arrow.schema("kafka.records", ["buffer", "parent", "_file", "_start"]).types == [
+    assert to_arrow.make_schema("kafka.records", ["buffer", "parent", "_file", "_start"]).types == [
         pa.uint16(),
         pa.int32(),
         pa.string(),
         pa.int64(),
     ]
-    assert to_arrow.schema(
+    assert to_arrow.make_schema(
         "kafka.records", ["buffer", "value"], types="spark", binary="view"
     ).types == [
         pa.int32(),
@@ -175,7 +175,7 @@ def test_types_of_nats_and_liftbridge():
     def types_of(format, **options):
         columns = to_arrow.list_default_columns(format)
         return {
-            name: to_arrow.schema(format, [name], **options).types[0]
+            name: to_arrow.make_schema(format, [name], **options).types[0]
             for name in names
             if name in columns
         }
@@ -206,7 +206,7 @@ def test_types_of_nats_and_liftbridge():
 
 def test_unknown_names_are_refused():
     for call in (
-        lambda: to_arrow.schema("kafka.records", ["offset", "nothing"]),
+        lambda: to_arrow.make_schema("kafka.records", ["offset", "nothing"]),
         lambda: to_arrow.to_batch(scan_records(RAW), ["nothing"]),
         lambda: list(iter_batches(SEGMENT, format="kafka.records", columns=["nothing"])),
     ):
@@ -215,13 +215,13 @@ def test_unknown_names_are_refused():
         ):
             call()
     with pytest.raises(ValueError, match="no format"):
-        to_arrow.schema("nothing.at.all")
+        to_arrow.make_schema("nothing.at.all")
 
 
 @pytest.mark.parametrize("wrong", [{"binary": "nothing"}, {"types": "nothing"}])
 def test_unknown_kinds_are_refused(wrong):
     with pytest.raises(ValueError, match="must be one of .*, not 'nothing'"):
-        to_arrow.schema("kafka.records", **wrong)
+        to_arrow.make_schema("kafka.records", **wrong)
 
 
 @pytest.mark.parametrize("types", ["arrow", "spark"])
@@ -876,7 +876,7 @@ def test_what_was_marked_is_exported_as_marked():
         == convert_table(table, ["headers"], errors="mark").column(0).to_pylist()
     )
     with pytest.raises(ValueError, match="at least 1 row, not 0"):
-        to_arrow.reader(table, rows=0)
+        to_arrow.make_reader(table, rows=0)
 
 
 def test_nothing_shares_the_memory_of_rows():
@@ -892,7 +892,7 @@ def test_nothing_shares_the_memory_of_rows():
 
 def test_the_stream_is_in_parts():
     table = wirescan.scan(ORDERS, "kafka.records")
-    reader = to_arrow.reader(table, rows=5000)
+    reader = to_arrow.make_reader(table, rows=5000)
     parts = [batch.num_rows for batch in reader]
     assert parts == [5000] * 5 + [2708] and sum(parts) == len(table)
 

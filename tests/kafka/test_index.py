@@ -47,13 +47,13 @@ def test_indexes_of_a_broker(log):
     for segment in log.segments:
         table = kafka.scan(segment.path)
         last_offsets = dict(zip(table["start"].tolist(), table["last_offset"].tolist()))
-        entries = segment.offset_index()
+        entries = segment.read_offset_index()
         assert entries.dtype == index_files.OFFSETS
         of_positions = [last_offsets[position] for position in entries["position"].tolist()]
         assert of_positions == entries["offset"].tolist()
-        times = segment.time_index()
+        times = segment.read_time_index()
         assert times.dtype == index_files.TIMES
-        assert len(times) >= len(segment.offset_index()[:1])
+        assert len(times) >= len(segment.read_offset_index()[:1])
         for stamp, offset in times.tolist():
             holds_offset = (table["base_offset"] <= offset) & (table["last_offset"] >= offset)
             assert table["max_timestamp"][holds_offset].tolist() == [stamp]
@@ -64,7 +64,7 @@ def test_indexes_of_a_broker(log):
 @pytest.mark.parametrize("log", LOGS, ids=get_name)
 def test_snapshots_of_a_broker(log):
     rows = kafka.open_log(log.directory).rows
-    for offset, path in log.snapshots().items():
+    for offset, path in log.list_snapshots().items():
         producers = index_files.read_producer_snapshot(path)
         assert producers.dtype == index_files.PRODUCERS
         assert len(set(producers["producer_id"])) == len(producers)
@@ -81,14 +81,14 @@ def test_snapshots_of_a_broker(log):
                 assert batch["producer_epoch"] == producer["producer_epoch"]
                 assert batch["last_offset"] - batch["base_offset"] == delta
                 assert batch["base_sequence"] + delta == producer["last_sequence"]
-    assert len(log.snapshots())
+    assert len(log.list_snapshots())
 
 
 def test_text_files_of_a_broker():
     orders = PartitionLog(KAFKA_CORPUS / "orders-0")
-    assert orders.leader_epochs().tolist() == [(0, 0), (2, 24000)]
-    assert orders.metadata() == (0, uuid.UUID("d6b74314-0c76-4057-8b15-1290323a2585"))
-    assert len({log.metadata().topic_id for log in LOGS}) == len(LOGS)
+    assert orders.read_leader_epochs().tolist() == [(0, 0), (2, 24000)]
+    assert orders.read_metadata() == (0, uuid.UUID("d6b74314-0c76-4057-8b15-1290323a2585"))
+    assert len({log.read_metadata().topic_id for log in LOGS}) == len(LOGS)
 
 
 # ---- made files

@@ -64,12 +64,12 @@ def check_look_up(log, segments):
         place = make_place(log, log.find_time(stamp))
         assert place == (expected and expected[0]), stamp
         if expected is None:
-            assert log.offset_at(stamp) is None
+            assert log.find_offset(stamp) is None
         elif expected[1] is None:
             with pytest.raises(FrameError, match=r"\([A-Z_]+\) at byte \d+ of .*\.log"):
-                log.offset_at(stamp)
+                log.find_offset(stamp)
         else:
-            assert log.offset_at(stamp) == expected[1]
+            assert log.find_offset(stamp) == expected[1]
 
 
 def remove_indexes(folder, base):
@@ -206,7 +206,7 @@ def test_a_range_of_a_log_equals_that_range_of_the_whole(tmp_path_factory, data,
     assert kafka.within(by_offset, start, stop).rows[["offset", "timestamp"]].tolist() == wanted
     # A time stands for the offset that the log has at that time.
     log = PartitionLog(folder)
-    first, last = (offset_at(log, stamp) for stamp in (early, late))
+    first, last = (find_offset(log, stamp) for stamp in (early, late))
     by_time = kafka.records(kafka.open_log(folder, start_time=early, stop_time=late))
     assert offsets_within(by_time, first, last) == offsets_within(everything, first, last)
     by_both = kafka.records(
@@ -217,11 +217,11 @@ def test_a_range_of_a_log_equals_that_range_of_the_whole(tmp_path_factory, data,
     assert offsets_within(by_both, low, high) == offsets_within(everything, low, high)
 
 
-def offset_at(log, stamp):
+def find_offset(log, stamp):
     """Return the offset at a time, None for no time, and 2**62 for a time after the log's end."""
     if stamp is None:
         return None
-    offset, _ = log.offset_at(stamp) or (2**62, 0)
+    offset, _ = log.find_offset(stamp) or (2**62, 0)
     return offset
 
 
@@ -405,7 +405,7 @@ def test_directories_of_brokers_are_read(name):
     for stamp in {int(latest) + step for latest in sample["max_timestamp"] for step in (-1, 0, 1)}:
         expected = reference.find_time(segments, stamp)
         assert make_place(log, log.find_time(stamp)) == (expected and expected[0])
-        assert log.offset_at(stamp) == (expected and expected[1])
+        assert log.find_offset(stamp) == (expected and expected[1])
 
 
 def test_look_up_in_a_real_segment_reads_little(monkeypatch):
@@ -489,11 +489,11 @@ def test_other_files_are_no_segments(tmp_path):
     log = PartitionLog(folder)
     assert [segment.base_offset for segment in log.segments] == [0]
     assert (log.topic, log.partition) == ("orders", 7)
-    assert log.segments[0].offset_index().size == 0
-    assert log.segments[0].transaction_index().size == 0
-    assert log.leader_epochs().size == 0
-    assert log.metadata() is None
-    assert log.snapshots() == {}
+    assert log.segments[0].read_offset_index().size == 0
+    assert log.segments[0].read_transaction_index().size == 0
+    assert log.read_leader_epochs().size == 0
+    assert log.read_metadata() is None
+    assert log.list_snapshots() == {}
     for name in ("orders-7.c0ffee-future", "orders", "orders-", "or ders-1"):
         folder = folder.rename(tmp_path / name)
         log = PartitionLog(folder)
@@ -510,7 +510,7 @@ def test_empty_segments_are_skipped(tmp_path):
     assert kafka.records(kafka.open_log(folder, start=0))["offset"].tolist() == [5]
     make_segments(folder, [(0, [])])
     assert PartitionLog(folder).find(0) is None
-    assert PartitionLog(folder).offset_at(0) is None
+    assert PartitionLog(folder).find_offset(0) is None
     assert not len(kafka.open_log(folder, start=0, isolation="read_committed"))
 
 
@@ -572,9 +572,9 @@ def test_a_header_that_claims_a_later_time(tmp_path):
     raw = make_segments(folder, [(0, parts)])
     log = PartitionLog(folder)
     check_look_up(log, raw)
-    assert log.offset_at(11) == (4, 20)
-    assert log.offset_at(40) == (5, 60)
-    assert log.offset_at(70) is None
+    assert log.find_offset(11) == (4, 20)
+    assert log.find_offset(40) == (5, 60)
+    assert log.find_offset(70) is None
 
 
 def test_a_wrapper_has_the_offset_of_its_last_message(tmp_path):

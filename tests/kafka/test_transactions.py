@@ -151,7 +151,7 @@ def test_committed_batches_of_a_range(tmp_path_factory, data, steps):
         log = PartitionLog(folder)
         is_open = reference.list_open(steps, offsets[:-1])
         assert log.open_transactions()[["producer_id", "first_offset"]].tolist() == is_open
-        assert log.last_stable_offset() == min((first for _, first in is_open), default=None)
+        assert log.find_last_stable_offset() == min((first for _, first in is_open), default=None)
     low = 0 if start is None else start
     high = offsets[-1] if stop is None else stop
     wanted = committed_offsets(steps, offsets)
@@ -252,21 +252,21 @@ def test_aborted_transactions_equal_those_of_the_broker(name):
     entries = [
         entry
         for segment in PartitionLog(KAFKA_CORPUS / name).segments
-        for entry in transactions_of(segment.transaction_index())
+        for entry in transactions_of(segment.read_transaction_index())
     ]
     assert entries == listed
 
 
 def test_a_real_open_transaction():
     log = PartitionLog(KAFKA_CORPUS / "open-0")
-    assert log.last_stable_offset() == 170
+    assert log.find_last_stable_offset() == 170
     assert transactions_of(log.open_transactions()) == [(1005, 170, transactions.LAST)]
     assert transactions_of(log.open_transactions(301)) == [
         (1004, 10, transactions.LAST),
         (1005, 170, transactions.LAST),
     ]
-    assert log.last_stable_offset(301) == 10
-    assert log.last_stable_offset(0) is None
+    assert log.find_last_stable_offset(301) == 10
+    assert log.find_last_stable_offset(0) is None
     assert log.read(isolation="read_committed")["last_offset"].max() < 170
     assert not len(kafka.open_log(KAFKA_CORPUS / "open-0", start=200, isolation="read_committed"))
 

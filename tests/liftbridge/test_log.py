@@ -586,26 +586,26 @@ def test_files_of_a_directory(tmp_path):
     for name in (*others, "notes.log"):
         write(folder, name, parts[0])
     assert CommitLog(folder).high_watermark is None
-    assert not len(CommitLog(folder).leader_epochs())
+    assert not len(CommitLog(folder).read_leader_epochs())
     write(folder, "replication-offset-checkpoint", b"4")
     write(folder, "leader-epoch-checkpoint", b"0\n2\n1 -1\n3 2\n")
     log = CommitLog(folder)
     assert [part.base_offset for part in log.segments] == [0, 3]
     assert "2 segments" in repr(log)
     assert log.high_watermark == 4
-    assert log.leader_epochs().tolist() == [(1, -1), (3, 2)]
-    indexes = [part.index()["offset"].tolist() for part in log.segments]
+    assert log.read_leader_epochs().tolist() == [(1, -1), (3, 2)]
+    indexes = [part.read_index()["offset"].tolist() for part in log.segments]
     assert indexes == [[0, 1, 2], [3, 4, 5]]
     for source in (folder, tmp_path / "streams", f"{folder}/*"):
         if source == f"{folder}/*":
             (folder / "notes.log").unlink()
         assert liftbridge.entries(source)["offset"].tolist() == [0, 1, 2, 3, 4, 5]
     os.remove(folder / f"{0:020}.index")
-    assert not len(log.segments[0].index())
+    assert not len(log.segments[0].read_index())
     assert not len(log.verify())
     write(folder, f"{0:020}.index", b"x" * 20)
     with pytest.raises(FrameError, match="NOT_A_FRAME.*index"):
-        log.segments[0].index()
+        log.segments[0].read_index()
 
 
 def test_a_part_from_offset_0_equals_the_whole(tmp_path):
@@ -848,8 +848,8 @@ def test_directories_of_a_server(folder):
     assert not len(log.verify())
     for part in log.segments:
         table = liftbridge.entries(part.path)
-        listed = part.index()
-        if os.path.exists(index_files.index_of(part.path)):
+        listed = part.read_index()
+        if os.path.exists(index_files.make_index_path(part.path)):
             assert listed["offset"].tolist() == table["offset"].tolist()
             assert listed["timestamp"].tolist() == table["timestamp"].tolist()
             assert listed["size"].tolist() == table["size"].tolist()
@@ -860,7 +860,7 @@ def test_directories_of_a_server(folder):
     offsets = [row["offset"] for row in rows]
     assert liftbridge.gaps(liftbridge.open_log(folder)).tolist() == slow_gaps(offsets)
     assert log.high_watermark is None or -1 <= log.high_watermark <= max(offsets, default=-1)
-    for epoch, start in log.leader_epochs().tolist():
+    for epoch, start in log.read_leader_epochs().tolist():
         assert all(row["leader_epoch"] >= epoch for row in rows if row["offset"] > start)
 
 
@@ -870,7 +870,8 @@ def test_a_server_leaves_gaps_and_a_live_index_ends_in_zeros():
     assert compacted
     assert all(len(CommitLog(folder).segments) > 1 for folder in compacted)
     tails = {
-        Path(index_files.index_of(part.path)).stat().st_size - ENTRY.size * len(part.index())
+        Path(index_files.make_index_path(part.path)).stat().st_size
+        - ENTRY.size * len(part.read_index())
         for folder in DIRECTORIES
         for part in CommitLog(folder).segments
     }

@@ -112,8 +112,8 @@ def test_checkpoints_are_those_of_the_broker(stopped):
     assert len(stopped.log.segments) > 2
     assert (stopped.log.high_watermark, stopped.log.log_start) == (stopped.end, DELETED)
     assert stopped.log.recovery_point == stopped.end
-    assert stopped.log.metadata().version == 0
-    assert stopped.log.leader_epochs()["start_offset"][0] <= DELETED
+    assert stopped.log.read_metadata().version == 0
+    assert stopped.log.read_leader_epochs()["start_offset"][0] <= DELETED
 
 
 def test_offsets_for_times_are_those_of_the_broker(stopped):
@@ -126,7 +126,7 @@ def test_offsets_for_times_are_those_of_the_broker(stopped):
     for stamp, answer in stopped.answers.items():
         if answer is None or answer.offset >= first:
             expected = None if answer is None else (answer.offset, answer.timestamp)
-            assert stopped.log.offset_at(stamp) == expected, stamp
+            assert stopped.log.find_offset(stamp) == expected, stamp
             compared += 1
     assert compared > 100
 
@@ -161,20 +161,20 @@ def test_files_read_like_kafkas_tool(stopped):
             tuple(map(int, pair))
             for pair in re.findall(r"^timestamp: (-?\d+) offset: (\d+)", text, re.M)
         ]
-        assert segment.time_index().tolist() == [
+        assert segment.read_time_index().tolist() == [
             pair for pair in pairs if pair != (0, segment.base_offset)
         ]
-        if len(segment.transaction_index()):
+        if len(segment.read_transaction_index()):
             text = dump(segment.find_side_path("txnindex"), options=())
             entries = re.findall(
                 r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)",
                 text.replace(", ", " ").replace("=", ": "),
             )
-            assert segment.transaction_index().tolist() == [
+            assert segment.read_transaction_index().tolist() == [
                 tuple(map(int, entry)) for entry in entries
             ]
-    assert sum(len(segment.transaction_index()) for segment in stopped.log.segments) >= 3
-    for path in stopped.log.snapshots().values():
+    assert sum(len(segment.read_transaction_index()) for segment in stopped.log.segments) >= 3
+    for path in stopped.log.list_snapshots().values():
         text = dump(path, options=())
         theirs = re.findall(r"producerId: (\d+) producerEpoch: (-?\d+)", text)
         ours = index_files.read_producer_snapshot(path)

@@ -288,7 +288,7 @@ def test_indexes_and_checkpoints_match_the_records(corpus):
         assert preallocated == [False] * (len(files) - 1) + [live]
         if not live:
             assert log.high_watermark == entries["offset"][-1] or directory.name == "both-0-b"
-        epochs = log.leader_epochs()
+        epochs = log.read_leader_epochs()
         assert epochs["leader_epoch"].tolist() == sorted(set(entries["leader_epoch"].tolist()))
         assert epochs["start_offset"][0] in (-1, 0)  # -1: before the first record
 

@@ -256,9 +256,9 @@ def test_parquet_ends_with_an_error(hostile_log, tmp_path):
 
 def test_growing_files_end_with_an_error(hostile_log):
     tail = Tail([hostile_log], "kafka.records", errors="mark")
-    [[part]] = tail.parts({}, tail.latest({}))
+    [[part]] = tail.plan_tasks({}, tail.find_latest({}))
     with pytest.raises(ExpansionError):
-        list(tail.tables(part))
+        list(tail.read_tables(part))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])

@@ -194,9 +194,9 @@ def test_a_growing_file_with_long_gaps(name, tmp_path, monkeypatch):
         for start, stop in zip([0, *cuts], [*cuts, len(raw)]):
             with path.open("ab") as file:
                 file.write(raw[start:stop])
-            later = files.latest(offset)
-            for part in (part for parts in files.parts(offset, later) for part in parts):
-                for _, table in files.tables(part, piece=70):
+            later = files.find_latest(offset)
+            for part in (part for parts in files.plan_tasks(offset, later) for part in parts):
+                for _, table in files.read_tables(part, piece=70):
                     rows = zip(laws.describe_rows(table), table.bad.tolist())
                     found += [row for row, bad in rows if not bad]
             offset = later

@@ -137,10 +137,10 @@ def test_the_new_part_of_an_indexed_file_is_scanned_with_the_limits(capture, mon
 def test_parts_of_growing_files_stop_before_a_frame_above_the_limit(capture, format):
     path, at, largest = capture(format)
     plain = Tail([path], format, size=1_000)
-    end = plain.latest(START)
+    end = plain.find_latest(START)
     for frame, is_cut in ((largest, True), (largest - 1, False)):
         tail = Tail([path], format, errors="skip", size=1_000, limits=Limits(frame=frame))
-        parts = [part for task in tail.parts(START, end) for part in task]
+        parts = [part for task in tail.plan_tasks(START, end) for part in task]
         assert (max(part.start for part in parts) > at) == is_cut
         assert parts[-1].stop == os.path.getsize(path)
 

@@ -32,13 +32,15 @@ def make_batch(base, count=3, size=20, codec="none"):
 
 def read_new_offsets(tail, start, **most):
     """The next offset, through JSON as Spark has it, and the offsets of the records up to there."""
-    end = json.loads(json.dumps(tail.latest(start, **most)))
+    end = json.loads(json.dumps(tail.find_latest(start, **most)))
     return end, list_offsets(tail, start, end)
 
 
 def list_offsets(tail, start, end):
-    parts = [part for task in tail.parts(start, end) for part in task]
-    return [int(n) for part in parts for _, table in tail.tables(part) for n in table["offset"]]
+    parts = [part for task in tail.plan_tasks(start, end) for part in task]
+    return [
+        int(n) for part in parts for _, table in tail.read_tables(part) for n in table["offset"]
+    ]
 
 
 def list_ends(offset):
@@ -60,20 +62,20 @@ def test_frames_are_read_when_they_are_whole(log, tmp_path):
     append_bytes(log, whole + torn[:70])
     end, got = read_new_offsets(tail, START)
     assert got == [0, 1, 2] and list_ends(end) == {log.name: len(whole)}
-    assert tail.latest(end) is end
+    assert tail.find_latest(end) is end
     append_bytes(log, torn[70:-1])
-    assert tail.latest(end) is end
+    assert tail.find_latest(end) is end
     append_bytes(log, torn[-1:] + make_batch(6) + bytes(100))  # a segment may end in zeros
     end, got = read_new_offsets(tail, end)
     assert got == list(range(3, 9))
-    assert tail.latest(end) is end
+    assert tail.find_latest(end) is end
 
 
 def test_zeros_made_ahead_become_frames(log, tmp_path):
     log.write_bytes(make_batch(0) + bytes(1 << 20))
     tail = Tail([str(tmp_path)], "kafka.records")
     end, got = read_new_offsets(tail, START)
-    assert got == [0, 1, 2] and tail.latest(end) is end
+    assert got == [0, 1, 2] and tail.find_latest(end) is end
     with open(log, "rb+") as file:
         file.seek(list_ends(end)[log.name])
         file.write(make_batch(3))
@@ -85,7 +87,7 @@ def test_zeros_made_ahead_become_frames(log, tmp_path):
 
 def test_the_same_rows_as_of_whole_files():
     tail, end, got = Tail([str(ORDERS)], "kafka.records", size=5000), START, []
-    while (end := tail.latest(begin := end, max_bytes=4000)) is not begin:
+    while (end := tail.find_latest(begin := end, max_bytes=4000)) is not begin:
         got += list_offsets(tail, begin, end)
     paths = map(str, sorted(ORDERS.glob("*.log")))
     tables = [table for path in paths for table in iter_tables(path, format="kafka.records")]
@@ -95,8 +97,8 @@ def test_the_same_rows_as_of_whole_files():
 def test_large_parts_are_cut_for_several_tasks(log, tmp_path):
     log.write_bytes(b"".join(make_batch(3 * i) for i in range(200)))
     tail = Tail([str(tmp_path)], "kafka.records", size=5000)
-    end = tail.latest(START)
-    tasks = tail.parts(START, end)
+    end = tail.find_latest(START)
+    tasks = tail.plan_tasks(START, end)
     assert len(tasks) > 4 and {len(task) for task in tasks} == {1}
     assert list_offsets(tail, START, end) == list(range(600))
 
@@ -105,8 +107,10 @@ def test_small_files_share_a_task(tmp_path):
     for i in range(50):
         (tmp_path / f"{3 * i:020}.log").write_bytes(make_batch(3 * i))
     tail = Tail([str(tmp_path)], "kafka.records")
-    end = tail.latest(START)
-    assert len(tail.parts(START, end)) == 1 and list_offsets(tail, START, end) == list(range(150))
+    end = tail.find_latest(START)
+    assert len(tail.plan_tasks(START, end)) == 1 and list_offsets(tail, START, end) == list(
+        range(150)
+    )
 
 
 # ---- limits
@@ -149,14 +153,14 @@ def test_nothing_that_comes_later(log, tmp_path):
     append_bytes(log, make_batch(3))
     (tmp_path / ("1" * 20 + ".log")).write_bytes(make_batch(6))
     end, got = read_new_offsets(tail, START)
-    assert got == [0, 1, 2] and tail.latest(end) is end
+    assert got == [0, 1, 2] and tail.find_latest(end) is end
     tail = Tail([str(tmp_path)], "kafka.records")
     log.rename(tmp_path / "rolled")
     tail.stop_growing()
     end, got = read_new_offsets(tail, end)
     assert got == [6, 7, 8, 3, 4, 5]
     append_bytes(tmp_path / "rolled", make_batch(9))
-    assert tail.latest(end) is end
+    assert tail.find_latest(end) is end
 
 
 # ---- renamed, recreated, gone
@@ -233,7 +237,7 @@ def test_files_that_were_read_may_go(log, tmp_path):
     tail = Tail([str(tmp_path)], "kafka.records")
     end, _ = read_new_offsets(tail, START)
     log.unlink()
-    assert tail.latest(end) is end
+    assert tail.find_latest(end) is end
     append_bytes(other, make_batch(6))
     end, got = read_new_offsets(tail, end)
     assert got == [6, 7, 8] and list_ends(end).keys() == {other.name}
@@ -248,11 +252,11 @@ def test_files_that_were_not_read(log, tmp_path, begun, caplog):
         Tail([str(tmp_path)], "kafka.records"),
         Tail([str(tmp_path)], "kafka.records", lossless=False),
     )
-    end = lax.latest(START, max_bytes=1)
-    assert strict.latest(START, max_bytes=1) == end
+    end = lax.find_latest(START, max_bytes=1)
+    assert strict.find_latest(START, max_bytes=1) == end
     (log if begun else other).unlink()
     with pytest.raises(FileNotFoundError, match="gone") as caught:
-        strict.latest(end)
+        strict.find_latest(end)
     assert caught.value.filename == str(log if begun else other)
     assert read_new_offsets(lax, end)[1] == ([6, 7, 8] if begun else [3, 4, 5])
     assert "gone" in caplog.text
@@ -264,13 +268,15 @@ def test_a_part_whose_file_is_gone(log, tmp_path):
         Tail([str(tmp_path)], "kafka.records"),
         Tail([str(tmp_path)], "kafka.records", lossless=False),
     )
-    end = strict.latest(START)
-    ((part,),) = strict.parts(START, end)
+    end = strict.find_latest(START)
+    ((part,),) = strict.plan_tasks(START, end)
     moved = tmp_path / "moved"
     log.rename(moved)
-    assert [path for path, _ in strict.tables(part)] == [str(moved)]  # a name that it got meanwhile
+    assert [path for path, _ in strict.read_tables(part)] == [
+        str(moved)
+    ]  # a name that it got meanwhile
     moved.unlink()
-    for call in lambda tail: tail.parts(START, end), lambda tail: list(tail.tables(part)):
+    for call in lambda tail: tail.plan_tasks(START, end), lambda tail: list(tail.read_tables(part)):
         with pytest.raises(FileNotFoundError, match=log.name):
             call(strict)
         assert call(lax) == []
@@ -283,16 +289,16 @@ def test_a_file_that_was_cut(log, tmp_path, caplog):
         Tail([str(tmp_path)], "kafka.records"),
         Tail([str(tmp_path)], "kafka.records", lossless=False),
     )
-    end = strict.latest(START)
+    end = strict.find_latest(START)
     os.truncate(log, len(first) + 20)
     with pytest.raises(EOFError, match=f"{log.name} has {len(first) + 20} bytes now"):
-        strict.latest(end)
+        strict.find_latest(end)
     end, got = read_new_offsets(lax, end)
     assert got == [] and list_ends(end) == {log.name: len(first)} and log.name in caplog.text
     os.truncate(log, len(first))
     append_bytes(log, make_batch(50))
     end, got = read_new_offsets(lax, end)
-    assert got == [50, 51, 52] and lax.latest(end) is end
+    assert got == [50, 51, 52] and lax.find_latest(end) is end
 
 
 # ---- damage
@@ -306,7 +312,7 @@ def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
     end, got = read_new_offsets(tail, START)
     assert got == list(range(6))
     with pytest.raises(FrameError) as caught:
-        tail.latest(end)
+        tail.find_latest(end)
     assert caught.value.offset == len(good) and caught.value.source == str(log)
 
 
@@ -336,18 +342,18 @@ def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
         path.write_bytes(b"")
         tail, end, got = Tail([str(path)], format, errors=errors), START, []
         written = 0
-        while written < len(raw) or tail.latest(end) is not end:
+        while written < len(raw) or tail.find_latest(end) is not end:
             more = chance.randrange(1, 3000)
             append_bytes(path, raw[written : written + more])
             written += more
             if written >= len(raw):
                 os.utime(path, (0, 0))  # nothing was added for long
-            begin, end = end, tail.latest(end, max_bytes=chance.choice([500, 2000, 1 << 20]))
+            begin, end = end, tail.find_latest(end, max_bytes=chance.choice([500, 2000, 1 << 20]))
             got += list_rows(
                 table
-                for task in tail.parts(begin, end)
+                for task in tail.plan_tasks(begin, end)
                 for part in task
-                for _, table in tail.tables(part)
+                for _, table in tail.read_tables(part)
             )
         assert got == expected, turn
 
@@ -376,7 +382,7 @@ def test_a_frame_that_is_too_long_is_not_waited_for(log, tmp_path):
     end, got = read_new_offsets(tail, START)
     assert got == [0, 1, 2]
     with pytest.raises(FrameError, match="BAD_LENGTH"):
-        tail.latest(end)
+        tail.find_latest(end)
 
 
 # ---- what is asked
@@ -384,9 +390,9 @@ def test_a_frame_that_is_too_long_is_not_waited_for(log, tmp_path):
 
 def test_paths_that_are_not_there_yet(tmp_path):
     for path in (str(tmp_path), str(tmp_path / "*.log")):
-        assert Tail([path], "kafka.records").latest(START) is START
+        assert Tail([path], "kafka.records").find_latest(START) is START
     with pytest.raises(FileNotFoundError, match="nothing-here"):
-        Tail([str(tmp_path / "nothing-here")], "kafka.records").latest(START)
+        Tail([str(tmp_path / "nothing-here")], "kafka.records").find_latest(START)
     with pytest.raises(ValueError, match="no format"):
         Tail([str(tmp_path)], "kafka.nothing")
     with pytest.raises(ValueError, match="errors must be"):
@@ -400,11 +406,11 @@ def test_objects_come_and_go():
 
     with ObjectStore() as store:
         tail = Tail([store.url("topic/*.log")], "kafka.records")
-        assert tail.latest(START) is START
+        assert tail.find_latest(START) is START
         store.put("topic/0.log", make_batch(0, size=500))
         end, got = read_new_offsets(tail, START)
         assert got == [0, 1, 2]
-        nothing, requests = store.record_requests(lambda: tail.latest(end))
+        nothing, requests = store.record_requests(lambda: tail.find_latest(end))
         assert nothing is end and not [request for request in requests if "0.log" in request]
         store.put("topic/0.log", make_batch(0, size=500) + make_batch(3))
         store.put("topic/1.log", make_batch(6) + make_batch(9)[:-1])
@@ -425,20 +431,20 @@ def test_many_files_that_give_way_to_others(tmp_path, monkeypatch):
     olds = [tmp_path / f"{i:020}.log" for i in range(count)]
     for i, path in enumerate(olds):
         append_bytes(path, make_batch(3 * i, size=500))
-    end = tail.latest(START)
+    end = tail.find_latest(START)
     for i in range(count):
         append_bytes(tmp_path / f"{count + i:020}.log", make_batch(3 * (count + i), size=500))
     for path in olds:
         path.unlink()
     opened.clear()
-    start, end = end, tail.latest(end)
+    start, end = end, tail.find_latest(end)
     for i in range(count):
         (tmp_path / f"{count + i:020}.log").rename(tmp_path / f"{2 * count + i:020}.log")
     list_all, listed = file_identity.Files.list_present, []
     monkeypatch.setattr(
         file_identity.Files, "list_present", lambda *args: listed.append(args) or list_all(*args)
     )
-    tail.parts(start, end)
+    tail.plan_tasks(start, end)
     assert len(opened) < 10 * count and len(listed) == 1
     assert list_offsets(tail, start, end) == list(range(3 * count, 6 * count))
 
@@ -447,7 +453,7 @@ def test_what_reads_a_file_may_miss_another(log, tmp_path):
     append_bytes(log, make_batch(0))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
     (identity,) = file_identity.parse_offset(
-        Tail([str(tmp_path)], "kafka.records").latest(START)
+        Tail([str(tmp_path)], "kafka.records").find_latest(START)
     ).values()
     with pytest.raises(FileNotFoundError, match="another"), files.open(identity):
         raise FileNotFoundError("another")
@@ -495,13 +501,13 @@ def test_every_frame_once_whatever_happens(tmp_path, seed):
                     break
         else:
             begin = end
-            end = json.loads(json.dumps(tail.latest(end, chance.choice([200, 1000, 1 << 30]))))
+            end = json.loads(json.dumps(tail.find_latest(end, chance.choice([200, 1000, 1 << 30]))))
             if chance.random() < 0.3:
                 tail = Tail([str(tmp_path)], "kafka.records")
                 list_offsets(tail, begin, end)  # an attempt that came to nothing
             got += list_offsets(tail, begin, end)
     append_bytes(active, pending)
-    while (end := tail.latest(begin := end)) is not begin:
+    while (end := tail.find_latest(begin := end)) is not begin:
         got += list_offsets(tail, begin, end)
     assert sorted(got) == list(range(written))
 
@@ -557,14 +563,14 @@ def test_a_file_that_changes_before_more_of_it_is_read_is_left(log, tmp_path, mo
         return source.open_ranges(path)
 
     monkeypatch.setattr("wirescan.reading.growing.open_ranges", ranges_of_changed)
-    assert tail.latest(end) is end
+    assert tail.find_latest(end) is end
 
 
 def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypatch):
     log.write_bytes(make_batch(0, size=500) + make_batch(3, size=500))
     files = file_identity.Files([str(tmp_path)], format_of("kafka.batches"))
     (identity,) = file_identity.parse_offset(
-        Tail([str(tmp_path)], "kafka.records").latest(START)
+        Tail([str(tmp_path)], "kafka.records").find_latest(START)
     ).values()
     find_path = files.find_path
 

@@ -103,14 +103,14 @@ def test_sketches_of_all_sizes_merge_in_spark(spark):
 def test_histograms_equal_local_ones(spark, parts, log):
     row = aggregate(parts, (), [("value_size", "histogram"), ("offset", "histogram")]).first()
     table = wirescan.scan(f"{log}/*.log", "kafka.records")
-    assert Histogram.of(row.offset_histogram) == Histogram().add(table["offset"])
-    assert Histogram.of(row.value_size_histogram) == Histogram().add(table["value_size"])
+    assert Histogram.from_buckets(row.offset_histogram) == Histogram().add(table["offset"])
+    assert Histogram.from_buckets(row.value_size_histogram) == Histogram().add(table["value_size"])
     groups = aggregate(parts, ["codec"], [("offset", "histogram")]).collect()
-    assert sum(len(Histogram.of(group.offset_histogram)) for group in groups) == 1800
+    assert sum(len(Histogram.from_buckets(group.offset_histogram)) for group in groups) == 1800
     codecs = table.outer["codec"][table["parent"]]
     for group in groups:
         expected = Histogram().add(table["offset"][codecs == group.codec])
-        assert Histogram.of(group.offset_histogram) == expected
+        assert Histogram.from_buckets(group.offset_histogram) == expected
 
 
 def test_the_last_bucket_of_a_histogram(spark, tmp_path):

@@ -62,7 +62,7 @@ def read_locally(name):
     batches = []
     for file in list_files(name):
         batches += iter_batches(file.path, file.start, file.stop, tail=file.last, **options)
-    return pa.Table.from_batches(batches, to_arrow.schema(name, types="spark"))
+    return pa.Table.from_batches(batches, to_arrow.make_schema(name, types="spark"))
 
 
 def read_with_function(spark, name):

@@ -41,7 +41,7 @@ def test_a_function_is_called_once_in_each_partition(spark, log):
     assert len(rows) > 3
     assert sum(row.rows for row in rows) == 1800
     assert max(row["last"] for row in rows) == 1799
-    tables = [table for task in range(len(parts.plan)) for table in parts.tables(task)]
+    tables = [table for task in range(len(parts.plan)) for table in parts.read_tables(task)]
     assert sum(map(len, tables)) == 1800
 
 
@@ -55,9 +55,9 @@ def test_ranges_can_be_pickled_without_the_session(spark, log):
     parts = ranges(spark, log, bytes_per_partition=15_000)
     copy = pickle.loads(pickle.dumps(parts))
     assert copy == Ranges(None, parts.reading, parts.plan)
-    assert sum(map(len, copy.tables(0))) == sum(map(len, parts.tables(0)))
+    assert sum(map(len, copy.read_tables(0))) == sum(map(len, parts.read_tables(0)))
     with pytest.raises(IndexError, match="out of range"):
-        list(parts.tables(len(parts.plan)))
+        list(parts.read_tables(len(parts.plan)))
 
 
 def test_ranges_are_filtered(spark, log):

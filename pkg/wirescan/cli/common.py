@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
+from functools import cached_property, wraps
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -17,6 +18,7 @@ from wirescan.files.source import SIDECAR, URL, expand, get_size, read_range
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.options import FormatOption, list_format_options
 from wirescan.frames.registry import format_of, formats, make_spec
 from wirescan.frames.table import FrameTable
 
@@ -59,7 +61,7 @@ def paths_argument(command: Command) -> Command:
 
 
 def format_option(default: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds --format, whose value is a `Format`."""
+    """Return a decorator that adds --format, whose value is a `Format`, to a FormatCommand."""
     return click.option(
         "--format",
         "format_name",
@@ -71,50 +73,59 @@ def format_option(default: str) -> Callable[[Command], Command]:
     )
 
 
-def non_strict_option(command: Command) -> Command:
-    """Add --non-strict to a command."""
-    return _add_format_option(
-        "non_strict",
-        "--non-strict",
-        is_flag=True,
-        flag_value="true",
-        default=None,
-        help="Thrift: also accept binary messages that do not begin with a version.",
-    )(command)
+class FormatCommand(click.Command):
+    """A command with --format, and with the options that the formats declare.
+
+    The formats are imported when the options are asked for, and not with the verb.
+
+    Args:
+        writes_columns: the command also has the options that only add columns.
+    """
+
+    def __init__(self, *arguments: Any, writes_columns: bool = False, **attributes: Any):
+        super().__init__(*arguments, **attributes)
+        self._writes_columns = writes_columns
+
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Return the parameters. The options of the formats follow --format."""
+        params = super().get_params(context)
+        after_format = 1 + [param.name for param in params].index("format_name")
+        return [*params[:after_format], *self._declared_options, *params[after_format:]]
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command with the format that the options describe."""
+        for option, name in self._declared_options.items():
+            assert option.name is not None  # click makes one for each option
+            value = context.params.pop(option.name)
+            if value is None:
+                continue
+            spec = make_spec(context.params["format_name"].spec, **{name: value})
+            try:
+                context.params["format_name"] = format_of(spec)
+            except OSError as error:
+                raise Failure(describe_error(error, value)) from None
+            except ValueError as error:
+                raise click.BadParameter(str(error), context, param_hint=option.opts[0]) from None
+        return super().invoke(context)
+
+    @cached_property
+    def _declared_options(self) -> dict[click.Option, str]:
+        """Options of the command, and the names of the options of a format that they set."""
+        return {
+            _make_option(option): option.name
+            for option in list_format_options(formats().values())
+            if self._writes_columns or not option.adds_columns
+        }
 
 
-def idl_option(command: Command) -> Command:
-    """Add --idl to a command."""
-    return _add_format_option(
-        "idl",
-        "--idl",
-        metavar="FILE",
-        help="thrift.fields: add a column name, with the names of fields in this IDL.",
-    )(command)
-
-
-def _add_format_option(
-    name: str, *declaration: str, **attributes: Any
-) -> Callable[[Command], Command]:
-    """Return a decorator that adds an option of the format; see `registry.format_of`."""
-
-    def decorate(command: Command) -> Command:
-        @click.option(*declaration, name, **attributes)
-        @wraps(command)
-        def run(*arguments: Any, format_name: Format, **options: Any) -> Any:
-            value = options.pop(name)
-            if value is not None:
-                try:
-                    format_name = format_of(make_spec(format_name.spec, **{name: value}))
-                except OSError as error:
-                    raise Failure(describe_error(error, value)) from None
-                except ValueError as error:
-                    raise click.BadParameter(str(error), param_hint=declaration[0]) from None
-            return command(*arguments, format_name=format_name, **options)
-
-        return run
-
-    return decorate
+def _make_option(option: FormatOption) -> click.Option:
+    """Return the option of the command line for an option that a format declares."""
+    # A command may have a parameter of the same name.
+    names = ["--" + option.name.replace("_", "-"), f"of_format_{option.name}"]
+    if option.value_type is bool:
+        return click.Option(names, is_flag=True, flag_value="true", default=None, help=option.help)
+    metavar = "FILE" if option.value_type is Path else "TEXT"
+    return click.Option(names, metavar=metavar, help=option.help)
 
 
 def max_frame_option(command: Command) -> Command:

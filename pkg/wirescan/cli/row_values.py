@@ -131,7 +131,7 @@ class RowValues:
         if name.startswith("is_"):
             return (numbers != 0).tolist()
         if name in format.enums:
-            return [number_name(format, name, value) for value in values]
+            return [get_number_name(format, name, value) for value in values]
         if numbers.dtype.kind == "f" and not self._for_people:
             return [value if math.isfinite(value) else None for value in values]
         return values
@@ -199,7 +199,7 @@ def iter_views(table: FrameTable, name: str) -> Iterator[memoryview | None]:
     )
 
 
-def number_name(format: Format, column: str, number: int) -> str:
+def get_number_name(format: Format, column: str, number: int) -> str:
     """Return the name of a number in a column of a format, or the number as text."""
     try:
         return format.enums[column](number).name.lower()

@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 import wirescan
+from wirescan.core import checksum
 
 # Packages that an extra of wirescan may install, by their names on PyPI; without those of tests.
 DEPENDENCIES = (
@@ -37,8 +38,6 @@ def make_version_lines() -> Iterator[str]:
 
     The versions come from the packages' metadata, so no package is imported.
     """
-    from wirescan.core import checksum
-
     # `wirescan.kafka.record_batches.scan` as an attribute is a function with the same name.
     records = import_module("wirescan.kafka.record_batches.scan")
     yield f"wirescan {wirescan.__version__}"

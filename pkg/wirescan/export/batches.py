@@ -14,7 +14,7 @@ import pyarrow as pa
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_parents
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import format_in, to_batch
+from wirescan.frames.to_arrow import get_format, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables
 
 BATCH_BYTES = PIECE
@@ -39,7 +39,7 @@ def iter_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file as record batches of about `batch_bytes`.
 
-    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.schema`.
+    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`.
     """
     for table in iter_tables(
         path,
@@ -97,11 +97,11 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
         columns: the exported columns. None, the default: those of the format.
     """
     total: np.ndarray = table["size"].astype(np.int64)
-    for name in format_in(table).columns if columns is None else columns:
+    for name in get_format(table).columns if columns is None else columns:
         rows = table
         parents: np.ndarray | None = None
         while name not in rows.places and rows.outer is not None:
-            name = format_in(rows).hidden.get(name, name)
+            name = get_format(rows).hidden.get(name, name)
             parents = find_parents(rows, parents)
             rows = rows.outer
         # The places of the row itself are part of its frame.

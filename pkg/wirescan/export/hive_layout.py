@@ -84,7 +84,7 @@ class Layout:
     by: tuple[By, ...] = ()
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
         format: str,
         columns: Sequence[str] | None = None,
@@ -97,8 +97,8 @@ class Layout:
 
         Args:
             format: the name of a format.
-            columns: as in `wirescan.frames.to_arrow.schema`. Columns that partition need not be
-                among them.
+            columns: as in `wirescan.frames.to_arrow.make_schema`. Columns that partition need
+                not be among them.
             partition_by: columns that partition, as in the module's table.
 
         Raises:
@@ -110,8 +110,8 @@ class Layout:
             By(column, unit or None)
             for column, _, unit in (text.partition(":") for text in several)
         )
-        all_columns = to_arrow.schema(format, columns, types="spark").names
-        partition_schema = to_arrow.schema(
+        all_columns = to_arrow.make_schema(format, columns, types="spark").names
+        partition_schema = to_arrow.make_schema(
             format, [partition.column for partition in by], types="spark"
         )
         for partition, field in zip(by, partition_schema):
@@ -129,9 +129,9 @@ class Layout:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the files, in Spark's types."""
-        return to_arrow.schema(self.format, self.columns, types="spark")
+        return to_arrow.make_schema(self.format, self.columns, types="spark")
 
-    def batches(
+    def make_batches(
         self, table: FrameTable, file: str, errors: str
     ) -> Iterator[tuple[Key, pa.RecordBatch]]:
         """Yield the rows of a table in record batches of `schema`, each with the key of its rows.
@@ -152,7 +152,7 @@ class Layout:
                 rows = batch.slice(start, stop - start)
                 yield key if errors == "strict" else self._shorten_key(key), rows
 
-    def directory(self, key: Key) -> str:
+    def format_directory(self, key: Key) -> str:
         """Return the directory of the rows with a key, relative to the output.
 
         Raises ValueError for a value that is too long for the name of a directory.

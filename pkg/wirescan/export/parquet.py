@@ -28,9 +28,9 @@ from wirescan.export.parquet_writer import (
     Sink,
     WrittenFile,
     find_small,
+    make_writer,
     merge,
     replace_merged,
-    writer,
 )
 from wirescan.files.source import get_seekable_size
 from wirescan.frames.errors import check_mode
@@ -139,7 +139,7 @@ def write_counted(
                     faults = fault_report.to_batch(table, part.path, layout.columns)
                 if errors == "skip" and bad_count:
                     table = table.where(~table.bad)
-                batches = list(layout.batches(table, part.path, errors))
+                batches = list(layout.make_batches(table, part.path, errors))
                 yield CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
         yield CountedBatches(
             Summary(files=int(part.start == 0), bytes=len(part), tail=len(part) - covered), []
@@ -163,18 +163,18 @@ def write(
         slices: the slices.
         out: the path of the file.
         format: the name of the format.
-        columns: as in `wirescan.frames.to_arrow.schema`.
+        columns: as in `wirescan.frames.to_arrow.make_schema`.
         compression: the name of a Parquet codec.
         options: those of `write_counted`.
 
     Raises:
         FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
     """
-    layout = Layout.of(format, columns)
+    layout = Layout.from_columns(format, columns)
     sink = Sink(lambda number: out, compression, float("inf"))
     summary, parts = _write_to_sink(slices, sink, layout, options, with_faults=False)
     if not parts:
-        writer(out, layout.schema, compression).close()
+        make_writer(out, layout.schema, compression).close()
     return replace(summary, written=os.path.getsize(out))
 
 
@@ -220,7 +220,7 @@ def _write_to_sink(
         for summary, batches, faults in write_counted(slices, layout, **options):
             total += summary
             for key, batch in batches:
-                sink.add(layout.directory(key), batch)
+                sink.add(layout.format_directory(key), batch)
             if with_faults and faults is not None:
                 sink.add(FAULTS, faults)
     return replace(total, seconds=time.perf_counter() - begun), sink.parts
@@ -253,7 +253,7 @@ def convert(
         sources: paths, globs, directories or URLs.
         out: the directory.
         format: the name of the format.
-        columns: as in `wirescan.frames.to_arrow.schema`.
+        columns: as in `wirescan.frames.to_arrow.make_schema`.
         partition_by: as in `wirescan.export.hive_layout`.
         compression: the name of a Parquet codec.
         errors: "strict", "mark" or "skip".
@@ -275,7 +275,7 @@ def convert(
         OSError: a file cannot be read or written.
     """
     begun = time.perf_counter()
-    layout = Layout.of(format, columns, partition_by)
+    layout = Layout.from_columns(format, columns, partition_by)
     check_mode(errors, limits)
     filters = tuple(filters)
     threads = workers or os.cpu_count()
@@ -291,11 +291,13 @@ def convert(
             limits=limits,
             filters=filters,
         )
-        results = list(pool.map(write_task, work, map(output.part, range(len(work)))))
+        results = list(pool.map(write_task, work, map(output.make_part_path, range(len(work)))))
         parts = [part for _, task_parts in results for part in task_parts]
         runs = find_small(parts, file_bytes)
         into = pool.map(
-            lambda number, run: merge(run, f"{output.part(number, 'merged')}.parquet", compression),
+            lambda number, run: merge(
+                run, f"{output.make_part_path(number, 'merged')}.parquet", compression
+            ),
             range(len(runs)),
             runs,
         )

@@ -90,7 +90,7 @@ class Sink:
             if directory not in self._open:
                 number = len(self.parts)
                 path = self._name(number)
-                self._open[directory] = (number, writer(path, table.schema, self._compression))
+                self._open[directory] = (number, make_writer(path, table.schema, self._compression))
                 self.parts.append(WrittenFile(directory, path, records=0, written=0))
             number, file = self._open[directory]
             file.write_table(table)
@@ -117,7 +117,7 @@ class Sink:
                 self._close(directory)
 
 
-def writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+def make_writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
     """Return a Parquet writer whose encodings suit columns of frames.
 
     Args:
@@ -253,7 +253,7 @@ class Output:
         self._partial.mkdir(parents=True)
         return self
 
-    def part(self, number: int | str, attempt: str = "") -> str:
+    def make_part_path(self, number: int | str, attempt: str = "") -> str:
         """Return the path to write a file to, without its end ".parquet".
 
         Each attempt has a path of its own.
@@ -293,8 +293,8 @@ class Output:
         return sum(part.written for part in parts if part.directory != FAULTS)
 
     def _make_empty_batch(self, schema: pa.Schema) -> WrittenFile:
-        path = f"{self.part('empty')}.parquet"
-        writer(path, schema, COMPRESSION).close()
+        path = f"{self.make_part_path('empty')}.parquet"
+        make_writer(path, schema, COMPRESSION).close()
         return WrittenFile("", path, 0, os.path.getsize(path))
 
     def __exit__(self, *error: object) -> None:

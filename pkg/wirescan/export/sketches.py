@@ -64,7 +64,7 @@ class Histogram:
         self.counts[: len(counts)] = counts
 
     @classmethod
-    def of(cls, buckets: Iterable[Any]) -> Histogram:
+    def from_buckets(cls, buckets: Iterable[Any]) -> Histogram:
         """Return a histogram of (low, high, count) triples.
 
         `to_arrow` and `wirescan.spark.aggregate` return such triples.

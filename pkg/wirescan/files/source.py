@@ -147,7 +147,7 @@ def list_files(
     return [File(name, get_seekable_size(name)) for name in _list_local(path, files, ignore)]
 
 
-def name_of(path: str) -> str:
+def get_file_name(path: str) -> str:
     """Return the last name in a path or URL: "0.log" for "s3://bucket/0.log?region=eu"."""
     return os.path.basename(unquote(object_store.split(path)[1]) if URL.match(path) else path)
 

@@ -97,7 +97,7 @@ class FrameError(ValueError):
             place += f" of {make_visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
         meaning = self._describe_fault()
-        return f"{meaning} ({_name_of(self.fault)}) {place}, row {self.row}: {near}"
+        return f"{meaning} ({_get_fault_name(self.fault)}) {place}, row {self.row}: {near}"
 
     def _describe_fault(self) -> str:
         return MEANING.get(self.fault, "unknown fault")
@@ -120,7 +120,7 @@ class ExpansionError(FrameError):
         )
 
 
-def _name_of(fault: int) -> str:
+def _get_fault_name(fault: int) -> str:
     return Fault(fault).name if fault in MEANING else str(int(fault))
 
 
@@ -156,7 +156,7 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
         table = replace(table, errors=errors)
         return table.where(~table.bad) if bad and errors == "skip" else table
     if bad:
-        raise error_of(table, int(table.bad.argmax()))
+        raise make_frame_error(table, int(table.bad.argmax()))
     for stop in table.stops:
         if stop.fault >= HARD:
             view = table.buffers[stop.buffer]
@@ -172,7 +172,7 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
     return table
 
 
-def error_of(table: FrameTable, i: int, ended: int = 0) -> FrameError:
+def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
     """Return the error for the fault of row i, or for the fault after it that ended the scan.
 
     Args:
@@ -239,7 +239,7 @@ def raise_if_row_limit(table: FrameTable, fault: int) -> FrameTable:
     The error's `row` is the number of rows so far, and its `partial` is the table.
     """
     if fault:
-        error = error_of(table, len(table) - 1, fault)
+        error = make_frame_error(table, len(table) - 1, fault)
         error.partial = table
         raise error
     return table

@@ -15,6 +15,7 @@ from wirescan.frames.columns import RESERVED, list_columns, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
+from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import format_of, load_formats
 from wirescan.frames.summary_columns import SummaryColumns
 
@@ -95,8 +96,7 @@ class Format:
             is text. Outermost formats only.
         requests: the format of the other direction, without which the frames inside these cannot
             be opened; optional.
-        with_options: a function of a format and {option: text} that returns the format as the
-            options say. Optional. See `format_of`.
+        accepts: the options that may follow the name of this format. See `format_of`.
         options: the options of this format, as the query of a URL; empty: none.
     """
 
@@ -125,7 +125,7 @@ class Format:
     prune: Callable[..., tuple[int, int]] | None = None
     files: str | None = None
     ignore: str | None = None
-    with_options: Callable[[Format, Mapping[str, str]], Format] | None = None
+    accepts: tuple[FormatOption, ...] = ()
     options: str = ""
     shown: tuple[str, ...] = ()
     enums: Mapping[str, type[IntEnum]] = field(default_factory=dict)

@@ -42,7 +42,7 @@ class SegmentNames:
             return None
         return SegmentName(path[: stop - self.digits], int(number))
 
-    def path(self, prefix: str, base: int) -> str:
+    def make_path(self, prefix: str, base: int) -> str:
         """Return the path of the segment that begins with the offset `base`."""
         return f"{prefix}{base:0{self.digits}}{self.suffix}"
 
@@ -98,7 +98,7 @@ class LogState(Protocol):
 class SegmentCheck(Protocol):
     """Compares the files beside one segment with its frames."""
 
-    def piece(self, table: FrameTable) -> Iterable[Finding]:
+    def check_piece(self, table: FrameTable) -> Iterable[Finding]:
         """Compare the next frames of the segment."""
 
     def end(self) -> Iterable[Finding]:
@@ -113,17 +113,17 @@ def keep_nothing() -> None:
 class SideFiles:
     """The checks of the files beside the segments of a log. Each of them raises OSError.
 
-    segment: path of a segment, state of its log -> the check of that segment's files.
-    snapshots: state -> findings in files that belong to the log and not to a segment.
-    orphans: state -> base offset and the files that belong to a segment which is not there.
-    reaches: state -> how far the log has reached by these files, in rising order.
+    check_segment: path of a segment, state of its log -> the check of that segment's files.
+    check_snapshots: state -> findings in files that belong to the log and not to a segment.
+    find_orphans: state -> base offset and the files that belong to a segment which is not there.
+    find_reaches: state -> how far the log has reached by these files, in rising order.
     make_memory: returns a new object for `LogState.memory`. It is called once for each log.
     """
 
-    segment: Callable[[str, LogState], SegmentCheck]
-    snapshots: Callable[[LogState], Iterable[Finding]]
-    orphans: Callable[[LogState], dict[int, list[str]]]
-    reaches: Callable[[LogState], list[Reach]]
+    check_segment: Callable[[str, LogState], SegmentCheck]
+    check_snapshots: Callable[[LogState], Iterable[Finding]]
+    find_orphans: Callable[[LogState], dict[int, list[str]]]
+    find_reaches: Callable[[LogState], list[Reach]]
     make_memory: Callable[[], Any] = keep_nothing
 
 

@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from wirescan.frames.options import apply_options
+
 if TYPE_CHECKING:
     from wirescan.frames.format import Format
 
@@ -57,7 +59,7 @@ def format_of(name: str) -> Format:
 @lru_cache(maxsize=64)  # formats are compared by identity
 def _with_options(name: str, options: str) -> Format:
     format = load_formats()[name]
-    if format.with_options is None:
+    if not format.accepts:
         raise ValueError(f"{name} has no options")
     try:
         values = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=True))
@@ -65,7 +67,7 @@ def _with_options(name: str, options: str) -> Format:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    return format.with_options(format, values)
+    return apply_options(format, values)
 
 
 def make_spec(name: str, **options: str | None) -> str:

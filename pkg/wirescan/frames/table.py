@@ -378,9 +378,9 @@ class FrameTable:
 
         Needs pyarrow.
         """
-        from wirescan.frames.to_arrow import reader
+        from wirescan.frames.to_arrow import make_reader
 
-        return reader(self).__arrow_c_stream__(requested_schema)
+        return make_reader(self).__arrow_c_stream__(requested_schema)
 
     def _summarize(self) -> str:
         counts = f"{len(self):,} rows, {int(self.bad.sum()):,} bad, {len(self.buffers)} buffers"

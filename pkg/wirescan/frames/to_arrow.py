@@ -79,7 +79,7 @@ def list_default_columns(format: str | Format) -> list[str]:
     return (format_of(format) if isinstance(format, str) else format).columns
 
 
-def schema(
+def make_schema(
     format: str | Format,
     columns: Sequence[str] | None = None,
     *,
@@ -142,7 +142,7 @@ def to_batch(
             "binary", or rows that point outside the buffers or the tables around them.
         FrameError: a fault in a list, under "strict".
     """
-    out_schema = schema(format_in(table), columns, binary=binary, types=types)
+    out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
     context = _Context(file, errors or table.errors, limits, _find_damaged(table))
     try:
         arrays = [_make_column(table, field, context) for field in out_schema]
@@ -156,11 +156,11 @@ def to_batch(
 
 
 def make_table_schema(table: FrameTable) -> pa.Schema:
-    """Return the schema of `reader`: every column of the rows, every place and every list."""
-    return schema(format_in(table), _list_columns(table))
+    """Return the schema of `make_reader`: every column of the rows, every place and every list."""
+    return make_schema(get_format(table), _list_columns(table))
 
 
-def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
+def make_reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
     """Return a table as a stream of record batches: all columns, payloads as views.
 
     A reader can be read once.
@@ -179,7 +179,7 @@ def reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(make_table_schema(table), parts)
 
 
-def format_in(table: FrameTable) -> Format:
+def get_format(table: FrameTable) -> Format:
     """Return the format of a table, with the dtype of its rows.
 
     The rows may have more columns than the format. A table without a format gets a format
@@ -190,7 +190,7 @@ def format_in(table: FrameTable) -> Format:
 
 
 def _list_columns(table: FrameTable) -> list[str]:
-    format = format_in(table)
+    format = get_format(table)
     return [
         *(name for name in list_columns(HEAD) if name not in format.columns),
         *format.local,
@@ -264,7 +264,7 @@ def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Ar
         return _make_faults(find_innermost_faults(table), kind)
     if name == "fault":
         return _make_faults(table[name], kind)
-    if name in format_in(table).lists:
+    if name in get_format(table).lists:
         return _make_pair_lists(table, name, kind, context)
     rows, parents, name = find_column(table, name)
     if name in rows.places:

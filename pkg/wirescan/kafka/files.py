@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
-from wirescan.files.source import get_size, make_sibling_path, name_of, open_ranges
+from wirescan.files.source import get_file_name, get_size, make_sibling_path, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
 from wirescan.kafka.constants import BATCH_HEADER_SIZE, LAST_OFFSET_STOP, MAGIC_AT
@@ -60,7 +60,7 @@ def find_boundaries(
     total = get_size(path)
     if total - start <= size:
         return [start]
-    if SEGMENT.search(name_of(path)):
+    if SEGMENT.search(get_file_name(path)):
         # An index with any fault is ignored: the segment can be walked instead.
         with suppress(OSError, ValueError):
             entries = read_index(make_sibling_path(path, ".index"), total // SMALLEST[0])

@@ -12,11 +12,11 @@ import re
 from functools import partial
 
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
-from wirescan.files.source import get_size, name_of, open_ranges
+from wirescan.files.source import get_file_name, get_size, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
 from wirescan.liftbridge.log import index_files
-from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_confirmed
+from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, is_confirmed, make_index_path
 from wirescan.liftbridge.scan import scan_entries
 
 # A server writes a new segment beside the old one before it replaces it. Both hold the same
@@ -45,7 +45,7 @@ def find_boundaries(
     total = get_size(path)
     if total - start <= size:
         return [start]
-    cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(name_of(path)) else None
+    cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(get_file_name(path)) else None
     if cuts:
         return [start, *(position for position in cuts if position >= start + size)]
     return find_cuts_at_headers(
@@ -54,7 +54,7 @@ def find_boundaries(
 
 
 def _cut_at_entries(path: str, size: int, total: int) -> list[int] | None:
-    index_path = index_of(path)
+    index_path = make_index_path(path)
     last, _ = index_files.find_around(index_path, "position", total)
     if last is None or total - last.position - last.size > size:
         return None  # the index lacks records at the end of the segment

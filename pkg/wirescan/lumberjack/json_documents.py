@@ -192,23 +192,42 @@ def _parse(
 
     if not len(weights):
         return _read(EMPTY_DOCUMENT, given_types, "ignore").slice(0, 0)
-    total_weights = np.cumsum(weights, dtype=np.int64)
-    inner_bounds = np.flatnonzero(np.diff(total_weights // HEAVIEST)) + 1
-    segment_bounds = [0, *inner_bounds.tolist(), len(weights)]
-    longest = int(np.diff(bounds).max())
-    types = given_types
+    segment_bounds = _list_segment_bounds(weights)
     try:
+        types = given_types
         if infers:
             # The first lines of a stream mostly have the types of all lines.
             first_lines = text[: bounds[segment_bounds[1]]]
             types = _replace_null_lists(_infer_types(first_lines, given_types))
+        longest = int(np.diff(bounds).max())
         return _read(text, types, "error" if infers else "ignore", longest)
     except pa.ArrowInvalid:
         lines = [bytes(text[start:stop]) for start, stop in pairwise(bounds.tolist())]
-        types = given_types
     if any(_has_strings(field.type) for field in given_types):
         lines = [_make_strings(line, pa.struct(given_types)) for line in lines]
+    types = _refuse_lines(lines, segment_bounds, given_types, refuse, infers=infers)
+    return _read(b"".join(lines), types, "ignore", max(map(len, lines)))
 
+
+def _list_segment_bounds(weights: np.ndarray) -> list[int]:
+    """Return the bounds of segments of lines, whose types are inferred together."""
+    total_weights = np.cumsum(weights, dtype=np.int64)
+    inner_bounds = np.flatnonzero(np.diff(total_weights // HEAVIEST)) + 1
+    return [0, *inner_bounds.tolist(), len(weights)]
+
+
+def _refuse_lines(
+    lines: list[bytes],
+    segment_bounds: list[int],
+    given_types: pa.Schema,
+    refuse: Callable[[int, str], None],
+    *,
+    infers: bool,
+) -> pa.Schema:
+    """Return the types of all fields. Lines that the parser refuses are replaced by {}."""
+    import pyarrow as pa
+
+    types = given_types
     # Segments to parse, the first one last: (first line, line after the last, is a whole segment).
     todo = [(start, stop, True) for start, stop in pairwise(segment_bounds)][::-1]
     while todo:
@@ -233,8 +252,7 @@ def _parse(
                 message = re.sub(r"^JSON parse error: | in row \d+$", "", message)
                 refuse(start, make_visible(message))  # the parser's messages quote names of fields
                 lines[start] = EMPTY_DOCUMENT
-    types = _replace_null_lists(types)
-    return _read(b"".join(lines), types, "ignore", max(map(len, lines)))
+    return _replace_null_lists(types)
 
 
 def _refuse_misfits(

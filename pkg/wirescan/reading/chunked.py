@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -215,57 +215,108 @@ def open_nested(
         row_bytes=min(ROW_BYTES, row_bytes),
     )
     first = 0
-    count = max(len(table), 1)
-    growing = False
-    fitted = 0  # groups of the present size
-    if max_rows is not None:
-        count = max(min(max_rows, count), 1)
-        growing = True
+    size = _GroupSize(len(table), max_rows)
     while first < len(table) and (max_rows is None or max_rows > 0):
-        part = table[first : first + count]
-        alone = len(part) == 1
-        try:
-            # Bad rows are skipped at the end, so that a frame above a limit is noticed here.
-            inner = _open_inside(
+        part = table[first : first + size.frames]
+        with _add_source(source):
+            group = _open_group(
                 part,
                 format,
                 max_rows,
+                # Bad rows are skipped at the end, so that a frame above a limit is noticed here.
                 errors="mark" if errors == "skip" else errors,
                 check=check,
-                limits=limits if alone else together,
+                limits=limits if len(part) == 1 else together,
             )
-            refused = inner["fault"] == Fault.TOO_LARGE
-            too_large = bool(refused.any())
-            fitting = _find_outermost_row(inner, int(refused.argmax()), part) if too_large else 0
-        except FrameError as error:
-            too_large = error.fault == Fault.TOO_LARGE or _lacks_memory(error, limits)
-            if alone or not too_large:
-                error.source = error.source or source
-                raise
-            fitting = len(part) // 2
-            if error.partial is not None and len(error.partial):
-                fitting = _find_outermost_row(error.partial, len(error.partial) - 1, part)
-        if too_large and not alone:
-            # The frames exceed a limit together, but those before the limit do not.
-            count = max(fitting, 1)
-            growing = False
-            fitted = 0
-            continue
-        if allowance is not None:
-            with _add_source(source):
-                allowance.spend_nested(inner, part)
+            if group.inner is None:
+                size.shrink(group.fitting)
+                continue
+            if allowance is not None:
+                allowance.spend_nested(group.inner, part)
+        inner = group.inner
         if max_rows is not None:
             max_rows -= len(inner) - int(np.count_nonzero(inner.bad))
         if errors == "skip":
             inner = replace(inner.where(~inner.bad), errors=errors)
         yield apply_filters(inner, filters, source)
         first += len(part)
-        # Only one frame was too large, and it is done: try larger groups again.
-        growing |= too_large
-        fitted += 1
-        if growing or fitted == GROUPS_OF_A_SIZE:
-            count *= 2
-            fitted = 0
+        size.grow(was_too_large=group.is_too_large)
+
+
+class _GroupSize:
+    """The number of outermost frames that are opened together.
+
+    Args:
+        count: the number of all outermost frames.
+        max_rows: the number of good rows that are wanted; None for all.
+
+    Attributes:
+        frames: the number for the next group.
+    """
+
+    def __init__(self, count: int, max_rows: int | None):
+        wanted = count if max_rows is None else min(max_rows, count)
+        self.frames = max(wanted, 1)
+        self._doubles = max_rows is not None  # after each group
+        self._fitted = 0  # groups of the present size
+
+    def shrink(self, fitting: int) -> None:
+        """Continue with smaller groups: only the first `fitting` frames of the last one fit."""
+        self.frames = max(fitting, 1)
+        self._doubles = False
+        self._fitted = 0
+
+    def grow(self, *, was_too_large: bool) -> None:
+        """Count a group that was opened, and perhaps continue with larger ones.
+
+        was_too_large: the group was one frame, which exceeded a limit by itself.
+        """
+        # Only that frame was too large, and it is done: try larger groups again.
+        self._doubles |= was_too_large
+        self._fitted += 1
+        if self._doubles or self._fitted == GROUPS_OF_A_SIZE:
+            self.frames *= 2
+            self._fitted = 0
+
+
+class _Group(NamedTuple):
+    """What was opened of a group of outermost frames.
+
+    inner: the frames inside; None if the outermost frames exceed a limit together.
+    is_too_large: a limit was exceeded.
+    fitting: the number of outermost frames before the limit, where `inner` is None.
+    """
+
+    inner: FrameTable | None
+    is_too_large: bool
+    fitting: int = 0
+
+
+def _open_group(
+    part: FrameTable, format: Format, max_rows: int | None, *, limits: Limits, **options: Any
+) -> _Group:
+    """Open a group of outermost frames. The arguments are those of `_open_inside`.
+
+    Raises FrameError as `errors` says, but not where several frames exceed a limit together.
+    """
+    alone = len(part) == 1
+    try:
+        inner = _open_inside(part, format, max_rows, limits=limits, **options)
+    except FrameError as error:
+        too_large = error.fault == Fault.TOO_LARGE or _lacks_memory(error, limits)
+        if alone or not too_large:
+            raise
+        fitting = len(part) // 2
+        if error.partial is not None and len(error.partial):
+            fitting = _find_outermost_row(error.partial, len(error.partial) - 1, part)
+        return _Group(None, is_too_large=True, fitting=fitting)
+    refused = inner["fault"] == Fault.TOO_LARGE
+    too_large = bool(refused.any())
+    if too_large and not alone:
+        # The frames exceed a limit together, but those before the limit do not.
+        fitting = _find_outermost_row(inner, int(refused.argmax()), part)
+        return _Group(None, is_too_large=True, fitting=fitting)
+    return _Group(inner, is_too_large=too_large)
 
 
 @contextmanager

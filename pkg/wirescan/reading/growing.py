@@ -59,6 +59,25 @@ class TailSlice:
     stop: int
 
 
+@dataclass
+class _Search:
+    """A search for whole frames after an offset.
+
+    files: how far each file is read. max_bytes, max_files: what may still be read. turn: the file
+    that is read first in the next search, and up to which position.
+    """
+
+    files: dict[str, FileProgress]
+    max_bytes: float
+    max_files: float
+    turn: tuple[str, int] = ("", 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be read."""
+        return self.max_bytes <= 0 or self.max_files <= 0
+
+
 class Tail:
     """The files of some paths, as they grow. For one thread.
 
@@ -104,7 +123,7 @@ class Tail:
             for path, state in self._files.list_present({}).items()
         }
 
-    def latest(
+    def find_latest(
         self, start: Offset, max_bytes: float = math.inf, max_files: float = math.inf
     ) -> Offset:
         """Return the offset after the whole frames that can be read after `start`.
@@ -128,58 +147,78 @@ class Tail:
         progress = parse_offset(start)
         states = self._files.list_present(progress)
         self._check_waiting(states)
-        out = self._follow(progress, states)
+        search = _Search(self._follow(progress, states), max_bytes, max_files)
         self._waiting = {}
-        turn = ("", 0)
-        for path in self._list_in_turn(states, out):
+        for path in self._list_in_turn(states, search.files):
             state = states[path]
-            file = out.get(path)
+            file = search.files.get(path)
             begin = file.end if file else 0
-            size = state.size
-            if self._cap is not None:
-                # A file that is followed under another name was not listed at that time.
-                size = min(size, self._cap.setdefault(_identify(path, state), size if file else 0))
+            size = self._limit_size(path, state, is_known=file is not None)
             if size <= begin or self._files.is_verified(path, state, begin):
                 continue
             if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
-            if max_bytes <= 0 or max_files <= 0:
-                turn = turn if turn[0] else (path, size)
-                if file:
-                    out[path] = file._replace(left=True)
-                else:
-                    self._waiting[path] = state
+            if search.is_over:
+                self._postpone(search, path, state, size)
                 continue
             # The next listing notices a file that was deleted since this one.
-            with suppress(FileNotFoundError), open_ranges(path) as read:
-                if file and compute_checksums(read, begin) != (file.head, file.tail):
-                    continue
-                is_old = size == state.size and time.time_ns() - state.time > OLD
-                end, searched = self._find_end(
-                    path, read, begin, size, begin + max_bytes, is_old=is_old
-                )
-                if end > begin:
-                    out[path] = FileProgress(
-                        path, end, *compute_checksums(read, end), state.node, searched < size
-                    )
-                    max_bytes -= end - begin
-                    max_files -= 1
-                elif file:
-                    out[path] = file._replace(left=False)
-                if end == begin and searched == state.size:
-                    self._files.note_verified(path, state, begin)
-                if searched < size:
-                    turn = (path, self._turn[1] if path == self._turn[0] else size)
-                    max_bytes = 0
-        self._turn = turn
-        # Deleted files alone make no new offset: if they come back, they are recognized.
-        return (
-            start
-            if all(progress.get(path) == file for path, file in out.items())
-            else make_offset(out)
-        )
+            with suppress(FileNotFoundError):
+                self._search_file(search, path, state, size)
+        self._turn = search.turn
+        if all(progress.get(path) == file for path, file in search.files.items()):
+            # Deleted files alone make no new offset: if they come back, they are recognized.
+            return start
+        return make_offset(search.files)
 
-    def parts(self, start: Offset, end: Offset) -> list[list[TailSlice]]:
+    def _limit_size(self, path: str, state: State, *, is_known: bool) -> int:
+        """Return the size of a file; after `stop_growing`, its size at that time.
+
+        is_known: some of the file was read.
+        """
+        if self._cap is None:
+            return state.size
+        # A file that is followed under another name was not listed at that time.
+        cap = self._cap.setdefault(_identify(path, state), state.size if is_known else 0)
+        return min(state.size, cap)
+
+    def _postpone(self, search: _Search, path: str, state: State, size: int) -> None:
+        """Leave the bytes of a file up to `size` to the next search."""
+        if not search.turn[0]:
+            search.turn = (path, size)
+        if path in search.files:
+            search.files[path] = search.files[path]._replace(left=True)
+        else:
+            self._waiting[path] = state
+
+    def _search_file(self, search: _Search, path: str, state: State, size: int) -> None:
+        """Add the whole frames in the unread bytes of a file, up to `size`, to a search.
+
+        Raises FrameError for damage under "strict", and OSError.
+        """
+        file = search.files.get(path)
+        begin = file.end if file else 0
+        with open_ranges(path) as read:
+            if file and compute_checksums(read, begin) != (file.head, file.tail):
+                return
+            is_old = size == state.size and time.time_ns() - state.time > OLD
+            end, searched = self._find_end(
+                path, read, begin, size, begin + search.max_bytes, is_old=is_old
+            )
+            if end > begin:
+                search.files[path] = FileProgress(
+                    path, end, *compute_checksums(read, end), state.node, searched < size
+                )
+                search.max_bytes -= end - begin
+                search.max_files -= 1
+            elif file:
+                search.files[path] = file._replace(left=False)
+            if end == begin and searched == state.size:
+                self._files.note_verified(path, state, begin)
+            if searched < size:
+                search.turn = (path, self._turn[1] if path == self._turn[0] else size)
+                search.max_bytes = 0
+
+    def plan_tasks(self, start: Offset, end: Offset) -> list[list[TailSlice]]:
         """Return what each task reads of the frames between two offsets. Small files share a task.
 
         Raises OSError. See also `lossless`.
@@ -238,11 +277,11 @@ class Tail:
                 del grown[path]
         return grown, [file for same_content in unmatched.values() for file in same_content]
 
-    def tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
+    def read_tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of a part in tables, each with the current path of the file.
 
         Args:
-            part: an element of the result of `parts`.
+            part: an element of the result of `plan_tasks`.
             piece: bytes of the file per table.
 
         Raises:
@@ -361,12 +400,12 @@ class Tail:
                 table = stream.feed(data)
                 good = np.flatnonzero(~table.bad)
                 if len(good):
-                    end = _end_of_frame(table, good[0 if at > enough else -1])
+                    end = _find_frame_end(table, good[0 if at > enough else -1])
                     if at > enough:
                         return end, end
             if is_old and at == stop and not strict:
                 table = stream.close()
-                return _end_of_frame(table, -1) if len(table) else stream.offset, at
+                return _find_frame_end(table, -1) if len(table) else stream.offset, at
         except FrameError as error:
             if error.offset <= start:
                 raise
@@ -390,6 +429,6 @@ def _identify(path: str, state: State) -> tuple[int, int] | str:
     return (state.device, state.node) if state.node else path
 
 
-def _end_of_frame(table: FrameTable, row: int) -> int:
+def _find_frame_end(table: FrameTable, row: int) -> int:
     """Return where the frame of a row ends in its file."""
     return int(table.positions[row]) + int(table["size"][row])

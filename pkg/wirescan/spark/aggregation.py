@@ -219,7 +219,7 @@ class Aggregation:
     @property
     def types(self) -> pa.Schema:
         """Return the Arrow schema of `columns`, in Spark's types."""
-        return to_arrow.schema(self.format, self.columns, types="spark")
+        return to_arrow.make_schema(self.format, self.columns, types="spark")
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,8 @@ from typing import TypeVar
 from pyspark.sql.types import StructType
 
 from wirescan.frames.limits import EXPANSION, Limits
-from wirescan.frames.registry import make_spec
+from wirescan.frames.options import FormatOption, list_format_options
+from wirescan.frames.registry import formats, make_spec
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import kafka_topics
 from wirescan.spark.kafka_topics import TopicReading
@@ -30,8 +31,6 @@ OPTIONS = (
     "maxInflated",
     "maxRowBytes",
     "maxExpansion",
-    "nonStrict",
-    "idl",
     "pushdown",
 )
 STREAM_OPTIONS = ("maxBytesPerTrigger", "maxFilesPerTrigger", "failOnDataLoss")
@@ -47,7 +46,10 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     """
     if kafka_topics.is_topic(options):
         return kafka_topics.parse_reading(options)
-    all_options = (*OPTIONS, *STREAM_OPTIONS)
+    format_options = {
+        _make_name(option): option for option in list_format_options(formats().values())
+    }
+    all_options = (*OPTIONS, *format_options, *STREAM_OPTIONS)
     lowercase = {name.lower() for name in all_options}
     for name in options:
         if name.lower() not in lowercase:
@@ -62,15 +64,40 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
         row_bytes=None if row_bytes is None else parse_size(row_bytes, name="maxRowBytes"),
         expansion=parse_size(options.get("maxExpansion"), EXPANSION, "maxExpansion"),
     )
-    non_strict = "true" if kafka_topics.parse_flag(options, "nonStrict", default=False) else None
-    format = options.get("format", DEFAULT_FORMAT)
+    applied_options = _parse_format_options(options, format_options)
     return Reading(
-        make_spec(format, non_strict=non_strict, idl=options.get("idl")),
+        make_spec(options.get("format", DEFAULT_FORMAT), **applied_options),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         options.get("errors", "strict"),
         kafka_topics.parse_flag(options, "check", default=True),
         limits,
     )
+
+
+def _parse_format_options(
+    options: Mapping[str, str], declared: Mapping[str, FormatOption]
+) -> dict[str, str]:
+    """Return the options of the format: {its own name: text}, without flags that are false.
+
+    declared: {name in the data source: option}.
+
+    Raises ValueError for a flag that is neither true nor false.
+    """
+    applied = {}
+    for name, option in declared.items():
+        text = options.get(name)
+        if option.value_type is bool:
+            is_set = kafka_topics.parse_flag(options, name, default=False)
+            text = "true" if is_set else None
+        if text is not None:
+            applied[option.name] = text
+    return applied
+
+
+def _make_name(option: FormatOption) -> str:
+    """Return the name of a format's option in the data source: "nonStrict" for "non_strict"."""
+    first, *others = option.name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:

@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_bytes = math.inf
             max_files = math.inf
         previous = self._last if start is None else start
-        self._last = self._tail.latest(previous, max_bytes, max_files)
+        self._last = self._tail.find_latest(previous, max_bytes, max_files)
         return dict(self._last)
 
     @hide_traceback()
@@ -147,13 +147,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._last["files"]:
             # The query was restarted during a batch, and Spark repeats this batch.
             self._last = end
-        return [InputPartition(parts) for parts in self._tail.parts(start, end)]
+        return [InputPartition(parts) for parts in self._tail.plan_tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task. Raises FrameError as `errors` says, and OSError."""
         with hide_traceback():
             for part in getattr(partition, "value", None) or ():
-                for path, table in self._tail.tables(part, BATCH_BYTES):
+                for path, table in self._tail.read_tables(part, BATCH_BYTES):
                     yield from self._iter_batches(path, table)
 
     def _iter_batches(self, path: str, table: FrameTable) -> Iterator[pa.RecordBatch]:

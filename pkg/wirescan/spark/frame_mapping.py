@@ -21,7 +21,7 @@ from wirescan.export.batches import count_gathered_bytes, split_rows
 from wirescan.files.source import view_of
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import START
-from wirescan.frames.errors import NEAR, FrameError, error_of
+from wirescan.frames.errors import NEAR, FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -358,7 +358,7 @@ def _find_error(table: FrameTable, row: int) -> FrameError:
         if table["fault"][row]:
             bad_table = table
             bad_row = row
-    return error_of(bad_table, bad_row)
+    return make_frame_error(bad_table, bad_row)
 
 
 def _move_into_value(error: FrameError, start: int, place: str) -> FrameError:

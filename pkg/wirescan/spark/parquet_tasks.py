@@ -103,7 +103,7 @@ def to_parquet(
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
     begun = time.perf_counter()
     reading = Reading(format, columns, errors, check, limits, filters)
-    layout = Layout.of(format, columns, partition_by)
+    layout = Layout.from_columns(format, columns, partition_by)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
     directory = os.fspath(out)
     if writer == "task":
@@ -174,7 +174,7 @@ def _write_in_tasks(
 def _make_attempt_path(output: Output) -> str:
     """Return the path for the files of this attempt of a task. No other attempt has this path."""
     task = TaskContext.get()
-    return output.part(task.partitionId(), f"{task.taskAttemptId()}")
+    return output.make_part_path(task.partitionId(), f"{task.taskAttemptId()}")
 
 
 def _write_with_spark(

@@ -34,7 +34,7 @@ class Ranges:
     def __reduce__(self) -> tuple[Any, ...]:
         return Ranges, (None, self.reading, self.plan)
 
-    def tables(self, task: int) -> Iterator[FrameTable]:
+    def read_tables(self, task: int) -> Iterator[FrameTable]:
         """Read the frames of one task in this process, and yield them in tables of some megabytes.
 
         task: the number of the task.

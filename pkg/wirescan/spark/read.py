@@ -33,8 +33,8 @@ def read(
     paths: files, globs and directories. Every executor must be able to read them.
     format: a name of `wirescan.formats()`. Options may follow the name as in a URL, such as
         "thrift.fields?non_strict=true&idl=/data/calc.thrift". Each executor reads that IDL file.
-    columns: names in the order of the result, as in `wirescan.frames.to_arrow.schema`. Each column
-        takes time.
+    columns: names in the order of the result, as in `wirescan.frames.to_arrow.make_schema`. Each
+        column takes time.
     errors: what happens at bad bytes. "strict": the task fails, and the message names the file and
         the byte position. "mark": a bad frame is a row. Its column `fault` has the name of the
         fault, and a column is null if it was not read. The column `fault` is null in good rows.

@@ -50,7 +50,7 @@ class Reading:
     """Which frames to read, and how. Spark sends it to the tasks.
 
     format: a name of `wirescan.formats()`. Options may follow the name (`registry.format_of`).
-    columns: their names, in order. None is the default of `wirescan.frames.to_arrow.schema`.
+    columns: their names, in order. None is the default of `wirescan.frames.to_arrow.make_schema`.
     errors, check, limits: the arguments of `wirescan.scan`.
     filters: the filters of `wirescan.reading.filters`. A row must pass all of them.
 
@@ -72,12 +72,14 @@ class Reading:
         check_mode(self.errors, self.limits)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
-        to_arrow.schema(self.format, self.columns, types="spark")  # raises for an unknown column
+        to_arrow.make_schema(
+            self.format, self.columns, types="spark"
+        )  # raises for an unknown column
 
     @property
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the batches, in Spark's types."""
-        return to_arrow.schema(self.format, self.columns, types="spark")
+        return to_arrow.make_schema(self.format, self.columns, types="spark")
 
     @property
     def struct(self) -> StructType:

@@ -13,7 +13,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.gather import Places
-from wirescan.frames.errors import check_mode, error_of
+from wirescan.frames.errors import check_mode, make_frame_error
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.call_pairs import to_integers
@@ -205,7 +205,7 @@ def _spread_persistent(
     ends[followed] = begins[followed + 1]
     counts = ends - begins
     if counts.sum() > max_rows:
-        raise error_of(pairs.table, len(pairs.table) - 1, Fault.LIMIT)
+        raise make_frame_error(pairs.table, len(pairs.table) - 1, Fault.LIMIT)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return (
         np.repeat(rows, counts),

@@ -7,47 +7,22 @@ idl=calc.thrift     add a column `name`, the names of fields           thrift.fi
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from urllib.parse import urlencode
+from pathlib import Path
 
 from wirescan.files.boundaries import find_cuts_at_frames
 from wirescan.frames.format import Format
+from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import make_spec
+from wirescan.thrift.idl import make_named_dtype
 from wirescan.thrift.scan import bytes_needed, scan_any, scan_any_streams
 
-FLAGS = {"true": True, "false": False}
-NON_STRICT = {"non_strict": "true"}
 
-
-def apply_options(format: Format, options: Mapping[str, str]) -> Format:
-    """Return a format of Thrift with options applied.
-
-    Raises ValueError for an unknown option and for an unfit value; for `idl` as `thrift.fields`.
-    """
-    names = ("non_strict", "idl") if format.name == "thrift.fields" else ("non_strict",)
-    for name in options:
-        if name not in names:
-            raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(names)}")
-    flag = options.get("non_strict", "false").lower()
-    if flag not in FLAGS:
-        raise ValueError(f"option non_strict must be true or false, not {flag!r}")
-    applied: dict[str, str] = {}
-    if FLAGS[flag]:
-        format = _accept_non_strict(format)
-        applied |= NON_STRICT
-    if "idl" in options:
-        path = os.path.abspath(options["idl"])  # tasks may run in another directory
-        format = _add_names(format, path)
-        applied["idl"] = path
-    return replace(format, options=urlencode(applied, safe="/:")) if applied else format
-
-
-def _accept_non_strict(format: Format) -> Format:
+def _accept_non_strict(format: Format, value: str) -> Format:
+    """Return a format that accepts binary messages without a version word; `value` is "true"."""
     if format.within is not None:
-        return replace(format, within=make_spec(format.within, **NON_STRICT))
+        return replace(format, within=make_spec(format.within, non_strict=value))
     return replace(
         format,
         read=partial(format.read, non_strict=True),
@@ -60,9 +35,23 @@ def _accept_non_strict(format: Format) -> Format:
 
 
 def _add_names(format: Format, idl: str) -> Format:
-    from wirescan.thrift.idl import make_named_dtype
-
+    """Return thrift.fields with the column `name`. Raises as `thrift.fields`."""
     before_id = format.shown.index("id")
     default_columns = (*format.shown[:before_id], "name", *format.shown[before_id:])
     read = partial(format.read, idl=idl)
     return replace(format, dtype=make_named_dtype(idl), read=read, shown=default_columns)
+
+
+NON_STRICT = FormatOption(
+    "non_strict",
+    bool,
+    "Thrift: also accept binary messages that do not begin with a version.",
+    _accept_non_strict,
+)
+IDL = FormatOption(
+    "idl",
+    Path,
+    "thrift.fields: add a column name, with the names of fields in this IDL.",
+    _add_names,
+    adds_columns=True,
+)

@@ -30,8 +30,9 @@ from wirescan.thrift.constants import (
     Type,
 )
 from wirescan.thrift.files import FILES, find_boundaries
-from wirescan.thrift.format_options import apply_options
+from wirescan.thrift.format_options import IDL, NON_STRICT
 from wirescan.thrift.hmac import make_signer
+from wirescan.thrift.idl import add_names
 from wirescan.thrift.scan import (
     FRAME,
     INFO,
@@ -296,11 +297,10 @@ def fields(
     if not 1 <= depth <= DEEPEST:
         raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth}")
     rows, bad, fault = open_fields(messages.rows, messages.buffers, depth, limits)
-    table = raise_if_row_limit(FrameTable(messages.buffers, rows, (), FIELDS, messages), fault)
+    table = FrameTable(messages.buffers, rows, (), FIELDS, messages)
     if idl is not None:
-        from wirescan.thrift.idl import add_names
-
         table = add_names(table, idl)
+    table = raise_if_row_limit(table, fault)  # the error has the rows so far, with their names
     return _renumber_enclosing(enforce_mode(table, errors, bad), table)
 
 
@@ -342,7 +342,7 @@ FRAMES = Format(
     bytes_needed=bytes_needed,
     boundaries=find_boundaries,
     files=FILES,
-    with_options=apply_options,
+    accepts=(NON_STRICT,),
     shown=("_start", "size", "kind", "seq", "protocol_id", "transform_0", "infos"),
     enums={
         "protocol_id": Protocol,
@@ -358,7 +358,7 @@ INFOS = Format(
     within="thrift.frames",
     inherited=("seq",),
     kinds={kind.value: kind.name for kind in InfoKind},
-    with_options=apply_options,
+    accepts=(NON_STRICT,),
     grouped_by="key",
     shown=("_start", "kind", "key", "value"),
 )
@@ -370,7 +370,7 @@ PLAINS = Format(
     within="thrift.frames",
     inherited=("seq",),
     kinds=KINDS,
-    with_options=apply_options,
+    accepts=(NON_STRICT,),
     shown=("_start", "kind", "payload"),
     repeats=True,
 )
@@ -382,7 +382,7 @@ MESSAGES = Format(
     within="thrift.frames",
     children={"fields": fields},
     kinds={kind.value: kind.name for kind in MessageType},
-    with_options=apply_options,
+    accepts=(NON_STRICT,),
     grouped_by="method",
     shown=("_start", "kind", "seqid", "protocol", "service", "method", "arguments"),
     enums={"protocol": Protocol},
@@ -399,7 +399,7 @@ FIELDS = Format(
     local=("enclosing",),
     enclosing="enclosing",
     kinds={kind.value: kind.name for kind in Type},
-    with_options=apply_options,
+    accepts=(NON_STRICT, IDL),
     grouped_by="method",
     shown=("_start", "kind", "depth", "role", "id", "integer", "real", "count", "value"),
     enums={"role": Role, "key_type": Type, "element_type": Type},

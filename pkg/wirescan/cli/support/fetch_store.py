@@ -344,7 +344,7 @@ class ParquetParts:
         """Write the batches in memory as one row group."""
         import pyarrow as pa
 
-        from wirescan.export.parquet import writer
+        from wirescan.export.parquet import make_writer
 
         batches = [batch for batch in self._pending if len(batch)]
         self._pending = []
@@ -352,7 +352,7 @@ class ParquetParts:
             return
         if self._writer is None:
             self._file = open(self._partial, "wb")  # noqa: SIM115 -- `close` closes it
-            self._writer = writer(self._file, self._schema, self._compression)
+            self._writer = make_writer(self._file, self._schema, self._compression)
         self._writer.write_table(pa.Table.from_batches(batches))
 
 

@@ -129,7 +129,7 @@ class Report:
             if segment and self._side_files is not None:
                 # Read before the segments: a broker may append while they are read.
                 with self._report_side_file_errors():
-                    self._reached = self._side_files.reaches(self._log)
+                    self._reached = self._side_files.find_reaches(self._log)
         self._path = path
         self._gaps = 0
         self._is_first = True
@@ -140,7 +140,7 @@ class Report:
             self._log.verified.append(segment.base)
             if self._side_files is not None:
                 with self._report_side_file_errors():
-                    self._segment_check = self._side_files.segment(path, self._log)
+                    self._segment_check = self._side_files.check_segment(path, self._log)
         self._allowance = Allowance(self._options["limits"])
         pieces = read_input(path, progress, allowance=self._allowance)
         for piece in scan_outermost(
@@ -178,8 +178,8 @@ class Report:
         orphans: dict[int, list[str]] = {}
         if self._side_files is not None and log.verified:
             with self._report_side_file_errors():
-                self._report_findings(self._side_files.snapshots(log))
-                orphans = self._side_files.orphans(log)
+                self._report_findings(self._side_files.check_snapshots(log))
+                orphans = self._side_files.find_orphans(log)
         self._report_missing_segments(log, missing, orphans)
         if log.verified:
             self._verify_end_of_log(log, reached)
@@ -309,7 +309,7 @@ class Report:
         """Return the path of the segment of a log that begins with the offset `base`."""
         assert self._segments is not None  # the log has segments that were verified
         assert log.prefix is not None
-        return self._segments.path(log.prefix, base)
+        return self._segments.make_path(log.prefix, base)
 
     @staticmethod
     def _add_claimed_loss(log: Log) -> None:
@@ -363,7 +363,7 @@ class Report:
         if has_offsets:
             self._verify_offsets(table, first, claims)
         if self._segment_check is not None:
-            self._report_findings(self._segment_check.piece(table))
+            self._report_findings(self._segment_check.check_piece(table))
 
     def _list_formats_inside(self, outer: Format) -> list[Format]:
         """Return the formats to open in frames of `outer`.

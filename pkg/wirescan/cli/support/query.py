@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from wirescan.cli.output import ENCODINGS, encode, format_time, show_bytes
-from wirescan.cli.row_values import FAULT_COLUMN, number_name
+from wirescan.cli.row_values import FAULT_COLUMN, get_number_name
 from wirescan.frames.format import Format
 
 COMMONEST = 5  # values of the grouped column
@@ -52,7 +52,7 @@ class Query:
             grouped = frames.where(f.col(self._grouped).isNotNull()).groupBy(self._grouped).count()
             best = grouped.orderBy(f.desc("count"), self._grouped).limit(COMMONEST).collect()
             common = [(_to_bytes(value), number) for value, number in best]
-        return self._answer(rows, values, common)
+        return self._make_answer(rows, values, common)
 
     def run_with_arrow(self, path: str) -> dict[str, Any]:
         """Run the query with Acero on the files in the directory `path`, batch by batch."""
@@ -108,9 +108,9 @@ class Query:
             counts = aggregate([self._grouped], [], [self._grouped], condition)
             pairs = zip(counts[self._grouped].to_pylist(), counts[COUNT].to_pylist())
             common = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:COMMONEST]
-        return self._answer(table[COUNT][0].as_py() or 0, numbers, common)
+        return self._make_answer(table[COUNT][0].as_py() or 0, numbers, common)
 
-    def _answer(
+    def _make_answer(
         self, rows: int, ends: list[Any], common: list[tuple[Any, int]] | None
     ) -> dict[str, Any]:
         """Return the answer: "rows", {column: [lowest, highest]}, and "commonest"."""
@@ -190,7 +190,7 @@ def _name_value(column: str, value: Any, format: Format) -> Any:
     owner = format.owner(column)
     if owner is None or column not in owner.enums:
         return value
-    return number_name(owner, column, value)
+    return get_number_name(owner, column, value)
 
 
 def _format_value(column: str, value: Any, format: Format) -> str:

@@ -34,6 +34,7 @@ from wirescan.core.fault import Fault
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.reading.chunked import iter_tables, read_chunks, scan_outermost
+from wirescan.reading.splits import Slice
 
 if TYPE_CHECKING:
     from wirescan.lumberjack.live.receiver import Window
@@ -258,7 +259,6 @@ class Spool:
             events: the acked events in the file; 0 if that is not known.
         """
         from wirescan.export.parquet import write
-        from wirescan.reading.splits import Slice
 
         partial = path.with_suffix(".parquet")
         summary = write(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.cli.output import format_time, get_fault_name
-from wirescan.cli.row_values import get_outer_table, number_name
+from wirescan.cli.row_values import get_number_name, get_outer_table
 from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets, find_first_offsets
 from wirescan.core.fault import Fault
 from wirescan.frames.format import Format
@@ -39,7 +39,7 @@ class Sizes:
         sizes, counts = np.unique(values, return_counts=True)
         self._counts.update(dict(zip(sizes.tolist(), counts.tolist())))
 
-    def summary(self) -> dict[str, int] | None:
+    def make_summary(self) -> dict[str, int] | None:
         """Return min, median, p95, max and total; None without sizes.
 
         The median of an even number of sizes is the lower one.
@@ -182,7 +182,7 @@ class Tally:
         if fault:
             self._tails[TAILS.get(Fault(fault), get_fault_name(fault))] += remaining
 
-    def summary(self) -> dict[str, Any]:
+    def make_summary(self) -> dict[str, Any]:
         """Return all counts as values for JSON; times are milliseconds since 1970."""
         count = self._count
         out: dict[str, Any] = {
@@ -190,7 +190,7 @@ class Tally:
             "bytes": count["bytes"],
             "frames": count["frames"],
             "frame_bytes": count["frame_bytes"],
-            "frame_size": self._frame_sizes.summary(),
+            "frame_size": self._frame_sizes.make_summary(),
         }
         records = self._count_records()
         if self._format.record_count is not None:
@@ -223,7 +223,7 @@ class Tally:
             "records": records,
             "records_at_least": claimed if records is None else records,
             "unopened_frames": count["unopened"] if self._inner is None else 0,
-            "records_per_frame": self._records_per_frame.summary(),
+            "records_per_frame": self._records_per_frame.make_summary(),
         }
 
     def _summarize_opened(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class Tally:
         if not is_stated:
             out[str(inner.counted_as)] = self._opened
         if inner.summary.sizes:
-            out[make_size_name(inner)] = self._opened_sizes.summary()
+            out[make_size_name(inner)] = self._opened_sizes.make_summary()
         lists = {name: self._list_entries[name] for name in inner.lists}
         if not is_stated:
             out |= lists
@@ -247,7 +247,7 @@ class Tally:
             return out
         places = inner.summary.places
         inside: dict[str, Any] = {
-            f"{name}_size": self._place_sizes[name].summary() for name in places
+            f"{name}_size": self._place_sizes[name].make_summary() for name in places
         }
         inside |= {f"null_{name}s": self._nulls[name] for name in places}
         out["inside"] = inside | lists if is_stated else inside
@@ -270,13 +270,13 @@ class Tally:
         columns = self._format.summary
         if columns.codec is not None and self._by_codec:
             out["codecs"] = {
-                number_name(self._format, columns.codec, number): dict(self._by_codec[number])
+                get_number_name(self._format, columns.codec, number): dict(self._by_codec[number])
                 for number in sorted(self._by_codec)
             }
         for name, counter in self._by_value.items():
             if counter:
                 out[name] = {
-                    number_name(self._format, name, number): counter[number]
+                    get_number_name(self._format, name, number): counter[number]
                     for number in sorted(counter)
                 }
         out |= {make_flag_name(name): self._count[name] for name in columns.flags}

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,6 +19,8 @@ from wirescan.cli.common import (
     DEFAULT_FORMAT,
     Damage,
     Failure,
+    FileEnd,
+    FormatCommand,
     check_option,
     columns_option,
     compute_total_size,
@@ -26,11 +28,9 @@ from wirescan.cli.common import (
     describe_tail,
     errors_option,
     format_option,
-    idl_option,
     is_compressed,
     is_empty,
     limits_option,
-    non_strict_option,
     parse_names,
     paths_argument,
     report_empty,
@@ -78,12 +78,15 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 """
 
 
-@click.command(help=HELP, short_help="Write frames as Parquet, in this process or with Spark.")
+@click.command(
+    cls=FormatCommand,
+    writes_columns=True,
+    help=HELP,
+    short_help="Write frames as Parquet, in this process or with Spark.",
+)
 @paths_argument
 @click.argument("out")
 @format_option(DEFAULT_FORMAT)
-@non_strict_option
-@idl_option
 @click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
@@ -153,33 +156,78 @@ def convert(
             "limits": limits,
             "overwrite": overwrite,
         }
-        with show_spinner(
-            f"converting {format_bytes(compute_total_size(files) or 0)} with {engine}"
-        ):
-            run = _convert_with_spark if engine == "spark" else _convert_with_threads
-            try:
-                summary, answer = run(files, out, options, layout.schema if query else None)
-            except OSError as error:
-                if _is_about(error, out):
-                    raise OSError(error.errno, error.strerror, out) from None
-                raise
-            lasts = [
-                (_find_last_table(file, format_name.outermost, limits, check=check), name)
-                for file, name in zip(files, given_files)
-                if summary.tail or not get_size(file)
-            ]
-            tails = [describe_tail(last, name) for last, name in lasts]
-            empty = [name for last, name in lasts if is_empty(last)]
+        schema = layout.schema if query else None
+        size = format_bytes(compute_total_size(files) or 0)
+        with show_spinner(f"converting {size} with {engine}"):
+            summary, answer = _run_engine(engine, files, out, options, schema)
+            ends = _describe_ends(files, given_files, summary, format_name, limits, check=check)
     _print_report(out, summary, answer, format_name, as_json=as_json)
-    if summary.faults:
-        result = "dropped" if errors == "skip" else "marked in the column fault"
-        bad_frames = format_count(summary.faults, "bad frame")
-        table = format_path(_show_faults_path(out))
-        print_message(f"wirescan: {bad_frames}, {result}; {table} lists them")
-    report_empty(empty)
-    report_tails(tails)
-    damage = summary.faults or any(tail.is_damage for tail in tails)
+    _report_faults(summary.faults, out, errors)
+    report_empty(ends.empty)
+    report_tails(ends.tails)
+    damage = summary.faults or any(tail.is_damage for tail in ends.tails)
     context.exit(DAMAGE if damage and errors != "skip" else 0)
+
+
+def _run_engine(
+    engine: str, files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
+) -> tuple[Summary, dict[str, Any] | None]:
+    """Convert with an engine. The other arguments are those of `_convert_with_threads`."""
+    run = _convert_with_spark if engine == "spark" else _convert_with_threads
+    try:
+        return run(files, out, options, schema)
+    except OSError as error:
+        if _is_about(error, out):
+            raise OSError(error.errno, error.strerror, out) from None
+        raise
+
+
+class Ends(NamedTuple):
+    """How the files end that do not end after a whole frame.
+
+    tails: what follows their last frames. empty: the names of those without any frame.
+    """
+
+    tails: list[FileEnd]
+    empty: list[str]
+
+
+def _describe_ends(
+    files: Sequence[str],
+    names: Sequence[str],
+    summary: Summary,
+    format: Format,
+    limits: Limits,
+    *,
+    check: bool,
+) -> Ends:
+    """Return how files end.
+
+    Args:
+        files: the files that were read.
+        names: their names in messages.
+        summary: the counts of the conversion.
+        format: the format that was read.
+        limits: bounds on rows and bytes.
+        check: verify checksums.
+    """
+    lasts = [
+        (_find_last_table(file, format.outermost, limits, check=check), name)
+        for file, name in zip(files, names)
+        if summary.tail or not get_size(file)
+    ]
+    tails = [describe_tail(last, name) for last, name in lasts]
+    return Ends(tails, [name for last, name in lasts if is_empty(last)])
+
+
+def _report_faults(count: int, out: str, errors: str) -> None:
+    """Print the number of bad frames, if there are some, and where they are listed."""
+    if not count:
+        return
+    result = "dropped" if errors == "skip" else "marked in the column fault"
+    bad_frames = format_count(count, "bad frame")
+    table = format_path(_show_faults_path(out))
+    print_message(f"wirescan: {bad_frames}, {result}; {table} lists them")
 
 
 def _make_layout(format: Format, columns: list[str] | None, partition_by: list[str]) -> Layout:
@@ -187,7 +235,7 @@ def _make_layout(format: Format, columns: list[str] | None, partition_by: list[s
     from wirescan.export.hive_layout import Layout
 
     try:
-        return Layout.of(format.spec, columns, partition_by)
+        return Layout.from_columns(format.spec, columns, partition_by)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

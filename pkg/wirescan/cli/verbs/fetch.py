@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from wirescan.kafka.client import Client
+    from wirescan.kafka.client.decode import Part
     from wirescan.kafka.client.topic_ranges import OffsetRange
 
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")  # names that brokers accept
@@ -216,19 +217,8 @@ def fetch(
 
     if not TOPIC.fullmatch(topic):
         raise click.UsageError(f"no topic can be named {format_path(topic)!r}")
-    if kind == "segments" and (columns or compression):
-        raise click.UsageError("--columns and --compression are for --as parquet")
-    compression = compression or "zstd"
+    destination = _choose_destination(directory, kind, segment_bytes, columns, compression, errors)
     cluster = ClusterAddress(bootstrap, tls_ca or tls, parse_login(sasl, user, password_file))
-    settings = {"version": VERSION, "kind": kind, "start": start.text, "isolation": isolation}
-    schema = None
-    if kind == "parquet":  # needs pyarrow; segments do not
-        from wirescan.kafka.client.topic_batches import COLUMNS, make_schema
-
-        names = parse_names(columns, COLUMNS) or COLUMNS
-        settings |= {"columns": names, "compression": compression}
-        schema = make_schema(names)
-    folder = Path(directory)
     with report_broker_errors(), ExitStack() as stack:
         client = stack.enter_context(cluster.make_client())
         requested = plan_ranges(
@@ -241,31 +231,93 @@ def fetch(
             stop_time=stop.time,
             isolation=isolation,
         )
-        metadata = client.metadata([topic])
-        if topic not in metadata.topics:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
-        settings |= {"cluster": metadata.cluster_id, "topic id": metadata.topics[topic].id.hex()}
-        ledger = stack.enter_context(Ledger(folder, topic, settings, check=check))
-        ends = find_ends(ledger, folder, requested, kind)
+        settings = {
+            "version": VERSION,
+            "kind": kind,
+            "start": start.text,
+            "isolation": isolation,
+            **destination.settings,
+            **_identify_topic(client, topic),
+        }
+        ledger = stack.enter_context(Ledger(destination.folder, topic, settings, check=check))
+        ends = find_ends(ledger, destination.folder, requested, kind)
         remaining = find_remaining(client, ledger, requested, ends, isolation, errors)
         unfinished = [part for part in remaining if len(part)]
-        stores = make_stores(
-            folder, unfinished, ends, segment_bytes, schema, compression=compression, errors=errors
-        )
-        # Segments hold all transactions: their markers identify aborted ones.
-        options: dict[str, Any] = {"records": False}
-        if kind == "parquet":
-            options = {"isolation": isolation}
-        options |= {
-            "errors": errors,
-            "check": check,
-            "fetch_bytes": min(FETCH_BYTES, segment_bytes),
-        }
+        stores = make_stores(destination, unfinished, ends)
+        options = _make_fetch_options(destination, isolation, check=check)
         report = copy_ranges(client, topic, unfinished, stores, options)
     lost_offsets = sum(part.deleted for part in remaining)
     report = {"to": directory, **report, "offsets_gone": lost_offsets}
     _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
     context.exit(DAMAGE if (lost_offsets or report["faults"]) and errors != "skip" else 0)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where the records go, and in which form.
+
+    Attributes:
+        folder: where the files go.
+        kind: "segments" or "parquet".
+        size: bytes of a segment, or of the records in a Parquet file.
+        errors: "strict", "mark" or "skip".
+        columns: of Parquet files.
+        compression: of Parquet files.
+        schema: of Parquet files; None for segments.
+    """
+
+    folder: Path
+    kind: str
+    size: int
+    errors: str
+    columns: Sequence[str] = ()
+    compression: str = ""
+    schema: pa.Schema | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a later run into the same directory has to repeat."""
+        if self.kind == "segments":
+            return {}
+        return {"columns": self.columns, "compression": self.compression}
+
+
+def _choose_destination(
+    directory: str, kind: str, size: int, columns: str | None, compression: str | None, errors: str
+) -> Destination:
+    """Return the destination that the options describe. Raises click.UsageError."""
+    if kind == "segments":
+        if columns or compression:
+            raise click.UsageError("--columns and --compression are for --as parquet")
+        return Destination(Path(directory), kind, size, errors)
+    # Parquet needs pyarrow; segments do not.
+    from wirescan.kafka.client.topic_batches import COLUMNS, make_schema
+
+    names = parse_names(columns, COLUMNS) or COLUMNS
+    return Destination(
+        Path(directory), kind, size, errors, names, compression or "zstd", make_schema(names)
+    )
+
+
+def _identify_topic(client: Client, topic: str) -> dict[str, Any]:
+    """Return the ids of the cluster and of the topic. Raises BrokerError for an unknown topic."""
+    metadata = client.metadata([topic])
+    if topic not in metadata.topics:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+    return {"cluster": metadata.cluster_id, "topic id": metadata.topics[topic].id.hex()}
+
+
+def _make_fetch_options(destination: Destination, isolation: str, *, check: bool) -> dict[str, Any]:
+    """Return the arguments of `Client.fetch` that do not depend on the ranges."""
+    options: dict[str, Any] = {
+        "errors": destination.errors,
+        "check": check,
+        "fetch_bytes": min(FETCH_BYTES, destination.size),
+    }
+    if destination.kind == "parquet":
+        return options | {"isolation": isolation}
+    # Segments hold all transactions: their markers identify aborted ones.
+    return options | {"records": False}
 
 
 def _print_report(
@@ -399,39 +451,30 @@ def find_remaining(
 
 
 def make_stores(
-    folder: Path,
-    unfinished: Sequence[OffsetRange],
-    ends: Mapping[int, End],
-    size: int,
-    schema: pa.Schema | None,
-    *,
-    compression: str,
-    errors: str,
+    destination: Destination, unfinished: Sequence[OffsetRange], ends: Mapping[int, End]
 ) -> dict[int, Store]:
     """Return a store for each range, by its partition.
 
     Args:
-        folder: where the files go.
+        destination: where the files go, and in which form.
         unfinished: the ranges to fetch.
         ends: how the files of each partition end.
-        size: bytes of a segment, or of the records in a Parquet file.
-        schema: of Parquet files; None for segments.
-        compression: of Parquet files.
-        errors: "strict", "mark" or "skip".
     """
     stores: dict[int, Store] = {}
     for part in unfinished:
-        if schema is None:
-            stores[part.partition] = Segments(folder / part.name, size, ends.get(part.partition))
+        if destination.schema is None:
+            stores[part.partition] = Segments(
+                destination.folder / part.name, destination.size, ends.get(part.partition)
+            )
         else:
             stores[part.partition] = ParquetParts(
-                folder,
+                destination.folder,
                 part.name,
                 part.start,
-                schema,
-                size,
-                compression,
-                errors,
+                destination.schema,
+                destination.size,
+                destination.compression,
+                destination.errors,
                 min(len(unfinished), SIDE_BY_SIDE),
             )
     return stores
@@ -453,22 +496,14 @@ def copy_ranges(
         stores: partition -> its store; a complete one is closed and removed.
         options: further arguments of `Client.fetch`.
     """
-    started = time.perf_counter()
-    all_stores = list(stores.values())
-    faults = 0
-    at = {part.partition: part.start for part in unfinished}
-    stops = {part.partition: part.stop for part in unfinished}
-
-    def total(name: str) -> int:
-        return sum(getattr(store, name) for store in all_stores)
-
+    copying = Copying(unfinished, stores)
     with FetchProgress(sum(map(len, unfinished)), topic) as progress, ExitStack() as stack:
         parts = stack.enter_context(
             client.fetch(
                 topic,
-                partitions=list(at),
-                start=dict(at),
-                stop=stops,
+                partitions=[part.partition for part in unfinished],
+                start={part.partition: part.start for part in unfinished},
+                stop={part.partition: part.stop for part in unfinished},
                 side_by_side=SIDE_BY_SIDE,
                 **options,
             )
@@ -476,34 +511,72 @@ def copy_ranges(
         stack.callback(client.close)  # runs first: threads may be waiting for an answer
         try:
             for part in parts:
-                number = part.partition
-                table = part.batches if part.records is None else part.records
-                # A store that fails is not closed: its file lacks what its name states.
-                store = stores.pop(number)
-                store.add(part)
-                if part.next_offset < stops[number]:
-                    stores[number] = store
-                else:
-                    store.close()
-                faults += int(np.count_nonzero(table.bad))
-                seconds = max(time.perf_counter() - started, SHORTEST_TIME)
-                progress.advance(
-                    part.next_offset - at[number],
-                    f"{topic}: {total('records'):,} records, {format_bytes(total('bytes'))}, "
-                    f"{format_bytes(total('bytes') / seconds)}/s",
-                )
-                at[number] = part.next_offset
+                count = copying.store(part)
+                progress.advance(count, f"{topic}: {copying.describe()}")
         finally:
-            for store in stores.values():
-                store.close()
-    return {
-        "partitions": len(unfinished),
-        "records": total("records"),
-        "bytes": total("bytes"),
-        "files": total("files"),
-        "faults": faults,
-        "seconds": round(time.perf_counter() - started, 3),
-    }
+            copying.close()
+    return copying.make_report()
+
+
+class Copying:
+    """Ranges on their way into their stores, and the counts so far.
+
+    Args:
+        unfinished: the ranges to fetch.
+        stores: partition -> its store; a complete one is closed and removed.
+    """
+
+    def __init__(self, unfinished: Sequence[OffsetRange], stores: dict[int, Store]):
+        self._started = time.perf_counter()
+        self._open_stores = stores
+        self._all_stores = list(stores.values())
+        self._positions = {part.partition: part.start for part in unfinished}
+        self._stops = {part.partition: part.stop for part in unfinished}
+        self._faults = 0
+
+    def store(self, part: Part) -> int:
+        """Write a part to its store, and return the number of offsets that it covers."""
+        number = part.partition
+        # A store that fails is not closed: its file lacks what its name states.
+        store = self._open_stores.pop(number)
+        store.add(part)
+        if part.next_offset < self._stops[number]:
+            self._open_stores[number] = store
+        else:
+            store.close()
+        table = part.batches if part.records is None else part.records
+        self._faults += int(np.count_nonzero(table.bad))
+        count = part.next_offset - self._positions[number]
+        self._positions[number] = part.next_offset
+        return count
+
+    def describe(self) -> str:
+        """Return the counts and the rate so far, as text for people."""
+        size = self._sum_stores("bytes")
+        seconds = max(time.perf_counter() - self._started, SHORTEST_TIME)
+        return (
+            f"{self._sum_stores('records'):,} records, {format_bytes(size)}, "
+            f"{format_bytes(size / seconds)}/s"
+        )
+
+    def close(self) -> None:
+        """Close the stores that are not complete."""
+        for store in self._open_stores.values():
+            store.close()
+
+    def make_report(self) -> dict[str, Any]:
+        """Return the counts, in the order of the report."""
+        return {
+            "partitions": len(self._positions),
+            "records": self._sum_stores("records"),
+            "bytes": self._sum_stores("bytes"),
+            "files": self._sum_stores("files"),
+            "faults": self._faults,
+            "seconds": round(time.perf_counter() - self._started, 3),
+        }
+
+    def _sum_stores(self, name: str) -> int:
+        return sum(getattr(store, name) for store in self._all_stores)
 
 
 class FetchProgress(Progress):

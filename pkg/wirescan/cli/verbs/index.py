@@ -9,11 +9,11 @@ import click
 from wirescan.cli.common import (
     DEFAULT_OUTERMOST_FORMAT,
     Failure,
+    FormatCommand,
     compute_total_size,
     format_option,
     is_compressed,
     max_frame_option,
-    non_strict_option,
     paths_argument,
     resolve_paths,
 )
@@ -41,10 +41,9 @@ Segments of Kafka and Liftbridge have their own indexes and need none.
 """
 
 
-@click.command(help=HELP, short_help="Note where frames begin, for later jobs.")
+@click.command(cls=FormatCommand, help=HELP, short_help="Note where frames begin, for later jobs.")
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
-@non_strict_option
 @max_frame_option
 @click.option(
     "--to", "directory", metavar="DIR", help="Write into DIR instead of beside the files."

@@ -223,10 +223,9 @@ def receive(
     raise_file_limit(max_connections + OTHER_FILES)
     started = time.perf_counter()
     progress = ReceiveProgress(None, "")
-    context = make_tls_context(tls, client_ca)
     server = Server(
         spool.store,
-        tls=context,
+        tls=make_tls_context(tls, client_ca),
         strict=strict,
         incomplete=keep_incomplete,
         tell=MessageLimiter(progress.show_message),
@@ -235,8 +234,14 @@ def receive(
     )
     with spool, progress:
         asyncio.run(serve(server, address, progress))
+    report = _make_report(directory, server, spool, time.perf_counter() - started)
+    _print_report(report, as_json=as_json)
+
+
+def _make_report(directory: str, server: Server, spool: Spool, seconds: float) -> dict[str, Any]:
+    """Return the counts of a run, in the order of JSON."""
     totals = server.totals
-    report: dict[str, Any] = {
+    return {
         "to": directory,
         "events": totals.events,
         "windows": totals.windows,
@@ -246,16 +251,21 @@ def receive(
         "refused": totals.refused,
         "incomplete": totals.incomplete,
         "faults": spool.faults,
-        "seconds": round(time.perf_counter() - started, 3),
+        "seconds": round(seconds, 3),
     }
+
+
+def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
+    """Print the result of `_make_report`."""
     if as_json:
         click.echo(dump_json(report))
-    else:
-        click.echo(
-            f"wrote {format_path(directory)}: {format_count(totals.events, 'event')}, "
-            f"{format_bytes(totals.bytes)} of {format_count(totals.connections, 'connection')} in "
-            f"{format_count(spool.files, 'file')} and {report['seconds']:.1f} s"
-        )
+        return
+    click.echo(
+        f"wrote {format_path(report['to'])}: {format_count(report['events'], 'event')}, "
+        f"{format_bytes(report['bytes'])} of "
+        f"{format_count(report['connections'], 'connection')} in "
+        f"{format_count(report['files'], 'file')} and {report['seconds']:.1f} s"
+    )
 
 
 async def serve(server: Server, address: tuple[str, int], progress: ReceiveProgress) -> None:

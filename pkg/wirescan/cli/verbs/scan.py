@@ -17,16 +17,15 @@ from wirescan.cli.common import (
     DEFAULT_FORMAT,
     Failure,
     FileEnd,
+    FormatCommand,
     check_option,
     columns_option,
     compute_total_size,
     describe_tail,
     errors_option,
     format_option,
-    idl_option,
     is_empty,
     limits_option,
-    non_strict_option,
     parse_names,
     paths_argument,
     report_empty,
@@ -128,11 +127,14 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 """
 
 
-@click.command(help=HELP, short_help="Print frames one by one: text, JSON lines or Arrow.")
+@click.command(
+    cls=FormatCommand,
+    writes_columns=True,
+    help=HELP,
+    short_help="Print frames one by one: text, JSON lines or Arrow.",
+)
 @paths_argument
 @format_option(DEFAULT_FORMAT)
-@non_strict_option
-@idl_option
 @errors_option("mark")
 @check_option
 @limits_option
@@ -477,7 +479,7 @@ def _write_arrow(
 
     mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
     with pa.ipc.new_stream(
-        pa.PythonFile(out, "w"), to_arrow.schema(format, columns, binary="binary")
+        pa.PythonFile(out, "w"), to_arrow.make_schema(format, columns, binary="binary")
     ) as writer:
         for table, path in tables:
             for part in split_by_bytes(table, BATCH_BYTES):

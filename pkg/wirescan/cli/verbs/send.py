@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -33,18 +33,23 @@ from wirescan.cli.output import (
 )
 from wirescan.cli.progress import Progress
 from wirescan.cli.verbs.receive import PROTOCOLS, parse_address, refuse_password
-from wirescan.frames.errors import FrameError, error_of
+from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.chunked import open_nested, scan_outermost
 
+if TYPE_CHECKING:
+    from wirescan.lumberjack.live.client import Client
+
 PIECE = 4 << 20  # bytes read at a time
 LONGEST_LINE = Limits().frame  # bytes
 SHOWN_BYTES = 40  # of a bad line
 VERSIONS = ("1", "2")
 LINES = Format("lines", "", np.dtype([]), read=FrameTable)  # the format of files of lines
+# Takes a path and the pieces of the file. Yields what `Client.send` takes.
+Reader = Callable[[str, Iterable[memoryview]], Iterator[Any]]
 
 HELP = """Send the events in files to a receiver of Lumberjack, and wait until all are acked.
 
@@ -171,26 +176,11 @@ def send(
         level=level,
         version=int(version) if version else None,
     )
+    read = _choose_reader(protocol, lines, version, errors, counts)
     try:
-        with Progress(compute_total_size(files), "sending") as progress, client:
-            try:
-                for path in files:
-                    pieces = read_input(path, partial(counts.add_bytes, progress), PIECE)
-                    parts: Iterable[Any]
-                    if lines is None:
-                        parts = read_frames(path, pieces, protocol, errors, counts)
-                    else:
-                        parts = read_lines(path, pieces, lines, version, errors, counts)
-                    for part in parts:
-                        client.send(part)
-            except (FrameError, Damage):
-                client.flush()  # sends what precedes the damage
-                raise
+        _send_files(files, read, client, counts)
     except (OSError, FrameError, Damage) as error:
-        text = error.message if isinstance(error, Damage) else describe_error(error)
-        if isinstance(error, FrameError) and error.offset == 0 and not error.inflated:
-            text += "; lines of JSON or text need --lines"
-        text += f"; events acked before: {client.acknowledged:,}"
+        text = _describe_failure(error, client.acknowledged)
         raise (Failure if isinstance(error, OSError) else Damage)(text) from None
     report = {
         "files": len(files),
@@ -201,6 +191,39 @@ def send(
         "seconds": round(time.perf_counter() - started, 3),
     }
     _print_report(report, counts, "bad frame" if lines is None else "line", as_json=as_json)
+
+
+def _choose_reader(
+    protocol: str, lines: str | None, version: str | None, errors: str, counts: Counts
+) -> Reader:
+    """Return the function that reads events from a file: its frames, or its lines."""
+    if lines is None:
+        return partial(read_frames, protocol=protocol, errors=errors, counts=counts)
+    return partial(read_lines, kind=lines, version=version, errors=errors, counts=counts)
+
+
+def _send_files(files: Sequence[str], read: Reader, client: Client, counts: Counts) -> None:
+    """Send the events in files, and wait until all are acked.
+
+    Raises FrameError and Damage after the events that precede the damage are acked, and OSError.
+    """
+    with Progress(compute_total_size(files), "sending") as progress, client:
+        try:
+            for path in files:
+                pieces = read_input(path, partial(counts.add_bytes, progress), PIECE)
+                for part in read(path, pieces):
+                    client.send(part)
+        except (FrameError, Damage):
+            client.flush()  # sends what precedes the damage
+            raise
+
+
+def _describe_failure(error: OSError | FrameError | Damage, acknowledged: int) -> str:
+    """Return why sending ended, as one line for people; `acknowledged` counts the events before."""
+    text = error.message if isinstance(error, Damage) else describe_error(error)
+    if isinstance(error, FrameError) and error.offset == 0 and not error.inflated:
+        text += "; lines of JSON or text need --lines"
+    return f"{text}; events acked before: {acknowledged:,}"
 
 
 def _print_report(report: dict[str, Any], counts: Counts, dropped: str, *, as_json: bool) -> None:
@@ -270,7 +293,7 @@ def read_frames(
             error = None
             if errors == "strict" and part.bad.any():
                 row = int(part.bad.argmax())
-                error = error_of(part, row)
+                error = make_frame_error(part, row)
                 error.source = path
                 part = part[:row]
             counts.faults += int(np.count_nonzero(part.bad))

@@ -10,13 +10,13 @@ from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
     FileEnd,
+    FormatCommand,
     check_option,
     compute_total_size,
     describe_tail,
     format_option,
     is_empty,
     limits_option,
-    non_strict_option,
     paths_argument,
     report_empty,
     report_tails,
@@ -32,7 +32,7 @@ from wirescan.cli.output import (
     format_path,
 )
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import number_name
+from wirescan.cli.row_values import get_number_name
 from wirescan.cli.support.tally import (
     Tally,
     count_piece,
@@ -69,10 +69,13 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 """
 
 
-@click.command(help=HELP, short_help="Print what is in files: counts, sizes, rates, offsets.")
+@click.command(
+    cls=FormatCommand,
+    help=HELP,
+    short_help="Print what is in files: counts, sizes, rates, offsets.",
+)
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
-@non_strict_option
 @check_option
 @limits_option
 @click.option(
@@ -128,16 +131,16 @@ def stat(
             tails.append(describe_tail(piece, path))
             if is_empty(piece):
                 empty.append(path)
-            summary = file_tally.summary()
+            summary = file_tally.make_summary()
             summaries.append({"file": path, **summary})
             if not as_json and not total:
                 _print_summary(format_path(path), summary, top)
     if as_json:
         file_summaries = [] if total else summaries
-        click.echo(dump_json({"files": file_summaries, "total": total_tally.summary()}))
+        click.echo(dump_json({"files": file_summaries, "total": total_tally.make_summary()}))
     elif total or len(files) > 1:
         title = f"total of {format_count(len(files), 'file')}"
-        _print_summary(title, total_tally.summary(), top)
+        _print_summary(title, total_tally.make_summary(), top)
     report_empty(empty)
     report_tails(tails)
     is_damaged = total_tally.faults or any(tail.is_damage for tail in tails)
@@ -276,7 +279,7 @@ def _format_codecs(summary: dict[str, Any], top: Format) -> str:
     """Return the counts of each codec as text; an empty string if there are none."""
     if "codecs" not in summary or top.summary.codec is None:
         return ""
-    uncompressed = number_name(top, top.summary.codec, UNCOMPRESSED)
+    uncompressed = get_number_name(top, top.summary.codec, UNCOMPRESSED)
     texts = []
     for name, counts in summary["codecs"].items():
         is_known = name != uncompressed and "inflated_bytes" in counts

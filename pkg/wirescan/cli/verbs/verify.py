@@ -8,12 +8,12 @@ from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
     FAILED,
+    FormatCommand,
     check_option,
     compute_total_size,
     describe_error,
     format_option,
     limits_option,
-    non_strict_option,
     paths_argument,
     resolve_paths,
 )
@@ -57,10 +57,11 @@ Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
 """
 
 
-@click.command(help=HELP, short_help="Report what is damaged, where, and what is lost.")
+@click.command(
+    cls=FormatCommand, help=HELP, short_help="Report what is damaged, where, and what is lost."
+)
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
-@non_strict_option
 @check_option
 @limits_option
 @click.option(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from wirescan.kafka.client.decode import PARTS_AHEAD, Bound, Part, plan
+from wirescan.kafka.client.cluster import Cluster
+from wirescan.kafka.client.decode import PARTS_AHEAD, Bound, Decoding, Part, plan
 from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetch_ranges import read_range
+from wirescan.kafka.client.fetch_ranges import FetchRange, Question, read_range
 from wirescan.kafka.client.operations import Operations
 from wirescan.kafka.client.transports import TransportDriver
 
@@ -63,36 +64,13 @@ class AsyncClient(Operations):
         ranges = await self.run(
             plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation)
         )
-        remaining = [item for item in reversed(ranges) if item.start < item.stop]
-        parts: asyncio.Queue[Part | None] = asyncio.Queue()
-        free_slots = asyncio.Semaphore(PARTS_AHEAD * side_by_side)
-
-        async def work() -> None:
-            while remaining:
-                reading = read_range(self.cluster, remaining.pop(), question, self.limits, errors)
-                async with aclosing(self._driver.iterate(reading)) as answers:
-                    async for answer in answers:
-                        part = await asyncio.to_thread(decoding.make_part, answer)
-                        await free_slots.acquire()
-                        parts.put_nowait(part)
-
-        async def work_all() -> None:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(min(side_by_side, len(remaining))):
-                        group.create_task(work())
-            finally:
-                parts.put_nowait(None)
-
-        working = asyncio.create_task(work_all())
+        reader = _PartReader(self.cluster, self._driver, question, decoding, side_by_side)
+        reader.start(ranges)
         try:
-            while (part := await parts.get()) is not None:
-                free_slots.release()
+            while (part := await reader.take()) is not None:
                 yield part
         finally:
-            working.cancel()  # does nothing if the task is done
-            await asyncio.wait([working])
-            error = None if working.cancelled() else working.exception()
+            error = await reader.stop()
         if error is not None:
             raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
 
@@ -105,3 +83,75 @@ class AsyncClient(Operations):
 
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
+
+
+class _PartReader:
+    """Reads offset ranges side by side, and has threads decode them.
+
+    Args:
+        cluster: the cluster of the topic.
+        driver: runs the operations.
+        question: how to fetch.
+        decoding: how to decode.
+        side_by_side: the number of ranges that are read at the same time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        driver: TransportDriver,
+        question: Question,
+        decoding: Decoding,
+        side_by_side: int,
+    ):
+        self._cluster = cluster
+        self._driver = driver
+        self._question = question
+        self._decoding = decoding
+        self._side_by_side = side_by_side
+        self._remaining: list[FetchRange] = []
+        self._parts: asyncio.Queue[Part | None] = asyncio.Queue()  # None ends them
+        self._free_slots = asyncio.Semaphore(PARTS_AHEAD * side_by_side)
+        self._task: asyncio.Task[None]
+
+    def start(self, ranges: Sequence[FetchRange]) -> None:
+        """Begin to read ranges."""
+        self._remaining = [item for item in reversed(ranges) if item.start < item.stop]
+        self._task = asyncio.create_task(self._read_all())
+
+    async def take(self) -> Part | None:
+        """Return the next part; None after the last one, and after an error."""
+        part = await self._parts.get()
+        if part is not None:
+            self._free_slots.release()
+        return part
+
+    async def stop(self) -> BaseException | None:
+        """End all reading, and return the error that ended it before."""
+        self._task.cancel()  # does nothing if the task is done
+        await asyncio.wait([self._task])
+        return None if self._task.cancelled() else self._task.exception()
+
+    async def _read_all(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._side_by_side, len(self._remaining))):
+                    group.create_task(self._read_ranges())
+        finally:
+            self._parts.put_nowait(None)
+
+    async def _read_ranges(self) -> None:
+        """Read one range after the other, until none is left."""
+        while self._remaining:
+            reading = read_range(
+                self._cluster,
+                self._remaining.pop(),
+                self._question,
+                self._decoding.limits,
+                self._decoding.errors,
+            )
+            async with aclosing(self._driver.iterate(reading)) as answers:
+                async for answer in answers:
+                    part = await asyncio.to_thread(self._decoding.make_part, answer)
+                    await self._free_slots.acquire()
+                    self._parts.put_nowait(part)

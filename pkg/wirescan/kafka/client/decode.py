@@ -168,21 +168,6 @@ def plan(
         numbers = sorted(set(map(operator.index, partitions)))
     _check_partitions(topic, numbers, start)
     _check_partitions(topic, numbers, stop)
-    offsets: dict[tuple[int, int | str], int] = {}
-
-    def look_up(bounds: dict[int, int | str], *, are_times: bool) -> Operation[None]:
-        """Put the offsets of named bounds, or of times, into `offsets`."""
-        times: dict[TopicPartition, int | str] = {
-            (topic, number): bound
-            for number, bound in bounds.items()
-            if are_times or isinstance(bound, str)
-        }
-        if not times:
-            return
-        listed_offsets = yield from list_offsets(cluster, times, isolation)
-        for (name, number), offset in listed_offsets.items():
-            offsets[number, times[name, number]] = offset.offset
-
     starts = {
         number: _get_bound(start, number, "earliest") if start_time is None else start_time
         for number in numbers
@@ -191,27 +176,62 @@ def plan(
         number: _get_bound(stop, number, "latest") if stop_time is None else stop_time
         for number in numbers
     }
-    yield from look_up(starts, are_times=start_time is not None)
-    begins = [offsets.pop((number, starts[number]), starts[number]) for number in numbers]
-    yield from look_up(stops, are_times=stop_time is not None)
-    ends = [offsets.pop((number, stops[number]), stops[number]) for number in numbers]
-    if NO_RECORD in begins + ends:
+    begins = yield from _look_up_offsets(
+        cluster, topic, starts, isolation, are_times=start_time is not None
+    )
+    ends = yield from _look_up_offsets(
+        cluster, topic, stops, isolation, are_times=stop_time is not None
+    )
+    if NO_RECORD in (*begins.values(), *ends.values()):
         # A time after the last record means the end of the partition.
-        yield from look_up(dict.fromkeys(numbers, "latest"), are_times=False)
-    ranges = []
-    for number, begin, end in zip(numbers, begins, ends):
-        latest = offsets.get((number, "latest"), NO_RECORD)
-        ranges.append(
-            FetchRange(
-                topic,
-                number,
-                latest if begin == NO_RECORD else int(begin),
-                latest if end == NO_RECORD else int(end),
-                # The log reaches every offset that a broker has reported.
-                reaches_stop=isinstance(stops[number], str) or stop_time is not None,
-            )
+        latest = yield from _look_up_offsets(
+            cluster, topic, dict.fromkeys(numbers, "latest"), isolation
         )
-    return ranges
+        begins = _replace_missing(begins, latest)
+        ends = _replace_missing(ends, latest)
+    return [
+        FetchRange(
+            topic,
+            number,
+            begins[number],
+            ends[number],
+            # The log reaches every offset that a broker has reported.
+            reaches_stop=isinstance(stops[number], str) or stop_time is not None,
+        )
+        for number in numbers
+    ]
+
+
+def _look_up_offsets(
+    cluster: Cluster,
+    topic: str,
+    bounds: Mapping[int, int | str],
+    isolation: str,
+    *,
+    are_times: bool = False,
+) -> Operation[dict[int, int]]:
+    """Return the offset of each partition's bound: an offset, a name, or a time if `are_times`.
+
+    The offset is NO_RECORD where no record has that time or a later one.
+    """
+    times: dict[TopicPartition, int | str] = {
+        (topic, number): bound
+        for number, bound in bounds.items()
+        if are_times or isinstance(bound, str)
+    }
+    offsets = dict(bounds)
+    if times:
+        listed_offsets = yield from list_offsets(cluster, times, isolation)
+        offsets |= {number: listed.offset for (_, number), listed in listed_offsets.items()}
+    return {number: int(offset) for number, offset in offsets.items()}
+
+
+def _replace_missing(offsets: Mapping[int, int], latest: Mapping[int, int]) -> dict[int, int]:
+    """Return the offset of each partition, the latest one in place of NO_RECORD."""
+    return {
+        number: latest[number] if offset == NO_RECORD else offset
+        for number, offset in offsets.items()
+    }
 
 
 def _check_partitions(topic: str, numbers: list[int], bounds: Bound) -> None:

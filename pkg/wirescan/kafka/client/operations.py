@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -281,8 +282,7 @@ def make_tls_context(tls: Any) -> Any:
     """
     if tls is None or tls is False:
         return None
-    import os
-    import ssl
+    import ssl  # late: clients without TLS start quicker
 
     if isinstance(tls, ssl.SSLContext):
         return tls

@@ -305,10 +305,7 @@ def send(
     check(acks, timeout_ms)
     partitioners.check(partitioner)
     find_codec(codec, level)
-    if not 1 <= batch_bytes < INT32_END:
-        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
-    if idempotent and acks != -1:
-        raise ValueError("an idempotent producer needs acks=-1")
+    _check_options(acks, batch_bytes, idempotent=idempotent)
     if timestamps is None:
         timestamps = time.time_ns() // 1_000_000
     source = Source(values, keys, timestamps, headers)
@@ -322,7 +319,7 @@ def send(
         chosen = partitioner(keys, partitions)
         chosen = partitioners.validate_partitions(chosen, len(source), partitions)
     else:
-        chosen = _choose(cluster, producer, metadata, source, partitioner, batch_bytes)
+        chosen = _choose_partitions(cluster, producer, metadata, source, partitioner, batch_bytes)
     session = None
     if acks == -1 and idempotent is not False:
         session = yield from _open_session(cluster, producer, is_needed=bool(idempotent))
@@ -330,22 +327,22 @@ def send(
     job = Job(topic, source, codec, level, acks, timeout_ms, batch_bytes, versions)
     lanes = _make_lanes(cluster, job, chosen, partitions, session)
     yield from _run_rounds(cluster, job, lanes)
-    written = [
-        (lane.topic_partition[1], lane.done, lane.first_offset, lane.last_offset)
-        for lane in lanes
-        if lane.done
-    ]
-    sent = np.array(written, SENT)
-    first_error = next((lane.error for lane in lanes if lane.error), None)
-    if first_error is not None:
-        raise _make_produce_error(topic, sent, lanes) from first_error
+    sent = _collect_sent(topic, lanes)
     if session is not None:
         session.sequences.update({lane.topic_partition: lane.sequence for lane in lanes})
         producer.sessions.append(session)
     return sent
 
 
-def _choose(
+def _check_options(acks: int, batch_bytes: int, *, idempotent: bool | None) -> None:
+    """Raise ValueError for options of `send` that are out of range or exclude each other."""
+    if not 1 <= batch_bytes < INT32_END:
+        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
+    if idempotent and acks != -1:
+        raise ValueError("an idempotent producer needs acks=-1")
+
+
+def _choose_partitions(
     cluster: Cluster,
     producer: Producer,
     topic: Topic,
@@ -496,6 +493,20 @@ def _open_session(
             if is_unsupported and not is_needed:
                 return None
             yield from patience.wait(error)
+
+
+def _collect_sent(topic: str, lanes: list[Lane]) -> np.ndarray:
+    """Return the records that are in the log. Raises ProduceError if a lane failed."""
+    written = [
+        (lane.topic_partition[1], lane.done, lane.first_offset, lane.last_offset)
+        for lane in lanes
+        if lane.done
+    ]
+    sent = np.array(written, SENT)
+    first_error = next((lane.error for lane in lanes if lane.error), None)
+    if first_error is not None:
+        raise _make_produce_error(topic, sent, lanes) from first_error
+    return sent
 
 
 def _make_produce_error(topic: str, sent: np.ndarray, lanes: list[Lane]) -> ProduceError:

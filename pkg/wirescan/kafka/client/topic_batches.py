@@ -32,7 +32,7 @@ def make_schema(columns: Sequence[str] | None = None) -> pa.Schema:
     ValueError for any other name.
     """
     names = COLUMNS if columns is None else list(columns)
-    own = to_arrow.schema(FORMAT, [name for name in names if name not in ADDED], types="spark")
+    own = to_arrow.make_schema(FORMAT, [name for name in names if name not in ADDED], types="spark")
     return pa.schema(
         [pa.field(name, ADDED[name]) if name in ADDED else own.field(name) for name in names]
     )

@@ -96,7 +96,7 @@ class PartitionLog:
 
     # --------------------------------------------------------------------------------------- files
 
-    def snapshots(self) -> dict[int, str]:
+    def list_snapshots(self) -> dict[int, str]:
         """Return the paths of the producer snapshots by their offsets.
 
         `wirescan.kafka.log.index_files.read_producer_snapshot` reads such a file. Raises OSError.
@@ -104,7 +104,7 @@ class PartitionLog:
         names = filter(None, map(SNAPSHOT.fullmatch, sorted(os.listdir(self.directory))))
         return {int(name[1]): os.path.join(self.directory, name[0]) for name in names}
 
-    def leader_epochs(self) -> np.ndarray:
+    def read_leader_epochs(self) -> np.ndarray:
         """Return the leader-epoch-checkpoint: array of `epoch` i8, `start_offset` i8.
 
         It is empty without the file. Raises FrameError, OSError.
@@ -114,7 +114,7 @@ class PartitionLog:
             return np.empty(0, index_files.EPOCHS)
         return index_files.read_leader_epochs(path)
 
-    def metadata(self) -> index_files.PartitionMetadata | None:
+    def read_metadata(self) -> index_files.PartitionMetadata | None:
         """Return the partition.metadata, or None without the file. Raises FrameError, OSError."""
         path = os.path.join(self.directory, "partition.metadata")
         return index_files.read_partition_metadata(path) if os.path.exists(path) else None
@@ -173,7 +173,7 @@ class PartitionLog:
         """
         return self._to_position(self._find_time(integer(timestamp)))
 
-    def offset_at(self, timestamp: int) -> tuple[int, int] | None:
+    def find_offset(self, timestamp: int) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record of `timestamp` or later.
 
         This is the answer of Kafka's ListOffsets. timestamp: milliseconds. None if there is no such
@@ -235,7 +235,7 @@ class PartitionLog:
             raise ValueError(f"isolation must be one of {', '.join(ISOLATIONS)}, not {isolation!r}")
         only_committed = isolation == "read_committed"
         high = self.high_watermark if checkpoints else None
-        stable = self.last_stable_offset(high) if only_committed else None
+        stable = self.find_last_stable_offset(high) if only_committed else None
         begins = [_LogPosition(0, 0)]
         if start is not None:
             begins.append(self._begin(self._find(integer(start))))
@@ -315,7 +315,7 @@ class PartitionLog:
             return number, steps
         return 0, np.empty(0, transactions.STEP)
 
-    def last_stable_offset(self, until: int | None = None) -> int | None:
+    def find_last_stable_offset(self, until: int | None = None) -> int | None:
         """Return the first offset of the first transaction that is open (before `until`).
 
         None if no transaction is open. Readers of committed data get no records from this offset
@@ -348,7 +348,7 @@ class PartitionLog:
         if table.bad.any():
             try:
                 entries = np.concatenate(
-                    [file.transaction_index() for file in self.segments[begin.number :]]
+                    [file.read_transaction_index() for file in self.segments[begin.number :]]
                 )
             except (OSError, FrameError):
                 return listed

@@ -34,7 +34,7 @@ import numpy as np
 
 from wirescan.core.checksum import crc32c
 from wirescan.core.fault import Fault
-from wirescan.files.source import get_seekable_size, name_of, read_range
+from wirescan.files.source import get_file_name, get_seekable_size, read_range
 from wirescan.frames.errors import FrameError
 from wirescan.frames.logs import OFFSET_END
 
@@ -212,7 +212,7 @@ def _read_file(path: str) -> memoryview:
 
 def parse_base_offset(path: str) -> int:
     """Return the offset in a file's name. Raises ValueError if the name has no valid offset."""
-    base = int(name_of(path).split(".")[0])
+    base = int(get_file_name(path).split(".")[0])
     if not 0 <= base < OFFSET_END:
         raise ValueError(f"the offset in a file's name must be from 0 to 2**63 - 1, not {base}")
     return base

@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from wirescan.files.source import get_size, make_sibling_path, name_of, open_ranges
+from wirescan.files.source import get_file_name, get_size, make_sibling_path, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.kafka.files import SEGMENT, SIZED, SMALLEST
 from wirescan.kafka.log.index_files import read_index, read_time_index
@@ -60,7 +60,7 @@ def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) 
     is wanted. A file without the name of a segment is not pruned. Raises OSError.
     """
     total = get_size(path)
-    if not SEGMENT.search(name_of(path)):
+    if not SEGMENT.search(get_file_name(path)):
         return 0, total
     start = 0
     stop = total

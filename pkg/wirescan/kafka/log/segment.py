@@ -55,15 +55,15 @@ class LogSegment:
         """Return the path of the file with another suffix, such as "index"."""
         return self.path[: -len("log")] + suffix
 
-    def offset_index(self) -> np.ndarray:
+    def read_offset_index(self) -> np.ndarray:
         """Return the .index: array of `offset` i8, `position` i8."""
         return self._read("index", index_files.read_offset_index, index_files.OFFSETS)
 
-    def time_index(self) -> np.ndarray:
+    def read_time_index(self) -> np.ndarray:
         """Return the .timeindex: array of `timestamp` i8 (milliseconds), `offset` i8."""
         return self._read("timeindex", index_files.read_time_index, index_files.TIMES)
 
-    def transaction_index(self) -> np.ndarray:
+    def read_transaction_index(self) -> np.ndarray:
         """Return the .txnindex: see `wirescan.kafka.log.index_files.read_transaction_index`."""
         return self._read("txnindex", index_files.read_transaction_index, index_files.ABORTED)
 

@@ -103,7 +103,7 @@ class SegmentIndexes:
         self._largest_time = -1  # of the good batches, in milliseconds; -1 for none
         self._wrong_times: set[int] = set()  # reported entries of .timeindex
 
-    def piece(self, table: FrameTable) -> Iterator[Finding]:
+    def check_piece(self, table: FrameTable) -> Iterator[Finding]:
         """Compare the batches of a piece with the entries that point at them."""
         self._damaged |= bool(table.bad.any())
         times = table["max_timestamp"][~table.bad]
@@ -402,7 +402,7 @@ def find_reaches(log: LogState) -> list[Reach]:
         path = f"{log.prefix}{newest:020}.{kind}"
         entries = _read(path)[0] if os.path.isfile(path) else None
         if entries is not None and kind == "index" and newest not in absent:
-            size = os.stat(SEGMENTS.path(log.prefix or "", newest)).st_size
+            size = os.stat(SEGMENTS.make_path(log.prefix or "", newest)).st_size
             entries = entries[entries["position"] >= size]
         if entries is not None and len(entries):
             out.append(Reach(int(entries[column][-1]), path))

@@ -28,7 +28,7 @@ import numpy as np
 from wirescan.core.arguments import Bounded, check_integer, convert_columns, convert_numbers
 from wirescan.core.fault import Fault
 from wirescan.core.strings import ByteStrings
-from wirescan.frames.errors import FrameError, error_of
+from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.liftbridge.constants import AckError, AckPolicy
@@ -380,7 +380,7 @@ class Publisher:
         ]
         for row, ack in enumerate(map(_Ack._make, zip(*texts, *numbers))):
             if ack.fault:
-                yield Receipt(Outcome.DAMAGED, error=error_of(table, row))
+                yield Receipt(Outcome.DAMAGED, error=make_frame_error(table, row))
                 continue
             is_refusal = ack.code != AckError.OK
             outcome = self._judge(ack.correlation_id or b"", ack.policy, is_refusal=is_refusal)
@@ -438,5 +438,5 @@ def _decode_text(data: bytes | None) -> str:
 def _describe_envelope_error(envelopes: FrameTable, row: int) -> FrameError:
     """Return what is wrong with an envelope that is bad, or that is good but not an ack."""
     if envelopes.bad[row]:
-        return error_of(envelopes, row)
+        return make_frame_error(envelopes, row)
     return FrameError(Fault.NOT_A_FRAME, int(envelopes["start"][row]), row, envelopes.frame(row))

@@ -23,7 +23,7 @@ from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.liftbridge.files import SEGMENTS
 from wirescan.liftbridge.formats import ENTRIES, entries
 from wirescan.liftbridge.log import index_files, segment
-from wirescan.liftbridge.log.index_files import index_of
+from wirescan.liftbridge.log.index_files import make_index_path
 from wirescan.liftbridge.log.segment import CommitLogSegment
 from wirescan.liftbridge.scan import ENTRY
 
@@ -102,7 +102,7 @@ class CommitLog:
         path = os.path.join(self.directory, "replication-offset-checkpoint")
         return index_files.read_high_watermark(path) if os.path.exists(path) else None
 
-    def leader_epochs(self) -> np.ndarray:
+    def read_leader_epochs(self) -> np.ndarray:
         """Return the leader epochs in leader-epoch-checkpoint.
 
         The array has the columns `leader_epoch` u8 and `start_offset` i8. It is empty without the
@@ -129,7 +129,7 @@ class CommitLog:
         disagreements = [
             segment.find_disagreements(item, self.limits)
             for item in self.segments
-            if os.path.exists(index_of(item.path))
+            if os.path.exists(make_index_path(item.path))
         ]
         return np.concatenate([np.empty(0, segment.DISAGREEMENT), *disagreements])
 

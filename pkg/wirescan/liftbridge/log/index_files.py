@@ -24,9 +24,9 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.files.source import (
+    get_file_name,
     get_seekable_size,
     make_sibling_path,
-    name_of,
     open_ranges,
     read_range,
 )
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     size: int
 
 
-def index_of(path: str) -> str:
+def make_index_path(path: str) -> str:
     """Return the path of the .index beside a .log."""
     return make_sibling_path(path, ".index")
 
@@ -100,7 +100,7 @@ def find_around(path: str, column: str, goal: int) -> tuple[Entry | None, Entry 
     The search is binary, so the column must be sorted. An entry is None if it does not exist, or if
     the index cannot be read. The entries are not validated.
     """
-    base = int(name_of(path)[:20])
+    base = int(get_file_name(path)[:20])
     number = COLUMNS.index(column)
     try:
         count = get_seekable_size(path) // LAYOUT.size
@@ -192,7 +192,7 @@ def _read_file(path: str, max_entries: int | None = None) -> memoryview:
 
 def _read_entries(path: str, max_entries: int | None = None) -> tuple[int, memoryview, np.ndarray]:
     """Return the offset in the file's name, the file's bytes, and the entries in them."""
-    base = int(name_of(path).split(".")[0])
+    base = int(get_file_name(path).split(".")[0])
     raw = _read_file(path, max_entries)
     if not 0 <= base < OFFSET_END:
         raise ValueError(f"the name of {make_visible(path)} is not an offset of a log: {base}")

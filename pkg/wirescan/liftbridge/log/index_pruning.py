@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wirescan.files.source import get_size, name_of, read_range
+from wirescan.files.source import get_file_name, get_size, read_range
 from wirescan.frames.limits import Limits
 from wirescan.liftbridge.files import SEGMENT
 from wirescan.liftbridge.log import index_files
-from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, index_of, is_confirmed
+from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, is_confirmed, make_index_path
 
 Range = tuple[int | None, int | None]
 
@@ -30,11 +30,11 @@ def prune(path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()) 
     Raises OSError.
     """
     total = get_size(path)
-    if not SEGMENT.fullmatch(name_of(path)):
+    if not SEGMENT.fullmatch(get_file_name(path)):
         return 0, total
     start = 0
     stop = total
-    index_path = index_of(path)
+    index_path = make_index_path(path)
     low, high = bounds.get("offset", (None, None))
     earliest, _ = bounds.get("timestamp", (None, None))
     if low is not None:

@@ -58,13 +58,13 @@ class CommitLogSegment:
     size: int
     newest: bool
 
-    def index(self) -> np.ndarray:
+    def read_index(self) -> np.ndarray:
         """Return the entries of the .index, as an array of dtype INDEX.
 
         The columns are `offset`, `timestamp`, `position` and `size`, all i8. The array is empty
         without the file. Raises the errors of `wirescan.liftbridge.log.index_files.read_index`.
         """
-        path = index_files.index_of(self.path)
+        path = index_files.make_index_path(self.path)
         if not os.path.exists(path):
             return np.empty(0, index_files.INDEX)
         return index_files.read_index(path)
@@ -109,7 +109,7 @@ def _find_first_position(
     segment: CommitLogSegment, view: memoryview, column: str, goal: int
 ) -> int:
     """Return the position at which a look-up starts: a record before the goal, or 0."""
-    path = index_files.index_of(segment.path)
+    path = index_files.make_index_path(segment.path)
     if column == "offset":
         hint, _ = index_files.find_around(path, column, goal)
     else:
@@ -185,7 +185,7 @@ def read_slice(
 
 def find_disagreements(segment: CommitLogSegment, limits: Limits) -> np.ndarray:
     """Return where a segment and its index disagree, as described at `CommitLog.verify`."""
-    entries = index_files.read_unchecked(index_files.index_of(segment.path))
+    entries = index_files.read_unchecked(index_files.make_index_path(segment.path))
     rows = np.concatenate([np.empty(0, ENTRY), *walk(segment.view(), 0, limits)])
     rows = rows[rows["fault"] == 0]
     numbers = np.minimum(np.searchsorted(rows["start"], entries["position"]), len(rows) - 1)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import FrameError, error_of
+from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, make_empty
 from wirescan.lumberjack.constants import Kind
@@ -327,13 +327,13 @@ class Receiver:
             inside = np.flatnonzero((flat["kind"] == Kind.WINDOW) & (flat["depth"] > 0))
             allowed = MAX_INSIDE + int(frames["size"].sum(dtype=np.int64)) // BYTES_OF_INSIDE
             if len(inside) > allowed:
-                raise error_of(flat, int(inside[allowed]), Fault.LIMIT)
+                raise make_frame_error(flat, int(inside[allowed]), Fault.LIMIT)
         chunk = events(flat, errors="mark", limits=self._limits, depth=self._depth)
         bad = flat.bad
         if bad.any():
             refused = bad & ~mark_tolerable_ends(flat)
             if refused.any():
-                raise error_of(flat, int(refused.argmax()))
+                raise make_frame_error(flat, int(refused.argmax()))
             chunk = chunk.where(~chunk.bad)
         if self._strict:
             self._version = self._version or int(frames["version"][0])
@@ -345,7 +345,7 @@ class Receiver:
     def _refuse_if_strict(self, reason: Reason, table: FrameTable, row: int) -> None:
         """Raise ConversationError if the receiver is strict."""
         if self._strict:
-            raise ConversationError(error_of(table, row), reason)
+            raise ConversationError(make_frame_error(table, row), reason)
 
     def _add_events(
         self, window: _OpenWindow, events: FrameTable, chunk: FrameTable, at: int

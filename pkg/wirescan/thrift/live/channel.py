@@ -23,7 +23,7 @@ import numpy as np
 
 from wirescan.core.arguments import I32, check_integer, to_bytes
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import HARD, FrameError, error_of
+from wirescan.frames.errors import HARD, FrameError, make_frame_error
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.reading.stream import Stream
@@ -191,14 +191,14 @@ class _Channel(Generic[_Event]):
             if int(header["kind"]) in UNSUPPORTED and not header["fault"]:
                 raise make_misuse_error(frames, row, UNSUPPORTED[Kind(header["kind"])])
             if header["fault"]:
-                raise error_of(frames, row)
+                raise make_frame_error(frames, row)
             infos = self._persistent_infos.merge_received(frames, row, pairs[row])
             if row not in message_of:
                 continue  # a frame without a message may set persistent infos
             number = message_of[row]
             message = table.rows[number]
             if message["fault"]:
-                raise error_of(table, number)
+                raise make_frame_error(table, number)
             event = self._make_event(
                 None if message["service_size"] < 0 else bytes(services[number]),
                 method=bytes(methods[number]),

@@ -1,0 +1,95 @@
+"""`FormatOption`: an option of a format, written after its name: "thrift.fields?idl=calc.thrift".
+
+A `Format` declares its options in `accepts`. `registry.format_of` applies them. The command line
+and Spark's data source make options of their own from the declarations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from wirescan.frames.format import Format
+    from wirescan.frames.table import FrameTable
+
+FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class FormatOption:
+    """An option that a format declares.
+
+    Formats that have an option of the same name declare the same object.
+
+    Attributes:
+        name: words with underscores, such as "non_strict". The command line has "--non-strict", and
+            Spark's data source "nonStrict".
+        value_type: bool for "true" or "false", Path for a file, str for any other text. A relative
+            path becomes an absolute one, because tasks may run in another directory.
+        help: what the command line says about it, one or two sentences.
+        apply: a function of a format and the text of the value that returns the changed format. It
+            may raise ValueError and OSError. It is not called for "false".
+        adds_columns: the option only adds columns, so verbs that write no columns do not have it.
+    """
+
+    name: str
+    value_type: type
+    help: str
+    apply: Callable[[Format, str], Format]
+    adds_columns: bool = False
+
+
+def apply_options(format: Format, values: Mapping[str, str]) -> Format:
+    """Return a format with options, {name: text}. Its tables have that format.
+
+    Raises:
+        ValueError: the format does not have such an option, or the value is unfit.
+        OSError: an option names a file that cannot be read.
+    """
+    names = [option.name for option in format.accepts]
+    for name in values:
+        if name not in names:
+            raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(names)}")
+    applied: dict[str, str] = {}
+    for option in format.accepts:
+        value = _parse_value(option, values[option.name]) if option.name in values else None
+        if value is not None:
+            format = option.apply(format, value)
+            applied[option.name] = value
+    if not applied:
+        return format
+    return _label_tables(replace(format, options=urlencode(applied, safe="/:")))
+
+
+def list_format_options(formats: Iterable[Format]) -> list[FormatOption]:
+    """Return the options that formats declare, each name once."""
+    options: dict[str, FormatOption] = {}
+    for format in formats:
+        for option in format.accepts:
+            options.setdefault(option.name, option)
+    return list(options.values())
+
+
+def _parse_value(option: FormatOption, text: str) -> str | None:
+    """Return the text of a value in its usual form; None for "false". Raises ValueError."""
+    if option.value_type is bool:
+        flag = text.lower()
+        if flag not in FLAGS:
+            raise ValueError(f"option {option.name} must be true or false, not {flag!r}")
+        return flag if FLAGS[flag] else None
+    return os.path.abspath(text) if option.value_type is Path else text
+
+
+def _label_tables(format: Format) -> Format:
+    """Return a format whose `read` returns tables of that very format, with its options."""
+
+    def read(source: Any, **arguments: Any) -> FrameTable:
+        return replace(format.read(source, **arguments), format=labelled)
+
+    labelled = replace(format, read=read)
+    return labelled
