@@ -9,7 +9,7 @@ import re
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.support.examples import read_example_count
@@ -24,6 +24,8 @@ if not IS_RANDOM:
 settings.register_profile(
     "wirescan",
     deadline=None,
+    # On a busy machine any example may be slow.
+    suppress_health_check=[HealthCheck.too_slow],
     derandomize=not IS_RANDOM,
     database=None,
     max_examples=read_example_count(40),

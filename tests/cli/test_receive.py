@@ -558,16 +558,19 @@ def test_hostile_writers_do_not_disturb_a_good_one(tmp_path, capsys, writers, ev
         threads = [threading.Thread(target=attack, args=(number,)) for number in range(writers)]
         for thread in threads:
             thread.start()
-        time.sleep(warm_up)
-        begun = time.monotonic()
-        # On a slow machine an ack may take longer than the client waits by default.
-        with Client(*receiver.address, window=500, timeout=120) as client:
-            for first in range(0, events, 500):
-                client.send([b'{"good":%d}' % number for number in range(first, first + 500)])
-        took = time.monotonic() - begun
-        stop.set()
-        for thread in threads:
-            thread.join(PATIENCE)
+        try:
+            time.sleep(warm_up)
+            begun = time.monotonic()
+            # On a slow machine an ack may take longer than the client waits by default.
+            with Client(*receiver.address, window=500, timeout=120) as client:
+                for first in range(0, events, 500):
+                    client.send([b'{"good":%d}' % number for number in range(first, first + 500)])
+            took = time.monotonic() - begun
+        finally:
+            # Without this, the threads of a failed test would run until the process is killed.
+            stop.set()
+            for thread in threads:
+                thread.join(PATIENCE)
         peak = receiver.peak
         served += [
             document

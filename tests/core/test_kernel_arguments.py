@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import wirescan
-from wirescan import kafka
+from tests.support.liftbridge_bytes import make_entry
+from wirescan import kafka, lumberjack, thrift
 from wirescan.core import loop
 from wirescan.core.inflate import inflate_spans
 from wirescan.core.rows import Block
@@ -32,9 +33,22 @@ payload_spans = import_module("wirescan.liftbridge.payload_spans")
 lumberjack_scan = import_module("wirescan.lumberjack.scan")
 thrift_payloads = import_module("wirescan.thrift.payloads")
 thrift_scan = import_module("wirescan.thrift.scan")
+thrift_writer = import_module("wirescan.thrift.writer")
 thrift_structs = import_module("wirescan.thrift.struct_fields")
 
 LIMITS = Limits()
+FORMATS = wirescan.formats()
+OK = wirescan.Fault.OK
+REQUEST = bytes(kafka.encode_request("Metadata", 12, {}, correlation_id=1))
+FRAME_OF_FORMAT = {
+    "kafka.batches": kafka.encode_batch([b"a"]),
+    "kafka.requests": REQUEST,
+    "kafka.responses": REQUEST,
+    "lumberjack.frames": lumberjack.encode_json(1, b"{}"),
+    "nats.messages": b"PING\r\n",
+    "liftbridge.entries": make_entry(0, 1, b"key", b"value"),
+    "thrift.frames": thrift.encode_frames([b"a"])[0],
+}
 OTHER_ROWS = np.zeros(1, loop.HEAD)
 OUTSIDE = np.zeros(1, loop.HEAD)
 OUTSIDE["size"] = 9
@@ -110,6 +124,12 @@ def make_kafka_rows(dtype):
     [
         lambda: kafka_scan.verify_batches(make_kafka_rows(kafka_scan.BATCH), BUFFERS),
         lambda: kafka_message.expects_response(make_kafka_rows(kafka_message.REQUEST), BUFFERS),
+        lambda: kafka_message.name_responses(
+            make_kafka_rows(kafka_message.RESPONSE),
+            BUFFERS,
+            make_kafka_rows(kafka_message.REQUEST),
+            np.array([-1]),
+        ),
         lambda: read_leading_int16(OUTSIDE, BUFFERS, "key"),
         lambda: inflate_spans(
             BUFFERS, OUTSIDE, OUTSIDE.copy(), 0, Block(8), 0, 0, (1, 8, 8), 8, check=True
@@ -185,6 +205,45 @@ def test_columns_of_unequal_length():
         Fields([b"a"], [], 2)
     with pytest.raises(ValueError, match="columns of unequal length"):
         Columns(ByteStrings([b"k"]), ByteStrings([b"v", b"w"]), np.zeros(1, np.int64), None, None)
+    single = ByteStrings([b"a"])
+    headers = Headers([0, 1], [1, 0], single, single)
+    with pytest.raises(ValueError, match="columns of unequal length"):
+        Columns(single, single, np.zeros(1, np.int64), headers, None)
+
+
+def test_more_parts_than_a_header_has():
+    numbers = np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="a header has at most 3 parts, not 4"):
+        thrift_writer.write_frames(
+            ByteStrings([b"a"]), numbers, numbers, [b"part"] * 4, padding=False, big=False
+        )
+
+
+def test_a_masked_array_is_refused():
+    strings = np.ma.masked_array(np.array([b"a", b"b"]), mask=[False, True])
+    with pytest.raises(TypeError, match="a masked array is not accepted"):
+        ByteStrings(strings)
+
+
+@pytest.mark.parametrize("name", [name for name, format in FORMATS.items() if format.spans])
+def test_the_limit_of_rows_ends_the_scan_of_many_streams(name):
+    """The streams after the limit have neither a fault nor a position."""
+    format = FORMATS[name]
+    raw = b"".join(FRAME_OF_FORMAT[name] for _ in range(3))
+    spans = np.zeros(3, loop.HEAD)
+    spans["size"] = len(raw)
+    spans["start"] = np.arange(3) * len(raw)
+    spans["parent"] = np.arange(3)
+    options = {"check": True, "resync": True}
+    rows, bad, faults, positions = format.spans((raw * 3,), spans, **options, limits=LIMITS)
+    assert (len(rows), bad) == (9, 0)
+    assert rows["parent"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert faults.tolist() == [OK] * 3
+    assert positions.tolist() == [len(raw), 2 * len(raw), 3 * len(raw)]
+    rows, _, faults, positions = format.spans((raw * 3,), spans, **options, limits=Limits(rows=4))
+    assert len(rows) == 4
+    assert faults.tolist() == [OK, wirescan.Fault.LIMIT]
+    assert len(positions) == 2
 
 
 def test_a_compressed_window_is_too_large():

@@ -1090,3 +1090,26 @@ def test_a_forged_place_is_refused_and_nothing_wraps():
         rows["start"][0] = start
         with pytest.raises(ValueError, match="points outside"):
             to_arrow.to_batch(FrameTable(table.buffers, rows, (), table.format), ["key", "value"])
+
+
+def test_selected_columns_alone_are_exported():
+    raw = encode_batch([Record(1, 0, None, b"one"), Record(2, 0, b"k", b"")])
+    some = wirescan.scan(raw, "kafka.records")[["offset", "key"]]
+    for selection in (some, some[:2], wirescan.join([some, some])[2:]):
+        exported = pa.table(selection)
+        assert exported["key"].to_pylist() == [None, b"k"]
+        assert "headers" not in exported.schema.names
+
+
+def test_pandas_and_numpy_are_told_what_to_call():
+    """Both would take a table for a list of rows, and these for lists of bytes."""
+    import pandas
+
+    table = wirescan.scan(kafka.encode_batch([b"one", b"two"]), "kafka.records")
+    for call in pandas.DataFrame, pandas.Series, np.asarray, np.array:
+        with pytest.raises(
+            TypeError,
+            match=r"kafka.records is not an array: use pyarrow.table\(table\).to_pandas\(\)",
+        ):
+            call(table)
+    assert pa.table(table).to_pandas()["value"].tolist() == [b"one", b"two"]

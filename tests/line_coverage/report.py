@@ -25,7 +25,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.line_coverage.exclusions import EXCLUSIONS, PYTHON_FLOOR, UNREACHED_KERNEL_LIMIT
+from tests.line_coverage.exclusions import (
+    EXCLUSIONS,
+    PYTHON_FLOOR,
+    UNREACHED_KERNEL_LIMIT,
+    Exclusion,
+)
 
 # The comment before the C code of a statement: the source file and the line.
 STATEMENT = re.compile(r'^\s*/\* "([^"]+\.(?:pyx|pxd))":(\d+)$')
@@ -204,6 +209,18 @@ def remove_headers(counts: Counts, text: list[str]) -> Counts:
     return counted
 
 
+def find_excluded_lines(exclusion: Exclusion, text: list[str]) -> set[int]:
+    """The numbers of the lines that an exclusion names."""
+    lines = set()
+    is_inside = False
+    for number, line in enumerate(text, 1):
+        is_inside = is_inside or bool(re.search(exclusion.pattern, line))
+        if is_inside:
+            lines.add(number)
+            is_inside = exclusion.last is not None and not re.search(exclusion.last, line)
+    return lines
+
+
 def apply_exclusions(files: list[FileCoverage], package: Path) -> None:
     """Move unreached lines that match an exclusion from `counts` to `excluded`."""
     for file in files:
@@ -211,9 +228,9 @@ def apply_exclusions(files: list[FileCoverage], package: Path) -> None:
         for exclusion in EXCLUSIONS:
             if exclusion.file != file.name:
                 continue
-            pattern = re.compile(exclusion.pattern)
+            excluded = find_excluded_lines(exclusion, text)
             for line in file.unreached:
-                if pattern.search(text[line - 1]):
+                if line in excluded:
                     del file.counts[line]
                     file.excluded[line] = exclusion.reason
 

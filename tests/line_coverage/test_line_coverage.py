@@ -83,6 +83,13 @@ def test_exclusions_apply_to_unreached_lines_only(tmp_path, monkeypatch):
     assert file.counts == {2: 1, 3: 0}
 
 
+def test_an_exclusion_may_name_several_lines():
+    text = ["f {", "  x;", "}", "  x;", "}", "f {", "}"]
+    lines = report.find_excluded_lines(Exclusion("a.h", r"^f", "a reason", r"^}$"), text)
+    assert lines == {1, 2, 3, 6, 7}
+    assert report.find_excluded_lines(Exclusion("a.h", r"^f", "a reason"), text) == {1, 6}
+
+
 def test_verdicts_follow_the_limits():
     kernel = report.FileCoverage("a.pyx", dict.fromkeys(range(99), 1) | {99: 0})
     python = report.FileCoverage("a.py", {1: 1})

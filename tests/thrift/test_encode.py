@@ -437,6 +437,16 @@ def full_name(service, method):
     return bytes(method) if service is None else bytes(service) + b":" + bytes(method)
 
 
+def test_messages_without_a_version_word():
+    data, offsets = encode_messages([b"f", b"name"], [1, 4], [7, -1], [b"\0", b""], strict=False)
+    expected = [
+        encode_message("f", 1, 7, b"\0", strict=False),
+        encode_message("name", 4, -1, b"", strict=False),
+    ]
+    assert data == b"".join(expected)
+    assert offsets.tolist() == [0, len(expected[0]), len(data)]
+
+
 # ---- columns of every kind
 
 VALUES = [b"one", b"", b"a longer value of many bytes"]

@@ -56,7 +56,6 @@ from tests.strategies.thrift import (
 )
 from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, thrift
-from wirescan.frames import to_arrow
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
 from wirescan.thrift import InfoKind, Kind, MessageType, Role
@@ -504,22 +503,37 @@ def test_transforms_of_invalid_rows():
         thrift.transform_ids(thrift.messages(frames))
 
 
-@pytest.mark.parametrize("errors", ["mark", "strict"])
-def test_infos_of_frames_with_an_unknown_transform(errors):
+PAIRS_OF_INFOS = [(b"id", b"1"), (b"k", b"v"), (b"k", b"")]
+
+
+def scan_unknown_transforms(errors):
+    """Scan two frames with an unknown transform and a good frame between them."""
     raw = (
         UNKNOWN
         + make_header_frame(make_message(), PAIRS)
         + make_header_frame(make_message(), transforms=[4])
     )
     table = thrift.scan(raw, errors="mark")
-    pairs = [(b"id", b"1"), (b"k", b"v"), (b"k", b"")]
     assert list_faults(table) == ["BAD_CODEC", "OK", "BAD_CODEC"]
-    table = replace(table, errors=errors)  # the infos are good in every mode
-    for i, expected in enumerate((pairs, pairs, [])):
+    return replace(table, errors=errors)
+
+
+@pytest.mark.parametrize("errors", ["mark", "strict"])
+def test_infos_of_frames_with_an_unknown_transform(errors):
+    table = scan_unknown_transforms(errors)  # the infos are good in every mode
+    for i, expected in enumerate((PAIRS_OF_INFOS, PAIRS_OF_INFOS, [])):
         assert list_pairs(table[i].infos) == expected
     assert list(table[0].messages) == []
-    column = to_arrow.to_batch(table, ["infos"])["infos"].to_pylist()
-    assert [[tuple(pair.values()) for pair in row] for row in column] == [pairs, pairs, []]
+
+
+@pytest.mark.parametrize("errors", ["mark", "strict"])
+def test_infos_of_frames_with_an_unknown_transform_are_exported(errors):
+    pytest.importorskip("pyarrow")
+    from wirescan.frames import to_arrow
+
+    batch = to_arrow.to_batch(scan_unknown_transforms(errors), ["infos"])
+    pairs = [[tuple(pair.values()) for pair in row] for row in batch["infos"].to_pylist()]
+    assert pairs == [PAIRS_OF_INFOS, PAIRS_OF_INFOS, []]
 
 
 # ---- HMAC
