@@ -105,7 +105,7 @@ class OutputTooSmallError(CodecError):
 # --- decompressing --------------------------------------------------------------------------
 
 
-def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
+def _decompress_snappy(payload: memoryview, out: np.ndarray) -> int:
     written: int
     if payload and payload[0] == XERIAL_MAGIC[0] and payload[:8] == XERIAL_MAGIC:
         first_block = _XERIAL_HEADER_BYTES + _SIZE_BYTES
@@ -116,12 +116,12 @@ def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
             # The usual case: a single block.
             written = cramjam.snappy.decompress_raw_into(payload[first_block:], out)
             return written
-        return _decompress_xerial(memoryview(payload), memoryview(out))
+        return _decompress_xerial(payload, out)
     written = cramjam.snappy.decompress_raw_into(payload, out)
     return written
 
 
-def _decompress_xerial(payload: memoryview, out: memoryview) -> int:
+def _decompress_xerial(payload: memoryview, out: np.ndarray) -> int:
     at = 0
     written = 0
     end = len(payload)
@@ -142,7 +142,7 @@ def _decompress_xerial(payload: memoryview, out: memoryview) -> int:
     return written
 
 
-def _decompress_lz4_legacy(payload: memoryview, out: memoryview) -> int:
+def _decompress_lz4_legacy(payload: memoryview, out: np.ndarray) -> int:
     fixed = bytearray(payload)
     flags = fixed[4] if len(fixed) > 4 else 0
     # The header: magic, flags, block descriptor, content size, dictionary id, checksum.
@@ -220,7 +220,7 @@ def _decompress_zlib(payload: memoryview, max_bytes: int, *, check: bool) -> tup
     raise CodecError(Fault.BAD_COMPRESSION, message)
 
 
-def _decompress_lz4_block(payload: memoryview, out: memoryview) -> int:
+def _decompress_lz4_block(payload: memoryview, out: np.ndarray) -> int:
     # Only the payload states its decompressed size, so that size is checked against `out` first.
     size = 0
     shift = 0
@@ -248,7 +248,7 @@ def _decompress_lz4_block(payload: memoryview, out: memoryview) -> int:
     return written
 
 
-_DECOMPRESS: dict[str, Callable[[memoryview, memoryview], int]] = {
+_DECOMPRESS: dict[str, Callable[[memoryview, np.ndarray], int]] = {
     "gzip": cramjam.gzip.decompress_into,
     "snappy": _decompress_snappy,
     "snappy-raw": cramjam.snappy.decompress_raw_into,
@@ -282,8 +282,10 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
     decompress = _DECOMPRESS.get(codec)
     if decompress is None:
         raise CodecError(Fault.BAD_CODEC, f"unknown codec {codec!r}")
+    # Without a global interpreter lock, cramjam writes into arrays but not into memoryviews.
+    array = np.asarray(out)
     try:
-        return decompress(payload, out)
+        return decompress(payload, array)
     except cramjam.DecompressionError as error:
         message = str(error)
     # Raised outside of the handler, so that no chained traceback keeps `out` alive.
