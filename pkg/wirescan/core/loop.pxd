@@ -31,26 +31,26 @@ cpdef enum:
 
 cdef enum:
     BUDGET_BUCKETS = 65     # one for each number of bits that a size can have
-    WORK_PER_BYTE = 4       # bytes that a search may read again for each byte of the stream
-    FREE_BYTES = 1 << 20    # and at the beginning
+    WORK_PER_BYTE = 4       # bytes of work that each byte of the stream allows
+    FREE_BYTES = 1 << 20    # bytes of work that are always allowed
 
-# Work spent on candidates that are no frames. It may be a few times the bytes up to the last byte
-# that was read. So it is linear, and it does not depend on where a stream is cut.
+# The work spent on candidates that turn out not to be frames. `measure_allowance` bounds it by a
+# multiple of `reached`. So the cost is linear, and it does not depend on the size of the chunks.
 #
 # Sizes of each power of two have a bucket of their own. So a few headers that claim large sizes
 # leave enough for the small ones.
 cdef struct SearchBudget:
     uint64_t origin                     # address of the first byte of the stream, modulo 2 ** 64
-    uint64_t reached                    # bytes of the stream up to the last byte that was charged
+    uint64_t reached                    # bytes of the stream up to the farthest candidate's end
     uint64_t verified[BUDGET_BUCKETS]   # bytes that probes read, by the number of bits of each size
-    uint64_t walked                     # bytes of candidates that were walked and were no frames
+    uint64_t walked                     # bytes of candidates that were walked and are no frames
 
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
 # `row` comes zeroed and begins with a Head. When a table is opened, `parent` is the row that is
-# opened. In an outermost scan it is the SearchBudget. A frame without a length prefix must be
-# walked to find its end: `may_walk` and `charge_walk` bound the work spent on candidates that turn
-# out not to be frames.
+# opened. In an outermost scan it points to the SearchBudget. A frame without a length
+# prefix must be walked to find its end: `may_walk` and `charge_walk` bound the work spent on
+# candidates that turn out not to be frames.
 #
 # Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
 # of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
@@ -63,9 +63,10 @@ ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept n
 # unless following bytes show that none does.
 #
 # By default the probe asks whether the header looks usual. With `deep` it verifies everything that
-# can be verified, however unusual the header looks. If the whole candidate is before `end`, it
-# charges the candidate's bytes to `budget` by `charge_budget`; where the charge is refused, there
-# is no frame. A format may have no probe (NULL): then the scan finds no frame after a hard fault.
+# can be verified, however unusual the header looks. Where a candidate ends after `end`, the result
+# is UNDECIDED. Otherwise the probe charges the candidate's bytes to `budget` by `charge_budget`.
+# Where the charge is refused, there is no frame. A format may have no probe (NULL): then the scan
+# finds no frame after a hard fault.
 ctypedef size_t (*ResyncProbe)(const uint8_t* at, const uint8_t* end, bint deep,
                                SearchBudget* budget) noexcept nogil
 
@@ -122,18 +123,20 @@ cdef inline size_t resolve_undecided(size_t away, const uint8_t* at, const uint8
 
 
 cdef inline uint64_t measure_allowance(const SearchBudget* budget) noexcept nogil:
+    # Return the bytes of work that each bucket, and all walks together, may have cost so far.
     return FREE_BYTES + WORK_PER_BYTE * budget.reached
 
 
 cdef inline void extend_reach(SearchBudget* budget, const uint8_t* at,
                               uint64_t size) noexcept nogil:
+    # Note that a candidate of `size` bytes begins at `at`. They must all be in the buffer.
     budget.reached = max(budget.reached, <uint64_t>at + size - budget.origin)
 
 
 cdef inline bint charge_budget(SearchBudget* budget, const uint8_t* at,
                                uint64_t size) noexcept nogil:
-    # Return whether the `size` bytes from `at` on may be verified, and charge them. They must all
-    # be in the buffer.
+    # Return whether the `size` bytes from `at` on may be verified, and if so charge them. They
+    # must all be in the buffer.
     cdef uint64_t rest = size
     cdef size_t bucket = 0
     while rest:
@@ -154,15 +157,15 @@ cdef inline bint may_walk(SearchBudget* budget, const uint8_t* at) noexcept nogi
 
 cdef inline void charge_walk(SearchBudget* budget, const uint8_t* at,
                              uint64_t size) noexcept nogil:
-    # Charge the `size` bytes from `at` on that were walked in vain.
+    # Charge the `size` bytes from `at` on, which were walked and are no frame.
     extend_reach(budget, at, size)
     budget.walked += size
 
 
-# The search for intact frames, as a scan takes it over and leaves it at the byte where it stops.
+# The state of the search for intact frames at the byte where a scan starts or stops.
 cdef struct Search:
-    Fault gap               # of the gap that continues at that byte, or OK
-    size_t searched         # bytes from there on at which no intact frame begins
+    Fault gap               # the fault of the gap that continues at that byte, or OK
+    size_t searched         # bytes from that byte on at which no intact frame begins
     SearchBudget budget
 
 # A buffer to scan from its first byte.
@@ -171,7 +174,7 @@ cdef struct ScanState:
     bint resync             # after a fault, go on at the next intact frame
     bint more               # bytes may follow: leave open what they could decide
     size_t longest          # maximum bytes in a frame
-    Search search           # as the scan of the bytes before these left it
+    Search search           # as the scan of the preceding bytes left it; afterwards as this one did
 
 # Frames to open. spans: their number. span, count: arrays with one entry for each: a Head (with
 # place, parent and fault), and the number of children that it claims.
@@ -244,8 +247,8 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # `find_intact_frame`. Where `more` bytes may follow and decide, the scan stops before the bad
     # frame. It does so only where at most 2 * `longest` + LOOK bytes are left, so a stream has to
     # hold little more. A gap that already has more than `longest` bytes becomes a row, and the scan
-    # stops after it. What the search did after that byte is taken back, so that the next scan can
-    # repeat it.
+    # stops after it. Where the scan stops before a bad frame, it restores the search as it was at
+    # the start of that frame, because the next scan repeats that search.
     cdef Reader r = state.r
     cdef const uint8_t* base = r.at
     cdef const uint8_t* end = r.end
@@ -255,14 +258,14 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     cdef const uint8_t* next = r.at + state.search.searched
     cdef const uint8_t* next_before = next
     cdef SearchBudget* budget = &state.search.budget
-    cdef SearchBudget budget_before         # at the start of a frame that is not good
+    cdef SearchBudget budget_before         # at the start of the bad frame
     cdef uint64_t walked_before
     cdef size_t away, longest = state.longest
     cdef bint found
-    cdef bint is_open = False               # the frame that is not good has no row yet
+    cdef bint is_pending = False            # the bad frame has no row yet
     cdef Head* row
     cdef int64_t usual = 0
-    cdef Fault gap = state.search.gap       # of the gap that continues at r.at, or OK
+    cdef Fault gap = state.search.gap       # the fault of the gap that continues at r.at, or OK
     cdef Fault ended = OK                   # why the scan stops after this row
     cdef Fault fault = OK
     while r.at < end and not ended:
@@ -294,7 +297,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
             if fault < SHORT and <size_t>(r.at - start) > longest:
                 fault = BAD_LENGTH
         if fault and state.more:
-            is_open = True
+            is_pending = True
             next_before = next
             budget_before = budget[0]
             budget_before.walked = walked_before
@@ -318,7 +321,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
                 break
             if found and next == start:         # the gap ended before this frame
                 gap = OK
-                is_open = False
+                is_pending = False
                 continue
             if not found and state.more:
                 if <size_t>(end - start) <= longest or next == start:
@@ -362,8 +365,8 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         rows.count += 1
         rows.bad += fault != OK
         fault = OK
-        is_open = False
-    if is_open:
+        is_pending = False
+    if is_pending:
         next = next_before
         budget[0] = budget_before
     state.r = r

@@ -50,7 +50,8 @@ cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const u
     # be at or before `last`: bytes after `end` decide whether a frame begins there.
     #
     # `find_probe_end` bounds the bytes that decide for each position. So the result does not depend
-    # on where a stream is cut. A probe that bytes after `end` decide is repeated, so it is free.
+    # on where a stream is cut. Where bytes after `end` decide, the next scan repeats the probe. So
+    # this probe is not charged.
     cdef const uint8_t* at = position[0]
     cdef const uint8_t* stop
     cdef SearchBudget budget_before
@@ -186,21 +187,14 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
 
 
 cdef class Resume:
-    """What the scan of one part of a stream leaves for the next part.
-
-    gap: the fault of the gap that the next bytes continue, or 0 if a frame begins there.
-    """
+    """The state that the scan of one part of a stream leaves for the scan of the next part."""
     cdef Search search
     cdef uint64_t position              # of the next byte in the stream
 
-    @property
-    def gap(self):
-        return <int>self.search.gap
-
     def skip_gap(self, size):
-        """Count `size` bytes that were not scanned. If there are any, the next continue the gap.
+        """Skip bytes of a gap that are not scanned. The next bytes continue the gap.
 
-        size: 0 or more.
+        size: number of bytes, 0 or more. With 0 there is no gap: a frame begins at the next byte.
         """
         self.position += <uint64_t>size
         self.search.searched = 0
@@ -220,8 +214,9 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
         not end within `limits.frame` bytes becomes a row. The scan stops after that row, and
         returns the fault of the gap.
     into: array for the rows; default is a new one.
-    resume: the Resume that the scan of the bytes before the buffer used, which is updated; None,
-        the default, where a frame begins at the first byte.
+    resume: the Resume of the stream, which the scan reads and updates. The buffer must begin at
+        the byte where the previous scan ended, and hold all bytes that the previous scan held from
+        there on. None, the default: the buffer begins a stream.
 
     A frame that the end of the buffer cuts stops the scan with SHORT. It stops with BAD_LENGTH
     where intact frames follow, or where the frame already has more than `limits.frame` bytes.

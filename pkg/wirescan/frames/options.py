@@ -31,9 +31,9 @@ class FormatOption:
             Spark's data source "nonStrict".
         value_type: bool for "true" or "false", Path for a file, str for any other text. A relative
             path becomes an absolute one, because tasks may run in another directory.
-        help: what the command line says about it, one or two sentences.
+        help: the help text of the command line, one or two sentences.
         apply: a function of a format and the text of the value that returns the changed format. It
-            may raise ValueError and OSError. It is not called for "false".
+            may raise ValueError, OSError and ImportError. It is not called for "false".
         adds_columns: the option only adds columns, so verbs that write no columns do not have it.
     """
 
@@ -50,6 +50,7 @@ def apply_options(format: Format, values: Mapping[str, str]) -> Format:
     Raises:
         ValueError: the format does not have such an option, or the value is unfit.
         OSError: an option names a file that cannot be read.
+        ImportError: an option needs a package that is not installed.
     """
     names = [option.name for option in format.accepts]
     for name in values:

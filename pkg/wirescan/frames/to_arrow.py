@@ -129,9 +129,9 @@ def to_batch(
 
     Args:
         table: the frames.
-        columns: as in `schema`.
-        binary: as in `schema`.
-        types: as in `schema`.
+        columns: as in `make_schema`.
+        binary: as in `make_schema`.
+        types: as in `make_schema`.
         file: the value of the column `_file`.
         errors: how to treat a fault in a list, such as headers: "strict" raises FrameError, "mark"
             makes the bad pair null, "skip" removes it. None, the default: as in `table.errors`.

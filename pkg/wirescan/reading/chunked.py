@@ -280,7 +280,7 @@ class _GroupSize:
 
 
 class _Group(NamedTuple):
-    """What was opened of a group of outermost frames.
+    """The result of opening a group of outermost frames.
 
     inner: the frames inside; None if the outermost frames exceed a limit together.
     is_too_large: a limit was exceeded.

@@ -104,8 +104,8 @@ def aggregate(
         distinct    bigint: an estimate of the number of distinct values, without null. It is nearly
                     exact for a few hundred values. For more values the error is up to 1.6 percent
                     in two of three cases, and up to 5 percent in all but a few of a thousand.
-        histogram   of integers; array<struct<low, high, count: bigint>>. `Histogram.of` in
-                    `wirescan.export.sketches` takes it.
+        histogram   of integers; array<struct<low, high, count: bigint>>. `Histogram.from_buckets`
+                    in `wirescan.export.sketches` takes it.
 
         Nulls are ignored.
     column, format, errors, check, cut, limits: the arguments of `map_partitions`. Under "mark" a

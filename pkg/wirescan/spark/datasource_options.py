@@ -47,7 +47,7 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     if kafka_topics.is_topic(options):
         return kafka_topics.parse_reading(options)
     format_options = {
-        _make_name(option): option for option in list_format_options(formats().values())
+        _make_option_name(option): option for option in list_format_options(formats().values())
     }
     all_options = (*OPTIONS, *format_options, *STREAM_OPTIONS)
     lowercase = {name.lower() for name in all_options}
@@ -94,7 +94,7 @@ def _parse_format_options(
     return applied
 
 
-def _make_name(option: FormatOption) -> str:
+def _make_option_name(option: FormatOption) -> str:
     """Return the name of a format's option in the data source: "nonStrict" for "non_strict"."""
     first, *others = option.name.split("_")
     return first + "".join(map(str.capitalize, others))

@@ -64,7 +64,7 @@ class Tally:
     """Counts of one or several files.
 
     Call `start_file`, then `count_frames` for each piece and `count_nested` for the frames opened
-    from it, then `end_file`; `summary` returns the counts.
+    from it, then `end_file`; `make_summary` returns the counts.
 
     Args:
         format: the outermost format of the files.

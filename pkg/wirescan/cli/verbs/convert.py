@@ -183,7 +183,7 @@ def _run_engine(
 
 
 class Ends(NamedTuple):
-    """How the files end that do not end after a whole frame.
+    """The ends of files, where a file does not end after a whole frame.
 
     tails: what follows their last frames. empty: the names of those without any frame.
     """

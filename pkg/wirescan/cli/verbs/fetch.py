@@ -519,7 +519,7 @@ def copy_ranges(
 
 
 class Copying:
-    """Ranges on their way into their stores, and the counts so far.
+    """Writes the parts of ranges to the stores of their partitions, and counts them.
 
     Args:
         unfinished: the ranges to fetch.

@@ -162,7 +162,7 @@ def _find_counted_format(outer: Format) -> Format:
 
 
 def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
-    """Print the counts of `Tally.summary` as labelled lines; `top` is the outermost format."""
+    """Print the counts of `Tally.make_summary` as labelled lines; `top` is the outermost format."""
     inner = find_counted_format(top)
     frame_bytes = format_bytes(summary["frame_bytes"])
     all_bytes = format_bytes(summary["bytes"])

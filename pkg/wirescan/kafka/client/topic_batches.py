@@ -49,7 +49,7 @@ def to_batches(
     """Yield the records of a Part of `kafka.fetch` as Arrow record batches.
 
     part: a Part with records.
-    columns: as in `schema`.
+    columns: as in `make_schema`.
     batch_bytes: bytes of the records in one record batch, approximately.
     errors, limits: as in `to_arrow.to_batch`.
 

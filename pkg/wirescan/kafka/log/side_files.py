@@ -77,7 +77,7 @@ class Memory:
 class SegmentIndexes:
     """Compares the indexes of one segment with its batches.
 
-    Call `piece` with the batches in their order, then `end`. Both yield findings.
+    Call `check_piece` with the batches in their order, then `end`. Both yield findings.
 
     path: of the segment. log: the state of its log. Raises OSError.
     """
