@@ -328,6 +328,37 @@ class TestLimitOfTheCommand:
         assert len(line) < 1100 and "…" in line and line.endswith("0")
 
 
+class TestWalks:
+    """A message without a length is walked to its end."""
+
+    LONGEST = 1 << 20
+
+    def make_lists(self, count):
+        """Messages with a list that ends one byte after the longest frame.
+
+        Its first string reaches over the other messages, and zeros are its other strings.
+        """
+        frame = bytes.fromhex("0000000d 80010001 00000000 00000000 00")
+        size = len(frame) + 24 + 3
+        blocks = []
+        for i in range(count):
+            string = count * size - i * size - len(frame) - 24
+            string += -string % 4
+            elements = 1 + (self.LONGEST - 24 - string) // 4
+            start = bytes.fromhex("80010001 00000000 00000000 0f0001 0b")
+            start += elements.to_bytes(4, "big") + string.to_bytes(4, "big")
+            blocks.append(frame + start + b"\xff" * 3)
+        return b"".join(blocks) + bytes(self.LONGEST + 100)
+
+    def test_walks_that_end_after_the_longest_frame_are_charged(self):
+        raw = self.make_lists(2000)
+        begun = time.process_time()
+        frames = thrift.scan(raw, errors="mark", limits=Limits(frame=self.LONGEST))
+        assert time.process_time() - begun < 0.5
+        assert len(frames) == 4000
+        assert (frames["fault"] == 0).sum() == 2000
+
+
 # ---- one table for all formats
 
 

@@ -156,6 +156,32 @@ def test_a_repeated_search_is_free(name):
     laws.chunks_change_nothing(PACKAGES[name], raw, cuts, limits=Limits(frame=LONGEST))
 
 
+EMPTY_CALL = bytes(thrift.encode_message("", thrift.MessageType.CALL, 0, b"\0"))
+FRAMED_CALL = len(EMPTY_CALL).to_bytes(4, "big") + EMPTY_CALL
+
+
+def make_long_strings(longest):
+    """Return messages without a length, with a string that ends one byte after `longest`."""
+    string = EMPTY_CALL[:-1] + b"\x0b\0\1" + (longest + 1 - len(EMPTY_CALL) - 6).to_bytes(4, "big")
+    return (FRAMED_CALL + string) * 25
+
+
+def make_open_responses(longest):
+    """Return HTTP responses without a length, whose heads all end with the last of them."""
+    response = FRAMED_CALL + b"HTTP/1.1 200 OK\r\n"
+    return response * (longest // len(response) - 20) + b"\r\n"
+
+
+@pytest.mark.parametrize("make", [make_long_strings, make_open_responses])
+def test_messages_without_a_length_that_exceed_the_limit(make):
+    """What a candidate costs does not depend on the bytes after the longest frame."""
+    chance = random.Random(make.__name__)
+    message = bytes(thrift.encode_message("add", thrift.MessageType.CALL, 1, b"\0"))
+    raw = make(LONGEST) + FRAMED_CALL + message + FRAMED_CALL * 5000
+    cuts = [sorted(chance.sample(range(len(raw)), 3)), list(range(100, len(raw), 3000))]
+    laws.chunks_change_nothing(PACKAGES["thrift"], raw, *cuts, limits=Limits(frame=LONGEST))
+
+
 @pytest.mark.parametrize("name", CARRIERS)
 def test_a_file_with_long_gaps_in_pieces(name, tmp_path):
     chance = random.Random(name)

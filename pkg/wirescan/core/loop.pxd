@@ -44,6 +44,7 @@ cdef struct SearchBudget:
     uint64_t reached                    # bytes of the stream up to the farthest candidate's end
     uint64_t verified[BUDGET_BUCKETS]   # bytes that probes read, by the number of bits of each size
     uint64_t walked                     # bytes of candidates that were walked and are no frames
+    bint bytes_follow                   # bytes follow those that a frame may have
 
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
@@ -243,7 +244,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # known, that row has at most `longest` bytes: after that many bytes without an intact frame, it
     # is the bad frame alone.
     #
-    # A fixed number of bytes decides on each frame: `longest` and one more to read it, and those of
+    # A fixed number of bytes decides on each frame: `longest` to read it, and those of
     # `find_intact_frame`. Where `more` bytes may follow and decide, the scan stops before the bad
     # frame. It does so only where at most 2 * `longest` + LOOK bytes are left, so a stream has to
     # hold little more. A gap that already has more than `longest` bytes becomes a row, and the scan
@@ -255,7 +256,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     cdef const uint8_t* start
     cdef const uint8_t* last
     # No intact frame begins in the searched bytes before `next`.
-    cdef const uint8_t* next = r.at + state.search.searched
+    cdef const uint8_t* next = min(r.at + state.search.searched, r.end)
     cdef const uint8_t* next_before = next
     cdef SearchBudget* budget = &state.search.budget
     cdef SearchBudget budget_before         # at the start of the bad frame
@@ -284,7 +285,8 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         if gap:
             fault = gap
         else:
-            r.end = start + longest + 1 if <size_t>(end - start) > longest else end
+            budget.bytes_follow = <size_t>(end - start) > longest
+            r.end = start + longest if budget.bytes_follow else end
             fault = read(&r, row, budget)
             r.end = end
             if fault < SHORT and r.at == start:
@@ -294,8 +296,6 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
                 fault = BAD_LENGTH
             if fault == SHORT and row.fault and not state.more:
                 fault = <Fault>row.fault
-            if fault < SHORT and <size_t>(r.at - start) > longest:
-                fault = BAD_LENGTH
         if fault and state.more:
             is_pending = True
             next_before = next

@@ -308,7 +308,8 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versi
 
 
 cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, True, True, <SearchBudget*>parent)
+    cdef SearchBudget* budget = <SearchBudget*>parent
+    return read_frame_of(r, <Frame*>out, not budget.bytes_follow, True, budget)
 
 
 cdef inline Fault read_frame_more(Reader* r, void* out, const void* parent) noexcept nogil:
@@ -316,7 +317,8 @@ cdef inline Fault read_frame_more(Reader* r, void* out, const void* parent) noex
 
 
 cdef inline Fault read_frame_any(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, True, False, <SearchBudget*>parent)
+    cdef SearchBudget* budget = <SearchBudget*>parent
+    return read_frame_of(r, <Frame*>out, not budget.bytes_follow, False, budget)
 
 
 cdef inline Fault read_frame_any_more(Reader* r, void* out, const void* parent) noexcept nogil:
