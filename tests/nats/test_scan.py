@@ -339,7 +339,8 @@ def test_a_cut_message_is_short(raw):
 
 def test_frames_beyond_the_limit():
     raw = make_pub(bytes(2000))
-    assert not nats.scan(raw, limits=Limits(frame=len(raw))).bad.any()
+    for following in (b"", raw, b"PING\r\n"):
+        assert not nats.scan(raw + following, limits=Limits(frame=len(raw))).bad.any()
     for cut in (len(raw), len(raw) - 1):
         with pytest.raises(FrameError, match="BAD_LENGTH"):
             nats.scan(raw[:cut], limits=Limits(frame=len(raw) - 1))
