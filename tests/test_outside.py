@@ -31,7 +31,7 @@ def test_a_package_outside_wirescan(tmp_path):
     path = os.pathsep.join([str(package), str(ROOT), str(Path(wirescan.__file__).parents[1])])
     environment = os.environ | {"PYTHONPATH": path, "CFLAGS": "-O0 -g0", "WIRESCAN_EXAMPLES": "25"}
     built = subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
+        [sys.executable, "setup.py", "-q", "egg_info", "build_ext", "--inplace"],
         cwd=package,
         env=environment,
         capture_output=True,

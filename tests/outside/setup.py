@@ -14,6 +14,7 @@ package = Path(wirescan.__file__).parent
 setup(
     name="netstrings",
     packages=["netstrings"],
+    entry_points={"wirescan.formats": ["netstrings = netstrings"]},
     ext_modules=cythonize(
         [
             Extension(

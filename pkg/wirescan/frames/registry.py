@@ -1,9 +1,17 @@
-"""Find formats by name. Protocol packages are imported when a name is first asked for."""
+"""Find formats by name. Protocol packages are imported when a name is first asked for.
+
+Formats of other packages are found in two ways. A program may import such a package, which calls
+`wirescan.register`. Or the package declares an entry point of the group "wirescan.formats", whose
+value is the module that calls `register`. Then every process finds its formats, also the command
+and the workers of Spark.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+import warnings
+from functools import cache, lru_cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
@@ -12,6 +20,7 @@ from wirescan.frames.options import apply_options
 if TYPE_CHECKING:
     from wirescan.frames.format import Format
 
+GROUP = "wirescan.formats"  # of the entry points of other packages
 # The folders of the protocol packages.
 PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")
 
@@ -21,7 +30,10 @@ _tables: dict[str, dict[str, Format]] = {}
 
 
 def load_formats() -> dict[str, Format]:
-    """Return the dict of all formats, by name. It is not a copy; `formats` returns one."""
+    """Return the dict of the registered formats, by name. It is not a copy; `formats` returns one.
+
+    Formats of packages that are installed, but not imported yet, are missing.
+    """
     if "formats" not in _tables:
         own = {
             format.name: format
@@ -35,8 +47,29 @@ def load_formats() -> dict[str, Format]:
     return _tables["formats"]
 
 
+@cache
+def import_installed_formats() -> None:
+    """Import the modules that entry points name. A module that cannot be imported is a warning."""
+    load_formats()
+    for entry_point in entry_points(group=GROUP):
+        try:
+            entry_point.load()
+        except Exception as error:
+            # One broken package must not break the formats of the others.
+            warnings.warn(
+                f"the formats of {entry_point.value} are missing, because importing it raised "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
 def formats() -> dict[str, Format]:
-    """Return name -> Format, for the protocol packages and the registered formats."""
+    """Return name -> Format, for the protocol packages, the registered and the installed formats.
+
+    An installed package whose import fails is a RuntimeWarning.
+    """
+    import_installed_formats()
     return dict(load_formats())
 
 
@@ -51,6 +84,8 @@ def format_of(name: str) -> Format:
         ImportError: an option needs a package that is not installed.
     """
     plain, _, options = name.partition("?")
+    if plain not in load_formats():
+        import_installed_formats()
     if plain not in load_formats():
         raise ValueError(f"no format {plain!r}; there are {', '.join(load_formats())}")
     return _with_options(plain, options) if options else load_formats()[plain]

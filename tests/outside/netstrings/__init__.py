@@ -1,4 +1,8 @@
-"""The public names of the package: `scan`, and the registered format."""
+"""The public names of the package: `scan`, and the registered format.
+
+The entry point in setup.py names this module. So wirescan imports it when it looks for a format
+that it does not know.
+"""
 
 from netstrings.scan import NETSTRING, scan_netstrings
 from wirescan import Format, FrameTable, Limits, join, open, register
