@@ -34,7 +34,7 @@ import operator
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import SupportsIndex, TypeAlias, cast
+from typing import Any, SupportsIndex, TypeAlias, cast
 
 import cramjam
 import numpy as np
@@ -103,9 +103,11 @@ class OutputTooSmallError(CodecError):
 
 
 # --- decompressing --------------------------------------------------------------------------
+# `out` is an array of bytes. To mypy it is Any, because numpy's stubs do not declare the buffer
+# protocol for Python 3.11.
 
 
-def _decompress_snappy(payload: memoryview, out: np.ndarray) -> int:
+def _decompress_snappy(payload: memoryview, out: Any) -> int:
     written: int
     if payload and payload[0] == XERIAL_MAGIC[0] and payload[:8] == XERIAL_MAGIC:
         first_block = _XERIAL_HEADER_BYTES + _SIZE_BYTES
@@ -121,7 +123,7 @@ def _decompress_snappy(payload: memoryview, out: np.ndarray) -> int:
     return written
 
 
-def _decompress_xerial(payload: memoryview, out: np.ndarray) -> int:
+def _decompress_xerial(payload: memoryview, out: Any) -> int:
     at = 0
     written = 0
     end = len(payload)
@@ -142,7 +144,7 @@ def _decompress_xerial(payload: memoryview, out: np.ndarray) -> int:
     return written
 
 
-def _decompress_lz4_legacy(payload: memoryview, out: np.ndarray) -> int:
+def _decompress_lz4_legacy(payload: memoryview, out: Any) -> int:
     fixed = bytearray(payload)
     flags = fixed[4] if len(fixed) > 4 else 0
     # The header: magic, flags, block descriptor, content size, dictionary id, checksum.
@@ -220,7 +222,7 @@ def _decompress_zlib(payload: memoryview, max_bytes: int, *, check: bool) -> tup
     raise CodecError(Fault.BAD_COMPRESSION, message)
 
 
-def _decompress_lz4_block(payload: memoryview, out: np.ndarray) -> int:
+def _decompress_lz4_block(payload: memoryview, out: Any) -> int:
     # Only the payload states its decompressed size, so that size is checked against `out` first.
     size = 0
     shift = 0
@@ -248,7 +250,7 @@ def _decompress_lz4_block(payload: memoryview, out: np.ndarray) -> int:
     return written
 
 
-_DECOMPRESS: dict[str, Callable[[memoryview, np.ndarray], int]] = {
+_DECOMPRESS: dict[str, Callable[[memoryview, Any], int]] = {
     "gzip": cramjam.gzip.decompress_into,
     "snappy": _decompress_snappy,
     "snappy-raw": cramjam.snappy.decompress_raw_into,
