@@ -205,7 +205,7 @@ def _parse(
         lines = [bytes(text[start:stop]) for start, stop in pairwise(bounds.tolist())]
     if any(_has_strings(field.type) for field in given_types):
         lines = [_make_strings(line, pa.struct(given_types)) for line in lines]
-    types = _refuse_lines(lines, segment_bounds, given_types, refuse, infers=infers)
+    types = _infer_and_refuse(lines, segment_bounds, given_types, refuse, infers=infers)
     return _read(b"".join(lines), types, "ignore", max(map(len, lines)))
 
 
@@ -216,7 +216,7 @@ def _list_segment_bounds(weights: np.ndarray) -> list[int]:
     return [0, *inner_bounds.tolist(), len(weights)]
 
 
-def _refuse_lines(
+def _infer_and_refuse(
     lines: list[bytes],
     segment_bounds: list[int],
     given_types: pa.Schema,
@@ -224,7 +224,7 @@ def _refuse_lines(
     *,
     infers: bool,
 ) -> pa.Schema:
-    """Return the types of all fields. Lines that the parser refuses are replaced by {}."""
+    """Return the types of all fields. Replace the lines that the parser refuses by {}."""
     import pyarrow as pa
 
     types = given_types
