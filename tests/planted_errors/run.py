@@ -74,6 +74,7 @@ PRELOADED = [
     "asyncio",
     "ssl",
 ]
+OUTPUT = "output"  # the file that the output of a run goes to, in the directory of that run
 # Exit codes of pytest.
 PASSED = 0
 FAILED = 1
@@ -115,7 +116,7 @@ class Outcome:
     """The result of the tests of one planted error."""
 
     planted: Planted
-    kind: str  # "noticed", "crashed", "timed out", "unnoticed" or "wrong selection"
+    kind: str  # "noticed", "crashed", "timed out", "unnoticed" or "not run"
     seconds: float
     output: str
 
@@ -233,8 +234,11 @@ def check_import(work: Path) -> None:
 # --- the tests
 
 
-def run_tests(work: Path, tests: list[str], number: int, output: str) -> None:
-    """Run pytest in a child process with one error switched on, and write to `output`."""
+def run_tests(work: Path, tests: list[str], number: int, directory: str) -> None:
+    """Run pytest in a child process with one error switched on.
+
+    The output goes to the file OUTPUT of `directory`, and temporary files of the tests go there too.
+    """
     os.setsid()
     os.environ.update(make_environment(work, number))
     os.chdir(work)
@@ -242,13 +246,16 @@ def run_tests(work: Path, tests: list[str], number: int, output: str) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
     sys.path[:0] = [str(work / "pkg"), str(work)]
+    output = Path(directory, OUTPUT)
     with open(os.devnull) as nothing, open(output, "w") as file:
         os.dup2(nothing.fileno(), 0)
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     import pytest
 
-    code = pytest.main(["-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests])
+    # Runs that share pytest's own directory can fail when they clean it up at the same time.
+    options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    code = pytest.main([*options, f"--basetemp={directory}/temporary", *tests])
     sys.stdout.flush()
     # Exit at once, even if a test left threads running.
     os._exit(code)
@@ -261,15 +268,16 @@ def run_pytest(work: Path, tests: list[str], number: int, seconds: float) -> tup
     """
     # The fork server has imported the packages that the tests need, except wirescan.
     context = multiprocessing.get_context("forkserver")
-    with tempfile.NamedTemporaryFile("r", prefix="wirescan-mutation-", errors="replace") as output:
-        process = context.Process(target=run_tests, args=(work, tests, number, output.name))
+    with tempfile.TemporaryDirectory(prefix="wirescan-", ignore_cleanup_errors=True) as directory:
+        process = context.Process(target=run_tests, args=(work, tests, number, directory))
         process.start()
         process.join(seconds)
         code = process.exitcode
         if code is None:
             kill_session(process.pid)
             process.join()
-        return code, output.read()
+        output = Path(directory, OUTPUT)
+        return code, output.read_text(errors="replace") if output.exists() else ""
 
 
 def kill_session(session: int) -> None:
@@ -279,7 +287,18 @@ def kill_session(session: int) -> None:
 
 
 def try_error(work: Path, entry: Planted) -> Outcome:
-    """Run the tests of one error with that error switched on."""
+    """Run the tests of one error with that error switched on.
+
+    They run once more if pytest ended without a result.
+    """
+    outcome = run_tests_of(work, entry)
+    if outcome.kind == "not run":
+        print(f"{entry.id} is tried again after:\n{get_end(outcome.output)}", flush=True)
+        outcome = run_tests_of(work, entry)
+    return outcome
+
+
+def run_tests_of(work: Path, entry: Planted) -> Outcome:
     start = time.monotonic()
     code, output = run_pytest(work, list(entry.tests), entry.number, TEST_SECONDS)
     if code is None:
@@ -293,8 +312,14 @@ def try_error(work: Path, entry: Planted) -> Outcome:
     elif code == PASSED:
         kind = "unnoticed"
     else:
-        kind = "wrong selection"
+        kind = "not run"
+        output += f"\npytest ended with {code}"
     return Outcome(entry, kind, time.monotonic() - start, output)
+
+
+def get_end(output: str) -> str:
+    """Return the last 15 lines."""
+    return "\n".join(output.splitlines()[-15:])
 
 
 def find_failed_test(output: str) -> str:
@@ -310,8 +335,6 @@ def print_outcome(outcome: Outcome) -> None:
     print(
         f"{outcome.kind:<10} {outcome.seconds:6.1f} s  {outcome.planted.id}  {detail}", flush=True
     )
-    if outcome.kind == "wrong selection":
-        print("\n".join(outcome.output.splitlines()[-15:]), flush=True)
 
 
 # --- the run
@@ -373,6 +396,7 @@ def run(arguments: argparse.Namespace, work: Path) -> int:
     for outcome in missed:
         planted = outcome.planted
         print(f"{outcome.kind}: {planted.id} in {planted.path}: {planted.before!r}")
+        print(get_end(outcome.output))
     print(f"{noticed} passed, {len(missed)} failed")
     return 1 if missed else 0
 
