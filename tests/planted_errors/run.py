@@ -237,7 +237,7 @@ def check_import(work: Path) -> None:
 def run_tests(work: Path, tests: list[str], number: int, directory: str) -> None:
     """Run pytest in a child process with one error switched on.
 
-    The output goes to the file OUTPUT of `directory`, and temporary files of the tests go there too.
+    The output goes to the file OUTPUT of `directory`, beside the temporary files of the tests.
     """
     os.setsid()
     os.environ.update(make_environment(work, number))
