@@ -28,7 +28,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=not IS_RANDOM,
     database=None,
-    max_examples=read_example_count(40),
+    max_examples=read_example_count(24),
 )
 settings.load_profile("wirescan")
 
@@ -44,12 +44,15 @@ GROUP_OF_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.(peers|spark|fuzz)\b"
 
 
 @pytest.fixture(
-    params=[pytest.param(7, id="every seventh"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    params=[
+        pytest.param(13, id="every thirteenth"),
+        pytest.param(1, id="all", marks=pytest.mark.slow),
+    ]
 )
 def stride(request):
     """The step of tests that change or cut a stream at each of its bytes.
 
-    The default run takes every seventh position, the group `slow` takes all of them.
+    The default run takes every thirteenth position, the group `slow` takes all of them.
     """
     return request.param
 

@@ -140,6 +140,7 @@ def test_segments_have_the_bytes_of_the_log(cluster, tmp_path, size):
     assert len(segments) in segment_counts[size]
 
 
+@pytest.mark.slow
 def test_segments_need_no_pyarrow(cluster, tmp_path):
     script = (
         "import sys\n"

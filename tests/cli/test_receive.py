@@ -196,6 +196,7 @@ def test_sent_events_are_in_the_directory(tmp_path, kind):
         assert set(table["version"].to_pylist()) == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_receiver_cleanly(tmp_path, number):
     with start_receiver(tmp_path) as receiver:
@@ -209,6 +210,7 @@ def test_a_signal_ends_the_receiver_cleanly(tmp_path, number):
     )
 
 
+@pytest.mark.slow
 def test_files_roll_by_time_and_appear_when_they_are_complete(tmp_path):
     with (
         start_receiver(tmp_path, "--roll-seconds", 0.5) as receiver,
@@ -246,6 +248,7 @@ def test_data_frames_to_parquet(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_zlib_data_without_its_checksum_reaches_parquet(tmp_path):
     """Zlib data without its Adler-32 is acked, so its events are written."""
     frame = encode_compressed(encode_json(1, b"{}"))
@@ -411,6 +414,7 @@ def test_a_failed_conversion_ends_the_run_and_loses_nothing(tmp_path, monkeypatc
     assert read_documents(tmp_path) == make_documents(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["frames", "parquet"])
 def test_a_killed_receiver_loses_nothing_that_was_acked(tmp_path, kind):
     """One kill -9 while a writer waits for acks, and a part of its windows is on the disk."""
@@ -616,6 +620,7 @@ def test_other_protocols_are_named(tmp_path):
 # --- TLS
 
 
+@pytest.mark.slow
 def test_tls_needs_a_trusted_certificate(tmp_path):
     pair = ("--tls", TLS / "server.pem", TLS / "server.key")
     lines = tmp_path / "lines"
@@ -789,6 +794,7 @@ def test_a_port_in_use_is_reported(tmp_path):
         assert list_names(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_totals(tmp_path):
     ours, theirs = pty.openpty()
     command = [
@@ -842,6 +848,7 @@ def test_a_terminal_shows_totals(tmp_path):
 # --- errors of the directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, option", [("frames", "--max-frame"), ("parquet", "--max-inflated")])
 def test_recovery_keeps_frames_of_an_earlier_run_with_larger_limits(tmp_path, kind, option):
     large = b'"%s"' % (b" " * 2_000_000)

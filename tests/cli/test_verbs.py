@@ -167,6 +167,7 @@ def run_without_pyarrow(*arguments: object) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [("scan", "{}", "--arrow"), ("convert", "{}", "out"), ("stat", "s3://bucket/x.log")],
@@ -1224,6 +1225,7 @@ def test_an_unwritable_path_is_named(segment, tmp_path):
         assert result.stderr == f"wirescan: {out}: not a directory\n"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet(tmp_path):
     path = tmp_path / "x.log"
     path.write_bytes(b"".join(make_batch(1000 * i, 1000) for i in range(20)))
@@ -1316,6 +1318,7 @@ def mark_slow_unless(is_fast: bool, *values: object):
     return pytest.param(*values, marks=[] if is_fast else [pytest.mark.slow])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, redirection",
     [
@@ -1330,6 +1333,7 @@ def test_output_that_cannot_be_written_is_one_line(segment, arguments, redirecti
     assert run_in_shell(redirected, *arguments) == (2, b"", message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "redirected, command",
     [
@@ -1348,12 +1352,14 @@ def test_unneeded_streams_may_be_closed_or_full(segment, tmp_path, redirected, c
         assert run_in_shell(redirected, "scan", "--nothing")[:2] == (2, b"")
 
 
+@pytest.mark.slow
 def test_an_output_file_is_not_given_the_number_of_a_closed_stream(segment, tmp_path):
     out = tmp_path / "out.jsonl"
     assert run_in_shell("<&- >&- 2>&-", "scan", segment, "-o", out)[0] == 0
     assert out.read_bytes().count(b"\n") == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verb", [mark_slow_unless(verb == "scan", verb) for verb in ("scan", "stat", "verify")]
 )
@@ -1364,6 +1370,7 @@ def test_closed_standard_input_is_reported(verb):
     assert b"bad file descriptor" in messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module, error, code, message",
     [
@@ -1407,6 +1414,7 @@ def run_on_terminal(*arguments: object, columns: int = 80, **extra: str) -> tupl
     return process.wait(20), out.replace(b"\r\n", b"\n")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_lines_of_its_width_and_no_binary(damaged):
     code, out = run_on_terminal("scan", damaged, "--limit", "3", NO_COLOR="1")
     rows = out.decode().splitlines()
@@ -1420,6 +1428,7 @@ def test_a_terminal_gets_lines_of_its_width_and_no_binary(damaged):
     assert b"ARROW" not in out
 
 
+@pytest.mark.slow
 def test_color_is_only_for_terminals(damaged):
     assert b"\x1b[" in run_on_terminal("verify", damaged)[1]
     assert b"\x1b" not in run_on_terminal("verify", damaged, NO_COLOR="1")[1]
@@ -1516,6 +1525,7 @@ def test_version_names_the_dependencies_and_the_cpu_paths() -> None:
     assert used == set(DEPENDENCIES)
 
 
+@pytest.mark.slow
 def test_version_imports_none_of_the_optional_dependencies() -> None:
     script = (
         "import sys\n"

@@ -284,7 +284,7 @@ def test_any_bytes_as_a_sidecar(tmp_path):
         {}, optional={key: json_values | st.lists(st.integers(-3, 7_000)) for key in good}
     )
 
-    @settings(max_examples=read_example_count(50), deadline=None)
+    @settings(max_examples=read_example_count(30), deadline=None)
     @given(
         st.binary(max_size=40)
         | changed.map(lambda change: json.dumps(good | change).encode())

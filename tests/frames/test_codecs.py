@@ -283,7 +283,7 @@ def test_a_flipped_bit_stays_within_the_buffer(writer):
         payload[bit // 8] ^= 1 << bit % 8
 
 
-@settings(max_examples=read_example_count(200), deadline=None)
+@settings(max_examples=read_example_count(120), deadline=None)
 @given(
     st.sampled_from(sorted(WRITERS)),
     st.binary(max_size=60),

@@ -1409,7 +1409,7 @@ def test_names_are_imported_at_their_first_use():
         client.Klient
 
 
-@settings(max_examples=read_example_count(50), deadline=None)
+@settings(max_examples=read_example_count(30), deadline=None)
 @given(st.data())
 def test_any_bytes_for_an_answer(data):
     """A read of a damaged answer returns rows, or raises an expected error."""

@@ -12,7 +12,7 @@ from tests.strategies import kafka as strategies
 from tests.support.examples import read_example_count
 from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
 
-quiet = settings(max_examples=read_example_count(50), deadline=None)
+quiet = settings(max_examples=read_example_count(30), deadline=None)
 
 
 def read_back(raw):

@@ -28,7 +28,7 @@ from wirescan.kafka import (
 )
 from wirescan.kafka.client.partitioner import murmur2
 
-quiet = settings(max_examples=read_example_count(50), deadline=None)
+quiet = settings(max_examples=read_example_count(30), deadline=None)
 HEAD = 61  # bytes before the records of a batch
 STRINGS = [
     b"a",

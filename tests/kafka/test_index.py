@@ -309,7 +309,7 @@ def test_every_byte_changed_and_every_cut(tmp_path, name, raw, stride):
         check(raw[:at])
 
 
-@settings(max_examples=read_example_count(100), deadline=None)
+@settings(max_examples=read_example_count(60), deadline=None)
 @given(
     st.sampled_from(sorted(READERS)),
     st.binary(max_size=120) | st.text("01 -:\nab", max_size=40).map(str.encode),

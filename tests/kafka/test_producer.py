@@ -841,7 +841,7 @@ class Producing(RuleBasedStateMachine):
 
 TestProducing = Producing.TestCase
 TestProducing.settings = settings(
-    max_examples=read_example_count(30),
+    max_examples=read_example_count(8),
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -849,7 +849,7 @@ TestProducing.settings = settings(
 
 
 @given(st.lists(faults, max_size=20), st.sampled_from([-1, 1]), st.integers(1, 3))
-@settings(max_examples=read_example_count(16), deadline=None)
+@settings(max_examples=read_example_count(10), deadline=None)
 def test_at_least_once_without_idempotence(drawn, acks, partitions):
     cluster = ProducerCluster(2)
     cluster.add_topic("t", partitions)
@@ -867,7 +867,7 @@ def test_at_least_once_without_idempotence(drawn, acks, partitions):
 
 
 @given(st.lists(faults, max_size=20), st.integers(1, 3))
-@settings(max_examples=read_example_count(16), deadline=None)
+@settings(max_examples=read_example_count(10), deadline=None)
 def test_at_most_once_with_acks_0(drawn, partitions):
     cluster = ProducerCluster(2)
     cluster.add_topic("t", partitions)

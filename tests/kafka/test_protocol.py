@@ -33,7 +33,7 @@ from wirescan.kafka.protocol.schema import MESSAGE, Field, MessageSchema
 
 HOSTILE = CORPUS / "kafka-hostile"
 steady = settings(
-    max_examples=read_example_count(15),
+    max_examples=read_example_count(9),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),

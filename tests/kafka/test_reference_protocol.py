@@ -19,7 +19,7 @@ few = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-steady = settings(few, max_examples=read_example_count(15))
+steady = settings(few, max_examples=read_example_count(9))
 every_body = pytest.mark.parametrize("api, direction", strategies.EVERY_BODY)
 every_version = pytest.mark.parametrize(
     "api, direction, version",

@@ -107,7 +107,7 @@ INTERLEAVED = [
 ]
 
 
-@settings(max_examples=read_example_count(66), deadline=None)
+@settings(max_examples=read_example_count(40), deadline=None)
 @given(strategy.steps(), st.randoms(use_true_random=False))
 @example(INTERLEAVED, None)
 @example([(1, DATA)], None)
@@ -136,7 +136,7 @@ def test_committed_batches_of_a_table(steps, random):
     assert base_offsets(kafka.committed(table, without_ends)) == wanted
 
 
-@settings(max_examples=read_example_count(33), deadline=None)
+@settings(max_examples=read_example_count(20), deadline=None)
 @given(st.data(), strategy.steps())
 def test_committed_batches_of_a_range(tmp_path_factory, data, steps):
     """Batches outside the range decide which transactions are aborted and which are open."""
@@ -158,7 +158,7 @@ def test_committed_batches_of_a_range(tmp_path_factory, data, steps):
     assert base_offsets(table) == [offset for offset in wanted if low - 1 <= offset < high]
 
 
-@settings(max_examples=read_example_count(33), deadline=None)
+@settings(max_examples=read_example_count(20), deadline=None)
 @given(st.data(), strategy.steps().filter(len))
 def test_damaged_side_files_change_nothing(tmp_path_factory, data, steps):
     """A .txnindex has no checksum. A bad snapshot is not read."""
@@ -174,7 +174,7 @@ def test_damaged_side_files_change_nothing(tmp_path_factory, data, steps):
     assert base_offsets(table) == committed_offsets(steps, offsets)
 
 
-@settings(max_examples=read_example_count(33), deadline=None)
+@settings(max_examples=read_example_count(20), deadline=None)
 @given(st.data(), strategy.steps())
 def test_the_index_replaces_a_damaged_marker(tmp_path_factory, data, steps):
     """Every marker here ends a transaction, because no index lists an abort without data."""

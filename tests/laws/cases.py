@@ -9,7 +9,7 @@ from tests.laws.packages import PACKAGES
 from tests.support.examples import read_example_count
 
 steady = settings(
-    max_examples=read_example_count(25),
+    max_examples=read_example_count(15),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),

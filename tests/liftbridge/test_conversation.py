@@ -101,7 +101,7 @@ def test_without_an_ack_policy_no_ack_is_awaited():
 
 
 @given(st.lists(st.none() | st.binary(max_size=5), min_size=1), st.integers(1, 9))
-@settings(max_examples=read_example_count(16))
+@settings(max_examples=read_example_count(10))
 def test_publish_many_sends_the_same_as_publish(keys, partitions):
     many = Publisher(inbox="acks")
     alone = Publisher(inbox="acks")
@@ -413,7 +413,7 @@ class Publishing(RuleBasedStateMachine):
         assert self.publisher.deadline == min(self.expires.values(), default=None)
 
 
-Publishing.TestCase.settings = settings(max_examples=read_example_count(13), stateful_step_count=30)
+Publishing.TestCase.settings = settings(max_examples=read_example_count(8), stateful_step_count=30)
 TestPublishing = Publishing.TestCase
 
 
@@ -464,7 +464,7 @@ def content(table):
     ),
     st.sampled_from(["mark", "skip"]),
 )
-@settings(max_examples=read_example_count(50))
+@settings(max_examples=read_example_count(30))
 def test_batches_do_not_change_the_rows(payloads, count, most, chunk, pauses, format, errors):
     whole = Subscriber(format=format, errors=errors)
     whole.receive(payloads)

@@ -31,7 +31,7 @@ from wirescan.liftbridge.encode import (
 from wirescan.liftbridge.writer import write_entries, write_messages
 from wirescan.nats.encode import encode_pubs
 
-quiet = settings(max_examples=read_example_count(50), deadline=None)
+quiet = settings(max_examples=read_example_count(30), deadline=None)
 I64 = st.sampled_from((0, 0, -1, 1, 127, 128, 2**31, 2**63 - 1, -(2**63))) | st.integers(
     -(2**63), 2**63 - 1
 )

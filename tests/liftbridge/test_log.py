@@ -190,7 +190,7 @@ def check_look_up(folder, raw_of, columns=("offset", "timestamp")):
 
 
 @pytest.mark.parametrize("column", ["offset", "timestamp"])
-@settings(max_examples=read_example_count(13), deadline=None)
+@settings(max_examples=read_example_count(8), deadline=None)
 @given(st.data(), segments(), WINDOWS)
 def test_look_up_agrees_with_a_walk_for_any_index(tmp_path_factory, column, data, parts_of, window):
     folder = tmp_path_factory.getbasetemp() / "look" / "0"
@@ -224,7 +224,7 @@ def damage(data, raw, parts):
     return bytes(out) + data.draw(st.sampled_from(tails))
 
 
-@settings(max_examples=read_example_count(16), deadline=None)
+@settings(max_examples=read_example_count(10), deadline=None)
 @given(st.data(), segments(3), WINDOWS)
 def test_look_up_in_damaged_segments(tmp_path_factory, data, parts_of, window):
     folder = tmp_path_factory.getbasetemp() / "damaged" / "0"
@@ -260,7 +260,7 @@ def test_look_up_in_damaged_segments(tmp_path_factory, data, parts_of, window):
         check_look_up(folder, raw_of)
 
 
-@settings(max_examples=read_example_count(13), deadline=None)
+@settings(max_examples=read_example_count(8), deadline=None)
 @given(st.data(), segments())
 def test_a_part_of_a_log_equals_that_part_of_the_whole(tmp_path_factory, data, parts_of):
     folder = tmp_path_factory.getbasetemp() / "part" / "0"
@@ -295,7 +295,7 @@ def test_a_part_of_a_log_equals_that_part_of_the_whole(tmp_path_factory, data, p
         assert [part.positions[i] for i in range(len(part))] == starts
 
 
-@settings(max_examples=read_example_count(13), deadline=None)
+@settings(max_examples=read_example_count(8), deadline=None)
 @given(st.data(), segments(2))
 def test_damage_in_a_part_is_reported(tmp_path_factory, data, parts_of):
     """No offset is lost silently: it is read, or a strict read raises."""
@@ -387,7 +387,7 @@ def slow_gaps(offsets):
     return [[min(a + 1, 2**63 - 1), b] for a, b in zip(offsets, offsets[1:]) if b != a + 1]
 
 
-@settings(max_examples=read_example_count(20), deadline=None)
+@settings(max_examples=read_example_count(12), deadline=None)
 @given(
     st.lists(
         st.integers(0, 12) | st.sampled_from((-(2**63), -1, 2**63 - 2, 2**63 - 1)), max_size=12
@@ -441,7 +441,7 @@ def slow_verify(base, listed, raw):
     ]
 
 
-@settings(max_examples=read_example_count(20), deadline=None)
+@settings(max_examples=read_example_count(12), deadline=None)
 @given(st.data(), segments(2))
 def test_verify_finds_damaged_indexes(tmp_path_factory, data, parts_of):
     folder = tmp_path_factory.getbasetemp() / "verify" / "0"
@@ -489,7 +489,7 @@ def list_starts_slowly(raw):
     return [row["start"] for row in rows_of(raw)]
 
 
-@settings(max_examples=read_example_count(20), deadline=None)
+@settings(max_examples=read_example_count(12), deadline=None)
 @given(st.data(), segments(1), st.integers(1, 400), st.booleans())
 def test_boundaries_are_starts_of_entries(tmp_path_factory, data, parts_of, size, damaged):
     folder = tmp_path_factory.getbasetemp() / "cuts" / "0"
@@ -818,7 +818,7 @@ READERS = {
 ENTRIES = st.lists(st.tuples(*[st.integers(-2, 2**31 - 1)] * 4), max_size=4)
 
 
-@settings(max_examples=read_example_count(40), deadline=None)
+@settings(max_examples=read_example_count(24), deadline=None)
 @given(
     st.sampled_from(tuple(READERS)),
     st.binary(max_size=120)

@@ -33,7 +33,7 @@ from wirescan.lumberjack.encode import (
 )
 from wirescan.lumberjack.writer import Documents, write_windows
 
-quiet = settings(max_examples=read_example_count(50), deadline=None)
+quiet = settings(max_examples=read_example_count(30), deadline=None)
 U32 = 2**32
 SEQUENCES = st.sampled_from((0, 1, 2**31 - 1, U32 - 2, U32 - 1)) | st.integers(0, U32 - 1)
 LEVELS = st.sampled_from((None, None, 0, 3, 9))

@@ -351,7 +351,7 @@ class Sending(RuleBasedStateMachine):
 
 for machine in (Receiving, Sending):
     machine.TestCase.settings = settings(
-        max_examples=read_example_count(40), stateful_step_count=30, deadline=None
+        max_examples=read_example_count(24), stateful_step_count=30, deadline=None
     )
 TestReceiving = Receiving.TestCase
 TestSending = Sending.TestCase

@@ -16,7 +16,7 @@ from wirescan.core.strings import ByteStrings
 from wirescan.nats.encode import encode_msg, encode_msgs, encode_pub, encode_pubs
 from wirescan.nats.writer import write_messages
 
-quiet = settings(max_examples=read_example_count(50), deadline=None)
+quiet = settings(max_examples=read_example_count(30), deadline=None)
 NAMES = st.sampled_from((b"A", b"Nats-Msg-Id", b"x y", b"\xff"))
 VALUES = st.sampled_from((b"", b"1", b" a b ", b"a:b", b"\xff"))
 PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=3)

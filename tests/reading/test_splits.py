@@ -215,7 +215,7 @@ def test_index_of_another_segment(tmp_path):
         )
 
 
-@settings(max_examples=read_example_count(13), deadline=None)
+@settings(max_examples=read_example_count(8), deadline=None)
 @given(st.binary(max_size=64), st.integers(1, 3_000))
 def test_any_bytes_as_an_index(tmp_path_factory, data, size):
     path = segment(tmp_path_factory.getbasetemp() / "any", RAW)
@@ -555,7 +555,7 @@ def test_tasks_of_real_segments(size):
         assert task_plan.skew < 1.3 and task_plan.uncut == []
 
 
-@settings(max_examples=read_example_count(20), deadline=None)
+@settings(max_examples=read_example_count(12), deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 3_000), st.integers(0, 100 * MIB)), max_size=40),
     st.integers(1, 100_000),

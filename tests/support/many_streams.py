@@ -19,16 +19,25 @@ STREAMS_PER_SCAN = 400
 LIMITS = wirescan.Limits()
 
 
+def sample_positions(length: int, stride: int) -> range:
+    """Return positions in `length` bytes, `stride` apart, and at least one of them.
+
+    The first one depends on the length, so that streams of different lengths are changed at
+    different positions.
+    """
+    step = max(min(stride, length), 1)
+    return range(length % step, length, step)
+
+
 def replace_bytes(
     raw: bytes, values: Callable[[int], set[int]], stride: int = 1
 ) -> Iterator[bytes]:
     """Streams that differ from `raw` in one byte.
 
     values: returns the new bytes for an old byte.
-    stride: distance between the changed positions. The first position depends on the length of
-        `raw`, so that different streams are changed at different positions.
+    stride: distance between the changed positions, as in `sample_positions`.
     """
-    for position in range(len(raw) % stride, len(raw), stride):
+    for position in sample_positions(len(raw), stride):
         old = raw[position]
         for new in sorted(values(old) - {old}):
             yield raw[:position] + bytes([new]) + raw[position + 1 :]

@@ -36,7 +36,7 @@ from wirescan.thrift.encode import (
 )
 from wirescan.thrift.writer import MAX_HEADER, MAX_LENGTH, write_frames, write_messages
 
-quiet = settings(max_examples=read_example_count(50), deadline=None)
+quiet = settings(max_examples=read_example_count(30), deadline=None)
 HMAC = Transform.HMAC
 BYTES = st.sampled_from(
     (b"", b"a", b"\x80\1\0\1", bytes(127), bytes(128), bytes(20_000))

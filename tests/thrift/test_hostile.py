@@ -577,7 +577,7 @@ def test_changes_of_every_byte_keep_the_laws(raw, stride):
 def test_every_damaged_byte_gives_rows_or_an_error(raw, stride):
     streams = [
         raw[:at] + bytes([raw[at] ^ 0xFF]) + raw[at + 1 :] + NEXT
-        for at in range(len(raw) % stride, len(raw), stride)
+        for at in many_streams.sample_positions(len(raw), stride)
     ]
     for package in (THRIFT, INFOS, PLAIN):
         many_streams.end_well(package, streams, check=False)
@@ -589,7 +589,7 @@ def test_every_damaged_byte_gives_rows_or_an_error(raw, stride):
 @every_stream
 def test_every_deleted_and_inserted_byte(raw, stride):
     streams = []
-    for at in range(len(raw) % stride, len(raw), stride):
+    for at in many_streams.sample_positions(len(raw), stride):
         streams.append(raw[:at] + raw[at + 1 :] + NEXT)
         for run in (b"\0", b"\x80", b"\xff"):
             streams.append(raw[:at] + run + raw[at:])
