@@ -1,5 +1,8 @@
 # Functions that all scripts of .ci use. Source this file in bash.
 
+# Many processes import the same files. Python compiles each file once if it may keep the result.
+unset PYTHONDONTWRITEBYTECODE
+
 # Print the heading of a step.
 step() {
     printf '\n=== %s\n' "$*"
