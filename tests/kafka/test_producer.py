@@ -992,15 +992,15 @@ def test_an_interrupt_leaves_no_connection_behind(cluster, monkeypatch):
     with Server(cluster) as server, kafka.Client(server.bootstrap) as client:
         client.metadata()
         links = []
-        send = sockets._Link.send
+        send = sockets.SocketLink.send
 
-        def interrupt(self, exchange, timeout):
+        async def interrupt(self, exchange, timeout):
             if exchange.api == "Produce":
                 links.append(self)
                 raise KeyboardInterrupt("while it sends")
-            send(self, exchange, timeout)
+            await send(self, exchange, timeout)
 
-        monkeypatch.setattr(sockets._Link, "send", interrupt)
+        monkeypatch.setattr(sockets.SocketLink, "send", interrupt)
         with pytest.raises(KeyboardInterrupt, match="while it sends"):
             client.send("t", numbers(10), partition=0)
         (link,) = links

@@ -35,8 +35,9 @@ The files of this layer:
 send(api, version, body) returns bytes. get_buffer() and buffer_updated(count), or receive(data),
 return Answers. `greet` is the first exchange on a connection: ApiVersions and the login (sasl.py).
 
-**Drivers** run operations over connections: sockets.py for Client (blocking.py), transports.py for
-AsyncClient (aio.py). Both clients are `Operations` (operations.py), with the attributes `cluster`
+**Drivers** run operations over connections. `Driver` (driver.py) is written as coroutines.
+transports.py awaits them for AsyncClient (aio.py). sockets.py blocks inside them for Client
+(blocking.py). Both clients are `Operations` (operations.py), with the attributes `cluster`
 and `limits` and the method `run(operation)`. `run` of AsyncClient is awaited. A new operation needs
 one function and one method in `Operations`.
 
