@@ -5,6 +5,7 @@ The package wirescan.kafka exports these functions. frames/registry.py reads `FO
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,10 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
-from wirescan.kafka.batch_headers import has_time, read_claim
+from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import CODECS, Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
-from wirescan.kafka.log.index_pruning import compute_statistics, prune
+from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.scan import (
@@ -35,6 +36,7 @@ from wirescan.kafka.record_batches.scan import (
     scan_sets,
     verify_batches,
 )
+from wirescan.seglog.segment_search import prune
 
 
 def scan(
@@ -315,7 +317,7 @@ RECORDS = Format(
     inherited=("is_control",),
     times=("timestamp",),
     statistics=compute_statistics,
-    prune=prune,
+    prune=partial(prune, LAYOUT),
     grouped_by="key",
     shown=("offset", "timestamp", "key", "value", "headers"),
     counted_as="records",

@@ -5,6 +5,7 @@ The package exports the functions. The registry reads FORMATS.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, Stop, join, make_empty, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.files import FILES, IGNORE, SEGMENTS, find_boundaries
-from wirescan.liftbridge.log.index_pruning import prune
+from wirescan.liftbridge.log.segment import LAYOUT
 from wirescan.liftbridge.payload_sources import open_payload_source
 from wirescan.liftbridge.scan import (
     ACK,
@@ -37,6 +38,7 @@ from wirescan.liftbridge.scan import (
     scan_entry_sets,
     scan_values,
 )
+from wirescan.seglog.segment_search import prune
 
 KINDS = {kind.value: kind.name for kind in Kind}
 RESPONSE_HEADER = 16  # bytes of a ReplicationResponse before its records
@@ -368,7 +370,7 @@ ENTRIES = Format(
     scan=scan_entries,
     spans=scan_entry_sets,
     boundaries=find_boundaries,
-    prune=prune,
+    prune=partial(prune, LAYOUT),
     files=FILES,
     ignore=IGNORE,
     grouped_by="key",
