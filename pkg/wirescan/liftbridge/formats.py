@@ -12,13 +12,13 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import FrameTable, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.files import FILES, IGNORE, SEGMENTS, find_boundaries
 from wirescan.liftbridge.log.segment import LAYOUT
@@ -205,18 +205,7 @@ def entries(
         if into is not None:
             raise ValueError("into takes the rows of one buffer, not of responses in a table")
         return _open_replicated_records(source, errors=errors, check=check, limits=limits)
-    buffers = open(source, files=FILES, ignore=IGNORE)
-    if into is not None and len(buffers) != 1:
-        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
-    tables = []
-    for buffer in buffers:
-        rows, bad, fault, position = scan_entries(
-            buffer, check=check, resync=errors != "strict", limits=limits, into=into
-        )
-        stops = (Stop(fault, position),)
-        table = FrameTable((buffer,), rows, stops, ENTRIES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(ENTRIES)
+    return scan_source(source, ENTRIES, errors=errors, check=check, limits=limits, into=into)
 
 
 def headers(
