@@ -11,17 +11,26 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.files.source import get_file_name, get_seekable_size, open_ranges, read_range
+from wirescan.files.source import (
+    URL,
+    get_file_name,
+    get_seekable_size,
+    open_ranges,
+    read_range,
+)
 from wirescan.frames.errors import NEAR, FrameError
 from wirescan.frames.escape import make_visible
 from wirescan.frames.logs import OFFSET_END
 
 LARGEST = 1 << 31  # the files beside segments have fewer bytes
+PAGE = 16 << 10  # bytes of an index that a search reads together
+OBJECT_PAGE = 1 << 20  # the same for an object in a store, where each read is a request
 MAX_DIGITS = 19  # digits of the largest i8
 
 Entry = dict[str, int]  # column -> number, with an absolute offset
@@ -136,15 +145,20 @@ def find_around(path: str, layout: IndexLayout, column: str, goal: int) -> list[
     size = layout.entry.itemsize
     names = layout.entry.names or ()
     number = names.index(column)
+    page = (OBJECT_PAGE if URL.match(path) else PAGE) // size  # entries
     try:
         base = parse_base_offset(path)
         goal -= base if column == "offset" else 0
         count = get_seekable_size(path) // size
         with open_ranges(path) as read_bytes:
 
+            @cache
+            def read_page(number: int) -> np.ndarray:
+                raw = read_bytes(number * page * size, (number + 1) * page * size)
+                return np.frombuffer(raw[: len(raw) // size * size], layout.entry)
+
             def read(i: int) -> tuple[int, ...]:
-                raw = read_bytes(i * size, (i + 1) * size)
-                values: tuple[int, ...] = np.frombuffer(raw, layout.entry)[0].item()
+                values: tuple[int, ...] = read_page(i // page)[i % page].item()
                 return values
 
             def is_behind(i: int) -> bool:
@@ -153,7 +167,7 @@ def find_around(path: str, layout: IndexLayout, column: str, goal: int) -> list[
 
             first = bisect_left(range(count), x=True, key=is_behind)
             around = [read(i) if 0 <= i < count else () for i in range(first - 1, first + 2)]
-    except (OSError, ValueError, IndexError):  # it cannot be read, or has become shorter
+    except (OSError, ValueError, IndexError):  # the file cannot be read, or has become shorter
         return [None, None, None]
     entries = [dict(zip(names, values)) if any(values) else None for values in around]
     for entry in filter(None, entries):
