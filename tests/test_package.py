@@ -58,7 +58,7 @@ HEAVY = (
 )
 # Folders, lowest first. A file imports from its own folder and from those below it.
 # A protocol package does not import from another one. READS has the exceptions.
-FOLDERS = ["core", "frames", "files", "reading", "export", *PROTOCOLS, "spark", "cli"]
+FOLDERS = ["core", "frames", "files", "reading", "export", "seglog", *PROTOCOLS, "spark", "cli"]
 READS = {("liftbridge", "nats")}  # payloads of NATS messages hold envelopes
 
 
@@ -358,7 +358,6 @@ SHAPE = {
     "live.client",
     "log",
     "log.index_files",
-    "log.index_pruning",
     "log.segment",
     "message",
     "rows",

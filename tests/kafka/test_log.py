@@ -6,6 +6,7 @@ The content of the indexes makes no difference.
 import os
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from tests.strategies.kafka_log import make_segments
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.kafka import PartitionLog, encode_batch, encode_message_set
-from wirescan.kafka.log import segment
+from wirescan.kafka.log import directory
+from wirescan.seglog import segments as seglog
 
 DIRECTORIES = sorted(path.name for path in KAFKA_CORPUS.glob("*-0"))
 WINDOWS = st.sampled_from((17, 200, 16 << 10))
@@ -126,7 +128,7 @@ def check_look_up_with_any_index(tmp_path_factory, data, segments, window, inter
             folder, base, "timeindex", data.draw(strategy.damaged_indexes(times, 12))
         )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "WINDOW", window)
+        patch.setattr(seglog, "WINDOW", window)
         check_look_up(PartitionLog(folder), raw)
 
 
@@ -171,7 +173,7 @@ def check_look_up_in_damage(tmp_path_factory, data, segments, window):
         strategy.write_file(folder, base, "log", raw[number][1])
     log = PartitionLog(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "WINDOW", window)
+        patch.setattr(seglog, "WINDOW", window)
         # A look-up finds a batch that an index names, even where a scan would take that batch for
         # a part of a damaged one.
         for offset in offsets_of(raw):
@@ -411,13 +413,13 @@ def test_directories_of_brokers_are_read(name):
 def test_look_up_in_a_real_segment_reads_little(monkeypatch):
     """The look-up uses the index: it scans about one interval of it, not the segment."""
     scans = []
-    scan = segment.scan_batches
+    scan = directory.LAYOUT.scan
 
     def record_scan(*arguments, **options):
         scans.append(scan(*arguments, **options))
         return scans[-1]
 
-    monkeypatch.setattr(segment, "scan_batches", record_scan)
+    monkeypatch.setattr(directory, "LAYOUT", replace(directory.LAYOUT, scan=record_scan))
     log = PartitionLog(ORDERS)
     for offset in range(0, 27_000, 500):
         scans.clear()

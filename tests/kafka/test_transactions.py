@@ -22,7 +22,8 @@ from tests.support.places import copy_bytes
 from wirescan import FrameError, kafka
 from wirescan.frames.table import FrameTable
 from wirescan.kafka import PartitionLog, encode_batch
-from wirescan.kafka.log import segment, transactions
+from wirescan.kafka.log import transactions
+from wirescan.seglog import segments as seglog
 
 EXPECTED = json.loads((KAFKA_CORPUS / "expected.json").read_text())
 DATA, ABORT, COMMIT = reference.DATA, reference.ABORT, reference.COMMIT
@@ -146,7 +147,7 @@ def test_committed_batches_of_a_range(tmp_path_factory, data, steps):
     offsets = write_log(folder, steps, cuts, **files)
     start, stop = (data.draw(st.none() | st.integers(0, offsets[-1] + 1)) for _ in "ab")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "WINDOW", data.draw(st.sampled_from((100, 16 << 10))))
+        patch.setattr(seglog, "WINDOW", data.draw(st.sampled_from((100, 16 << 10))))
         table = kafka.open_log(folder, start=start, stop=stop, isolation="read_committed")
         log = PartitionLog(folder)
         is_open = reference.list_open(steps, offsets[:-1])

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,10 @@ from tests.support.file_errors import catch_file_error
 from tests.support.paths import CORPUS
 from wirescan import Fault, FrameError, Limits, liftbridge
 from wirescan.liftbridge import CommitLog, files
-from wirescan.liftbridge.log import index_files, segment
+from wirescan.liftbridge.log import commit_log, index_files, segment
 from wirescan.reading import chunked as pieces
 from wirescan.reading import splits as partition
+from wirescan.seglog import segments as seglog
 
 DIRECTORIES = sorted({path.parent for path in (CORPUS / "liftbridge").rglob("*.log")})
 TIME = 1_700_000_000_000_000_000
@@ -199,7 +201,7 @@ def test_look_up_agrees_with_a_walk_for_any_index(tmp_path_factory, column, data
         damaged = data.draw(damaged_indexes(index_of(base, parts), times=column == "offset"))
         write(folder, f"{base:020}.index", damaged)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "WINDOW", window)
+        patch.setattr(seglog, "WINDOW", window)
         check_look_up(folder, raw_of, (column,))
 
 
@@ -242,7 +244,7 @@ def test_look_up_in_damaged_segments(tmp_path_factory, data, parts_of, window):
             if raw_of[number][1][at : at + len(part)] == part:
                 whole.append(((number, at), offset_of(part)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "WINDOW", window)
+        patch.setattr(seglog, "WINDOW", window)
         # An index may lead to an entry that the walk counts as a part of a damaged entry.
         end = (len(raw_of), 0)
         for goal in around(good_values(raw_of, "offset")):
@@ -626,13 +628,14 @@ def test_a_part_reads_only_that_part(tmp_path, monkeypatch):
     parts = [record(n, TIME + n, value=bytes(200)) for n in range(4000)]
     make(tmp_path / "0", [(0, parts[:2000]), (2000, parts[2000:])])
     walked = []
-    scan = segment.scan_entries
+    scan = commit_log.LAYOUT.scan
 
     def scan_and_record(*args, **options):
         walked.append(scan(*args, **options))
         return walked[-1]
 
-    monkeypatch.setattr(segment, "scan_entries", scan_and_record)
+    layout = replace(commit_log.LAYOUT, scan=scan_and_record)
+    monkeypatch.setattr(commit_log, "LAYOUT", layout)
     part = liftbridge.open_log(tmp_path / "0", start=1990, stop=2020)
     assert part["offset"].tolist() == list(range(1990, 2020))
     assert sum(map(len, part.buffers)) == 30 * len(parts[0])

@@ -7,6 +7,7 @@ import operator
 import random
 import re
 import shutil
+import struct
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from pathlib import Path
@@ -358,6 +359,38 @@ def test_a_damaged_index_hides_nothing(format, path, tmp_path):
         assert list_positions(copy, format, asked) == list_positions(
             copy, format, asked, 0, path.stat().st_size
         ), asked
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_message_sets_are_pruned_by_an_index(magic, codec, tmp_path):
+    """A compressed message set states only its last offset, so no part ends before one."""
+    sets = [
+        kafka.encode_message_set(
+            [kafka.Record(first + n, value=b"v" * 50) for n in range(5)], magic=magic, codec=codec
+        )
+        for first in range(0, 200, 5)
+    ]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(sets))
+    entries = [
+        (5 * number + 4, sum(map(len, sets[:number])))
+        for number in range(2, len(sets))
+        if number % 3 == 0
+    ]
+    for gap in (0, 4):  # an entry has the last offset that was appended at its position, or less
+        raw = b"".join(struct.pack(">ii", offset - gap, at) for offset, at in entries)
+        path.with_suffix(".index").write_bytes(raw)
+        pruned = 0
+        for low in range(0, 200, 7):
+            asked = [("offset", ">=", low), ("offset", "<", low + 9)]
+            start, stop = prune_file(
+                str(path), "kafka.records", check_filters(asked, "kafka.records")
+            )
+            rows = list_positions(path, "kafka.records", asked)
+            assert [offset for _, offset in rows] == list(range(low, min(low + 9, 200)))
+            pruned += path.stat().st_size - (stop or path.stat().st_size) + start
+        assert pruned > 0
 
 
 def test_a_file_by_its_name(tmp_path):

@@ -72,14 +72,16 @@ def walk(
             pending = data[used:]
 
 
-def is_start(
+def read_frame(
     read: Callable[[int, int], memoryview],
     at: int,
     stop: int,
     scan: Callable[..., Any],
     limits: Limits,
-) -> bool:
-    """Return whether an intact frame begins at a byte position of a file. Checksums are verified.
+) -> np.void | None:
+    """Return the row of the frame at a byte position of a file; None if it is not intact.
+
+    Checksums are verified. The `start` of the row is the position in the file.
 
     Some formats have no magic number or checksum, such as the messages of Kafka's protocol. In
     these other bytes may also pass as a frame.
@@ -95,9 +97,12 @@ def is_start(
             data, check=True, resync=False, limits=limits, more=at + len(data) < stop
         )
         if len(rows):
-            return bool(rows["start"][0] == 0 and rows["fault"][0] == 0)
+            row: np.void = rows[0].copy()
+            is_intact = row["start"] == 0 and row["fault"] == 0
+            row["start"] += at
+            return row if is_intact else None
         if fault >= HARD or len(data) < size or size > limits.frame:
-            return False
+            return None
         size *= 2
 
 

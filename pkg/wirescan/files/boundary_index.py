@@ -33,7 +33,7 @@ import numpy as np
 from crc32c import crc32c
 
 from wirescan.files import object_store
-from wirescan.files.boundaries import is_start, thin_out
+from wirescan.files.boundaries import read_frame, thin_out
 from wirescan.files.object_store import URL
 from wirescan.files.source import (
     SIDECAR,
@@ -196,11 +196,11 @@ def _are_starts(path: str, starts: list[int], stop: int, format: str, limits: Li
     scan = format_of(format).outermost.scan
     assert scan is not None  # every outermost format has one
     with open_ranges(path) as read_bytes:
-        verify = partial(is_start, read_bytes, stop=stop, scan=scan, limits=limits)
+        read_row = partial(read_frame, read_bytes, stop=stop, scan=scan, limits=limits)
         if not URL.match(path):
-            return all(map(verify, starts))
+            return all(read_row(start) is not None for start in starts)
         with ThreadPoolExecutor(REQUESTS) as pool:
-            return all(pool.map(verify, starts))
+            return all(row is not None for row in pool.map(read_row, starts))
 
 
 def _compute_checksums(path: str, size: int) -> tuple[int, int]:

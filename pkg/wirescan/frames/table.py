@@ -504,6 +504,19 @@ def make_empty(format: Any) -> FrameTable:
     return FrameTable((), _freeze(np.empty(0, format.dtype)), (), format, checked=True)
 
 
+def make_gap_rows(dtype: np.dtype[Any], start: int, size: int) -> np.ndarray:
+    """Return the rows for bytes without frames: none for no bytes, several from 4 GiB on.
+
+    start: byte position of the first byte. size: number of bytes.
+    """
+    rows = np.zeros(-(-size // LARGEST_ROW), dtype)
+    rows["start"] = start + LARGEST_ROW * np.arange(len(rows))
+    rows["size"] = np.minimum(start + size - rows["start"], LARGEST_ROW)
+    rows["parent"] = -1
+    rows["fault"] = Fault.BAD_LENGTH
+    return rows
+
+
 def _list_children(table: FrameTable) -> Mapping[str, Any]:
     """Return the formats inside the frames of a table: name -> function of a table."""
     return {} if table.format is None else table.format.children

@@ -1,4 +1,7 @@
-"""What headers of record batches say beyond their columns. Summaries and `verify` use it."""
+"""What headers of record batches say beyond their columns.
+
+Summaries, `verify` and filters use it. The formats in formats.py declare it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from wirescan.kafka.constants import BATCH_HEADER_SIZE, MAGIC_AT
 # Attributes of a batch whose base_timestamp is not the time of a record: bit 3, LogAppendTime, and
 # bit 6, a delete horizon in its place.
 OTHER_TIME = 0x08 | 0x40
+LOWEST = np.iinfo(np.int64).min
+HIGHEST = np.iinfo(np.int64).max
 
 
 def read_claim(data: memoryview) -> Claim | None:
@@ -33,3 +38,20 @@ def has_time(batches: FrameTable, name: str) -> np.ndarray:
     if name == "base_timestamp":
         has &= (batches["magic"] != 2) | (batches["attributes"] & OTHER_TIME == 0)
     return has
+
+
+def compute_statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
+    """Return the bounds of the offsets and timestamps in each batch, from its header.
+
+    batches: rows of dtype BATCH. The result is {column of kafka.records: (lowest, highest)}. Each
+    bound is an i8 array, or None if there is no lower bound.
+    """
+    latest = batches["max_timestamp"]
+    return {
+        # A compressed message set has only its last offset on the wire.
+        "offset": (
+            np.where(batches["record_count"] < 0, LOWEST, batches["base_offset"]),
+            batches["last_offset"],
+        ),
+        "timestamp": (None, np.where(latest < 0, HIGHEST, latest)),
+    }

@@ -5,23 +5,24 @@ The package wirescan.kafka exports these functions. frames/registry.py reads `FO
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wirescan.core.loop import lie_inside, spans
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
-from wirescan.kafka.batch_headers import has_time, read_claim
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, require_rows
+from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import CODECS, Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
-from wirescan.kafka.log.index_pruning import compute_statistics, prune
+from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.scan import (
@@ -35,6 +36,7 @@ from wirescan.kafka.record_batches.scan import (
     scan_sets,
     verify_batches,
 )
+from wirescan.seglog.segment_search import prune
 
 
 def scan(
@@ -94,18 +96,7 @@ def scan(
     check_mode(errors, limits)
     if isinstance(source, FrameTable):
         return _scan_sets(source, errors=errors, check=check, limits=limits, into=into)
-    buffers = open(source, files=FILES, ignore=IGNORE)
-    if into is not None and len(buffers) != 1:
-        raise ValueError(f"into takes the rows of one buffer, but the source has {len(buffers)}")
-    tables = []
-    for buffer in buffers:
-        rows, bad, fault, position = scan_batches(
-            buffer, check=check, resync=errors != "strict", limits=limits, into=into
-        )
-        stops = (Stop(fault, position),)
-        table = FrameTable((buffer,), rows, stops, BATCHES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(BATCHES)
+    return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
 
 
 def _scan_sets(
@@ -315,7 +306,7 @@ RECORDS = Format(
     inherited=("is_control",),
     times=("timestamp",),
     statistics=compute_statistics,
-    prune=prune,
+    prune=partial(prune, LAYOUT),
     grouped_by="key",
     shown=("offset", "timestamp", "key", "value", "headers"),
     counted_as="records",

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
+from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers, read_frame
 from wirescan.files.source import get_file_name, get_size, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
-from wirescan.liftbridge.log import index_files
-from wirescan.liftbridge.log.index_files import HEADER, SMALLEST, is_confirmed, make_index_path
+from wirescan.liftbridge.log.index_files import INDEX_LAYOUT, SMALLEST, make_index_path
 from wirescan.liftbridge.scan import scan_entries
+from wirescan.seglog.index_entries import find_around
 
 # A server writes a new segment beside the old one before it replaces it. Both hold the same
 # records.
@@ -25,9 +25,8 @@ IGNORE = r"\.(cleaned|truncated|index)$|(^|/)(replication-offset|leader-epoch)-c
 FILES = r"(?s)(\A|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 SEGMENTS = SegmentNames(digits=20, suffix=".log")
-SIZED = LengthPrefix(
-    header=HEADER.size, length_at=HEADER.size - 4, overhead=HEADER.size, smallest=(SMALLEST,)
-)
+# A header has three numbers of 8 bytes (see scan.pyx), and the number of bytes that follow.
+SIZED = LengthPrefix(header=28, length_at=24, overhead=28, smallest=(SMALLEST,))
 
 
 def find_boundaries(
@@ -45,7 +44,8 @@ def find_boundaries(
     total = get_size(path)
     if total - start <= size:
         return [start]
-    cuts = _cut_at_entries(path, size, total) if SEGMENT.fullmatch(get_file_name(path)) else None
+    is_segment = SEGMENT.fullmatch(get_file_name(path))
+    cuts = _cut_at_entries(path, size, total, limits) if is_segment else None
     if cuts:
         return [start, *(position for position in cuts if position >= start + size)]
     return find_cuts_at_headers(
@@ -53,19 +53,23 @@ def find_boundaries(
     )
 
 
-def _cut_at_entries(path: str, size: int, total: int) -> list[int] | None:
-    index_path = make_index_path(path)
-    last, _ = index_files.find_around(index_path, "position", total)
-    if last is None or total - last.position - last.size > size:
-        return None  # the index lacks records at the end of the segment
+def _cut_at_entries(path: str, size: int, total: int, limits: Limits) -> list[int] | None:
+    """Return the positions of index entries about `size` bytes apart.
+
+    None means that the index lacks records at the end, or disagrees with a record.
+    """
+    find = partial(find_around, make_index_path(path), INDEX_LAYOUT, "position")
+    last, _, _ = find(total)
+    if last is None or total - last["position"] - last["size"] > size:
+        return None
     cuts = [0]
     with open_ranges(path) as read:
-        while (
-            entry := index_files.find_around(index_path, "position", cuts[-1] + size)[1]
-        ) and entry.position < total:
-            if not is_confirmed(entry, read(entry.position, entry.position + HEADER.size)):
+        while (entry := find(cuts[-1] + size)[1]) and entry["position"] < total:
+            record = read_frame(read, entry["position"], total, scan_entries, limits)
+            names = ("offset", "timestamp", "size")
+            if record is None or any(record[name] != entry[name] for name in names):
                 return None
-            cuts.append(entry.position)
+            cuts.append(entry["position"])
     return cuts
 
 

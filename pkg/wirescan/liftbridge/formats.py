@@ -5,22 +5,23 @@ The package exports the functions. The registry reads FORMATS.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import FrameTable, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.files import FILES, IGNORE, SEGMENTS, find_boundaries
-from wirescan.liftbridge.log.index_pruning import prune
+from wirescan.liftbridge.log.segment import LAYOUT
 from wirescan.liftbridge.payload_sources import open_payload_source
 from wirescan.liftbridge.scan import (
     ACK,
@@ -37,6 +38,7 @@ from wirescan.liftbridge.scan import (
     scan_entry_sets,
     scan_values,
 )
+from wirescan.seglog.segment_search import prune
 
 KINDS = {kind.value: kind.name for kind in Kind}
 RESPONSE_HEADER = 16  # bytes of a ReplicationResponse before its records
@@ -203,18 +205,7 @@ def entries(
         if into is not None:
             raise ValueError("into takes the rows of one buffer, not of responses in a table")
         return _open_replicated_records(source, errors=errors, check=check, limits=limits)
-    buffers = open(source, files=FILES, ignore=IGNORE)
-    if into is not None and len(buffers) != 1:
-        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
-    tables = []
-    for buffer in buffers:
-        rows, bad, fault, position = scan_entries(
-            buffer, check=check, resync=errors != "strict", limits=limits, into=into
-        )
-        stops = (Stop(fault, position),)
-        table = FrameTable((buffer,), rows, stops, ENTRIES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(ENTRIES)
+    return scan_source(source, ENTRIES, errors=errors, check=check, limits=limits, into=into)
 
 
 def headers(
@@ -368,7 +359,7 @@ ENTRIES = Format(
     scan=scan_entries,
     spans=scan_entry_sets,
     boundaries=find_boundaries,
-    prune=prune,
+    prune=partial(prune, LAYOUT),
     files=FILES,
     ignore=IGNORE,
     grouped_by="key",

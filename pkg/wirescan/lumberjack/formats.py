@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.loop import lie_inside, spans
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.lumberjack.constants import KINDS
 from wirescan.lumberjack.files import FILES, find_boundaries
 from wirescan.lumberjack.scan import (
@@ -65,18 +65,7 @@ def scan(
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     Format: docs/lumberjack.md, "Frames".
     """
-    check_mode(errors, limits)
-    buffers = open(source, files=FILES)
-    if into is not None and len(buffers) != 1:
-        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
-    tables = []
-    for buffer in buffers:
-        rows, bad, fault, position = scan_stream(
-            buffer, check=check, resync=errors != "strict", limits=limits, into=into
-        )
-        table = FrameTable((buffer,), rows, (Stop(fault, position),), FRAMES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(FRAMES)
+    return scan_source(source, FRAMES, errors=errors, check=check, limits=limits, into=into)
 
 
 def plain(

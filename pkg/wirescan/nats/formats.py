@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import FrameTable, require_rows
 from wirescan.nats.constants import Kind
 from wirescan.nats.files import FILES, find_boundaries
 from wirescan.nats.scan import (
@@ -75,24 +75,15 @@ def scan(
 
     Format: NATS documentation, "Client Protocol".
     """
-    check_mode(errors, limits)
-    buffers = open(source, files=FILES)
-    if into is not None and len(buffers) != 1:
-        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
-    tables = []
-    for buffer in buffers:
-        rows, bad, fault, position = scan_stream(
-            buffer,
-            check=check,
-            resync=errors != "strict",
-            limits=limits,
-            into=into,
-            credentials=credentials,
-        )
-        stops = (Stop(fault, position),)
-        table = FrameTable((buffer,), rows, stops, MESSAGES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(MESSAGES)
+    return scan_source(
+        source,
+        MESSAGES,
+        errors=errors,
+        check=check,
+        limits=limits,
+        into=into,
+        credentials=credentials,
+    )
 
 
 def headers(

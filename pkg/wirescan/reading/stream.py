@@ -18,7 +18,7 @@ from wirescan.files.source import view_of
 from wirescan.frames.errors import HARD, NEAR, FrameError, check_mode, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import LARGEST_ROW, FrameTable, Stop, join, make_empty
+from wirescan.frames.table import FrameTable, Stop, join, make_empty, make_gap_rows
 
 # While a stream searches for a frame, it holds at least this fraction of `limits.frame` more bytes
 # before the next search. So the cost of the searches is linear.
@@ -190,11 +190,11 @@ class Stream:
         if held and self._errors == "strict" and not tail:
             raise FrameError(Fault.BAD_LENGTH, self._offset, 0, view)
         if self._zeros:
-            rows, bad, fault, at = _Scan(self._make_gap_rows(0), 0, Fault.ZEROS, 0)
+            rows, bad, fault, at = _Scan(np.empty(0, self._outermost.dtype), 0, Fault.ZEROS, 0)
         else:
             rows, bad, fault, at = self._scan(view, more=False)
         if not tail and at < held:
-            rows = np.concatenate([rows, self._make_gap_rows(held - at, at)])
+            rows = np.concatenate([rows, make_gap_rows(self._outermost.dtype, at, held - at)])
             bad += 1
             fault = Fault.OK
             at = held
@@ -292,21 +292,10 @@ class Stream:
         self._searched = 0
         gap = zeros - held
         self._resume.skip_gap(gap)
-        table = self._make_table(_make_zeros(gap), self._make_gap_rows(gap), Stop(Fault.OK, gap))
+        rows = make_gap_rows(self._outermost.dtype, 0, gap)
+        table = self._make_table(_make_zeros(gap), rows, Stop(Fault.OK, gap))
         self._offset += gap
         return enforce_mode(table, self._errors, len(table))
-
-    def _make_gap_rows(self, gap: int, start: int = 0) -> np.ndarray:
-        """Return the rows for bytes without frames.
-
-        That is one row for a gap of `gap` bytes, more from 4 GiB on, and none for 0.
-        """
-        rows = np.zeros(-(-gap // LARGEST_ROW), self._outermost.dtype)
-        rows["start"] = start + LARGEST_ROW * np.arange(len(rows))
-        rows["size"] = np.minimum(start + gap - rows["start"], LARGEST_ROW)
-        rows["parent"] = -1
-        rows["fault"] = Fault.BAD_LENGTH
-        return rows
 
     def _append(
         self, tables: list[FrameTable], view: memoryview, rows: np.ndarray, stop: Stop, bad: int

@@ -14,12 +14,12 @@ import numpy as np
 
 from wirescan.core.arguments import to_bytes
 from wirescan.core.fault import Fault
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, join, make_empty, require_rows
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.thrift.constants import (
     InfoKind,
     Kind,
@@ -100,19 +100,15 @@ def scan(
         OSError: the source cannot be read.
         TypeError, ValueError: an unfit argument.
     """
-    check_mode(errors, limits)
-    buffers = open(source, files=FILES)
-    if into is not None and len(buffers) != 1:
-        raise ValueError(f"into takes the rows of one buffer, and the source has {len(buffers)}")
-    scan_buffer = scan_any if non_strict else scan_stream
-    tables = []
-    for buffer in buffers:
-        rows, bad, fault, position = scan_buffer(
-            buffer, check=check, resync=errors != "strict", limits=limits, into=into
-        )
-        table = FrameTable((buffer,), rows, (Stop(fault, position),), FRAMES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(FRAMES)
+    return scan_source(
+        source,
+        FRAMES,
+        errors=errors,
+        check=check,
+        limits=limits,
+        into=into,
+        scan=scan_any if non_strict else scan_stream,
+    )
 
 
 def infos(

@@ -1,14 +1,13 @@
 """A partition directory of a broker: its segments and other files, lookup, and parts of the log.
 
 The package wirescan.kafka exports `PartitionLog`, `open_log` and `within`. index_files.py reads the
-files beside the segments, segment.py searches one segment, transactions.py finds committed data.
+files beside the segments, transactions.py finds committed data, and `wirescan.seglog` searches the
+segments.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
-from collections.abc import Iterator
 from operator import index as integer
 from typing import Any, NamedTuple
 
@@ -16,35 +15,22 @@ import numpy as np
 
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
-from wirescan.frames.logs import OFFSET_END
-from wirescan.frames.table import FrameTable, join, make_empty
+from wirescan.frames.table import FrameTable, make_empty, require_rows
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
 from wirescan.kafka.formats import BATCHES, records, scan
-from wirescan.kafka.log import index_files, segment, transactions
-from wirescan.kafka.log.segment import LogSegment
+from wirescan.kafka.log import index_files, transactions
+from wirescan.kafka.log.segment import LAYOUT, LogSegment
 from wirescan.kafka.record_batches.scan import RECORD, verify_batches
+from wirescan.seglog.index_entries import read_or_empty
+from wirescan.seglog.segmented_log import LogMatch, LogPosition, SegmentedLog
+from wirescan.seglog.segments import list_segments
 
 
 class BatchPosition(NamedTuple):
     """The first byte of a batch: the segment, and the position in it in bytes."""
 
     segment: LogSegment
-    position: int
-
-
-class _LogMatch(NamedTuple):
-    """A `segment.BatchMatch`, with the number of the segment in the log."""
-
-    number: int
-    position: int
-    row: np.void | None
-
-
-class _LogPosition(NamedTuple):
-    """A byte position in the log. Positions compare by segment, then by position."""
-
-    number: int  # of the segment in the log
     position: int
 
 
@@ -70,25 +56,8 @@ class PartitionLog:
         check_mode("strict", limits)
         self.directory = os.fspath(directory)
         self.limits = limits
-        if not os.path.isdir(self.directory):
-            raise NotADirectoryError(f"not a directory: {self.directory}")
-        names = sorted(
-            name
-            for name in os.listdir(self.directory)
-            if (segment_name := SEGMENTS.parse(name)) is not None
-            and not segment_name.prefix
-            and segment_name.base < OFFSET_END
-        )
-        paths = [os.path.join(self.directory, name) for name in names]
-        paths = [path for path in paths if os.path.isfile(path)]
-        self.segments = tuple(
-            LogSegment(
-                index_files.parse_base_offset(path), path, os.stat(path).st_size, path == paths[-1]
-            )
-            for path in paths
-        )
-        if not self.segments:
-            raise FileNotFoundError(f"no segment in {self.directory}")
+        self.segments = list_segments(self.directory, SEGMENTS, LogSegment)
+        self._log = SegmentedLog(BATCHES, LAYOUT, self.segments, limits)
         self.topic, self.partition = parse_directory_name(self.directory) or (None, None)
 
     def __repr__(self) -> str:
@@ -110,9 +79,7 @@ class PartitionLog:
         It is empty without the file. Raises FrameError, OSError.
         """
         path = os.path.join(self.directory, "leader-epoch-checkpoint")
-        if not os.path.exists(path):
-            return np.empty(0, index_files.EPOCHS)
-        return index_files.read_leader_epochs(path)
+        return read_or_empty(path, index_files.read_leader_epochs, index_files.EPOCHS)
 
     def read_metadata(self) -> index_files.PartitionMetadata | None:
         """Return the partition.metadata, or None without the file. Raises FrameError, OSError."""
@@ -161,7 +128,7 @@ class PartitionLog:
         damage before that batch may hide the offset, the place is the start of the damage.
         Raises OSError, EOFError if a segment has become shorter.
         """
-        return self._to_position(self._find(integer(offset)))
+        return self._to_position(self._log.find_offset(integer(offset)))
 
     def find_time(self, timestamp: int) -> BatchPosition | None:
         """Return the place of the batch with the first record of `timestamp` or later.
@@ -182,35 +149,24 @@ class PartitionLog:
         match = self._find_time(integer(timestamp))
         if match is None:
             return None
-        file = self.segments[match.number]
-        stop = file.size
-        if match.row is not None:
-            stop = int(match.row["start"]) + int(match.row["size"])
-        batches = segment.read_slice(file, match.position, stop, self.limits)
+        end = self._log.find_end(match, includes_frame=True)
+        batches = self._log.read_slice(match.number, match.position, end.position)
         opened = records(batches, limits=self.limits)
         late = np.flatnonzero(opened["timestamp"] >= timestamp)
         if not len(late):
             return None
         return int(opened["offset"][late[0]]), int(opened["timestamp"][late[0]])
 
-    def _to_position(self, match: _LogMatch | None) -> BatchPosition | None:
+    def _to_position(self, match: LogMatch | None) -> BatchPosition | None:
         return None if match is None else BatchPosition(self.segments[match.number], match.position)
 
-    def _find(self, offset: int) -> _LogMatch | None:
-        before = bisect_right(self.segments, offset, key=lambda file: file.base_offset)
-        first = max(before - 1, 0)
-        for number, file in enumerate(self.segments[first:], first):
-            match = segment.find(file, file.view(), offset, self.limits)
-            if match:
-                return _LogMatch(number, *match)
-        return None
+    def _find_time(self, timestamp: int) -> LogMatch | None:
+        def holds(rows: np.ndarray, view: memoryview) -> bool:
+            batch = self._log.make_table(rows, view)
+            opened = records(batch, errors="mark", limits=self.limits)
+            return bool((opened.bad | (opened["timestamp"] >= timestamp)).any())
 
-    def _find_time(self, timestamp: int) -> _LogMatch | None:
-        for number, file in enumerate(self.segments):
-            match = segment.find_time(file, file.view(), timestamp, self.limits)
-            if match:
-                return _LogMatch(number, *match)
-        return None
+        return self._log.find_time(timestamp, holds=holds)
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -236,41 +192,33 @@ class PartitionLog:
         only_committed = isolation == "read_committed"
         high = self.high_watermark if checkpoints else None
         stable = self.find_last_stable_offset(high) if only_committed else None
-        begins = [_LogPosition(0, 0)]
-        if start is not None:
-            begins.append(self._begin(self._find(integer(start))))
-        log_start = self.log_start if checkpoints else None
-        if log_start is not None:
-            begins.append(self._begin(self._find(log_start)))
+        log = self._log
+        begins = [LogPosition(0, 0)]
+        for bound in (start, self.log_start if checkpoints else None):
+            if bound is not None:
+                begins.append(log.find_begin(log.find_offset(integer(bound))))
         if start_time is not None:
-            begins.append(self._begin(self._find_time(integer(start_time))))
-        ends = [self._log_end]
+            begins.append(log.find_begin(self._find_time(integer(start_time))))
+        ends = [log.end]
         for bound in (stop, high, stable):
             if bound is not None:
-                ends.append(self._end(self._find(integer(bound) - 1), integer(bound)))
+                ends.append(self._find_stop(integer(bound)))
         if stop_time is not None:
-            ends.append(self._end(self._find_time(integer(stop_time)), None))
+            ends.append(log.find_end(self._find_time(integer(stop_time)), includes_frame=True))
         begin = max(begins)
         end = min(ends)
-        table = self._scan_part(begin, end, check=check)
+        table = log.read_part(begin, end, check=check)
         if table is None:
             return make_empty(BATCHES)
         listed = self._find_aborted(table, begin, end) if only_committed else None
         table = enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
         return transactions.committed(table, listed) if only_committed else table
 
-    def _scan_part(
-        self, begin: _LogPosition, end: _LogPosition, *, check: bool
-    ) -> FrameTable | None:
-        """Return the batches between two positions, in the mode "mark"; None for no bytes."""
-        parts = []
-        for number in range(begin.number, end.number + 1):
-            file = self.segments[number]
-            start = begin.position if number == begin.number else 0
-            stop = end.position if number == end.number else file.size
-            if start < stop:
-                parts.append(segment.read_slice(file, start, stop, self.limits, check=check))
-        return join(parts) if parts else None
+    def _find_stop(self, stop: int) -> LogPosition:
+        """Return the end of a part that has no batch with only offsets from `stop` on."""
+        match = self._log.find_offset(stop - 1)
+        is_after = match is not None and match.row is not None and LAYOUT.is_after(match.row, stop)
+        return self._log.find_end(match, includes_frame=not is_after)
 
     def open_transactions(self, until: int | None = None) -> np.ndarray:
         """Return the transactions that did not end before the offset `until`.
@@ -284,8 +232,8 @@ class PartitionLog:
         """
         first, snapshot = self._find_newest_snapshot(until)
         steps = [snapshot]
-        for file in self.segments[first:]:
-            table = segment.read_slice(file, 0, file.size, self.limits, check=False)
+        for number in range(first, len(self.segments)):
+            table = self._log.read_slice(number, 0, self.segments[number].size, check=False)
             table = table.where((table["is_transactional"] != 0) & ~table.bad)
             table = table.where(verify_batches(table.rows, table.buffers) == 0)
             steps.append(transactions.list_transaction_steps(table))
@@ -326,9 +274,7 @@ class PartitionLog:
             return None
         return int(open_transactions["first_offset"].min())
 
-    def _find_aborted(
-        self, table: FrameTable, begin: _LogPosition, end: _LogPosition
-    ) -> np.ndarray:
+    def _find_aborted(self, table: FrameTable, begin: LogPosition, end: LogPosition) -> np.ndarray:
         """Return the aborted transactions with batches in a part of the log.
 
         table: the batches of the part. No transaction is open at the end of the part.
@@ -337,13 +283,11 @@ class PartitionLog:
         """
         steps = transactions.list_transaction_steps(table)
         last = steps["offset"].max(initial=-1)
-        for view, rows in self._walk(end):
+        for following in self._log.walk(end):
             still_open = transactions.find_transactions(steps).open
             if not (still_open["first_offset"] <= last).any():
                 break
-            steps = np.concatenate(
-                [steps, transactions.list_transaction_steps(segment.make_table(rows, view))]
-            )
+            steps = np.concatenate([steps, transactions.list_transaction_steps(following)])
         listed = transactions.find_transactions(steps).aborted
         if table.bad.any():
             try:
@@ -355,38 +299,6 @@ class PartitionLog:
             if np.isin(listed["last_offset"], entries["last_offset"]).all():
                 return entries
         return listed
-
-    def _walk(self, start: _LogPosition) -> Iterator[tuple[memoryview, np.ndarray]]:
-        """Yield the bytes of a segment and some of its rows, from a position to the log's end."""
-        position = start.position
-        for file in self.segments[start.number :]:
-            view = file.view()
-            for rows in segment.walk(view, position, self.limits):
-                yield view, rows
-            position = 0
-
-    @property
-    def _log_end(self) -> _LogPosition:
-        return _LogPosition(len(self.segments) - 1, self.segments[-1].size)
-
-    def _begin(self, match: _LogMatch | None) -> _LogPosition:
-        """Return the start of a part that begins at a match."""
-        return self._log_end if match is None else _LogPosition(match.number, match.position)
-
-    def _end(self, match: _LogMatch | None, stop: int | None) -> _LogPosition:
-        """Return the end of a part that ends with the batch of a match.
-
-        The part ends before the batch if the batch begins at the offset `stop` or later.
-        """
-        if match is None:
-            return self._log_end
-        if match.row is None:
-            return _LogPosition(match.number, self.segments[match.number].size)
-        row = match.row
-        position = int(row["start"])
-        # The first offset in a wrapper (record_count -1) is not known.
-        is_behind = stop is not None and row["record_count"] >= 0 and row["base_offset"] >= stop
-        return _LogPosition(match.number, position if is_behind else position + int(row["size"]))
 
 
 def within(
@@ -401,11 +313,7 @@ def within(
     records: a table of kafka.records. Times are milliseconds. None is no bound. Bad rows are kept.
     Raises TypeError for another table.
     """
-    if not isinstance(records, FrameTable) or records.dtype != RECORD:
-        raise TypeError(
-            "within takes a table of kafka.records, not "
-            f"{getattr(records, 'name', type(records).__name__)}"
-        )
+    require_rows(records, RECORD, "within takes a table of kafka.records")
     keep = np.ones(len(records), bool)
     for column, low, high in (("offset", start, stop), ("timestamp", start_time, stop_time)):
         if low is not None:

@@ -28,15 +28,23 @@ from __future__ import annotations
 import base64
 import re
 import uuid
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from wirescan.core.checksum import crc32c
 from wirescan.core.fault import Fault
-from wirescan.files.source import get_file_name, get_seekable_size, read_range
 from wirescan.frames.errors import FrameError
-from wirescan.frames.logs import OFFSET_END
+from wirescan.seglog.index_entries import (
+    IndexLayout,
+    find_falls,
+    read_checkpoint,
+    read_entries,
+    read_epochs,
+    read_good_entries,
+    read_side_file,
+)
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -56,8 +64,6 @@ PRODUCER_ENTRY = np.dtype(
 )
 SNAPSHOT_HEAD = 10  # bytes: version, checksum, count
 SNAPSHOT_VERSION = 1
-LARGEST = 1 << 31  # these files of Kafka have fewer bytes
-MAX_DIGITS = 19  # digits of the largest i8
 
 OFFSETS = np.dtype([("offset", np.int64), ("position", np.int64)])
 TIMES = np.dtype([("timestamp", np.int64), ("offset", np.int64)])
@@ -73,6 +79,33 @@ class PartitionMetadata(NamedTuple):
     topic_id: uuid.UUID
 
 
+def _find_offset_faults(base: int, entries: np.ndarray) -> Iterator[tuple[Fault, np.ndarray]]:
+    falls = find_falls(entries["offset"], base) | find_falls(entries["position"], 1)
+    yield Fault.NOT_A_FRAME, falls
+
+
+def _find_time_faults(base: int, entries: np.ndarray) -> Iterator[tuple[Fault, np.ndarray]]:
+    falls = find_falls(entries["timestamp"], 0) | find_falls(entries["offset"], base, strict=False)
+    yield Fault.NOT_A_FRAME, falls
+
+
+def _find_aborted_faults(base: int, entries: np.ndarray) -> Iterator[tuple[Fault, np.ndarray]]:
+    yield Fault.BAD_VERSION, entries["version"] != 0
+    first = entries["first_offset"]
+    last = entries["last_offset"]
+    yield Fault.NOT_A_FRAME, (first < 0) | (first >= last) | find_falls(last, base)
+
+
+OFFSET_INDEX = IndexLayout(OFFSET_ENTRY, OFFSETS, _find_offset_faults)
+TIME_INDEX = IndexLayout(TIME_ENTRY, TIMES, _find_time_faults)
+ABORTED_INDEX = IndexLayout(
+    ABORTED_ENTRY,
+    ABORTED_ENTRY.newbyteorder("="),
+    _find_aborted_faults,
+    is_preallocated=False,
+)
+
+
 def read_index(path: str, max_entries: int | None = None) -> np.ndarray:
     """Return the good entries of an .index, as `read_offset_index` does. Damage is no error here.
 
@@ -80,15 +113,7 @@ def read_index(path: str, max_entries: int | None = None) -> np.ndarray:
     increase. max_entries: the most entries to read; None for all.
     Raises ValueError if the file's name is no offset, OSError.
     """
-    base = parse_base_offset(path)
-    size = get_seekable_size(path)
-    raw = read_range(
-        path, 0, size if max_entries is None else min(size, OFFSET_ENTRY.itemsize * max_entries)
-    )
-    end = len(raw) // OFFSET_ENTRY.itemsize * OFFSET_ENTRY.itemsize
-    entries = np.frombuffer(raw[:end], OFFSET_ENTRY)
-    bad = np.flatnonzero(_find_not_increasing(entries))
-    return _make_absolute(entries[: bad[0]] if len(bad) else entries, OFFSETS, base)
+    return read_good_entries(path, OFFSET_INDEX, max_entries)
 
 
 def read_offset_index(path: str) -> np.ndarray:
@@ -100,9 +125,7 @@ def read_offset_index(path: str) -> np.ndarray:
     Raises FrameError if the file ends inside an entry or an entry does not increase. Raises
     ValueError if the file's name is no offset, OSError.
     """
-    base, raw, entries = _read_entries(path, OFFSET_ENTRY)
-    _raise_if_any(path, raw, entries, _find_not_increasing(entries), Fault.NOT_A_FRAME)
-    return _make_absolute(entries, OFFSETS, base)
+    return read_entries(path, OFFSET_INDEX)
 
 
 def read_time_index(path: str) -> np.ndarray:
@@ -112,12 +135,7 @@ def read_time_index(path: str) -> np.ndarray:
     offset of the batch it is depends on the broker's version.
     Zeros at the end and exceptions are as for `read_offset_index`.
     """
-    base, raw, entries = _read_entries(path, TIME_ENTRY)
-    times = entries["timestamp"].astype(np.int64)
-    offsets = entries["offset"].astype(np.int64)
-    bad = (np.diff(times, prepend=-1) <= 0) | (times < 0) | (np.diff(offsets, prepend=0) < 0)
-    _raise_if_any(path, raw, entries, bad, Fault.NOT_A_FRAME)
-    return _make_absolute(entries, TIMES, base)
+    return read_entries(path, TIME_INDEX)
 
 
 def read_transaction_index(path: str) -> np.ndarray:
@@ -128,17 +146,7 @@ def read_transaction_index(path: str) -> np.ndarray:
     Raises FrameError if the file ends inside an entry, for an unknown version, and for an entry
     with impossible offsets. Raises ValueError if the file's name is no offset, OSError.
     """
-    base, raw, entries = _read_entries(path, ABORTED_ENTRY, preallocated=False)
-    _raise_if_any(path, raw, entries, entries["version"] != 0, Fault.BAD_VERSION)
-    first = entries["first_offset"].astype(np.int64)
-    last = entries["last_offset"].astype(np.int64)
-    rises = np.concatenate([last[:1] >= base, last[1:] > last[:-1]])
-    bad = (first < 0) | (first >= last) | ~rises
-    _raise_if_any(path, raw, entries, bad, Fault.NOT_A_FRAME)
-    out = np.empty(len(entries), ABORTED)
-    for name in ABORTED_COLUMNS:
-        out[name] = entries[name]
-    return out
+    return read_entries(path, ABORTED_INDEX)[ABORTED_COLUMNS].astype(ABORTED)
 
 
 def read_producer_snapshot(path: str) -> np.ndarray:
@@ -150,7 +158,7 @@ def read_producer_snapshot(path: str) -> np.ndarray:
     Raises FrameError for an unknown version and for a checksum or a count that does not match,
     OSError.
     """
-    raw = _read_file(path)
+    raw = read_side_file(path)
     if len(raw) < SNAPSHOT_HEAD:
         raise FrameError(Fault.TRUNCATED, 0, 0, raw, path)
     if int.from_bytes(raw[:2], "big") != SNAPSHOT_VERSION:
@@ -168,14 +176,7 @@ def read_leader_epochs(path: str) -> np.ndarray:
 
     The epochs increase. Raises FrameError with the position of the wrong line, OSError.
     """
-    entries = _read_checkpoint(path, re.compile(rb"(\d+) (\d+)"))
-    out = np.array([(int(epoch), int(offset)) for _, (epoch, offset) in entries], EPOCHS)
-    falls = np.flatnonzero(np.diff(out["epoch"], prepend=-1) <= 0)
-    if len(falls):
-        row = int(falls[0])
-        position, fields = entries[row]
-        raise FrameError(Fault.NOT_A_FRAME, position, row, b" ".join(fields), path)
-    return out
+    return read_epochs(path, rb"(\d+) (\d+)", EPOCHS)
 
 
 def read_offset_checkpoint(path: str) -> dict[tuple[str, int], int]:
@@ -183,16 +184,16 @@ def read_offset_checkpoint(path: str) -> dict[tuple[str, int], int]:
 
     Raises FrameError with the position of the wrong line, OSError.
     """
-    entries = _read_checkpoint(path, re.compile(rb"([A-Za-z0-9._-]{1,249}) (\d+) (\d+)"))
+    lines = read_checkpoint(path, rb"([A-Za-z0-9._-]{1,249}) (\d+) (\d+)")
     return {
         (topic.decode("ascii"), int(partition)): int(offset)
-        for _, (topic, partition, offset) in entries
+        for _, (topic, partition, offset) in lines
     }
 
 
 def read_partition_metadata(path: str) -> PartitionMetadata:
     """Return the content of a partition.metadata. Raises FrameError, OSError."""
-    raw = bytes(_read_file(path))
+    raw = bytes(read_side_file(path))
     text = re.fullmatch(rb"version: (\d{1,5})\ntopic_id: ([A-Za-z0-9_-]{22})\n?", raw)
     if not text:
         raise FrameError(Fault.NOT_A_FRAME, 0, 0, raw, path)
@@ -200,91 +201,3 @@ def read_partition_metadata(path: str) -> PartitionMetadata:
     if version != 0:
         raise FrameError(Fault.BAD_VERSION, 0, 0, raw, path)
     return PartitionMetadata(version, uuid.UUID(bytes=base64.urlsafe_b64decode(text[2] + b"==")))
-
-
-def _read_file(path: str) -> memoryview:
-    """Return the bytes of a file. Raises FrameError if it is too large for a file of Kafka."""
-    size = get_seekable_size(path)
-    if size >= LARGEST:
-        raise FrameError(Fault.BAD_LENGTH, 0, 0, read_range(path, 0, OFFSET_ENTRY.itemsize), path)
-    return read_range(path, 0, size)
-
-
-def parse_base_offset(path: str) -> int:
-    """Return the offset in a file's name. Raises ValueError if the name has no valid offset."""
-    base = int(get_file_name(path).split(".")[0])
-    if not 0 <= base < OFFSET_END:
-        raise ValueError(f"the offset in a file's name must be from 0 to 2**63 - 1, not {base}")
-    return base
-
-
-def _read_entries(
-    path: str, dtype: np.dtype, *, preallocated: bool = True
-) -> tuple[int, memoryview, np.ndarray]:
-    """Return the offset in a file's name, the file's bytes, and the entries in them.
-
-    preallocated: the zeros at the end of the file are no entries.
-    """
-    base = parse_base_offset(path)
-    raw = _read_file(path)
-    count, rest = divmod(len(raw), dtype.itemsize)
-    if rest:
-        raise FrameError(Fault.TRUNCATED, count * dtype.itemsize, count, raw[-rest:], path)
-    if preallocated:
-        used = np.flatnonzero(np.frombuffer(raw, np.uint8))
-        count = -(-(int(used[-1]) + 1) // dtype.itemsize) if len(used) else 0
-    return base, raw, np.frombuffer(raw[: count * dtype.itemsize], dtype)
-
-
-def _raise_if_any(
-    path: str, raw: memoryview, entries: np.ndarray, bad: np.ndarray, fault: Fault
-) -> None:
-    """Raise FrameError for the first bad entry, if there is one."""
-    rows = np.flatnonzero(bad)
-    if len(rows):
-        at = int(rows[0]) * entries.dtype.itemsize
-        raise FrameError(fault, at, int(rows[0]), raw[at : at + entries.dtype.itemsize], path)
-
-
-def _find_not_increasing(entries: np.ndarray) -> np.ndarray:
-    """Return a bool array: whether the offset or the position of each entry does not increase."""
-    offsets = np.diff(entries["offset"].astype(np.int64), prepend=-1)
-    positions = np.diff(entries["position"].astype(np.int64), prepend=0)
-    return (offsets <= 0) | (positions <= 0)
-
-
-def _make_absolute(entries: np.ndarray, dtype: np.dtype, base: int) -> np.ndarray:
-    """Return a copy of entries with absolute offsets."""
-    out = entries.astype(dtype)
-    out["offset"] += base
-    return out
-
-
-def _read_checkpoint(path: str, entry: re.Pattern[bytes]) -> list[tuple[int, tuple[bytes, ...]]]:
-    """Return the entries of a text checkpoint, each as its position in the file and its fields.
-
-    The first line is the version and the second line is the count.
-    """
-    raw = bytes(_read_file(path))
-    *lines, rest = raw.split(b"\n")
-    position = 0
-    parsed = []
-    for number, line in enumerate(lines):
-        fields = entry.fullmatch(line) if number > 1 else re.fullmatch(rb"(\d+)", line)
-        if not fields or any(map(_is_too_large, fields.groups()[-2:])):
-            raise FrameError(Fault.NOT_A_FRAME, position, number, line, path)
-        if number == 0 and int(line):
-            raise FrameError(Fault.BAD_VERSION, position, number, line, path)
-        parsed.append((position, fields.groups()))
-        position += len(line) + 1
-    if rest or len(parsed) < 2:
-        raise FrameError(Fault.TRUNCATED, position, len(parsed), rest, path)
-    second_position, (count,) = parsed[1]
-    if int(count) != len(parsed) - 2:
-        raise FrameError(Fault.BAD_COUNT, second_position, 1, lines[1], path)
-    return parsed[2:]
-
-
-def _is_too_large(field: bytes) -> bool:
-    """Return whether a decimal number does not fit in an i8."""
-    return len(field) > MAX_DIGITS or int(field) >= OFFSET_END

@@ -25,6 +25,7 @@ from wirescan.kafka.log.transactions import (
     find_transactions,
     list_transaction_steps,
 )
+from wirescan.seglog.index_entries import read_entries
 
 MISSING = "MISSING_FILE"
 DISAGREES = "INDEX_MISMATCH"
@@ -37,10 +38,10 @@ MAX_WITHOUT_ENTRY = 2 << 20
 # that restarts of a broker do not explain them.
 MAX_TIMES_WITHOUT_OFFSET = 32
 INDEX_INTERVAL = 4096  # bytes of the log between two entries: the default of index.interval.bytes
-READERS = {
-    "index": index_files.read_offset_index,
-    "timeindex": index_files.read_time_index,
-    "txnindex": index_files.read_transaction_index,
+INDEXES = {
+    "index": index_files.OFFSET_INDEX,
+    "timeindex": index_files.TIME_INDEX,
+    "txnindex": index_files.ABORTED_INDEX,
 }
 # The column of the last log offset that an entry states.
 OFFSETS = {"index": "offset", "timeindex": "offset", "txnindex": "last_offset"}
@@ -55,7 +56,7 @@ CHECKPOINTS = ("replication-offset-checkpoint", "recovery-point-offset-checkpoin
 def _read(path: str) -> tuple[np.ndarray | None, Finding | None]:
     """Return the entries of an index, or what is wrong with it. Raises OSError."""
     try:
-        return READERS[path.rpartition(".")[2]](path), None
+        return read_entries(path, INDEXES[path.rpartition(".")[2]]), None
     except FrameError as error:
         return None, _report_damage(path, error)
 
@@ -87,7 +88,7 @@ class SegmentIndexes:
         self._stem = path[: -len("log")]  # of the paths of all files of the segment
         self._entries: dict[str, np.ndarray] = {}
         self._broken: list[Finding] = []
-        self._existing = {kind for kind in READERS if os.path.exists(self._stem + kind)}
+        self._existing = {kind for kind in INDEXES if os.path.exists(self._stem + kind)}
         for kind in sorted(self._existing):
             entries, finding = _read(self._stem + kind)
             if finding is not None:
@@ -132,10 +133,9 @@ class SegmentIndexes:
         next_base = table["base_offset"][following]
         wrong[:-1] |= has_offsets & is_start[1:] & (here["offset"][:-1] >= next_base)
         for number in np.flatnonzero(wrong & ~table.bad[rows]).tolist():
-            yield self._report_mismatch(
+            yield self._report_entry(
                 "index",
                 int(low) + number,
-                index_files.OFFSET_ENTRY.itemsize,
                 f"offset {int(here['offset'][number]):,} is not in the batch "
                 f"at byte {int(here['position'][number]):,} of the log",
             )
@@ -155,22 +155,24 @@ class SegmentIndexes:
         for number in np.flatnonzero(wrong).tolist():
             offset = int(entries["offset"][number])
             self._wrong_times.add(number)
-            yield self._report_mismatch(
-                "timeindex",
-                number,
-                index_files.TIME_ENTRY.itemsize,
-                f"the batch of offset {offset:,} has another time",
+            yield self._report_entry(
+                "timeindex", number, f"the batch of offset {offset:,} has another time"
             )
 
-    def _report_mismatch(self, kind: str, number: int, size: int, meaning: str) -> Finding:
-        """Return the finding for entry `number`, of `size` bytes, of an index."""
-        return Finding(
-            self._stem + kind,
-            number * size,
-            size,
-            DISAGREES,
-            f"the entry does not agree with the log: {meaning}",
-        )
+    def _report_entry(self, kind: str, number: int, meaning: str) -> Finding:
+        """Return the finding for entry `number` of an index, which disagrees with the log."""
+        size = INDEXES[kind].entry.itemsize
+        meaning = f"the entry does not agree with the log: {meaning}"
+        return Finding(self._stem + kind, number * size, size, DISAGREES, meaning)
+
+    def _report_end(self, kind: str, meaning: str, size: int = 0) -> Finding:
+        """Return the finding for the `size` bytes after the last entry of an index."""
+        used = len(self._entries[kind]) * INDEXES[kind].entry.itemsize
+        return Finding(self._stem + kind, used, size, DISAGREES, meaning)
+
+    def _report_missing(self, kind: str, detail: str = "") -> Finding:
+        meaning = f"the .{kind} of the segment is missing{detail}"
+        return Finding(self._stem + kind, 0, 0, MISSING, meaning)
 
     def _follow_transactions(self, table: FrameTable) -> None:
         """Collect the transactions that the segment aborts, and those that stay open."""
@@ -193,9 +195,7 @@ class SegmentIndexes:
             if kind not in self._existing and any(
                 name.endswith(COMPANIONS[kind]) for name in names
             ):
-                yield Finding(
-                    self._stem + kind, 0, 0, MISSING, f"the .{kind} of the segment is missing"
-                )
+                yield self._report_missing(kind)
         entries = self._entries.get("index")
         if entries is not None:
             yield from self._check_end(entries)
@@ -207,48 +207,45 @@ class SegmentIndexes:
     def _check_end(self, entries: np.ndarray) -> Iterator[Finding]:
         """Report an `.index` that ends before its log, or after it."""
         positions = np.concatenate([[0], entries["position"]])
-        used = len(entries) * index_files.OFFSET_ENTRY.itemsize
-        unused = os.stat(self._stem + "index").st_size - used
+        unused = self._count_unused("index")
         without_entry = self._size - int(positions[-1])
         widest = int(np.diff(positions).max(initial=0))
         if without_entry > max(MAX_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
-            yield Finding(
-                self._stem + "index",
-                used,
-                unused,
-                DISAGREES,
+            yield self._report_end(
+                "index",
                 f"there is no entry for the last {without_entry:,} bytes of the log",
+                unused,
             )
         elif unused and self._is_old:
-            yield Finding(
-                self._stem + "index",
-                used,
-                unused,
-                DISAGREES,
+            yield self._report_end(
+                "index",
                 "zeros follow, which a broker cuts off when it begins the next segment",
+                unused,
             )
         elif self._is_old:
             times_after = self._count_times_after(entries)
             are_missing = without_entry > INDEX_INTERVAL * times_after
             if times_after > MAX_TIMES_WITHOUT_OFFSET and are_missing:
-                yield Finding(
-                    self._stem + "index",
-                    used,
-                    unused,
-                    DISAGREES,
+                yield self._report_end(
+                    "index",
                     f"the .timeindex has {times_after:,} entries after the last entry of this "
                     "index: entries at the end are missing",
+                    unused,
                 )
         too_far = np.flatnonzero(entries["position"] >= self._size)
         if len(too_far) and not self._log.damaged:
             number = int(too_far[0])
-            yield self._report_mismatch(
+            yield self._report_entry(
                 "index",
                 number,
-                index_files.OFFSET_ENTRY.itemsize,
                 f"the log ends at byte {self._size:,}, before byte "
                 f"{int(entries['position'][number]):,}",
             )
+
+    def _count_unused(self, kind: str) -> int:
+        """Return the number of bytes after the last entry of an index."""
+        used = len(self._entries[kind]) * INDEXES[kind].entry.itemsize
+        return os.stat(self._stem + kind).st_size - used
 
     def _count_times_after(self, entries: np.ndarray) -> int:
         """Return how many entries of `.timeindex` are after the last one of `.index`."""
@@ -263,66 +260,44 @@ class SegmentIndexes:
 
         A broker adds this entry when it closes the segment. Zeros at the end show that it did not.
         """
-        size = index_files.TIME_ENTRY.itemsize
-        used = len(entries) * size
         if not len(entries):
             # The entry of timestamp 0 at the first offset is of zeros, as unused space is.
             if self._largest_time > 0:
-                yield Finding(
-                    self._stem + "timeindex",
-                    0,
-                    0,
-                    DISAGREES,
-                    "there is no entry, and a broker writes one when it closes the segment",
-                )
+                meaning = "there is no entry, and a broker writes one when it closes the segment"
+                yield self._report_end("timeindex", meaning)
             return
         number = len(entries) - 1
-        if os.stat(self._stem + "timeindex").st_size > used or number in self._wrong_times:
+        if self._count_unused("timeindex") > 0 or number in self._wrong_times:
             return
         last = int(entries["timestamp"][number])
         if last < self._largest_time:
-            yield Finding(
-                self._stem + "timeindex",
-                used,
-                0,
-                DISAGREES,
+            yield self._report_end(
+                "timeindex",
                 f"the last entry has the timestamp {last}, but the largest timestamp of the "
                 f"segment is {self._largest_time}: entries at the end are missing",
             )
         elif last > self._largest_time and not self._damaged and not self._log.damaged:
-            yield self._report_mismatch(
-                "timeindex",
-                number,
-                size,
-                f"no batch of the segment has the timestamp {last}",
+            yield self._report_entry(
+                "timeindex", number, f"no batch of the segment has the timestamp {last}"
             )
 
     def _check_aborts(self) -> Iterator[Finding]:
         """Report differences between `.txnindex` and the abort markers of the segment."""
         aborted = set(zip(self._aborted["producer_id"].tolist(), self._aborted["offset"].tolist()))
-        path = self._stem + "txnindex"
         if "txnindex" not in self._existing:
             if aborted and {"index", "timeindex"} & self._existing:
-                yield Finding(
-                    path,
-                    0,
-                    0,
-                    MISSING,
-                    "the .txnindex of the segment is missing, which "
-                    f"ends {len(aborted):,} aborted transaction{'s' * (len(aborted) != 1)}",
+                ending = "s" * (len(aborted) != 1)
+                yield self._report_missing(
+                    "txnindex", f", which ends {len(aborted):,} aborted transaction{ending}"
                 )
             return
         if "txnindex" not in self._entries:
             return
         entries = self._entries["txnindex"]
         listed = list(zip(entries["producer_id"].tolist(), entries["last_offset"].tolist()))
-        size = index_files.ABORTED_ENTRY.itemsize
         for producer, offset in sorted(aborted - set(listed)):
-            yield Finding(
-                path,
-                len(entries) * size,
-                0,
-                DISAGREES,
+            yield self._report_end(
+                "txnindex",
                 f"the aborted transaction of producer {producer:,} that ends at offset "
                 f"{offset:,} is missing",
             )
@@ -330,11 +305,8 @@ class SegmentIndexes:
             return  # the marker may be lost
         for number, (producer, offset) in enumerate(listed):
             if (producer, offset) not in self._markers:
-                yield self._report_mismatch(
-                    "txnindex",
-                    number,
-                    size,
-                    f"offset {offset:,} is no abort of producer {producer:,}",
+                yield self._report_entry(
+                    "txnindex", number, f"offset {offset:,} is no abort of producer {producer:,}"
                 )
 
 
@@ -379,7 +351,7 @@ def find_orphans(log: LogState) -> dict[int, list[str]]:
     for name in sorted(log.names or ()):
         base, _, kind = name.partition(".")
         if (
-            kind in READERS
+            kind in INDEXES
             and len(base) == SEGMENTS.digits
             and base.isdecimal()
             and int(base) < OFFSET_END

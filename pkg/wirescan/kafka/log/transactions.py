@@ -147,18 +147,11 @@ def make_spans(listed: Any, batch_steps: np.ndarray) -> np.ndarray:
         out["last_offset"] = listed["last_offset"]
         return out
     markers = batch_steps[batch_steps["kind"] == ABORT]
-    # Sort transactions and markers together by producer and offset. Then a running minimum from the
-    # end gives, for each position, the position of the next marker.
-    producers = np.concatenate([out["producer_id"], markers["producer_id"]])
-    offsets = np.concatenate([out["first_offset"], markers["offset"]])
-    order = np.lexsort((np.arange(len(producers)) >= len(out), offsets, producers))
-    marker_position = np.where(order >= len(out), np.arange(len(order)), len(order))
-    following = np.minimum.accumulate(marker_position[::-1])[::-1]
-    has_next = (following < len(order)) & (order < len(out))
-    entry = order[has_next]
-    marker = order[following[has_next]]
-    is_same_producer = producers[entry] == producers[marker]
-    out["last_offset"][entry[is_same_producer]] = offsets[marker[is_same_producer]]
+    # The next marker of a transaction is the latest one before it if offsets count backwards.
+    number = _find_latest(
+        markers["producer_id"], ~markers["offset"], out["producer_id"], ~out["first_offset"]
+    )
+    out["last_offset"][number >= 0] = markers["offset"][number[number >= 0]]
     return out
 
 
@@ -167,19 +160,31 @@ def _is_inside(producers: np.ndarray, offsets: np.ndarray, listed: np.ndarray) -
 
     listed: array of dtype SPAN. Spans of one producer do not overlap.
     """
-    count = len(listed)
-    producer = np.concatenate([listed["producer_id"], producers])
-    offset = np.concatenate([listed["first_offset"], offsets])
-    # Sort spans and rows together. Then a running maximum gives each row the last span before it.
+    span = _find_latest(listed["producer_id"], listed["first_offset"], producers, offsets)
+    inside = span >= 0
+    inside[inside] = offsets[inside] <= listed["last_offset"][span[inside]]
+    return inside
+
+
+def _find_latest(
+    producers: np.ndarray, offsets: np.ndarray, of_producers: np.ndarray, until: np.ndarray
+) -> np.ndarray:
+    """Return the number of the last (producer, offset) up to an offset of the same producer.
+
+    producers, offsets: the pairs that are searched. of_producers, until: the pairs that are looked
+    up. The result has an int64 for each of these, -1 if there is none.
+    """
+    count = len(producers)
+    producer = np.concatenate([producers, of_producers])
+    offset = np.concatenate([offsets, until])
+    # Sort all pairs together. Then a running maximum gives each pair the last one before it.
     order = np.lexsort((np.arange(len(producer)) >= count, offset, producer))
     latest = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
-    has_span = (order >= count) & (latest >= 0)
-    row = order[has_span] - count
-    span = order[latest[has_span]]
-    out = np.zeros(len(producers), bool)
-    out[row] = (listed["producer_id"][span] == producers[row]) & (
-        offsets[row] <= listed["last_offset"][span]
-    )
+    has_earlier = (order >= count) & (latest >= 0)
+    row = order[has_earlier] - count
+    earlier = order[latest[has_earlier]]
+    out = np.full(len(until), -1, np.int64)
+    out[row] = np.where(producers[earlier] == of_producers[row], earlier, -1)
     return out
 
 

@@ -24,11 +24,11 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
-from wirescan.files.source import open
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, Stop, iter_groups, join, make_empty, require_rows
+from wirescan.frames.table import FrameTable, iter_groups, require_rows
 from wirescan.kafka.protocol.body import open_structs, read_leading_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
@@ -80,7 +80,8 @@ def requests(
 
     Format: Apache Kafka, "Kafka Protocol Guide", "Request Header v0" to "v2".
     """
-    return _scan(source, REQUESTS, scan_requests, errors=errors, check=check, limits=limits)
+    # There is no checksum, so the rows count as checked.
+    return scan_source(source, REQUESTS, errors=errors, check=True, limits=limits)
 
 
 def responses(
@@ -106,9 +107,9 @@ def responses(
     Raises as `requests`, and ValueError if the numbers of connections differ.
     """
     if requests is None:
-        return _scan(source, RESPONSES, scan_responses, errors=errors, check=check, limits=limits)
+        return scan_source(source, RESPONSES, errors=errors, check=True, limits=limits)
     require_rows(requests, REQUEST, "responses need a table of kafka.requests")
-    table = _scan(source, RESPONSES, scan_responses, errors="mark", check=check, limits=limits)
+    table = scan_source(source, RESPONSES, errors="mark", check=True, limits=limits)
     rows, bad = name_responses(
         table.rows, table.buffers, requests.rows, _match_requests(requests, table)
     )
@@ -197,27 +198,6 @@ def find_boundaries(
     not valid. Raises OSError.
     """
     return find_cuts_at_headers(path, size, start, SIZED, limits=limits)
-
-
-def _scan(
-    source: Any,
-    format: Format,
-    scan: Callable[..., tuple[np.ndarray, int, int, int]],
-    *,
-    errors: str,
-    check: bool,
-    limits: Limits,
-) -> FrameTable:
-    """Scan a source into a table of a format. scan: the function of the kernel."""
-    check_mode(errors, limits)
-    tables = []
-    for buffer in open(source):
-        rows, bad, fault, position = scan(
-            buffer, check=check, resync=errors != "strict", limits=limits
-        )
-        table = FrameTable((buffer,), rows, (Stop(fault, position),), format, checked=True)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(format)
 
 
 def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:

@@ -2,15 +2,13 @@
 
     <base offset, 20 digits>.log        records without gaps; the last one may be torn
 
-`index_files.py` describes the files beside a segment, and `segment.py` has the look-up in one
-segment.
+`index_files.py` describes the files beside a segment. `wirescan.seglog` searches the segments.
 Source: github.com/liftbridge-io/liftbridge, server/commitlog.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from operator import index as integer
 from typing import Any, NamedTuple
 
@@ -18,14 +16,16 @@ import numpy as np
 
 from wirescan.frames.errors import check_mode, enforce_mode
 from wirescan.frames.limits import Limits
-from wirescan.frames.logs import OFFSET_END
-from wirescan.frames.table import FrameTable, join, make_empty
+from wirescan.frames.table import FrameTable, make_empty
 from wirescan.liftbridge.files import SEGMENTS
 from wirescan.liftbridge.formats import ENTRIES, entries
 from wirescan.liftbridge.log import index_files, segment
 from wirescan.liftbridge.log.index_files import make_index_path
-from wirescan.liftbridge.log.segment import CommitLogSegment
+from wirescan.liftbridge.log.segment import LAYOUT, CommitLogSegment
 from wirescan.liftbridge.scan import ENTRY
+from wirescan.seglog.index_entries import read_or_empty
+from wirescan.seglog.segmented_log import LogMatch, LogPosition, SegmentedLog
+from wirescan.seglog.segments import list_segments
 
 
 class RecordPosition(NamedTuple):
@@ -33,17 +33,6 @@ class RecordPosition(NamedTuple):
 
     segment: CommitLogSegment
     position: int
-
-
-class _LogPosition(NamedTuple):
-    """The result of a look-up: the number of a segment, and byte positions in it.
-
-    The positions are those of `segment.Match`.
-    """
-
-    segment: int
-    before_damage: int
-    start: int
 
 
 class CommitLog:
@@ -64,28 +53,8 @@ class CommitLog:
         check_mode("strict", limits)
         self.directory = os.fspath(directory)
         self.limits = limits
-        if not os.path.isdir(self.directory):
-            raise NotADirectoryError(f"not a directory: {self.directory}")
-        names = sorted(
-            name
-            for name in os.listdir(self.directory)
-            if (segment_name := SEGMENTS.parse(name)) is not None
-            and not segment_name.prefix
-            and segment_name.base < OFFSET_END
-        )
-        paths = [os.path.join(self.directory, name) for name in names]
-        paths = [path for path in paths if os.path.isfile(path)]
-        self.segments = tuple(
-            CommitLogSegment(
-                base_offset=int(os.path.basename(path)[: SEGMENTS.digits]),
-                path=path,
-                size=os.stat(path).st_size,
-                newest=path == paths[-1],
-            )
-            for path in paths
-        )
-        if not self.segments:
-            raise FileNotFoundError(f"no segment in {self.directory}")
+        self.segments = list_segments(self.directory, SEGMENTS, CommitLogSegment)
+        self._log = SegmentedLog(ENTRIES, LAYOUT, self.segments, limits)
 
     def __repr__(self) -> str:
         return f"<CommitLog {self.directory}: {len(self.segments)} segments>"
@@ -109,9 +78,7 @@ class CommitLog:
         file. Raises FrameError and OSError.
         """
         path = os.path.join(self.directory, "leader-epoch-checkpoint")
-        if not os.path.exists(path):
-            return np.empty(0, index_files.EPOCHS)
-        return index_files.read_leader_epochs(path)
+        return read_or_empty(path, index_files.read_leader_epochs, index_files.EPOCHS)
 
     def verify(self) -> np.ndarray:
         """Return where the indexes and the records disagree, as an array of dtype DISAGREEMENT.
@@ -142,7 +109,7 @@ class CommitLog:
         the result is the start of the damage. Raises OSError, and EOFError if a segment has become
         shorter.
         """
-        return self._to_position(self._find("offset", integer(offset)))
+        return self._to_position(self._log.find_offset(integer(offset)))
 
     def find_time(self, timestamp: int) -> RecordPosition | None:
         """Return the start of the first record whose timestamp is not below `timestamp`.
@@ -150,24 +117,12 @@ class CommitLog:
         timestamp: nanoseconds since 1970. Returns None if there is no such record. Damage and
         errors are as for `find`. The look-up trusts the timestamps of earlier records in the index.
         """
-        return self._to_position(self._find("timestamp", integer(timestamp)))
+        return self._to_position(self._log.find_time(integer(timestamp)))
 
-    def _to_position(self, position: _LogPosition | None) -> RecordPosition | None:
-        if position is None:
+    def _to_position(self, match: LogMatch | None) -> RecordPosition | None:
+        if match is None:
             return None
-        return RecordPosition(self.segments[position.segment], position.before_damage)
-
-    def _find(self, column: str, goal: int) -> _LogPosition | None:
-        """Return the position of the first record whose column is not below `goal`."""
-        first = 0
-        if column == "offset":
-            bases = [item.base_offset for item in self.segments]
-            first = max(bisect_right(bases, goal) - 1, 0)
-        for number, item in enumerate(self.segments[first:], first):
-            match = segment.find_record(item, column, goal, self.limits)
-            if match is not None:
-                return _LogPosition(number, *match)
-        return None
+        return RecordPosition(self.segments[match.number], match.position)
 
     # ------------------------------------------------------------------ reading
 
@@ -186,27 +141,20 @@ class CommitLog:
         The arguments are those of `open_log`.
         """
         check_mode(errors, self.limits)
-        size = self.segments[-1].size
-        end_of_log = _LogPosition(len(self.segments) - 1, size, size)
-        begin = _LogPosition(0, 0, 0)
-        end = end_of_log
-        for column, low, high in (("offset", start, stop), ("timestamp", start_time, stop_time)):
+        log = self._log
+        begins = [LogPosition(0, 0)]
+        ends = [log.end]
+        for find, low, high in (
+            (log.find_offset, start, stop),
+            (log.find_time, start_time, stop_time),
+        ):
             if low is not None:
-                begin = max(begin, self._find(column, integer(low)) or end_of_log)
+                begins.append(log.find_begin(find(integer(low))))
             if high is not None:
-                end = min(
-                    end,
-                    self._find(column, integer(high)) or end_of_log,
-                    key=lambda position: (position.segment, position.start),
-                )
-        tables = []
-        for number in range(begin.segment, end.segment + 1):
-            item = self.segments[number]
-            first = begin.before_damage if number == begin.segment else 0
-            last = end.start if number == end.segment else item.size
-            if first < last:
-                tables.append(segment.read_slice(item, first, last, self.limits, check=check))
-        table = join(tables) if tables else make_empty(ENTRIES)
+                ends.append(log.find_end(find(integer(high)), includes_frame=False))
+        table = log.read_part(max(begins), min(ends), check=check)
+        if table is None:
+            return make_empty(ENTRIES)
         return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
 
 

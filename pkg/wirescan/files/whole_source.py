@@ -1,0 +1,55 @@
+"""All frames of a source as one table: what the `read` functions of outermost formats do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wirescan.files.source import open
+from wirescan.frames.errors import check_mode, enforce_mode
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable, Stop, join, make_empty
+
+
+def scan_source(
+    source: Any,
+    format: Format,
+    *,
+    errors: str,
+    check: bool,
+    limits: Limits,
+    into: np.ndarray | None = None,
+    scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None,
+    **options: Any,
+) -> FrameTable:
+    """Scan each buffer of a source, and return the outermost frames as a table of a format.
+
+    source: anything that `wirescan.open` accepts. The format says which files of a directory are
+        read.
+    errors, check, limits, into: as for the functions that users call. into: only for one buffer.
+    scan: the function that scans a buffer; the default is that of the format. options: further
+        arguments of it.
+
+    Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
+    """
+    check_mode(errors, limits)
+    scan = scan or format.scan
+    assert scan is not None  # every outermost format has one
+    buffers = open(source, files=format.files, ignore=format.ignore)
+    if into is not None:
+        options["into"] = into
+        if len(buffers) != 1:
+            raise ValueError(
+                f"into takes the rows of one buffer, and the source has {len(buffers)}"
+            )
+    tables = []
+    for buffer in buffers:
+        rows, bad, fault, position = scan(
+            buffer, check=check, resync=errors != "strict", limits=limits, **options
+        )
+        table = FrameTable((buffer,), rows, (Stop(fault, position),), format, checked=check)
+        tables.append(enforce_mode(table, errors, bad))
+    return join(tables) if tables else make_empty(format)

@@ -1,0 +1,127 @@
+"""The segments of a log directory: what a protocol declares of them, and a walk over one.
+
+A segment is a file of frames without gaps; the last one may be torn. Its name is its first offset,
+with the ending .log. An .index beside it has the offset and the position of some of its frames.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from wirescan.files.source import MappedFile
+from wirescan.frames.errors import HARD
+from wirescan.frames.limits import Limits
+from wirescan.frames.logs import OFFSET_END, SegmentNames
+from wirescan.seglog.index_entries import IndexLayout
+
+WINDOW = 16 << 10  # bytes of the first window of a walk; each next window is twice as large
+
+Scan = Callable[..., tuple[np.ndarray, int, int, int]]  # `scan` of an outermost `Format`
+
+
+@dataclass(frozen=True)
+class SegmentLayout:
+    """What a protocol package declares of the segments of its logs.
+
+    scan: scans the frames of a buffer: `scan` of an outermost `Format`.
+    names: how segments are named.
+    index: how the .index is stored. Its entries have the columns `offset` and `position`, which
+        rise. An `offset` is in the frame at the position, or in one appended together with it.
+    first, last, time: columns of a frame: its first and last offset, and its latest time.
+    is_after: row, offset -> whether no record in the frame is before an offset.
+    find_time_hint: path of a segment, bytes of the segment, time -> (time, offset) of the last
+        frame before that time by an index; None if no index has one.
+    """
+
+    scan: Scan
+    names: SegmentNames
+    index: IndexLayout
+    first: str
+    last: str
+    time: str
+    is_after: Callable[[np.void, int], bool]
+    find_time_hint: Callable[[str, int, int], tuple[int, int] | None]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment of a log directory.
+
+    base_offset: the offset in the file's name. path: of the .log file. size: bytes of the .log file
+    when the directory was listed. newest: whether it is the newest segment of its directory. Only
+    the newest segment may end inside a frame. The others end with a frame or with zeros.
+    """
+
+    base_offset: int
+    path: str
+    size: int
+    newest: bool
+
+    def view(self) -> memoryview:
+        """Map the bytes of the segment. Raises OSError, EOFError if the file has become shorter."""
+        return memoryview(MappedFile(self.path, self.size) if self.size else b"")
+
+    def is_torn(self, rest: memoryview) -> bool:
+        """Return whether bytes after the last frame are damage.
+
+        They are no damage in the newest segment. Zeros are no damage: servers preallocate files.
+        """
+        return not self.newest and bool(np.frombuffer(rest, np.uint8).any())
+
+
+AnySegment = TypeVar("AnySegment", bound=Segment)
+
+
+def list_segments(
+    directory: str, names: SegmentNames, kind: type[AnySegment]
+) -> tuple[AnySegment, ...]:
+    """Return the segments in a directory, in the order of their offsets.
+
+    names: how they are named. Files that a server is about to delete or to put in place have other
+    names. kind: the class of the results.
+    Raises NotADirectoryError, FileNotFoundError if there is no segment, OSError.
+    """
+    if not os.path.isdir(directory):
+        raise NotADirectoryError(f"not a directory: {directory}")
+    parsed = {name: names.parse(name) for name in sorted(os.listdir(directory))}
+    bases = {
+        os.path.join(directory, name): segment_name.base
+        for name, segment_name in parsed.items()
+        if segment_name and not segment_name.prefix and segment_name.base < OFFSET_END
+    }
+    paths = [path for path in bases if os.path.isfile(path)]
+    if not paths:
+        raise FileNotFoundError(f"no segment in {directory}")
+    return tuple(
+        kind(bases[path], path, os.stat(path).st_size, path == paths[-1]) for path in paths
+    )
+
+
+def walk(view: memoryview, start: int, scan: Scan, limits: Limits) -> Iterator[np.ndarray]:
+    """Yield the rows of the frames from byte position `start` on, in windows that grow.
+
+    A frame begins at `start`. Bad rows are included, as in the mode "mark". The column `start`
+    counts from the first byte of the view.
+    """
+    limits = Limits(frame=limits.frame)
+    size = WINDOW
+    last = False
+    while start < len(view) and not last:
+        last = size >= len(view) - start
+        rows, bad, fault, used = scan(
+            view[start : start + size], check=True, resync=last, limits=limits, more=not last
+        )
+        if not last and (bad or fault >= HARD):
+            # The end of the damage may be after the window, so scan the rest of the segment.
+            last = True
+            rows, _, _, used = scan(view[start:], check=True, resync=True, limits=limits)
+        rows = rows.copy()
+        rows["start"] += start
+        yield rows
+        start += used
+        size *= 2
