@@ -11,6 +11,6 @@ from wirescan.core.reader cimport (
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
     Head, LIKELY, NestedScan, ReadRun, Readable, SOME, ScanState, SearchBudget, UNDECIDED,
-    VerifyFrame, charge_budget, charge_walk, find_intact_frame, may_walk, scan_children,
-    open_frames, scan_frames, scan_spans, scan_buffer)
-from wirescan.core.rows cimport Rows
+    VerifyFrame, charge_budget, charge_walk, find_intact_frame, is_inside, locate_frame, may_walk,
+    open_each, open_frames, place, scan_buffer, scan_children, scan_frames, scan_spans)
+from wirescan.core.rows cimport Rows, begin_row

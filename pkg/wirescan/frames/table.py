@@ -499,6 +499,20 @@ def require_rows(table: Any, dtype: np.dtype[Any], message: str) -> None:
         raise TypeError(f"{message}, not {getattr(table, 'name', type(table).__name__)}")
 
 
+def renumber_enclosing(result: FrameTable, table: FrameTable) -> FrameTable:
+    """Return `result`, the good rows of `table`, with the column `enclosing` as row numbers of it.
+
+    -1 stands for a row that is bad. If `result` has all rows of `table`, it is returned unchanged.
+    For formats whose values are nested in one table: see `Format.enclosing`.
+    """
+    if len(result) == len(table):
+        return result
+    rows = result.rows.copy()
+    numbers = np.where(table.bad, -1, np.cumsum(~table.bad) - 1)
+    rows["enclosing"] = np.where(rows["enclosing"] < 0, -1, numbers[rows["enclosing"]])
+    return replace(result, rows=_freeze(rows))
+
+
 def make_empty(format: Any) -> FrameTable:
     """Return a table of a format without frames."""
     return FrameTable((), _freeze(np.empty(0, format.dtype)), (), format, checked=True)
