@@ -13,6 +13,8 @@ import pytest
 import wirescan
 from tests.support.paths import ROOT
 
+TESTS = ("laws_of_netstrings.py", "faults_of_netstrings.py")
+
 
 def has_working_compiler() -> bool:
     """Return whether the compiler of setuptools can be started."""
@@ -39,7 +41,7 @@ def test_a_package_outside_wirescan(tmp_path):
     )
     assert built.returncode == 0, built.stderr
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "laws_of_netstrings.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
         cwd=package,
         env=environment,
         capture_output=True,
