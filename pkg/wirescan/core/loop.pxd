@@ -3,8 +3,9 @@
 #
 # Both are inline. A protocol package passes its kernels and gets a loop that is compiled around
 # them. `scan_frames` and `open_frames` call it. Where the children of a row are not simply one
-# after another, a kernel has a loop of its own: it is an `AddRows`, which `open_each` calls for
-# each row, and uses `begin_row` and `place`. Others use `allocate_rows` and `rows_to_array`.
+# after another, a kernel is an `AddRows`: it adds all rows inside one row with `begin_row` and
+# `place`. `add_each` is the loop for it, and `open_rows` calls that. Other kernels have a loop of
+# their own and use `allocate_rows` and `rows_to_array`.
 #     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
 #         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -195,12 +196,23 @@ cdef struct NestedScan:
 
 # Add the rows inside one row of a table. `frame` is the first byte of that row's frame, which is
 # whole, and `number` is the row's number. Places in the row may be outside its frame, because rows
-# may come from a user: see `is_inside`. `context` is the argument of `open_each`.
+# may come from a user: see `is_inside`. `context` is the argument of `open_rows`.
 #
 # Return OK; LIMIT where the rows are full; or BAD_LENGTH where a place is outside the frame.
 ctypedef Fault (*AddRows)(Rows* rows, const void* row, const uint8_t* frame, int32_t number,
                           const void* context) noexcept nogil
 
+# Rows to open one after another.
+cdef struct Parents:
+    const char* rows
+    size_t stride
+    size_t count
+    size_t opened           # afterwards: number of rows that were opened
+    const Readable* buffers
+    size_t buffer_count
+    const void* context
+
+ctypedef Fault (*RunParents)(Parents* parents, Rows* rows) noexcept nogil
 ctypedef Fault (*RunScan)(ScanState* state, Rows* rows) noexcept nogil
 ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept nogil
 
@@ -213,7 +225,7 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=*)
 
-cdef object open_each(outer, buffers, dtype, size_t expected, AddRows add, const void* context,
+cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
                       limits)
 
 cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
@@ -473,4 +485,25 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         if close is not NULL and not refused:
             rows.bad += close(parent, rows.at + first * stride, rows.count - first)
         span += 1
+    return OK
+
+
+cdef inline Fault add_each(Parents* parents, Rows* rows, AddRows add) noexcept nogil:
+    # Add the rows inside each of the parents.
+    #
+    # Return OK; LIMIT where the rows are full; or BAD_LENGTH where a parent, or a place in it, is
+    # outside its buffer.
+    cdef Parents all = parents[0]           # so that the compiler keeps it in registers
+    cdef const Head* row = <const Head*>all.rows
+    cdef const uint8_t* frame
+    cdef Fault fault = OK
+    while parents.opened < all.count:
+        frame = locate_frame(row, all.buffers, all.buffer_count)
+        if frame is NULL:
+            return BAD_LENGTH
+        fault = add(rows, row, frame, <int32_t>parents.opened, all.context)
+        if fault:
+            return fault
+        row = <const Head*>(<const char*>row + all.stride)
+        parents.opened += 1
     return OK

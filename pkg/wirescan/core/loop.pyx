@@ -373,44 +373,38 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     return rows_to_array(block, dtype, into, fault), block.rows.bad, int(fault)
 
 
-cdef object open_each(outer, buffers, dtype, size_t expected, AddRows add, const void* context,
+cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
                       limits):
-    """Return (rows, bad, fault) for the rows that `add` adds for each row of `outer`.
+    """Return (rows, bad, fault) for the rows that `run` adds for all rows of `outer`.
 
     rows: array of dtype. bad: number of bad rows. fault: LIMIT where there were more rows than the
     limits allow, else OK.
 
-    outer: rows of the table that is opened, in the dtype that `add` expects. buffers: bytes-like
+    outer: rows of the table that is opened, in the dtype that `run` expects. buffers: bytes-like
     objects, which these rows point into.
     expected: the number of rows to allocate first. It is an estimate: rows grow as they are added.
-    context: the last argument of each call of `add`.
+    context: what the kernel gets for each row.
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
-    cdef Py_ssize_t i, n = len(outer)
-    cdef size_t stride = outer.dtype.itemsize, buffer_count = len(buffers)
     cdef const uint8_t[::1] view
     cdef const uint64_t[:, ::1] buffer_view
-    cdef const Readable* readable = NULL
-    cdef const uint8_t* frame
-    cdef const Head* row
+    cdef Parents parents
     cdef Fault fault = OK
     cdef RowBlock block = allocate_rows(dtype, expected, limits, None, buffers)
-    if n:
+    memset(&parents, 0, sizeof(parents))
+    parents.count = len(outer)
+    parents.stride = outer.dtype.itemsize
+    parents.buffer_count = len(buffers)
+    parents.context = context
+    if parents.count:
         view = bytes_of(outer)
-        if buffer_count:
+        parents.rows = <const char*>&view[0]
+        if parents.buffer_count:
             buffer_view = addresses(buffers)
-            readable = <const Readable*>&buffer_view[0, 0]
+            parents.buffers = <const Readable*>&buffer_view[0, 0]
         with nogil:
-            for i in range(n):
-                row = <const Head*>&view[i * stride]
-                frame = locate_frame(row, readable, buffer_count)
-                if frame is NULL:
-                    fault = BAD_LENGTH
-                else:
-                    fault = add(&block.rows, row, frame, <int32_t>i, context)
-                if fault:
-                    break
+            fault = run(&parents, &block.rows)
     if fault == BAD_LENGTH:
-        raise ValueError(f"row {i} points outside its buffer")
+        raise ValueError(f"row {parents.opened} points outside its buffer")
     return rows_to_array(block, dtype, None, fault), block.rows.bad, int(fault)

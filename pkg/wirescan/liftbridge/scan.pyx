@@ -22,9 +22,9 @@ import numpy as np
 
 from libc.string cimport memcpy, memset
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, Head, LIMIT, NestedScan, OK, Readable, Reader, Rows, ScanState, TRUNCATED,
-    be64, begin_row, int32_t, int64_t, open_each, open_frames, place, scan_buffer, scan_children,
-    scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
+    BAD_LENGTH, Fault, Head, LIMIT, NestedScan, OK, Parents, Readable, Reader, Rows, ScanState,
+    TRUNCATED, add_each, be64, begin_row, int32_t, int64_t, open_frames, open_rows, place,
+    scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop cimport allocate_rows, rows_to_array
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.core.rows cimport RowBlock
@@ -321,8 +321,8 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
     return rows_to_array(block, dtype, None, fault), rows.bad, int(fault)
 
 
-cdef Fault add_headers(Rows* rows, const void* outer, const uint8_t* start, int32_t parent,
-                       const void* context) noexcept nogil:
+cdef inline Fault add_headers(Rows* rows, const void* outer, const uint8_t* start,
+                              int32_t parent, const void* context) noexcept nogil:
     # Adds a row for each header of a message, and one row for a bad message. This is an AddRows.
     cdef const Message* message = <const Message*>outer
     cdef const uint8_t* field = start
@@ -355,6 +355,10 @@ cdef Fault add_headers(Rows* rows, const void* outer, const uint8_t* start, int3
     return OK
 
 
+cdef Fault run_headers(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_headers)
+
+
 def open_headers(messages, buffers, limits):
     """Return (rows of dtype HEADER, bad, fault): the headers in rows of dtype MESSAGE.
 
@@ -366,7 +370,7 @@ def open_headers(messages, buffers, limits):
         raise ValueError("open_headers takes rows of dtype MESSAGE")
     # A header has at least two bytes, so a forged count cannot claim more rows than that.
     claimed = np.minimum(messages["header_count"], messages["size"] // 2).sum(dtype=np.int64)
-    return open_each(messages, buffers, HEADER, int(claimed) + len(messages), add_headers, NULL,
+    return open_rows(messages, buffers, HEADER, int(claimed) + len(messages), run_headers, NULL,
                      limits)
 
 

@@ -114,7 +114,8 @@ cdef Py_ssize_t measure(const Messages* m, size_t operation, int64_t* total) noe
             return i
         total[0] += <int64_t>(operation + 1 + count_digits(<uint64_t>size) + 4) + size
         if block:
-            total[0] += <int64_t>(2 + count_digits(<uint64_t>block))  # the H of the operation, and a space
+            # The H of the operation, and a space.
+            total[0] += <int64_t>(2 + count_digits(<uint64_t>block))
         for w in range(m.width):
             total[0] += max(size_of(&m.words[w], i), -1) + 1
     return -1

@@ -6,8 +6,8 @@ transforms.py undoes the transforms.
 import numpy as np
 
 from wirescan.core cimport (
-    BAD_CODEC, Head, Readable, int32_t, int64_t, is_inside, locate_frame, uint8_t, uint16_t, uint32_t,
-    uint64_t)
+    BAD_CODEC, Head, Readable, int32_t, int64_t, is_inside, locate_frame, uint8_t, uint16_t,
+    uint32_t, uint64_t)
 from wirescan.core.loop import HEAD as _HEAD, addresses
 from wirescan.thrift.rows cimport Frame, HTTP_CHUNKED, Plain
 from wirescan.thrift.scan import FRAME as _FRAME, PLAIN as _PLAIN

@@ -28,9 +28,9 @@ import numpy as np
 
 from libc.string cimport memchr, memcpy, memset
 from wirescan.core cimport (
-    BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Readable, Reader, Rows, SHORT,
-    ScanState, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_each, place,
-    scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
+    BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
+    ScanState, add_each, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_rows,
+    place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop cimport allocate_rows, rows_to_array
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock
@@ -217,8 +217,8 @@ cdef inline Fault read_pair(Reader* r, const uint8_t* start, Info* row) noexcept
     return fault
 
 
-cdef Fault add_infos(Rows* rows, const void* outer, const uint8_t* start, int32_t parent,
-                     const void* context) noexcept nogil:
+cdef inline Fault add_infos(Rows* rows, const void* outer, const uint8_t* start,
+                            int32_t parent, const void* context) noexcept nogil:
     # Adds a row for each pair of a frame. This is an AddRows.
     cdef const Frame* frame = <const Frame*>outer
     cdef const uint8_t* base = start - frame.head.start
@@ -263,6 +263,10 @@ cdef Fault add_infos(Rows* rows, const void* outer, const uint8_t* start, int32_
         fault = OK
 
 
+cdef Fault run_infos(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_infos)
+
+
 def open_infos(frames, buffers, limits):
     """Return (rows of dtype INFO, bad, fault): the pairs in rows of dtype FRAME.
 
@@ -284,7 +288,7 @@ def open_infos(frames, buffers, limits):
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
                 expected += min(frame.info_count, frame.head.size >> 1) + (frame.head.fault != OK)
-    return open_each(frames, buffers, INFO, expected, add_infos, NULL, limits)
+    return open_rows(frames, buffers, INFO, expected, run_infos, NULL, limits)
 
 
 # -------------------------------------------------------------------------------------- messages

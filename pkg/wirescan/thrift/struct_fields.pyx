@@ -9,9 +9,9 @@ import numpy as np
 
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, LEFTOVER, LIMIT, OK, Reader, Rows, TRUNCATED, be16, be32, be64, begin_row,
-    int16_t, int32_t, int64_t, is_inside, le64, open_each, place, take, uint8_t, uint32_t, uint64_t,
-    zigzag32, zigzag64)
+    BAD_LENGTH, Fault, LEFTOVER, LIMIT, OK, Parents, Reader, Rows, TRUNCATED, add_each, be16, be32,
+    be64, begin_row, int16_t, int32_t, int64_t, is_inside, le64, open_rows, place, take, uint8_t,
+    uint32_t, uint64_t, zigzag32, zigzag64)
 from wirescan.thrift.rows cimport COMPACT, Field, Message
 from wirescan.thrift.scan import FIELD as _FIELD, MESSAGE as _MESSAGE
 from wirescan.thrift.walk cimport (
@@ -146,8 +146,8 @@ cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* ba
             close_row(row, r.at - base)
 
 
-cdef Fault add_fields(Rows* rows, const void* outer, const uint8_t* start, int32_t parent,
-                      const void* context) noexcept nogil:
+cdef inline Fault add_fields(Rows* rows, const void* outer, const uint8_t* start,
+                             int32_t parent, const void* context) noexcept nogil:
     # Adds a row for each field, element, key and value of a message. This is an AddRows, whose
     # context is the deepest level.
     cdef const Message* message = <const Message*>outer
@@ -244,6 +244,10 @@ cdef Fault add_fields(Rows* rows, const void* outer, const uint8_t* start, int32
     return OK
 
 
+cdef Fault run_fields(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_fields)
+
+
 def open_fields(messages, buffers, depth, limits):
     """Return (rows of dtype FIELD, bad, fault): the content of rows of dtype MESSAGE.
 
@@ -256,4 +260,4 @@ def open_fields(messages, buffers, depth, limits):
     if messages.dtype != _MESSAGE:
         raise TypeError("open_fields takes rows of thrift.messages")
     expected = len(messages) + int(messages["size"].sum(dtype=np.int64)) // BYTES_PER_ROW
-    return open_each(messages, buffers, _FIELD, expected, add_fields, &deepest, limits)
+    return open_rows(messages, buffers, _FIELD, expected, run_fields, &deepest, limits)

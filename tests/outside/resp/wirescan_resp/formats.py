@@ -6,7 +6,7 @@ from wirescan import Format, FrameTable, Limits, join, open
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import Stop, make_empty, renumber_enclosing, require_rows
-from wirescan_resp.constants import Kind
+from wirescan_resp.constants import FAULTS, Kind
 from wirescan_resp.files import FILES, find_boundaries
 from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
 from wirescan_resp.values import MAX_DEPTH, VALUE, open_values
@@ -85,6 +85,7 @@ FRAMES = Format(
     record_count="value_count",
     grouped_by="name",
     shown=("_start", "kind", "name", "integer", "count", "value"),
+    faults=FAULTS,
 )
 VALUES = Format(
     "resp.values",
@@ -101,4 +102,5 @@ VALUES = Format(
     shown=("_start", "kind", "depth", "index", "integer", "count", "value"),
     counted_as="values",
     summary=SummaryColumns(by_kind=True, places={"value": "nulls"}),
+    faults=FAULTS,
 )

@@ -3,8 +3,8 @@
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, LEFTOVER, LIMIT, OK, Reader, Rows, TRUNCATED, begin_row, int32_t, int64_t, open_each, place,
-    uint8_t, uint16_t, uint32_t)
+    Fault, LEFTOVER, LIMIT, OK, Parents, Reader, Rows, TRUNCATED, add_each, begin_row, int32_t,
+    int64_t, open_rows, place, uint8_t, uint16_t, uint32_t)
 from wirescan.core.loop import flat
 from wirescan_resp.frame cimport Walk, begin_walk, walk_value
 from wirescan_resp.rows cimport ARRAY, Frame, Value
@@ -89,8 +89,8 @@ cdef inline Fault read_all(Rows* rows, const Frame* frame, const uint8_t* start,
     return OK if r.at == r.end else LEFTOVER
 
 
-cdef Fault add_values(Rows* rows, const void* outer, const uint8_t* start, int32_t parent,
-                      const void* context) noexcept nogil:
+cdef inline Fault add_values(Rows* rows, const void* outer, const uint8_t* start,
+                             int32_t parent, const void* context) noexcept nogil:
     # The AddRows of values: see wirescan/core/loop.pxd. One bad row covers a bad frame. The context
     # is the number of levels whose values become rows.
     cdef const Frame* frame = <const Frame*>outer
@@ -115,6 +115,10 @@ cdef Fault add_values(Rows* rows, const void* outer, const uint8_t* start, int32
     return OK
 
 
+cdef Fault run_values(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_values)
+
+
 def open_values(frames, buffers, depth, limits):
     """Return (rows of dtype VALUE, bad, fault): the values in rows of dtype FRAME.
 
@@ -126,5 +130,5 @@ def open_values(frames, buffers, depth, limits):
         raise TypeError("open_values takes rows of resp.frames")
     # A value has at least three bytes. So a forged count cannot claim more rows than that.
     expected = np.minimum(frames["value_count"], frames["size"] // SMALLEST).sum(dtype=np.int64)
-    return open_each(frames, buffers, VALUE, int(expected) + len(frames), add_values, &levels,
+    return open_rows(frames, buffers, VALUE, int(expected) + len(frames), run_values, &levels,
                      limits)
