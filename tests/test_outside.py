@@ -46,6 +46,14 @@ def test_a_package_outside_wirescan(tmp_path):
 def test_the_package_of_the_tutorial(tmp_path):
     environment = install_resp(tmp_path)
     run_tests_of_resp(tmp_path, environment)
+    page = PAGE.read_text()
+    (code,) = re.findall(r"```python\n(import wirescan,.*?)```", page, re.DOTALL)
+    writes = "\nopen('commands.resp', 'wb').write(raw)\n"
+    run_python("-c", code + writes, folder=tmp_path, environment=environment)
+    (block,) = re.findall(r"```sh\n(wirescan .*?)```", page, re.DOTALL)
+    for command in block.splitlines():
+        arguments = ("-m", *command.split("#")[0].split())
+        run_python(*arguments, folder=tmp_path, environment=environment)
 
 
 @pytest.mark.spark

@@ -7,6 +7,7 @@ import statistics
 import time
 
 import hiredis
+
 import wirescan_resp as resp
 
 ROUNDS = 15
@@ -50,7 +51,9 @@ def compare(name, raw):
     for i, call in enumerate(calls):
         seconds = statistics.median(times[i] for times in rounds)
         ratio = statistics.median(times[i] / times[1] for times in rounds)
-        print(f"  {call.__name__:18} {seconds / COUNT * 1e9:7.0f} ns  {ratio:6.2f} times read_values")
+        print(
+            f"  {call.__name__:18} {seconds / COUNT * 1e9:7.0f} ns  {ratio:6.2f} times read_values"
+        )
 
 
 keys = [b"key:%d" % i for i in range(COUNT)]

@@ -1,9 +1,9 @@
 """Generators of RESP, good and damaged, and the package for the laws."""
 
 import reference
-import wirescan_resp as resp
 from hypothesis import strategies as st
 
+import wirescan_resp as resp
 from tests.laws.laws import ProtocolPackage
 
 texts = st.binary(max_size=8).map(lambda text: text.replace(b"\r", b"-").replace(b"\n", b"-"))

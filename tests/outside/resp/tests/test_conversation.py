@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-import wirescan_resp as resp
 from generators import PACKAGE, join_values, read_values
 
 import wirescan
+import wirescan_resp as resp
 from tests.laws import laws
 from wirescan_resp import Kind
 

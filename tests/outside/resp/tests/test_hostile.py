@@ -3,12 +3,12 @@
 import resource
 
 import pytest
-import wirescan_resp as resp
 from generators import PACKAGE
 from hypothesis import given
 from hypothesis import strategies as st
 
 import wirescan
+import wirescan_resp as resp
 from tests.laws import laws
 from wirescan import FrameError, FrameTable, Limits
 

@@ -7,11 +7,11 @@ import sys
 
 import pyarrow as pa
 import pytest
-import wirescan_resp as resp
 from click.testing import CliRunner
 from pyarrow import parquet
 
 import wirescan
+import wirescan_resp as resp
 from wirescan import FrameError, FrameTable
 from wirescan.cli.main import main
 from wirescan.export.parquet import convert
