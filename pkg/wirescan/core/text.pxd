@@ -29,6 +29,20 @@ cdef inline bint is_blank(uint8_t byte) noexcept nogil:
 
 # --- numbers
 
+cdef inline bint is_digit(uint8_t byte) noexcept nogil:
+    return c"0" <= byte <= c"9"
+
+
+cdef inline const uint8_t* skip_digits(const uint8_t* at, const uint8_t* end,
+                                       int64_t most_digits) noexcept nogil:
+    # Return the position after the digits, but after at most `most_digits`.
+    if end - at > most_digits:
+        end = at + most_digits
+    while at < end and is_digit(at[0]):
+        at += 1
+    return at
+
+
 cdef inline int64_t read_decimal(const uint8_t* at, const uint8_t* end,
                                  int64_t most_digits) noexcept nogil:
     # Return the value of the digits from `at` to `end`, or -1 where another byte is among them, and

@@ -11,6 +11,7 @@ from wirescan.core cimport (
     Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, ScanState, SearchBudget, TRUNCATED, enter,
     int32_t, int64_t, scan_buffer, scan_frames, sized, uint8_t, uint32_t)
 from wirescan.core.loop import flat
+from wirescan.core.text cimport is_digit, read_decimal, skip_digits
 
 # The faults that only netstrings have. `FAULTS` in __init__.py names them.
 cdef enum:
@@ -46,16 +47,13 @@ cdef inline uint32_t classify(const uint8_t* p, const uint8_t* end) noexcept nog
 cdef inline Fault read_netstring(Reader* r, void* out, const void* parent) noexcept nogil:
     cdef Netstring* row = <Netstring*>out
     cdef const uint8_t* start = r.at
-    cdef const uint8_t* p = start
-    cdef int64_t size = 0
+    cdef const uint8_t* p = skip_digits(start, r.end, MOST_DIGITS)
+    cdef int64_t size = read_decimal(start, p, MOST_DIGITS)
     cdef Reader body
     cdef Fault fault
-    while p < r.end and p - start < MOST_DIGITS and 48 <= p[0] <= 57:
-        size = 10 * size + p[0] - 48
-        p += 1
     if p == r.end:
         return SHORT                    # the buffer ends inside the frame: no error
-    if p - start == MOST_DIGITS and 48 <= p[0] <= 57:
+    if p - start == MOST_DIGITS and is_digit(p[0]):
         return <Fault>LONG_SIZE
     if p == start or p[0] != 58:
         return NOT_A_FRAME              # where the next frame begins is not known
