@@ -18,6 +18,12 @@ scalars = (
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
 commands = st.lists(st.binary(max_size=8), min_size=1, max_size=4)
 streams = st.lists(values | commands, max_size=5)
+cuts = st.lists(st.integers(0, 1000), max_size=6)
+
+
+def limit_cuts(cuts, raw):
+    """Return positions at which a stream is cut."""
+    return [cut % (len(raw) + 1) for cut in cuts]
 
 
 def join_values(values):

@@ -1,13 +1,20 @@
 """The laws that hold for every format of wirescan, for RESP."""
 
-from generators import PACKAGE
-from hypothesis import given
+import os
+
+from generators import PACKAGE, cuts, limit_cuts
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.laws import laws
-from tests.laws.cases import cuts, limit_cuts, steady
 from wirescan import Limits
 from wirescan.frames.errors import MODES
+
+steady = settings(
+    max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 100)),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @steady
