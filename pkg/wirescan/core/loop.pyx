@@ -76,8 +76,6 @@ cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const u
         if away >= <size_t>(end - at):
             if not more:
                 at = end
-            elif away < LIKELY:                 # no frame begins in any of these bytes
-                at = last + 1
             break
         at += away
     position[0] = at

@@ -136,6 +136,14 @@ def test_a_claim_within_the_limits_holds_only_what_is_there():
     assert stream.held == 7000
 
 
+def test_a_stream_does_not_hold_a_gap():
+    stream = wirescan.stream("resp.frames", errors="mark", limits=Limits(frame=1000))
+    for _ in range(200):
+        stream.feed(b"x" * 100)
+        assert stream.held < 3000
+    assert len(stream.feed(resp.encode([1]) * 1000)) > 500
+
+
 def measure_seconds(raw):
     """Return the seconds of a scan, without those of the system, which clears memory for rows."""
     start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
