@@ -27,6 +27,7 @@ FASTER_WITH_O3 = {
     "wirescan.kafka.record_batches.scan",
     "wirescan.nats.scan",
     "wirescan.thrift.scan",
+    "wirescan.thrift.struct_fields",
 }
 SANITIZE = os.environ.get("SANITIZE") == "1"
 DEBUG = SANITIZE or os.environ.get("DEBUG") == "1"

@@ -36,6 +36,7 @@ prepare_system() {
             command -v npm > /dev/null || missing+=(nodejs npm)
             command -v openssl > /dev/null || missing+=(openssl)
             command -v tshark > /dev/null || missing+=(tshark)
+            command -v redis-server > /dev/null || missing+=(redis-server)
             [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
             ;;
     esac
@@ -115,7 +116,7 @@ group_slow() {
     step "generated tests with more examples"
     local files
     mapfile -t files < <(grep -lE "^(from|import) hypothesis" -r tests --include='test_*.py' \
-        --exclude-dir=peers --exclude-dir=spark --exclude-dir=fuzz)
+        --exclude-dir=peers --exclude-dir=spark --exclude-dir=fuzz --exclude-dir=outside)
     WIRESCAN_EXAMPLES=100 "${PYTEST[@]}" -n auto "${files[@]}"
 }
 

@@ -16,6 +16,9 @@ from tests.support.examples import read_example_count
 
 IS_RANDOM = "WIRESCAN_RANDOM" in os.environ
 
+# test_outside.py builds these packages and runs their tests.
+collect_ignore = ["outside"]
+
 if not IS_RANDOM:
     # Hypothesis also draws constants from the source of imported modules. Which modules a process
     # has imported depends on the tests before, so the examples would differ from run to run.

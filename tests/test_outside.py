@@ -1,48 +1,80 @@
-"""An external protocol package is built against the installed .pxd files and keeps the laws."""
+"""External protocol packages are built against the installed .pxd files and keep the laws.
 
-import os
-import shlex
+The page docs/your-own-protocol.md has the code of wirescan-resp.
+"""
+
+import re
 import shutil
-import subprocess
-import sys
-import sysconfig
-from pathlib import Path
 
 import pytest
 
-import wirescan
+from tests.support.outside import (
+    OUTSIDE,
+    has_working_compiler,
+    install_resp,
+    make_environment,
+    run_python,
+    run_tests_of_resp,
+)
 from tests.support.paths import ROOT
 
+TESTS = ("laws_of_netstrings.py", "faults_of_netstrings.py")
+PAGE = ROOT / "docs" / "your-own-protocol.md"
+RESP = OUTSIDE / "resp"
+# A block of code of the page, after a comment with the name of its file.
+BLOCK = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 
-def has_working_compiler() -> bool:
-    """Return whether the compiler of setuptools can be started."""
-    command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    program = shutil.which(shlex.split(command)[0])
-    if program is None:
-        return False
-    return subprocess.run([program, "--version"], capture_output=True).returncode == 0
+needs_compiler = pytest.mark.skipif(
+    not has_working_compiler(), reason="builds a package, which needs a C compiler"
+)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_working_compiler(), reason="builds a package, which needs a C compiler")
+@needs_compiler
 def test_a_package_outside_wirescan(tmp_path):
     package = tmp_path / "package"
-    shutil.copytree(ROOT / "tests" / "outside", package)
-    path = os.pathsep.join([str(package), str(ROOT), str(Path(wirescan.__file__).parents[1])])
-    environment = os.environ | {"PYTHONPATH": path, "CFLAGS": "-O0 -g0", "WIRESCAN_EXAMPLES": "25"}
-    built = subprocess.run(
-        [sys.executable, "setup.py", "-q", "egg_info", "build_ext", "--inplace"],
-        cwd=package,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "laws_of_netstrings.py"],
-        cwd=package,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    shutil.copytree(OUTSIDE, package, ignore=shutil.ignore_patterns("resp"))
+    environment = make_environment(package)
+    build = ("setup.py", "-q", "egg_info", "build_ext", "--inplace")
+    run_python(*build, folder=package, environment=environment)
+    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS)
+    run_python(*tests, folder=package, environment=environment)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_package_of_the_tutorial(tmp_path):
+    environment = install_resp(tmp_path)
+    run_tests_of_resp(tmp_path, environment)
+    page = PAGE.read_text()
+    (code,) = re.findall(r"```python\n(import wirescan,.*?)```", page, re.DOTALL)
+    writes = "\nopen('commands.resp', 'wb').write(raw)\n"
+    run_python("-c", code + writes, folder=tmp_path, environment=environment)
+    (block,) = re.findall(r"```sh\n(wirescan .*?)```", page, re.DOTALL)
+    for command in block.splitlines():
+        arguments = ("-m", *command.split("#")[0].split())
+        run_python(*arguments, folder=tmp_path, environment=environment)
+
+
+@pytest.mark.spark
+@needs_compiler
+def test_the_package_of_the_tutorial_in_spark(tmp_path):
+    environment = install_resp(tmp_path)
+    run_tests_of_resp(tmp_path, environment, "-m", "spark", "tests/test_use.py")
+
+
+def list_lines(text):
+    """Return the lines of a text that are not empty."""
+    return [line for line in text.splitlines() if line]
+
+
+def test_the_tutorial_has_the_code_of_the_package():
+    """The blocks of a file, in the order of the page, are the whole file."""
+    lines = {}
+    for name, code in BLOCK.findall(PAGE.read_text()):
+        lines.setdefault(name, []).extend(list_lines(code))
+    sources = [RESP / "pyproject.toml", RESP / "setup.py", *sorted(RESP.glob("wirescan_resp/*.p*"))]
+    names = [path.relative_to(RESP).as_posix() for path in sources]
+    assert set(names) <= set(lines)
+    for name, code in lines.items():
+        assert code == list_lines((RESP / name).read_text()), name

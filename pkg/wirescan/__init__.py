@@ -18,6 +18,7 @@ from wirescan.core.fault import Fault
 from wirescan.core.include_path import get_include
 from wirescan.files.source import open
 from wirescan.frames.errors import ExpansionError, FrameError
+from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format, register
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
@@ -29,6 +30,7 @@ __version__ = "0.6.0"
 __all__ = [
     "ExpansionError",
     "Fault",
+    "FaultMeaning",
     "Format",
     "FrameError",
     "FrameTable",

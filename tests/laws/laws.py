@@ -216,7 +216,7 @@ def rows_enclose_one_another(table: FrameTable) -> None:
     counts = Counter(row["enclosing"] for row in rows if row["kind"])
     for i, row in enumerate(rows):
         if row["count"] and not row["fault"] and i in counts:
-            values_per_element = 2 if row["key_type"] else 1
+            values_per_element = 2 if row.get("key_type") else 1
             assert counts[i] == row["count"] * values_per_element
 
 

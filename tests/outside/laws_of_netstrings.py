@@ -23,8 +23,10 @@ from wirescan.export.parquet import convert
 from wirescan.frames.errors import MODES
 from wirescan.reading.splits import plan
 
-HEAD = dict(start=0, size=0, body=0, parent=-1, buffer=0, kind=0, fault=0, text_at=0, text_size=0)
+HEAD = dict(start=0, size=0, body=0, parent=-1, buffer=0, kind=0, fault=0)
+ROW = HEAD | dict(text_at=0, text_size=0, content=0)
 TRUNCATED, SHORT, BAD_LENGTH, NOT_A_FRAME = 1, 128, 160, 161
+LEADING_ZERO, LONG_SIZE = 64, 192
 
 
 def encode(texts):
@@ -37,16 +39,23 @@ def parse_netstring(raw, at):
     digits = digits[: len(digits) - len(digits.lstrip(b"0123456789"))]
     if at + len(digits) == len(raw):
         return None, SHORT
-    if not digits or raw[at + len(digits)] != ord(":") or digits[:1] == b"0" and int(digits):
+    following = raw[at + len(digits)]
+    if len(digits) == 9 and chr(following).isdigit():
+        return None, LONG_SIZE
+    if not digits or following != ord(":"):
         return None, NOT_A_FRAME
     body = len(digits) + 1
     text = int(digits)
     if at + body + text + 1 > len(raw):
         return None, SHORT
-    row = HEAD | dict(start=at, size=body + text + 1, body=body)
+    row = ROW | dict(start=at, size=body + text + 1, body=body)
     if raw[at + body + text] != ord(","):
         return row | dict(fault=TRUNCATED), None
-    return row | dict(text_at=body, text_size=text), None
+    if len(digits) > 1 and digits[:1] == b"0":
+        return row | dict(fault=LEADING_ZERO), None
+    content = raw[at + body : at + body + text]
+    kind = (1 if content.isascii() else 2) if content else 0
+    return row | dict(text_at=body, text_size=text, content=kind), None
 
 
 def is_intact(raw, at):
@@ -67,7 +76,7 @@ def expect_tables(raw, check, resync):
             if fault == SHORT or not resync:
                 return {"netstrings": [(row, raw) for row in rows]}, fault, at
             stop = len(raw) if next_intact is None else next_intact
-            row = HEAD | dict(start=at, size=stop - at, fault=fault)
+            row = ROW | dict(start=at, size=stop - at, fault=fault)
         elif (
             row["fault"]
             and resync
@@ -76,6 +85,7 @@ def expect_tables(raw, check, resync):
             and not is_intact(raw, at + row["size"])
         ):
             row["size"] = next_intact - at
+            row["body"] = min(row["body"], row["size"])
         rows.append(row)
         at += row["size"]
     return {"netstrings": [(row, raw) for row in rows]}, 0, at

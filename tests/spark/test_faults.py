@@ -7,7 +7,7 @@ import wirescan
 from tests.spark.records import make_batch, write_segment
 from wirescan import lumberjack
 from wirescan.export.fault_report import SCHEMA
-from wirescan.frames.errors import MEANING
+from wirescan.frames.fault_names import MEANING
 from wirescan.spark import read, to_parquet
 from wirescan.spark.fault_rows import faults
 

@@ -34,7 +34,8 @@ DEFAULT_OUTERMOST_FORMAT = "kafka.batches"
 SMALLEST_LIMIT = 16  # bytes
 LARGEST_FRAME = (1 << 32) - 1
 LARGEST_PAYLOAD = (1 << 31) - 1
-TAIL_NAMES = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}  # tails to report
+# Tails to report.
+TAIL_NAMES: dict[int, str] = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}
 NAMED_FILES = 5  # empty files that a message names
 Command = Callable[..., Any]
 
@@ -359,7 +360,7 @@ def describe_tail(last: FrameTable, path: str) -> FileEnd:
         last: the last table of the file's outermost frames.
         path: the path of the file, for the message.
     """
-    name = TAIL_NAMES.get(Fault(last.stop.fault))
+    name = TAIL_NAMES.get(last.stop.fault)
     if name is None:
         return FileEnd("", is_damage=False)
     at = last.origins[0] + last.stop.offset

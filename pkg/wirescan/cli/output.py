@@ -24,7 +24,6 @@ from typing import IO, Any, BinaryIO, Literal
 import click
 import numpy as np
 
-from wirescan.core.fault import Fault
 from wirescan.frames.escape import NAMED, make_visible
 
 ENCODINGS = ("utf8", "base64", "hex", "escape")
@@ -106,11 +105,6 @@ def format_count(count: int, singular: str, plural: str | None = None) -> str:
     Without `plural`, the plural is `singular` and an s.
     """
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
-
-
-def get_fault_name(number: int) -> str:
-    """Return the name of a fault."""
-    return Fault(number).name
 
 
 def dump_json(value: Any) -> str:

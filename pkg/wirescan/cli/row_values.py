@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from wirescan.cli.output import LONGEST_CHARACTER, encode, format_path, format_time, show_bytes
-from wirescan.frames.columns import FAULTS, FILE, START, list_columns, list_places
+from wirescan.frames.columns import FILE, START, list_columns, list_places
+from wirescan.frames.fault_names import list_names
 from wirescan.frames.format import Format
 from wirescan.frames.lookup import find_column, find_rows_without_lists, find_unread, open_pairs
 from wirescan.frames.registry import format_of
@@ -103,7 +104,8 @@ class RowValues:
         if name == START or name == "start" and table.outer is None:
             return table.positions.tolist()
         if name == FAULT_COLUMN:
-            return [FAULTS.get(number) for number in table[FAULT_COLUMN].tolist()]
+            names = list_names(self._format.faults)
+            return [names[number] for number in table[FAULT_COLUMN].tolist()]
         if name in self._format.lists:
             return self._list_values(table, name)
         table, at, name = find_column(table, name)
@@ -175,7 +177,7 @@ class RowValues:
             if not fault:
                 lists[row].append(dict(zip(inner.places, values)))
             elif self._errors != "skip":
-                lists[row].append({FAULT_COLUMN: FAULTS[fault]})
+                lists[row].append({FAULT_COLUMN: inner.describe_fault(fault).name})
         if not self._for_people:
             return lists
         return [None if entries is None else _format_pairs(entries) for entries in lists]

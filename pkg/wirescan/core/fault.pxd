@@ -1,5 +1,9 @@
 # Why a frame is bad, or why a scan stopped. C and Python share this list. `MEANING` in
-# frames/errors.py describes each value.
+# frames/fault_names.py describes each value.
+#
+# Formats of other packages have faults of their own: 64 to 127 are soft, and 192 to 255 are hard.
+# Their kernels return such a number as `<Fault>64`. `Format.faults` declares its name. wirescan
+# uses none of these numbers.
 cpdef enum Fault:
     OK = 0
     # Soft: the end of the frame is known. Its row is kept and marked, and the scan goes on.

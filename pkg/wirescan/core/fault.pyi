@@ -1,7 +1,7 @@
 from enum import IntEnum
 
 class Fault(IntEnum):
-    """Why a frame is bad, or why a scan stopped; described by `wirescan.frames.errors.MEANING`."""
+    """Why a frame is bad, or why a scan stopped. `wirescan.frames.fault_names` has the meanings."""
 
     OK = 0
     # Soft: the end of the frame is known.

@@ -2,8 +2,10 @@
 # inside the rows of a table.
 #
 # Both are inline. A protocol package passes its kernels and gets a loop that is compiled around
-# them. `scan_frames` and `open_frames` call it. Kernels with a loop of their own use `place`,
-# `allocate_rows` and `rows_to_array`.
+# them. `scan_frames` and `open_frames` call it. Where the children of a row are not simply one
+# after another, a kernel is an `AddRows`: it adds all rows inside one row with `begin_row` and
+# `place`. `add_each` is the loop for it, and `open_rows` calls that. Other kernels have a loop of
+# their own and use `allocate_rows` and `rows_to_array`.
 #     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
 #         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -11,7 +13,7 @@ from libc.string cimport memset
 from wirescan.core.fault cimport (
     BAD_COUNT, BAD_LENGTH, FILLER, Fault, LIMIT, NOT_A_FRAME, OK, SHORT, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport Reader, prefetch
-from wirescan.core.rows cimport RowBlock, Rows, grow_rows, reserve_row
+from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
 
 # The columns that every frame table begins with.
 cdef struct Head:
@@ -55,8 +57,10 @@ cdef struct SearchBudget:
 #
 # Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
 # of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
-# its `fault` may say why these bytes are no frame unless more bytes follow. With OK, a `fault` in
-# the row says that the content of the frame cannot be read, although its length is right.
+# its `fault` may say why these bytes are no frame unless more bytes follow. Its `start` may be the
+# number of first bytes that are whole parts of the frame, such as the elements of an array: where
+# the bytes end inside the frame, no other frame is searched for in them. With OK, a `fault` in the
+# row says that the content of the frame cannot be read, although its length is right.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
 
 # Return how far away from `at` the nearest possible start of a frame is, in bytes. 0: a frame may
@@ -190,6 +194,25 @@ cdef struct NestedScan:
     VerifyFrame verify      # or NULL
     bint past               # there will be more rows than the caches hold
 
+# Add the rows inside one row of a table. `frame` is the first byte of that row's frame, which is
+# whole, and `number` is the row's number. Places in the row may be outside its frame, because rows
+# may come from a user: see `is_inside`. `context` is the argument of `open_rows`.
+#
+# Return OK; LIMIT where the rows are full; or BAD_LENGTH where a place is outside the frame.
+ctypedef Fault (*AddRows)(Rows* rows, const void* row, const uint8_t* frame, int32_t number,
+                          const void* context) noexcept nogil
+
+# Rows to open one after another.
+cdef struct Parents:
+    const char* rows
+    size_t stride
+    size_t count
+    size_t opened           # afterwards: number of rows that were opened
+    const Readable* buffers
+    size_t buffer_count
+    const void* context
+
+ctypedef Fault (*RunParents)(Parents* parents, Rows* rows) noexcept nogil
 ctypedef Fault (*RunScan)(ScanState* state, Rows* rows) noexcept nogil
 ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept nogil
 
@@ -201,6 +224,9 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=*)
+
+cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
+                      limits)
 
 cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
                             const uint8_t* end, size_t longest, bint more,
@@ -216,6 +242,25 @@ cdef inline void place(Head* row, const uint8_t* base, const uint8_t* start, con
     row.parent = parent
     row.buffer = buffer
     row.fault = fault
+
+
+cdef inline const uint8_t* locate_frame(const Head* head, const Readable* buffers,
+                                        size_t count) noexcept nogil:
+    # Return the first byte of a row's frame, or NULL where the frame is outside the buffers.
+    # Rows may come from a user, so they are validated.
+    cdef const Readable* buffer
+    if head.buffer >= count:
+        return NULL
+    buffer = buffers + head.buffer
+    if (head.start < 0 or head.start > buffer.end - buffer.at
+            or head.size > buffer.end - buffer.at - head.start):
+        return NULL
+    return buffer.at + head.start
+
+
+cdef inline bint is_inside(const Head* head, uint32_t at, int32_t size) noexcept nogil:
+    # Return whether a place is inside its frame.
+    return <uint64_t>at + <uint64_t>max(size, 0) <= head.size
 
 
 cdef inline int64_t prefetch_ahead(const uint8_t* next, int64_t usual, int64_t size) noexcept nogil:
@@ -312,6 +357,8 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
             if probe is NULL:
                 next = end
             elif state.resync if fault >= BAD_LENGTH else not state.more:
+                if fault == SHORT:
+                    next = max(next, start + row.start)
                 found = find_intact_frame(probe, &next, end, end, longest, state.more, budget)
             if fault < BAD_LENGTH:              # the frame is cut, unless intact frames follow
                 if not found:
@@ -415,10 +462,9 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
                 break
             else:
                 fault = BAD_COUNT                           # children are missing: add an empty row
-            if not reserve_row(rows):
+            row = <char*>begin_row(rows, stride)
+            if row is NULL:
                 return LIMIT
-            row = rows.at + rows.count * stride
-            memset(row, 0, stride)
             if fault == OK:
                 fault = read(&r, row, parent)
                 if fault >= SHORT or r.at == start:
@@ -439,4 +485,25 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
         if close is not NULL and not refused:
             rows.bad += close(parent, rows.at + first * stride, rows.count - first)
         span += 1
+    return OK
+
+
+cdef inline Fault add_each(Parents* parents, Rows* rows, AddRows add) noexcept nogil:
+    # Add the rows inside each of the parents.
+    #
+    # Return OK; LIMIT where the rows are full; or BAD_LENGTH where a parent, or a place in it, is
+    # outside its buffer.
+    cdef Parents all = parents[0]           # so that the compiler keeps it in registers
+    cdef const Head* row = <const Head*>all.rows
+    cdef const uint8_t* frame
+    cdef Fault fault = OK
+    while parents.opened < all.count:
+        frame = locate_frame(row, all.buffers, all.buffer_count)
+        if frame is NULL:
+            return BAD_LENGTH
+        fault = add(rows, row, frame, <int32_t>parents.opened, all.context)
+        if fault:
+            return fault
+        row = <const Head*>(<const char*>row + all.stride)
+        parents.opened += 1
     return OK

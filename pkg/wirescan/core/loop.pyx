@@ -369,3 +369,40 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
             fault = open(&nested, &block.rows)
             store_fence()
     return rows_to_array(block, dtype, into, fault), block.rows.bad, int(fault)
+
+
+cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
+                      limits):
+    """Return (rows, bad, fault) for the rows that `run` adds for all rows of `outer`.
+
+    rows: array of dtype. bad: number of bad rows. fault: LIMIT where there were more rows than the
+    limits allow, else OK.
+
+    outer: rows of the table that is opened, in the dtype that `run` expects. buffers: bytes-like
+    objects, which these rows point into.
+    expected: the number of rows to allocate first. It is an estimate: rows grow as they are added.
+    context: what the kernel gets for each row.
+
+    Raises ValueError where a row points outside its buffer, MemoryError.
+    """
+    cdef const uint8_t[::1] view
+    cdef const uint64_t[:, ::1] buffer_view
+    cdef Parents parents
+    cdef Fault fault = OK
+    cdef RowBlock block = allocate_rows(dtype, expected, limits, None, buffers)
+    memset(&parents, 0, sizeof(parents))
+    parents.count = len(outer)
+    parents.stride = outer.dtype.itemsize
+    parents.buffer_count = len(buffers)
+    parents.context = context
+    if parents.count:
+        view = bytes_of(outer)
+        parents.rows = <const char*>&view[0]
+        if parents.buffer_count:
+            buffer_view = addresses(buffers)
+            parents.buffers = <const Readable*>&buffer_view[0, 0]
+        with nogil:
+            fault = run(&parents, &block.rows)
+    if fault == BAD_LENGTH:
+        raise ValueError(f"row {parents.opened} points outside its buffer")
+    return rows_to_array(block, dtype, None, fault), block.rows.bad, int(fault)

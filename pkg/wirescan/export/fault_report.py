@@ -7,7 +7,7 @@ file      string   the path of the file
 start     int64    its position in the file; in a decompressed payload, that of the frame around it
 size      int64    its bytes
 format    string   its format, as "kafka.batches"; only the outermost of nested bad frames is listed
-fault     string   the name of its `Fault`
+fault     string   the name of its `Fault`, or the name that its format declares
 meaning   string   the same in words
 near      binary   its first bytes, at most 16
 """
@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pyarrow as pa
 
-from wirescan.core.fault import Fault
-from wirescan.frames.errors import MEANING, NEAR
+from wirescan.frames.errors import NEAR
+from wirescan.frames.fault_names import NUMBERS
 from wirescan.frames.lookup import find_bad_frames, find_buffers, find_parents
 from wirescan.frames.table import FrameTable, iter_groups
 
@@ -35,9 +35,6 @@ SCHEMA = pa.schema(
         ("near", pa.binary()),
     ]
 )
-# Indexed by the number of a fault, which may be any number of 8 bits.
-FAULT_NAMES = [Fault(number).name if number in MEANING else str(number) for number in range(256)]
-FAULT_MEANINGS = [MEANING.get(number, "unknown fault") for number in range(256)]
 
 
 def to_batch(
@@ -96,15 +93,17 @@ def _to_batches(bad: FrameTable, file: str) -> Iterator[pa.RecordBatch]:
 
 def _to_one_batch(bad: FrameTable, located: FrameTable, file: str) -> pa.RecordBatch:
     """Return bad frames with the positions and the first bytes of the frames `located`."""
-    codes = pa.array(bad["fault"])
+    numbers = pa.array(bad["fault"])
+    # Indexed by the number of a fault, which may be any number of 8 bits.
+    faults = [bad.describe_fault(number) for number in range(NUMBERS)]
     return pa.RecordBatch.from_arrays(
         [
             _repeat_text(file, len(bad)),
             pa.array(_find_starts(located)),
             pa.array(bad["size"].astype(np.int64)),
             _repeat_text(bad.name, len(bad)),
-            pa.array(FAULT_NAMES).take(codes),
-            pa.array(FAULT_MEANINGS).take(codes),
+            pa.array([fault.name for fault in faults]).take(numbers),
+            pa.array([fault.meaning for fault in faults]).take(numbers),
             _gather_first_bytes(located),
         ],
         schema=SCHEMA,

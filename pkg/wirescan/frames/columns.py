@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.core.fault import Fault
-
 RESERVED = "reserved"  # a column that only pads its row to whole words
 
 # Columns of exports: the path, the position in it of the outermost frame, and the fault of the
@@ -16,11 +14,6 @@ RESERVED = "reserved"  # a column that only pads its row to whole words
 FILE = "_file"
 START = "_start"
 FAULT = "_fault"
-
-# The names of faults in exports. A number that is no fault of this version is named by its digits.
-FAULTS = {number: str(number) for number in range(1, 256)} | {
-    fault.value: fault.name for fault in Fault if fault
-}
 
 
 def list_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`FrameError`, the meaning of each fault, and the three error modes.
+"""`FrameError` and the three error modes.
 
 Every reader applies a mode with `enforce_mode`.
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.frames.escape import make_visible
+from wirescan.frames.fault_names import MEANING, FaultMeaning, describe_fault
 from wirescan.frames.limits import Limits
 
 if TYPE_CHECKING:
@@ -21,43 +22,13 @@ HARD = Fault.BAD_LENGTH  # from this number on a stop is an error
 MODES = ("strict", "mark", "skip")
 NEAR = 16  # bytes shown of a bad frame
 
-# All protocols share the enumeration, also those of other packages, so some texts are general.
-MEANING: dict[int, str] = {
-    Fault.OK: "a good frame",
-    Fault.TRUNCATED: "a field runs past the end of its frame",
-    Fault.BAD_MAGIC: "unknown magic byte",
-    Fault.BAD_VERSION: "unsupported version",
-    Fault.BAD_CHECKSUM: "the checksum does not match",
-    Fault.BAD_COUNT: "the count does not match what is there",
-    Fault.BAD_VARINT: "a varint is too long",
-    Fault.BAD_CODEC: "unknown compression codec",
-    Fault.BAD_COMPRESSION: "the compressed payload cannot be decompressed",
-    Fault.TOO_LARGE: "the decompressed payload is above a limit",
-    Fault.LEFTOVER: "bytes are left after the last field of the frame",
-    Fault.NESTED: "a compressed frame is inside a compressed frame",
-    Fault.BAD_OFFSET: "the offset of the wrapper is below that of its last message",
-    Fault.BAD_NULL: "a field is null that must not be null",
-    Fault.EMPTY: "a field is empty that must not be empty",
-    Fault.BAD_KIND: "unknown kind of frame",
-    Fault.BAD_FIELD: "a field has an impossible number, type or name",
-    Fault.BAD_HEADER: "a size in the header is wrong",
-    Fault.SHORT: "the buffer ends inside a frame",
-    Fault.ZEROS: "only zeros follow",
-    Fault.FILLER: "an overflow filler follows, as brokers pad an answer",
-    Fault.BAD_LENGTH: "impossible length",
-    Fault.NOT_A_FRAME: "not the beginning of any known frame",
-    Fault.LIMIT: (
-        "more rows than the limits allow: pass wirescan.Limits with a larger row_bytes, "
-        "or rows if it is set (--max-row-bytes on the command line, maxRowBytes in Spark)"
-    ),
-}
-
 
 class FrameError(ValueError):
     """Bytes that do not match their format. Bad input raises no other exception.
 
     Attributes:
-        fault: a `Fault`.
+        fault: a `Fault`, or the number of a fault that the format declares.
+        meaning: its name and its meaning, as the format declares them.
         offset: the position in bytes of the bad frame in the file, stream or buffer. For a frame
             in a decompressed payload (`inflated`), that of the frame on the wire around it.
         row: the number of the bad frame among the rows.
@@ -78,10 +49,12 @@ class FrameError(ValueError):
         near: bytes | memoryview,
         source: str | None = None,
         inflated: bool = False,  # noqa: FBT001, FBT002 - copy and pickle pass it by position
+        meaning: FaultMeaning | None = None,
     ):
-        super().__init__(fault, offset, row, bytes(near[:NEAR]), source, inflated)
+        super().__init__(fault, offset, row, bytes(near[:NEAR]), source, inflated, meaning)
         # Rows may come from a user, so the fault may be any number.
         self.fault = Fault(fault) if fault in MEANING else fault
+        self.meaning = meaning or describe_fault(fault, {})
         self.offset = offset
         self.row = row
         self.near: bytes = self.args[3]
@@ -96,11 +69,11 @@ class FrameError(ValueError):
         if self.source:
             place += f" of {make_visible(self.source)}"
         near = self.near.hex(" ") or "no bytes"
-        meaning = self._describe_fault()
-        return f"{meaning} ({_get_fault_name(self.fault)}) {place}, row {self.row}: {near}"
+        problem = f"{self._describe_fault()} ({self.meaning.name})"
+        return f"{problem} {place}, row {self.row}: {near}"
 
     def _describe_fault(self) -> str:
-        return MEANING.get(self.fault, "unknown fault")
+        return self.meaning.meaning
 
 
 class ExpansionError(FrameError):
@@ -118,10 +91,6 @@ class ExpansionError(FrameError):
             "trust it, pass wirescan.Limits with a larger expansion, or None for no bound "
             "(--max-expansion on the command line, maxExpansion in Spark)"
         )
-
-
-def _get_fault_name(fault: int) -> str:
-    return Fault(fault).name if fault in MEANING else str(int(fault))
 
 
 def check_mode(errors: str, limits: Any = Limits()) -> None:
@@ -168,6 +137,7 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
                 row,
                 view[stop.offset : stop.offset + NEAR],
                 find_source(view),
+                meaning=table.describe_fault(stop.fault),
             )
     return table
 
@@ -210,7 +180,13 @@ def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
         start = int(top["start"][at])
     origin = top.origins[buffer] if top.origins else 0
     return FrameError(
-        fault, origin + start, number, near, find_source(top.buffers[buffer]), inflated
+        fault,
+        origin + start,
+        number,
+        near,
+        find_source(top.buffers[buffer]),
+        inflated,
+        table.describe_fault(fault),
     )
 
 

@@ -13,6 +13,7 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import RESERVED, list_columns, list_places
 from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.options import FormatOption
@@ -78,6 +79,10 @@ class Format:
         ignore: a regular expression: the files that a glob excludes.
         shown: the columns of text output where none are named; empty: all columns.
         enums: columns of numbers that have names -> the enum of these names.
+        faults: the faults of a format of another package: number -> name and meaning. The numbers
+            are 64 to 127 if the end of the bad frame is known, and 192 to 255 if it is not. They
+            have a meaning in this format only. A row that covers an enclosing bad frame repeats its
+            number, so formats within one another declare the same faults.
         record_count: the column with the number of records inside a frame, -1 if the frame does
             not state it; optional.
         counted_as: what a summary calls these frames, a plural such as "records". None: a summary
@@ -129,6 +134,7 @@ class Format:
     options: str = ""
     shown: tuple[str, ...] = ()
     enums: Mapping[str, type[IntEnum]] = field(default_factory=dict)
+    faults: Mapping[int, FaultMeaning] = field(default_factory=dict)
     record_count: str | None = None
     counted_as: str | None = None
     summary: SummaryColumns = SummaryColumns()
@@ -140,6 +146,9 @@ class Format:
     has_time: Callable[[FrameTable, str], np.ndarray] | None = None
     text_marks: tuple[bytes, ...] | None = None
     requests: str | None = None
+
+    def __post_init__(self) -> None:
+        check_declared_faults(self.faults, self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return format_of, (self.spec,)
@@ -178,6 +187,10 @@ class Format:
         own = [name for name in list_columns(self.dtype) if name not in hidden]
         own += [name for name in pairs if name not in self.children]
         return [*(["kind"] if self.kinds else []), *own, *self.lists, *self.inherited, "fault"]
+
+    def describe_fault(self, fault: int) -> FaultMeaning:
+        """Return the name and the meaning of a number of the column `fault`."""
+        return describe_fault(fault, self.faults)
 
     def owner(self, name: str) -> Format | None:
         """Return the innermost format, of this one and those around it, that has a column or place.

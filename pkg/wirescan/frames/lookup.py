@@ -5,12 +5,13 @@ Tables, exports, filters and the command line use them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wirescan.frames.columns import list_columns
+from wirescan.frames.fault_names import FaultMeaning
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
@@ -130,16 +131,35 @@ def find_bad_frames(
     ]
 
 
-def find_innermost_faults(table: FrameTable) -> np.ndarray:
-    """Return the fault of each row, or of the nearest bad frame around a good row: u1."""
+def find_innermost_faults(table: FrameTable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the fault of each row, or of the nearest bad frame around a good row.
+
+    Returns:
+        The faults (u1), and the level that each of them is from (u1): 0 for the table itself, 1 for
+        the table around it, and so on.
+    """
     faults = np.array(table["fault"])
+    levels = np.zeros(len(table), np.uint8)
     level = table
+    depth = 0
     parents: np.ndarray | None = None
     while level.outer is not None:
         parents = find_parents(level, parents)
         level = level.outer
+        depth += 1
+        levels[faults == 0] = depth
         faults = np.where(faults, faults, level["fault"][parents])
-    return faults
+    return faults, levels
+
+
+def list_declared_faults(table: FrameTable) -> list[Mapping[int, FaultMeaning]]:
+    """Return the faults that the formats of a table and of those around it declare, by level."""
+    declared: list[Mapping[int, FaultMeaning]] = []
+    level: FrameTable | None = table
+    while level is not None:
+        declared.append({} if level.format is None else level.format.faults)
+        level = level.outer
+    return declared
 
 
 def find_unread(table: FrameTable, column: str) -> np.ndarray | None:

@@ -12,6 +12,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import RESERVED, is_place, list_columns, list_places
+from wirescan.frames.fault_names import FaultMeaning, describe_fault
 from wirescan.frames.lookup import find_buffers, find_parents, find_rows_with_list
 
 SHOWN = 10  # rows in a repr
@@ -24,7 +25,7 @@ class Stop(NamedTuple):
     """Why the scan of a buffer ended.
 
     Attributes:
-        fault: a `Fault` number; 0 for a scan that ended after the last byte.
+        fault: a `Fault` or a fault of the format; 0 for a scan that ended after the last byte.
         offset: the position in the buffer, in bytes.
         buffer: the number of the buffer.
     """
@@ -220,6 +221,10 @@ class FrameTable:
         bad: np.ndarray = self.rows["fault"] != 0
         return bad
 
+    def describe_fault(self, fault: int) -> FaultMeaning:
+        """Return the name and the meaning of a number of the column `fault`, or of a stop."""
+        return describe_fault(fault, {} if self.format is None else self.format.faults)
+
     @property
     def outermost(self) -> FrameTable:
         """The table whose frames enclose all others, or the table itself if it is outermost."""
@@ -388,7 +393,8 @@ class FrameTable:
         if self.stops:
             text += f", {self.consumed:,} bytes consumed"
         if self.stop.fault:
-            text += f", stopped at {self.stop.offset:,}: {Fault(self.stop.fault).name}"
+            fault = self.outermost.describe_fault(self.stop.fault)
+            text += f", stopped at {self.stop.offset:,}: {fault.name}"
         return text
 
     def _list_cells(self) -> tuple[list[str], list[list[str]]]:
@@ -497,6 +503,20 @@ def require_rows(table: Any, dtype: np.dtype[Any], message: str) -> None:
     """
     if not isinstance(table, FrameTable) or table.dtype != dtype:
         raise TypeError(f"{message}, not {getattr(table, 'name', type(table).__name__)}")
+
+
+def renumber_enclosing(result: FrameTable, table: FrameTable) -> FrameTable:
+    """Return `result`, the good rows of `table`, with the column `enclosing` as row numbers of it.
+
+    -1 stands for a row that is bad. If `result` has all rows of `table`, it is returned unchanged.
+    For formats whose values are nested in one table: see `Format.enclosing`.
+    """
+    if len(result) == len(table):
+        return result
+    rows = result.rows.copy()
+    numbers = np.where(table.bad, -1, np.cumsum(~table.bad) - 1)
+    rows["enclosing"] = np.where(rows["enclosing"] < 0, -1, numbers[rows["enclosing"]])
+    return replace(result, rows=_freeze(rows))
 
 
 def make_empty(format: Any) -> FrameTable:

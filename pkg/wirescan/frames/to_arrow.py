@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from wirescan.core.fault import Fault
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import FAULT, FAULTS, FILE, START, list_columns, list_places
+from wirescan.frames.columns import FAULT, FILE, START, list_columns, list_places
 from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import (
@@ -46,6 +46,7 @@ from wirescan.frames.lookup import (
     find_rows_with_list,
     find_rows_without_lists,
     find_unread,
+    list_declared_faults,
 )
 from wirescan.frames.registry import format_of
 
@@ -55,10 +56,6 @@ if TYPE_CHECKING:
 BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
 TYPES = ("arrow", "spark")
 EXPORTED = {FILE: pa.string(), START: pa.int64()}
-FAULT_NAMES = [fault.name for fault in Fault if fault]  # the same dictionary in every batch
-FAULT_CODES = np.full(256, -1, np.int32)  # a fault's number -> its index there, -1: none
-FAULT_CODES[0] = 0
-FAULT_CODES[[fault.value for fault in Fault if fault]] = np.arange(len(FAULT_NAMES))
 FAULT_TYPES = {"arrow": pa.dictionary(pa.int32(), pa.string()), "spark": pa.string()}
 WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64(), "u8": pa.int64()}
 LATEST = (2**63 - 1) // 1000  # milliseconds that fit 64 bits as microseconds
@@ -261,9 +258,10 @@ def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Ar
     if name == START:
         return _make_numbers(table.positions, kind)
     if name == FAULT:
-        return _make_faults(find_innermost_faults(table), kind)
+        faults, levels = find_innermost_faults(table)
+        return _make_faults(faults, levels, list_declared_faults(table), kind)
     if name == "fault":
-        return _make_faults(table[name], kind)
+        return _make_faults(table[name], 0, list_declared_faults(table)[:1], kind)
     if name in get_format(table).lists:
         return _make_pair_lists(table, name, kind, context)
     rows, parents, name = find_column(table, name)
@@ -336,24 +334,45 @@ def _make_names(
     return pa.array([*names.values(), None], pa.string()).take(indexes)
 
 
-def _make_faults(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+def _make_faults(
+    faults: np.ndarray,
+    levels: np.ndarray | int,
+    declared: list[Mapping[int, FaultMeaning]],
+    kind: pa.DataType,
+) -> pa.Array:
     """Return the names of faults. Null for 0.
 
     It does not call `pa.array`, which imports pandas if that is installed.
+
+    Args:
+        faults: the numbers, u1.
+        levels: for each number, the index in `declared` of the faults of its format.
+        declared: the faults that each format declares.
+        kind: the Arrow type.
     """
-    codes = FAULT_CODES[values]
-    names = FAULT_NAMES
+    # The dictionary is the same in all batches of a format.
+    names = list(FAULT_NAMES.values())
+    names += {fault.name: 0 for level in declared for fault in level.values()}
+    indexes = {name: index for index, name in enumerate(names)}
+    codes_by_level = np.full((len(declared), NUMBERS), -1, np.int32)
+    codes_by_level[:, 0] = 0
+    for codes_of_level, level in zip(codes_by_level, declared):
+        named = {**FAULT_NAMES, **{number: fault.name for number, fault in level.items()}}
+        codes_of_level[list(named)] = [indexes[name] for name in named.values()]
+    codes = codes_by_level[levels, faults]
     if (codes < 0).any():
         # Rows may come from a user, with numbers that are no faults.
-        names = list(FAULTS.values())
-        codes = np.maximum(values.astype(np.int32) - 1, 0)
+        codes = np.where(codes < 0, np.int32(len(names)) + faults, codes)
+        names += map(str, range(NUMBERS))
     letters = "".join(names).encode()
     ends = np.cumsum([0, *map(len, names)], dtype=np.int32)
     texts = pa.Array.from_buffers(
         pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(letters)]
     )
-    faults = pa.DictionaryArray.from_arrays(_make_numbers(codes, pa.int32(), values == 0), texts)
-    return faults.dictionary_decode() if pa.types.is_string(kind) else faults
+    named_faults = pa.DictionaryArray.from_arrays(
+        _make_numbers(codes, pa.int32(), faults == 0), texts
+    )
+    return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
 
 
 def _make_text(values: np.ndarray, name: str) -> pa.Array:

@@ -22,12 +22,12 @@ import numpy as np
 
 from libc.string cimport memcpy, memset
 from wirescan.core cimport (
-    Fault, Head, LIMIT, OK, NestedScan, Readable, Reader, Rows, TRUNCATED, ScanState, be64, int32_t,
-    int64_t, scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint32_t,
-    uint64_t)
-from wirescan.core.loop cimport allocate_rows, rows_to_array, place
+    BAD_LENGTH, Fault, Head, LIMIT, NestedScan, OK, Parents, Readable, Reader, Rows, ScanState,
+    TRUNCATED, add_each, be64, begin_row, int32_t, int64_t, open_frames, open_rows, place,
+    scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
+from wirescan.core.loop cimport allocate_rows, rows_to_array
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
-from wirescan.core.rows cimport RowBlock, reserve_row
+from wirescan.core.rows cimport RowBlock
 from wirescan.liftbridge.envelope cimport (
     LIFT, PLAIN, probe_entry, read_entry, read_entry_checked, read_envelope, read_header)
 from wirescan.liftbridge.proto cimport (
@@ -321,6 +321,44 @@ def open_payloads(envelopes, buffers, dtype, first, last, limits):
     return rows_to_array(block, dtype, None, fault), rows.bad, int(fault)
 
 
+cdef inline Fault add_headers(Rows* rows, const void* outer, const uint8_t* start,
+                              int32_t parent, const void* context) noexcept nogil:
+    # Adds a row for each header of a message, and one row for a bad message. This is an AddRows.
+    cdef const Message* message = <const Message*>outer
+    cdef const uint8_t* field = start
+    cdef uint8_t fault = message.head.fault
+    cdef Reader r, inside
+    cdef Header* row
+    if message.headers_at > message.head.size:
+        return BAD_LENGTH
+    if not fault and message.header_count == 0:
+        return OK
+    r = Reader(start + message.headers_at, start + message.head.size)
+    inside = r
+    while fault or find_field(&r, HEADERS, &field, &inside):
+        row = <Header*>begin_row(rows, sizeof(Header))
+        if row is NULL:
+            return LIMIT
+        if not fault:
+            row.key_size = row.value_size = -1
+            row.head.body = <uint32_t>(inside.at - field)
+            fault = <uint8_t>read_fields(field, &inside, <char*>row, MAP_ENTRY)
+        else:
+            r.at = r.end
+        if fault:
+            memset(row, 0, sizeof(Header))
+        place(&row.head, start - message.head.start, field, r.at, parent, message.head.buffer,
+              fault)
+        rows.count += 1
+        rows.bad += fault != 0
+        fault = OK
+    return OK
+
+
+cdef Fault run_headers(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_headers)
+
+
 def open_headers(messages, buffers, limits):
     """Return (rows of dtype HEADER, bad, fault): the headers in rows of dtype MESSAGE.
 
@@ -328,57 +366,12 @@ def open_headers(messages, buffers, limits):
 
     Raises ValueError if a row points outside its buffer, and MemoryError.
     """
-    cdef Py_ssize_t i, n = len(messages)
-    cdef const uint8_t[::1] view
-    cdef const uint64_t[:, ::1] readable
-    cdef const Message* message
-    cdef const uint8_t* base
-    cdef const uint8_t* field
-    cdef Reader r, inside
-    cdef Header* row
-    cdef uint8_t fault
-    cdef Fault ended = OK
-    if messages.dtype != MESSAGE or not lie_inside(messages, buffers) or (
-            messages["headers_at"] > messages["size"]).any():
-        raise ValueError("a row points outside its buffer")
+    if messages.dtype != MESSAGE:
+        raise ValueError("open_headers takes rows of dtype MESSAGE")
     # A header has at least two bytes, so a forged count cannot claim more rows than that.
     claimed = np.minimum(messages["header_count"], messages["size"] // 2).sum(dtype=np.int64)
-    cdef RowBlock block = allocate_rows(HEADER, int(claimed) + n, limits, None, buffers)
-    cdef Rows* rows = &block.rows
-    if n:
-        view = np.ascontiguousarray(messages).view(np.uint8)
-        readable = addresses(buffers)
-        with nogil:
-            for i in range(n):
-                message = <const Message*>&view[i * sizeof(Message)]
-                fault = message.head.fault
-                if not fault and message.header_count == 0:
-                    continue
-                base = (<const Readable*>&readable[message.head.buffer, 0]).at
-                field = base + message.head.start
-                r = Reader(field + message.headers_at, field + message.head.size)
-                inside = r
-                while fault or find_field(&r, HEADERS, &field, &inside):
-                    if not reserve_row(rows):
-                        ended = LIMIT
-                        break
-                    row = <Header*>rows.at + rows.count
-                    memset(row, 0, sizeof(Header))
-                    if not fault:
-                        row.key_size = row.value_size = -1
-                        row.head.body = <uint32_t>(inside.at - field)
-                        fault = <uint8_t>read_fields(field, &inside, <char*>row, MAP_ENTRY)
-                    else:
-                        r.at = r.end
-                    if fault:
-                        memset(row, 0, sizeof(Header))
-                    place(&row.head, base, field, r.at, <int32_t>i, message.head.buffer, fault)
-                    rows.count += 1
-                    rows.bad += fault != 0
-                    fault = OK
-                if ended:
-                    break
-    return rows_to_array(block, HEADER, None, ended), rows.bad, int(ended)
+    return open_rows(messages, buffers, HEADER, int(claimed) + len(messages), run_headers, NULL,
+                     limits)
 
 
 # ------------------------------------------------------------------ records

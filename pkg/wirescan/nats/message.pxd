@@ -4,6 +4,7 @@ from libc.string cimport memchr, memcmp, memset
 from wirescan.core cimport (
     BAD_COUNT, BAD_FIELD, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, NOT_A_FRAME, OK, Reader, SHORT,
     TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
+from wirescan.core.text cimport is_blank, read_decimal
 from wirescan.nats.rows cimport (
     CONNECT, ERR, HMSG, HPUB, Header, INFO, MAX_DIGITS, MSG, Message, PUB, SUB, UNSUB)
 
@@ -36,10 +37,6 @@ cdef extern from *:
         size_t size
         uint8_t kind
     const NatsOperation[OPERATIONS] NATS_OPERATIONS
-
-
-cdef inline bint is_blank(uint8_t byte) noexcept nogil:
-    return byte == b" " or byte == b"\t"
 
 
 cdef inline uint8_t find_operation(const uint8_t* p, size_t size) noexcept nogil:
@@ -117,17 +114,7 @@ cdef inline bint split_line(const uint8_t* p, size_t size, Line* line) noexcept 
 
 cdef inline int64_t read_number(const uint8_t* p, const Line* line, uint32_t word) noexcept nogil:
     # Return the value of a word of one to nine digits, or -1.
-    cdef uint32_t i
-    cdef int64_t value = 0
-    cdef uint8_t digit
-    if line.to[word] - line.at[word] > MAX_DIGITS:
-        return -1
-    for i in range(line.at[word], line.to[word]):
-        digit = p[i] - c"0"
-        if digit > 9:
-            return -1
-        value = 10 * value + digit
-    return value
+    return read_decimal(p + line.at[word], p + line.to[word], MAX_DIGITS)
 
 
 cdef inline void put_word(const Line* line, uint32_t word, uint32_t* at,

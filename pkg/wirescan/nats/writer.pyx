@@ -5,10 +5,11 @@
 without the GIL: the first computes the sizes, the second writes the bytes.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memset
 from wirescan.core.pairs cimport Pair, Pairs, size_of, string_at
 from wirescan.core.strings cimport ByteStrings, Strings
+from wirescan.core.text cimport count_digits, put_decimal
 from wirescan.core.writer cimport copy_bytes
 
 cdef enum:
@@ -89,23 +90,6 @@ def find_unfit_pair(Pairs pairs not None):
 
 # ------------------------------------------------------------------ writing
 
-cdef inline size_t count_digits(int64_t number) noexcept nogil:
-    cdef size_t count = 1
-    while number > 9:
-        number //= 10
-        count += 1
-    return count
-
-
-cdef inline uint8_t* put_number(uint8_t* to, int64_t number) noexcept nogil:
-    cdef size_t count = count_digits(number), i = count
-    while i:
-        i -= 1
-        to[i] = <uint8_t>(c"0" + number % 10)
-        number //= 10
-    return to + count
-
-
 cdef inline int64_t measure_block(const Messages* m, Py_ssize_t i) noexcept nogil:
     # Return the size of a row's header block, 0 without headers. Above MAX_SIZE, counting stops.
     cdef int64_t size = EMPTY_BLOCK, at
@@ -128,9 +112,10 @@ cdef Py_ssize_t measure(const Messages* m, size_t operation, int64_t* total) noe
         size = block + size_of(&m.payloads, i)
         if size > MAX_SIZE:
             return i
-        total[0] += <int64_t>(operation + 1 + count_digits(size) + 4) + size
+        total[0] += <int64_t>(operation + 1 + count_digits(<uint64_t>size) + 4) + size
         if block:
-            total[0] += <int64_t>(2 + count_digits(block))  # the H of the operation, and a space
+            # The H of the operation, and a space.
+            total[0] += <int64_t>(2 + count_digits(<uint64_t>block))
         for w in range(m.width):
             total[0] += max(size_of(&m.words[w], i), -1) + 1
     return -1
@@ -158,9 +143,9 @@ cdef void write_all(const Messages* m, const uint8_t* operation, size_t size,
                 to = put(to + 1, string_at(&m.words[w], i), <size_t>size_of(&m.words[w], i))
         if block:
             to[0] = c" "
-            to = put_number(to + 1, block)
+            to = put_decimal(to + 1, <uint64_t>block)
         to[0] = c" "
-        to = put_number(to + 1, block + size_of(&m.payloads, i))
+        to = put_decimal(to + 1, <uint64_t>(block + size_of(&m.payloads, i)))
         to = put(to, b"\r\n", 2)
         if block:
             to = put(to, b"NATS/1.0\r\n", 10)

@@ -31,11 +31,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.core.fault import Fault
-from wirescan.frames.columns import FAULT, FAULTS, FILE, START, list_places
+from wirescan.frames.columns import FAULT, FILE, START, list_places
+from wirescan.frames.fault_names import FAULT_NAMES, FaultMeaning, list_names
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_column, find_innermost_faults, find_unread
+from wirescan.frames.lookup import (
+    find_column,
+    find_innermost_faults,
+    find_unread,
+    list_declared_faults,
+)
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.byte_compare import COMPARISONS, compare_bytes
@@ -241,8 +246,10 @@ def _check_filter(filter: Filter, format: Format) -> Filter:
     if op not in OPS:
         raise ValueError(f"no operator {op!r}; there are {', '.join(OPS)}")
     kind, unit = _find_kind(format, column)
-    if kind == "fault" and (on_numbers := _filter_fault_numbers(column, op, value)):
-        return on_numbers
+    if kind == "fault":
+        owner = format.owner(column) or format
+        if on_numbers := _filter_fault_numbers(filter, owner.faults):
+            return on_numbers
     if op in NULL_OPS:
         return Filter(column, op)
     if kind == "list" or op in SUBSTRING_OPS and kind not in ("text", "bytes"):
@@ -257,26 +264,30 @@ def _check_filter(filter: Filter, format: Format) -> Filter:
     return Filter(column, op, tuple(item for item in values if not isinstance(item, Fraction)))
 
 
-def _filter_fault_numbers(column: str, op: str, value: Any) -> Filter | None:
+def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) -> Filter | None:
     """Convert a filter on names of faults to one on their numbers.
 
     Returns None if the filter asks for numbers. Raises ValueError for a name that no fault has,
-    unless the operator compares or searches names.
+    unless the operator compares or searches names. declared: the faults that the format declares.
     """
+    column, op, value = filter
     if op in NULL_OPS:
         return Filter(column, "==" if op == "is_null" else "!=", 0)
     several = op in SET_OPS and _is_several(value)
     names = tuple(value) if several else (value,)
     if not all(isinstance(name, str) for name in names) or several != (op in SET_OPS):
         return None
+    names_of_numbers = list_names(declared)
     for name in names:
-        if op in ("==", "!=", *SET_OPS) and name not in FAULTS.values():
-            names_of_faults = ", ".join(fault.name for fault in Fault if fault)
+        if op in ("==", "!=", *SET_OPS) and name not in names_of_numbers:
+            own_names = [fault.name for fault in declared.values()]
+            all_names = ", ".join([*FAULT_NAMES.values(), *own_names])
             raise ValueError(
-                f"no fault {name!r}; there are {names_of_faults}, and null where the frame is good"
+                f"no fault {name!r}; there are {all_names}, and null where the frame is good"
             )
     passes = make_condition(Filter(column, op, names if several else value))
-    return Filter(column, "in", tuple(number for number, name in FAULTS.items() if passes(name)))
+    numbers = (number for number, name in enumerate(names_of_numbers) if passes(name))
+    return Filter(column, "in", tuple(numbers))
 
 
 def _find_kind(format: Format, column: str) -> tuple[str, int | None]:
@@ -370,7 +381,7 @@ def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarra
     if filter.column == START:
         return _test_numbers(table.positions, None, filter)
     if filter.column == FAULT:
-        return _test_names(find_innermost_faults(table), FAULTS, filter)
+        return _test_innermost_faults(table, filter)
     rows, parents, name = find_column(table, filter.column)
     passes = _test_column(rows, filter._replace(column=name))
     return passes if parents is None else passes[parents]
@@ -427,6 +438,17 @@ def _test_names(
     passes_one = make_condition(filter)
     passes = np.array([passes_one(names.get(code)) for code in range(256)])[codes]
     return passes if absent is None else np.where(absent, passes_one(None), passes)
+
+
+def _test_innermost_faults(table: FrameTable, filter: Filter) -> np.ndarray:
+    """Return a bool array: the rows whose fault, or that of a frame around them, passes."""
+    passes_one = make_condition(filter)
+    passes_by_level = np.array(
+        [[passes_one(name) for name in list_names(level)] for level in list_declared_faults(table)]
+    )
+    faults, levels = find_innermost_faults(table)
+    passes: np.ndarray = passes_by_level[levels, faults]
+    return passes
 
 
 def _replace_surrogates(file: str) -> str:

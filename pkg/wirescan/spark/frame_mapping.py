@@ -367,5 +367,11 @@ def _move_into_value(error: FrameError, start: int, place: str) -> FrameError:
     place: the name of the value.
     """
     return type(error)(
-        error.fault, error.offset - start, error.row, error.near, place, error.inflated
+        error.fault,
+        error.offset - start,
+        error.row,
+        error.near,
+        place,
+        error.inflated,
+        error.meaning,
     )

@@ -27,8 +27,7 @@ from wirescan.thrift.encode import (
     encode_messages,
 )
 from wirescan.thrift.formats import FORMATS, KINDS, fields, infos, messages, plain, scan
-from wirescan.thrift.scan import FRAME, INFO, MESSAGE, PLAIN
-from wirescan.thrift.struct_fields import FIELD
+from wirescan.thrift.scan import FIELD, FRAME, INFO, MESSAGE, PLAIN
 from wirescan.thrift.transforms import transform_ids
 
 __all__ = [

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,12 @@ from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
+from wirescan.frames.table import (
+    MAX_BUFFERS,
+    FrameTable,
+    renumber_enclosing,
+    require_rows,
+)
 from wirescan.thrift.constants import (
     InfoKind,
     Kind,
@@ -34,6 +38,7 @@ from wirescan.thrift.format_options import IDL, NON_STRICT
 from wirescan.thrift.hmac import make_signer
 from wirescan.thrift.idl import add_names
 from wirescan.thrift.scan import (
+    FIELD,
     FRAME,
     INFO,
     MESSAGE,
@@ -46,7 +51,7 @@ from wirescan.thrift.scan import (
     scan_stream,
     scan_streams,
 )
-from wirescan.thrift.struct_fields import FIELD, open_fields
+from wirescan.thrift.struct_fields import open_fields
 from wirescan.thrift.transforms import undo_transforms
 
 KINDS = {kind.value: kind.name for kind in Kind}
@@ -297,18 +302,7 @@ def fields(
     if idl is not None:
         table = add_names(table, idl)
     table = raise_if_row_limit(table, fault)  # the error has the rows so far, with their names
-    return _renumber_enclosing(enforce_mode(table, errors, bad), table)
-
-
-def _renumber_enclosing(result: FrameTable, table: FrameTable) -> FrameTable:
-    """Return `result`, which has some rows of `table`, with `enclosing` as row numbers of it."""
-    if len(result) == len(table):
-        return result
-    rows = result.rows.copy()
-    numbers = np.where(table.bad, -1, np.cumsum(~table.bad) - 1)
-    rows["enclosing"] = np.where(rows["enclosing"] < 0, -1, numbers[rows["enclosing"]])
-    rows.flags.writeable = False
-    return replace(result, rows=rows)
+    return renumber_enclosing(enforce_mode(table, errors, bad), table)
 
 
 def _undo_transforms(

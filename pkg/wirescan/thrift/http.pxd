@@ -7,6 +7,7 @@
 from libc.string cimport memchr
 from wirescan.core cimport (
     BAD_LENGTH, Fault, OK, Reader, SHORT, int32_t, int64_t, left, uint8_t, uint32_t)
+from wirescan.core.text cimport is_blank, skip_line
 from wirescan.thrift.rows cimport BINARY, COMPACT, Frame, HTTP, HTTP_CHUNKED, JSON
 
 cdef enum:
@@ -31,13 +32,7 @@ cdef extern from *:
     int strncasecmp(const char* a, const char* b, size_t n) noexcept nogil
 
 
-cdef inline const uint8_t* find_line_end(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # Returns the position after the line feed, or NULL.
-    cdef const uint8_t* feed = <const uint8_t*>memchr(at, c"\n", <size_t>(end - at))
-    return feed if feed is NULL else feed + 1
-
-
-cdef inline bint is_blank(const uint8_t* at, const uint8_t* end) noexcept nogil:
+cdef inline bint is_empty_line(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return end - at == 1 or (end - at == 2 and at[0] == c"\r")
 
 
@@ -46,10 +41,9 @@ cdef inline bint read_number(const uint8_t* at, const uint8_t* end, int base,
     # Reads digits with optional blanks around them, up to 32 bits. Returns False for other text.
     cdef int64_t value = 0
     cdef int digit
-    while at < end and (at[0] == c" " or at[0] == c"\t"):
+    while at < end and is_blank(at[0]):
         at += 1
-    while end > at and (
-            end[-1] == c" " or end[-1] == c"\t" or end[-1] == c"\r" or end[-1] == c"\n"):
+    while end > at and (is_blank(end[-1]) or end[-1] == c"\r" or end[-1] == c"\n"):
         end -= 1
     if at == end:
         return False
@@ -90,7 +84,7 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
     cdef bint response = begin[0] == c"H" and begin[1] == c"T"
     chunked[0] = False
     while True:
-        next = find_line_end(line, end)
+        next = skip_line(line, end)
         r.at = end if next is NULL else next
         if r.at - begin > LONGEST_HEAD:
             return BAD_LENGTH
@@ -99,7 +93,7 @@ cdef inline Fault read_head(Reader* r, int64_t* length, bint* chunked) noexcept 
         if line == begin:
             if response and next - line > 12 and read_number(line + 9, line + 12, 10, &number):
                 status = <int32_t>number
-        elif is_blank(line, next):
+        elif is_empty_line(line, next):
             break
         elif has_name(line, next, b"content-length:", 15):
             if not read_number(line + 15, next, 10, &number):
@@ -121,7 +115,7 @@ cdef inline Fault read_chunk(Reader* r, const uint8_t** data, int64_t* size,
     # Reads one chunk. The last chunk has size 0, and the trailer follows it.
     # On SHORT, r does not move, and the chunk has at least `needed` bytes from there.
     cdef const uint8_t* line = r.at
-    cdef const uint8_t* next = find_line_end(line, r.end)
+    cdef const uint8_t* next = skip_line(line, r.end)
     cdef const uint8_t* digits_end
     cdef const void* extension
     cdef int64_t number = 0
@@ -150,11 +144,11 @@ cdef inline Fault skip_lines(Reader* r) noexcept nogil:
     cdef const uint8_t* line
     while True:
         line = r.at
-        r.at = find_line_end(line, r.end)
+        r.at = skip_line(line, r.end)
         if r.at is NULL:
             r.at = line
             return SHORT
-        if is_blank(line, r.at):
+        if is_empty_line(line, r.at):
             return OK
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from wirescan.core.gather import Places
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import MessageType, Role, Type
-from wirescan.thrift.struct_fields import FIELD
+from wirescan.thrift.scan import FIELD
 
 __all__ = ["add_names", "make_named_dtype"]
 

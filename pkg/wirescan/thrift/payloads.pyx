@@ -6,9 +6,10 @@ transforms.py undoes the transforms.
 import numpy as np
 
 from wirescan.core cimport (
-    BAD_CODEC, Head, Readable, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+    BAD_CODEC, Head, Readable, int32_t, int64_t, is_inside, locate_frame, uint8_t, uint16_t,
+    uint32_t, uint64_t)
 from wirescan.core.loop import HEAD as _HEAD, addresses
-from wirescan.thrift.rows cimport Frame, HTTP_CHUNKED, Plain, locate_frame, has
+from wirescan.thrift.rows cimport Frame, HTTP_CHUNKED, Plain
 from wirescan.thrift.scan import FRAME as _FRAME, PLAIN as _PLAIN
 
 cdef enum:
@@ -60,7 +61,7 @@ def list_payloads(frames, buffers):
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
                 start = locate_frame(&frame.head, <const Readable*>&readable[0, 0], buffer_count)
-                good = start is not NULL and has(
+                good = start is not NULL and is_inside(
                     &frame.head, frame.payload_at, frame.payload_size)
                 if not good:
                     break

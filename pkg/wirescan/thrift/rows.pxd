@@ -1,5 +1,5 @@
 # The C structs of Thrift's rows, and Thrift's numbers. The dtypes in scan.pyx come from them.
-from wirescan.core cimport Head, Readable, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from wirescan.core cimport Head, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 # Kinds of frames: see `Kind` in constants.py.
 cdef enum:
@@ -84,19 +84,3 @@ cdef struct Field:
     uint8_t  role
     uint8_t  key_type
     uint8_t  element_type
-
-
-cdef inline const uint8_t* locate_frame(const Head* head, const Readable* buffers,
-                                        size_t count) noexcept nogil:
-    # Returns the start of a row's frame, or NULL where the frame is outside the buffers.
-    # Rows may come from a user, so they are validated.
-    cdef const Readable* buffer = buffers + head.buffer
-    if head.buffer >= count or head.start < 0 or head.start > buffer.end - buffer.at or (
-            head.size > buffer.end - buffer.at - head.start):
-        return NULL
-    return buffer.at + head.start
-
-
-cdef inline bint has(const Head* head, uint32_t at, int32_t size) noexcept nogil:
-    # Whether a place is inside its frame.
-    return <uint64_t>at + <uint64_t>max(size, 0) <= head.size

@@ -14,6 +14,7 @@ FRAME: Final[np.dtype[np.void]]
 INFO: Final[np.dtype[np.void]]
 PLAIN: Final[np.dtype[np.void]]
 MESSAGE: Final[np.dtype[np.void]]
+FIELD: Final[np.dtype[np.void]]
 
 def scan_stream(
     buffer: Buffer,

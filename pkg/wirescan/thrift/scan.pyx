@@ -28,11 +28,12 @@ import numpy as np
 
 from libc.string cimport memchr, memcpy, memset
 from wirescan.core cimport (
-    BAD_CODEC, BAD_KIND, Fault, Head, LIMIT, OK, Readable, Reader, Rows, SHORT, ScanState, be32,
-    int32_t, int64_t, scan_frames, scan_spans, scan_buffer, uint8_t, uint32_t, uint64_t, varint32)
-from wirescan.core.loop cimport allocate_rows, rows_to_array, place
+    BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
+    ScanState, add_each, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_rows,
+    place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
+from wirescan.core.loop cimport allocate_rows, rows_to_array
 from wirescan.core.loop import addresses, flat
-from wirescan.core.rows cimport RowBlock, reserve_row
+from wirescan.core.rows cimport RowBlock
 from wirescan.thrift.frame cimport (
     STRICT, probe_frame, read_frame, read_frame_any, read_frame_any_more, read_frame_more,
     read_frame_of, read_string)
@@ -41,8 +42,8 @@ from wirescan.thrift.http cimport (
 from wirescan.thrift.message cimport Begin, is_compact, read_begin
 from wirescan.thrift.walk cimport Walk, begin_walk, skip
 from wirescan.thrift.rows cimport (
-    BINARY, CALL, COMPACT, FRAMED_BINARY, FRAMED_COMPACT, Frame, HTTP, HTTP_CHUNKED, Info, Message,
-    ONEWAY, Plain, UNFRAMED_BINARY, UNFRAMED_COMPACT, locate_frame, has)
+    BINARY, CALL, COMPACT, FRAMED_BINARY, FRAMED_COMPACT, Field, Frame, HTTP, HTTP_CHUNKED, Info,
+    Message, ONEWAY, Plain, UNFRAMED_BINARY, UNFRAMED_COMPACT)
 
 
 cdef Fault run_frames(ScanState* state, Rows* rows) noexcept nogil:
@@ -65,10 +66,12 @@ cdef Frame _frame
 cdef Info _info
 cdef Plain _plain
 cdef Message _message
+cdef Field _field
 FRAME = flat(np.asarray(<Frame[:1]>&_frame).dtype)
 INFO = flat(np.asarray(<Info[:1]>&_info).dtype)
 PLAIN = flat(np.asarray(<Plain[:1]>&_plain).dtype)
 MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
+FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
 
 
 def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None):
@@ -214,9 +217,10 @@ cdef inline Fault read_pair(Reader* r, const uint8_t* start, Info* row) noexcept
     return fault
 
 
-cdef inline bint add_infos(Rows* rows, const Frame* frame, const uint8_t* start,
-                           int32_t parent) noexcept nogil:
-    # Adds a row for each pair of a frame. Returns False where the rows are full.
+cdef inline Fault add_infos(Rows* rows, const void* outer, const uint8_t* start,
+                            int32_t parent, const void* context) noexcept nogil:
+    # Adds a row for each pair of a frame. This is an AddRows.
+    cdef const Frame* frame = <const Frame*>outer
     cdef const uint8_t* base = start - frame.head.start
     cdef const uint8_t* infos = start + frame.infos_at
     cdef Reader r = Reader(infos, infos + max(frame.infos_size, 0))
@@ -224,23 +228,26 @@ cdef inline bint add_infos(Rows* rows, const Frame* frame, const uint8_t* start,
     cdef uint32_t id = 0
     cdef uint32_t count = 0
     cdef Fault fault = OK
+    if not is_inside(&frame.head, frame.infos_at, frame.infos_size):
+        return BAD_LENGTH
     if is_unreadable(&frame.head):
         r = Reader(start, start + frame.head.size)
         fault = <Fault>frame.head.fault
         count = 1
+    elif frame.info_count == 0:
+        return OK
     while True:
         while count == 0:
             if r.at == r.end:
-                return True
+                return OK
             fault = varint32(&r, &id)
             if not fault:
                 fault = varint32(&r, &count)
             if fault:                           # only rows that no scan made
                 count = 1
-        if not reserve_row(rows):
-            return False
-        row = <Info*>rows.at + rows.count
-        memset(row, 0, sizeof(Info))
+        row = <Info*>begin_row(rows, sizeof(Info))
+        if row is NULL:
+            return LIMIT
         start = r.at
         if not fault:
             row.head.kind = <uint8_t>id
@@ -256,6 +263,10 @@ cdef inline bint add_infos(Rows* rows, const Frame* frame, const uint8_t* start,
         fault = OK
 
 
+cdef Fault run_infos(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_infos)
+
+
 def open_infos(frames, buffers, limits):
     """Return (rows of dtype INFO, bad, fault): the pairs in rows of dtype FRAME.
 
@@ -267,40 +278,17 @@ def open_infos(frames, buffers, limits):
     cdef Py_ssize_t i
     cdef Py_ssize_t n = len(frames)
     cdef const uint8_t[::1] view
-    cdef const uint64_t[:, ::1] readable
     cdef const Frame* frame
-    cdef const uint8_t* start
-    cdef size_t buffer_count = len(buffers)
     cdef size_t expected = 0
-    cdef bint fits = True
-    cdef bint good = True
     if frames.dtype != FRAME:
         raise TypeError("open_infos takes rows of thrift.frames")
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
-        readable = addresses(buffers)
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
                 expected += min(frame.info_count, frame.head.size >> 1) + (frame.head.fault != OK)
-    cdef RowBlock block = allocate_rows(INFO, expected, limits, None, buffers)
-    cdef Rows* rows = &block.rows
-    if n:
-        with nogil:
-            for i in range(n):
-                frame = <const Frame*>&view[i * sizeof(Frame)]
-                start = locate_frame(&frame.head, <const Readable*>&readable[0, 0], buffer_count)
-                good = start is not NULL and has(&frame.head, frame.infos_at, frame.infos_size)
-                if not good:
-                    break
-                if frame.info_count or is_unreadable(&frame.head):
-                    fits = add_infos(rows, frame, start, <int32_t>i)
-                    if not fits:
-                        break
-    if not good:
-        raise ValueError(f"row {i} points outside its buffer")
-    fault = OK if fits else LIMIT
-    return rows_to_array(block, INFO, None, fault), rows.bad, int(fault)
+    return open_rows(frames, buffers, INFO, expected, run_infos, NULL, limits)
 
 
 # -------------------------------------------------------------------------------------- messages
@@ -403,7 +391,7 @@ def open_messages(frames, buffers, limits):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
                 span = frame.head
                 start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
-                good = start is not NULL and has(&span, frame.payload_at, frame.payload_size)
+                good = start is not NULL and is_inside(&span, frame.payload_at, frame.payload_size)
                 packed = frame.transform_count or span.kind == HTTP_CHUNKED
                 if packed or not good:
                     break

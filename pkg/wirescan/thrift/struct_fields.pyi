@@ -1,12 +1,9 @@
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirescan.frames.limits import Limits
-
-FIELD: Final[np.dtype[np.void]]
 
 def open_fields(
     messages: NDArray[np.void], buffers: Sequence[memoryview], depth: int, limits: Limits

@@ -7,15 +7,13 @@ protocol fbthrift, CompactProtocol.h.
 """
 import numpy as np
 
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from wirescan.core cimport (
-    Fault, LEFTOVER, LIMIT, OK, Readable, Reader, Rows, TRUNCATED, be16, be32, be64, int16_t,
-    int32_t, int64_t, le64, take, uint8_t, uint32_t, uint64_t, zigzag32, zigzag64)
-from wirescan.core.loop cimport allocate_rows, rows_to_array, place
-from wirescan.core.loop import addresses, flat
-from wirescan.core.rows cimport RowBlock, reserve_row
-from wirescan.thrift.rows cimport COMPACT, Field, Message, locate_frame, has
-from wirescan.thrift.scan import MESSAGE as _MESSAGE
+    BAD_LENGTH, Fault, LEFTOVER, LIMIT, OK, Parents, Reader, Rows, TRUNCATED, add_each, be16, be32,
+    be64, begin_row, int16_t, int32_t, int64_t, is_inside, le64, open_rows, place, take, uint8_t,
+    uint32_t, uint64_t, zigzag32, zigzag64)
+from wirescan.thrift.rows cimport COMPACT, Field, Message
+from wirescan.thrift.scan import FIELD as _FIELD, MESSAGE as _MESSAGE
 from wirescan.thrift.walk cimport (
     BOOL, BYTE, DOUBLE, FIXED_SIZE, FLOAT, I16, I32, I64, LIST, Level, MAP, STOP, STRING, STRUCT,
     U64, Walk, begin_walk, open_value, read_field, read_size, skip)
@@ -25,9 +23,6 @@ cdef enum:
     KEY = 2
     VALUE = 3
     BYTES_PER_ROW = 16          # of a message; the first guess for the number of rows
-
-cdef Field _field
-FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
 
 
 cdef inline double decode_double(uint64_t bits) noexcept nogil:
@@ -118,15 +113,6 @@ cdef inline void close_row(Field* row, int64_t end) noexcept nogil:
     row.value_size = <int32_t>(row.head.size - row.value_at)
 
 
-cdef inline Field* add_row(Rows* rows) noexcept nogil:
-    cdef Field* row
-    if not reserve_row(rows):
-        return NULL
-    row = <Field*>rows.at + rows.count
-    memset(row, 0, sizeof(Field))
-    return row
-
-
 cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* base) noexcept nogil:
     # The rows are full. Walks on to set the sizes of the structs and containers that are open.
     cdef Level* level = &walk.level[walk.depth - 1]
@@ -160,10 +146,12 @@ cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* ba
             close_row(row, r.at - base)
 
 
-cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* message,
-                            int32_t parent, int32_t deepest) noexcept nogil:
-    # Adds a row for each field, element, key and value of a message.
-    # Returns False where the rows are full.
+cdef inline Fault add_fields(Rows* rows, const void* outer, const uint8_t* start,
+                             int32_t parent, const void* context) noexcept nogil:
+    # Adds a row for each field, element, key and value of a message. This is an AddRows, whose
+    # context is the deepest level.
+    cdef const Message* message = <const Message*>outer
+    cdef int32_t deepest = (<const int32_t*>context)[0]
     cdef const uint8_t* base = start - message.head.start
     cdef const uint8_t* mark = start
     cdef const uint8_t* arguments = start + message.arguments_at
@@ -176,6 +164,8 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
     cdef int32_t id = 0
     cdef int64_t truth = -1
     cdef Fault fault = <Fault>message.head.fault
+    if not is_inside(&message.head, message.arguments_at, message.arguments_size):
+        return BAD_LENGTH
     begin_walk(&walk, message.protocol == COMPACT, message.version)
     if fault:
         r = Reader(start, start + message.head.size)
@@ -197,12 +187,12 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
             if level.row >= 0:
                 close_row(<Field*>rows.at + level.row, r.at - base)
             continue
-        row = add_row(rows)
+        row = <Field*>begin_row(rows, sizeof(Field))
         if row is NULL:
             if not fault:
                 r.at = mark
                 close_rest(rows, &walk, &r, base)
-            return False
+            return LIMIT
         row.depth = <uint8_t>depth
         row.enclosing = <int32_t>level.row
         if not fault:
@@ -234,10 +224,10 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
         fault = LEFTOVER
         depth = 0
         if r.at == r.end:
-            return True
-    row = add_row(rows)
+            return OK
+    row = <Field*>begin_row(rows, sizeof(Field))
     if row is NULL:
-        return False
+        return LIMIT
     row.depth = <uint8_t>depth
     row.enclosing = <int32_t>walk.level[depth - 1].row if depth else -1
     place(&row.head, base, mark, r.end, parent, message.head.buffer, <uint8_t>fault)
@@ -251,7 +241,11 @@ cdef inline bint add_fields(Rows* rows, const uint8_t* start, const Message* mes
             row.head.fault = <uint8_t>fault
             close_row(row, r.end - base)
             rows.bad += 1
-    return True
+    return OK
+
+
+cdef Fault run_fields(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_fields)
 
 
 def open_fields(messages, buffers, depth, limits):
@@ -262,34 +256,8 @@ def open_fields(messages, buffers, depth, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
-    cdef Py_ssize_t i
-    cdef Py_ssize_t n = len(messages)
-    cdef const uint8_t[::1] view
-    cdef const uint64_t[:, ::1] readable
-    cdef const Message* message
-    cdef const uint8_t* start
-    cdef size_t buffer_count = len(buffers)
     cdef int32_t deepest = depth
-    cdef bint fits = True
-    cdef bint good = True
     if messages.dtype != _MESSAGE:
         raise TypeError("open_fields takes rows of thrift.messages")
-    expected = n + int(messages["size"].sum(dtype=np.int64)) // BYTES_PER_ROW
-    cdef RowBlock block = allocate_rows(FIELD, expected, limits, None, buffers)
-    cdef Rows* rows = &block.rows
-    if n:
-        view = np.ascontiguousarray(messages).view(np.uint8)
-        readable = addresses(buffers)
-        with nogil:
-            for i in range(n):
-                message = <const Message*>&view[i * sizeof(Message)]
-                start = locate_frame(&message.head, <const Readable*>&readable[0, 0], buffer_count)
-                good = start is not NULL and has(
-                    &message.head, message.arguments_at, message.arguments_size)
-                fits = good and add_fields(rows, start, message, <int32_t>i, deepest)
-                if not fits:
-                    break
-    if not good:
-        raise ValueError(f"row {i} points outside its buffer")
-    fault = OK if fits else LIMIT
-    return rows_to_array(block, FIELD, None, fault), rows.bad, int(fault)
+    expected = len(messages) + int(messages["size"].sum(dtype=np.int64)) // BYTES_PER_ROW
+    return open_rows(messages, buffers, _FIELD, expected, run_fields, &deepest, limits)

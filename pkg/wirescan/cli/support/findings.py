@@ -11,7 +11,7 @@ import numpy as np
 
 from wirescan.cli.common import Failure, describe_error, is_empty
 from wirescan.cli.input import read_input
-from wirescan.cli.output import colour, dump_json, format_count, format_path, get_fault_name
+from wirescan.cli.output import colour, dump_json, format_count, format_path
 from wirescan.cli.progress import Progress
 from wirescan.cli.row_values import get_outer_table
 from wirescan.cli.support.log_offsets import (
@@ -33,7 +33,7 @@ from wirescan.cli.support.losses import (
     read_claim,
 )
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import MEANING, NEAR
+from wirescan.frames.errors import NEAR
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import Finding, Reach, SegmentCheck
@@ -161,7 +161,7 @@ class Report:
 
     def report_bad_compression(self, message: str) -> None:
         """Report that the compressed file in progress cannot be decompressed further."""
-        self._report("damage", 0, 0, get_fault_name(Fault.BAD_COMPRESSION), message, b"")
+        self._report("damage", 0, 0, Fault.BAD_COMPRESSION.name, message, b"")
         self._count["files"] += 1
 
     def end_log(self) -> None:
@@ -544,25 +544,23 @@ class Report:
         if is_empty(table):
             self._count["empty"] += 1
             zeros = ": it holds only zeros" if remaining else ""
-            self._report(
-                "info", 0, remaining, get_fault_name(Fault.EMPTY), f"the file is empty{zeros}", b""
-            )
+            self._report("info", 0, remaining, Fault.EMPTY.name, f"the file is empty{zeros}", b"")
         elif stop.fault == Fault.ZEROS:
-            self._report(
-                "info", at, remaining, get_fault_name(stop.fault), MEANING[Fault.ZEROS], b""
-            )
+            zeros_follow = table.describe_fault(stop.fault)
+            self._report("info", at, remaining, zeros_follow.name, zeros_follow.meaning, b"")
         elif stop.fault:
             kind = "info" if stop.fault == Fault.FILLER and at else "damage"
             log = table.format.log if kind == "damage" else None
             claim = None if log is None or log.claim is None else log.claim(table.tail)
             if claim is not None and claim.first <= (self._offsets.previous or -1):
                 claim = None
+            fault = table.describe_fault(stop.fault)
             self._report(
                 kind,
                 at,
                 remaining,
-                get_fault_name(stop.fault),
-                MEANING[Fault(stop.fault)],
+                fault.name,
+                fault.meaning,
                 table.tail,
                 lost=_make_claimed_loss(claim),
             )
@@ -580,13 +578,13 @@ class Report:
         lost: Lost | None = None,
     ) -> None:
         """Report a bad row of a table; the arguments are those of `_report`."""
-        fault = Fault(int(table["fault"][row]))
+        fault = table.describe_fault(int(table["fault"][row]))
         self._report(
             "damage",
             at,
             int(table["size"][row]),
             fault.name,
-            MEANING[fault],
+            fault.meaning,
             table.frame(row),
             inside=inside,
             inflated=inflated,

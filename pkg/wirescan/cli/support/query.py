@@ -188,9 +188,10 @@ def _to_bytes(value: Any) -> Any:
 def _name_value(column: str, value: Any, format: Format) -> Any:
     """Return the name of a number, or the value itself if it has none."""
     owner = format.owner(column)
-    if owner is None or column not in owner.enums:
+    if owner is None:
         return value
-    return get_number_name(owner, column, value)
+    own_column = format.name_there(column)
+    return get_number_name(owner, own_column, value) if own_column in owner.enums else value
 
 
 def _format_value(column: str, value: Any, format: Format) -> str:

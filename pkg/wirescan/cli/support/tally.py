@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.cli.output import format_time, get_fault_name
+from wirescan.cli.output import format_time
 from wirescan.cli.row_values import get_number_name, get_outer_table
 from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets, find_first_offsets
 from wirescan.core.fault import Fault
@@ -25,7 +25,7 @@ from wirescan.reading.filters import MILLISECONDS_PER_SECOND
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 MEDIAN = 50  # percent
 P95 = 95  # percent
-TAILS = {Fault.SHORT: "cut", Fault.ZEROS: "zeros", Fault.FILLER: "filler"}
+TAILS: dict[int, str] = {Fault.SHORT: "cut", Fault.ZEROS: "zeros", Fault.FILLER: "filler"}
 
 
 class Sizes:
@@ -72,10 +72,11 @@ class Tally:
 
     def __init__(self, format: Format) -> None:
         self._format = format
-        self.faults: Counter[int] = Counter()
+        # By number and name: formats inside one another may use a number for different faults.
+        self.faults: Counter[tuple[int, str]] = Counter()
         self._count: Counter[str] = Counter()
         self._tails: Counter[str] = Counter()
-        self._fault_bytes: Counter[int] = Counter()
+        self._fault_bytes: Counter[tuple[int, str]] = Counter()
         self._by_codec: dict[int, Counter[str]] = {}
         self._by_value: dict[str, Counter[int]] = {}
         self._kinds: Counter[str] = Counter()
@@ -180,7 +181,8 @@ class Tally:
         self._count["files"] += 1
         self._count["bytes"] += size
         if fault:
-            self._tails[TAILS.get(Fault(fault), get_fault_name(fault))] += remaining
+            name = TAILS.get(fault) or self._format.describe_fault(fault).name
+            self._tails[name] += remaining
 
     def make_summary(self) -> dict[str, Any]:
         """Return all counts as values for JSON; times are milliseconds since 1970."""
@@ -202,8 +204,8 @@ class Tally:
         out |= self._summarize_kinds()
         out |= self._summarize_opened()
         out["faults"] = {
-            get_fault_name(number): {"frames": frames, "bytes": self._fault_bytes[number]}
-            for number, frames in sorted(self.faults.items())
+            fault[1]: {"frames": frames, "bytes": self._fault_bytes[fault]}
+            for fault, frames in sorted(self.faults.items())
         }
         out["tail"] = dict(self._tails)
         return out
@@ -288,8 +290,9 @@ class Tally:
 
     def _count_faults(self, bad: FrameTable) -> None:
         for number, size in zip(bad["fault"].tolist(), bad["size"].tolist()):
-            self.faults[number] += 1
-            self._fault_bytes[number] += size
+            fault = number, bad.describe_fault(number).name
+            self.faults[fault] += 1
+            self._fault_bytes[fault] += size
 
     def _extend_time_range(self, good: FrameTable) -> None:
         """Extend the range of times by those in the columns of good rows."""

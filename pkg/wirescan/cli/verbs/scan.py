@@ -40,7 +40,6 @@ from wirescan.cli.output import (
     format_bytes,
     format_count,
     format_path,
-    get_fault_name,
     open_output,
     print_message,
 )
@@ -53,9 +52,9 @@ from wirescan.cli.row_values import (
     list_json_columns,
     list_text_columns,
 )
-from wirescan.core.fault import Fault
 from wirescan.frames.columns import START, list_columns
-from wirescan.frames.errors import MEANING, FrameError
+from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
@@ -246,7 +245,7 @@ class Tables:
         self._progress = progress
         self._seen = 0
         self.damage = False
-        self._faults: Counter[int] = Counter()
+        self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
         self._tails: list[FileEnd] = []
         self._empty: list[str] = []
 
@@ -272,11 +271,10 @@ class Tables:
         """Print empty files, cut tails and bad frames to standard error."""
         report_empty(self._empty)
         report_tails(self._tails)
-        for number, count in sorted(self._faults.items()):
+        for (_, fault), count in sorted(self._faults.items()):
             dropped = " (dropped)" if self._errors == "skip" else ""
             frames = format_count(count, "bad frame")
-            meaning = MEANING[Fault(number)]
-            print_message(f"wirescan: {frames}{dropped}: {get_fault_name(number)}, {meaning}")
+            print_message(f"wirescan: {frames}{dropped}: {fault.name}, {fault.meaning}")
 
     def _apply_mode(self, table: FrameTable, path: str) -> Iterator[tuple[FrameTable, str]]:
         """Yield what the mode and the limit leave of a table, and count its damage."""
@@ -291,7 +289,8 @@ class Tables:
             raise _make_error(bad, self._seen + first, path)
         for bad, _ in damaged:
             self.damage = True
-            self._faults.update(bad["fault"].tolist())
+            for number, count in Counter(bad["fault"].tolist()).items():
+                self._faults[number, bad.describe_fault(number)] += count
         if self._errors == "skip":
             table = table.where(~table.bad)[: self._left]
         if self._left is not None:
@@ -317,7 +316,8 @@ def _make_error(table: FrameTable, row: int, path: str) -> FrameError:
         i = int(table["parent"][i])
         table = table.outer
     source = "(standard input)" if path == "-" else path
-    return FrameError(fault, at, row, table.frame(i), source)
+    meaning = table.describe_fault(fault)
+    return FrameError(fault, at, row, table.frame(i), source, meaning=meaning)
 
 
 def _parse_encodings(option: str, format: Format) -> dict[str, str]:
@@ -429,13 +429,13 @@ def _format_faults(bad_frames: FrameTable, path: str) -> list[str]:
     safe_path = format_path(path)
     lines = []
     for fault, position, size in zip(
-        map(Fault, bad_frames["fault"].tolist()),
+        map(bad_frames.describe_fault, bad_frames["fault"].tolist()),
         bad_frames.positions.tolist(),
         bad_frames["size"].tolist(),
     ):
         line = (
             f"!! {fault.name} in the frame at byte {position:,} of {safe_path}, "
-            f"{format_bytes(size)}: {MEANING[fault]}"
+            f"{format_bytes(size)}: {fault.meaning}"
         )
         lines.append(colour(line, fg="red"))
     return lines

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import MEANING, FrameError
+from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import MEANING
 from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name

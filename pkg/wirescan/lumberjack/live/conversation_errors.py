@@ -9,7 +9,8 @@ import re
 from enum import Enum
 
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import MEANING, FrameError
+from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import MEANING
 
 
 class Reason(Enum):

@@ -13,7 +13,8 @@ import numpy as np
 
 from wirescan.core.arguments import list_pairs, to_bytes
 from wirescan.core.fault import Fault
-from wirescan.frames.errors import MEANING, FrameError
+from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import MEANING
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import InfoKind

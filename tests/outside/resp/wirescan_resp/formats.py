@@ -1,0 +1,106 @@
+"""The functions that read RESP, and its `Format` declarations."""
+
+import operator
+
+from wirescan import Format, FrameTable, Limits, join, open
+from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.summary_columns import SummaryColumns
+from wirescan.frames.table import Stop, make_empty, renumber_enclosing, require_rows
+from wirescan_resp.constants import FAULTS, Kind
+from wirescan_resp.files import FILES, find_boundaries
+from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
+from wirescan_resp.values import MAX_DEPTH, VALUE, open_values
+
+KINDS = {kind.value: kind.name for kind in Kind}
+
+
+def scan(source, *, errors="strict", check=True, limits=Limits()):
+    """Return the frames in a source as a table of resp.frames: dtype FRAME, 56 bytes a row.
+
+    source: anything that `wirescan.open` takes: the bytes of one direction of a connection. errors:
+    "strict", "mark" or "skip". check: accepted for consistency and ignored, because RESP has no
+    checksum. limits: bounds of what is read.
+
+    Columns: `kind` is a `Kind`. `integer` is the value of an integer. `count` is the number of
+    elements of an array. `value_count` is the number of rows that `values` gives. Places: value,
+    the text of a line, the bytes of a bulk string, or all elements of an array (null for the null
+    bulk string and the null array); name, the first element of an array if that is a bulk string,
+    the first word of an error, else null.
+
+    Faults: BAD_INTEGER, a number that is not one of 64 bits. TOO_DEEP, more than 32 levels of
+    arrays. NOT_A_VALUE, a byte that begins no value; inline commands are such bytes. BAD_LINE, a
+    line that does not end with CR LF, or has more than 65,536 bytes. BAD_LENGTH, a length or count
+    that is not a number from 0 to 2147483647, or a bulk string without CR LF after it.
+
+    Raises FrameError according to `errors`, OSError, and TypeError and ValueError for wrong
+    arguments.
+    """
+    check_mode(errors, limits)
+    tables = []
+    for buffer in open(source, files=FILES):
+        rows, bad, fault, position = scan_stream(
+            buffer, check=check, resync=errors != "strict", limits=limits
+        )
+        table = FrameTable((buffer,), rows, (Stop(fault, position),), FRAMES, checked=check)
+        tables.append(enforce_mode(table, errors, bad))
+    return join(tables) if tables else make_empty(FRAMES)
+
+
+def values(frames, *, depth=MAX_DEPTH, errors="strict", check=True, limits=Limits()):
+    """Return the values in frames as a table of resp.values: dtype VALUE, 56 bytes a row.
+
+    frames: a table of resp.frames. depth: 1 to 33, the levels whose values become rows. errors,
+    check and limits: as in `scan`.
+
+    A frame is a value, and each element of an array is one. The row of an array is before the rows
+    of its elements. Columns: `parent` is the row in `frames`. `enclosing` is the row in this table
+    of the array that contains the value, or -1. `depth` is 1 for an outermost value. `index` is the
+    number of an element in its array. `element_kind` is the kind of an array's first element. The
+    other columns, and the place value, are as in `scan`.
+
+    A bad frame is one bad row.
+    """
+    check_mode(errors, limits)
+    require_rows(frames, FRAME, "values are read from a table of resp.frames")
+    depth = operator.index(depth)
+    if not 1 <= depth <= MAX_DEPTH:
+        raise ValueError(f"depth must be from 1 to {MAX_DEPTH}, not {depth}")
+    rows, bad, fault = open_values(frames.rows, frames.buffers, depth, limits)
+    table = raise_if_row_limit(FrameTable(frames.buffers, rows, (), VALUES, frames), fault)
+    return renumber_enclosing(enforce_mode(table, errors, bad), table)
+
+
+FRAMES = Format(
+    "resp.frames",
+    "values of RESP, the protocol of Redis: commands and replies",
+    FRAME,
+    scan,
+    children={"values": values},
+    kinds=KINDS,
+    scan=scan_stream,
+    spans=scan_streams,
+    bytes_needed=bytes_needed,
+    boundaries=find_boundaries,
+    files=FILES,
+    record_count="value_count",
+    grouped_by="name",
+    shown=("_start", "kind", "name", "integer", "count", "value"),
+    faults=FAULTS,
+)
+VALUES = Format(
+    "resp.values",
+    "the values in frames: a frame's own value, and the elements of arrays",
+    VALUE,
+    values,
+    within="resp.frames",
+    inherited=("name",),
+    local=("enclosing",),
+    enclosing="enclosing",
+    kinds=KINDS,
+    enums={"element_kind": Kind},
+    grouped_by="name",
+    shown=("_start", "kind", "depth", "index", "integer", "count", "value"),
+    counted_as="values",
+    summary=SummaryColumns(by_kind=True, places={"value": "nulls"}),
+    faults=FAULTS,
+)
