@@ -5,6 +5,7 @@ The page docs/your-own-protocol.md has the code of wirescan-resp.
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -18,27 +19,83 @@ from tests.support.outside import (
 )
 from tests.support.paths import ROOT
 
-TESTS = ("laws_of_netstrings.py", "faults_of_netstrings.py")
+TESTS = ("laws_of_netstrings.py", "faults_of_netstrings.py", "reading_netstrings.py")
 PAGE = ROOT / "docs" / "your-own-protocol.md"
 RESP = OUTSIDE / "resp"
 # A block of code of the page, after a comment with the name of its file.
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+KERNEL = Path("netstrings", "scan.pyx")
+# Errors of the kernel: (line, wrong line, the test that finds it, a part of its message).
+BROKEN = {
+    "a byte after the buffer is read": (
+        "skip_digits(start, r.end, MOST_DIGITS)",
+        "skip_digits(start, r.end + 1, MOST_DIGITS)",
+        "test_netstrings_keep_the_laws",
+        "a scan of netstrings reads bytes outside its buffer",
+    ),
+    "a frame that the end of the bytes cuts is damage": (
+        "return SHORT ",
+        "return NOT_A_FRAME ",
+        "test_netstrings_keep_the_laws",
+        "breaks the law 'streams agree'",
+    ),
+    "a place ends after its frame": (
+        "sized(&body, start, <int32_t>size, ",
+        "sized(&body, start - 2, <int32_t>size, ",
+        "test_netstrings_keep_the_laws",
+        "text ends after its frame",
+    ),
+    "the last byte of the text is lost": (
+        "sized(&body, start, <int32_t>size, ",
+        "sized(&body, start, <int32_t>size - (size > 0), ",
+        "test_netstrings_agree_with_the_slow_decoder",
+        "'text_size': 4",
+    ),
+}
 
 needs_compiler = pytest.mark.skipif(
     not has_working_compiler(), reason="builds a package, which needs a C compiler"
 )
 
 
+def copy_netstrings(folder):
+    """Return a copy of the package, which is not built."""
+    package = folder / "package"
+    shutil.copytree(OUTSIDE, package, ignore=shutil.ignore_patterns("resp"))
+    return package
+
+
+def build_netstrings(package):
+    build = ("setup.py", "-q", "egg_info", "build_ext", "--inplace")
+    run_python(*build, folder=package, environment=make_environment(package))
+
+
+def run_tests_of_netstrings(package, *tests):
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", package, *tests)
+    run_python(*command, folder=package, environment=make_environment(package))
+
+
 @pytest.mark.slow
 @needs_compiler
 def test_a_package_outside_wirescan(tmp_path):
-    package = tmp_path / "package"
-    shutil.copytree(OUTSIDE, package, ignore=shutil.ignore_patterns("resp"))
-    environment = make_environment(package)
-    build = ("setup.py", "-q", "egg_info", "build_ext", "--inplace")
-    run_python(*build, folder=package, environment=environment)
-    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS)
-    run_python(*tests, folder=package, environment=environment)
+    package = copy_netstrings(tmp_path)
+    build_netstrings(package)
+    run_tests_of_netstrings(package, *TESTS)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("error", BROKEN)
+def test_the_laws_find_a_broken_kernel(tmp_path, error):
+    line, wrong_line, test, message = BROKEN[error]
+    package = copy_netstrings(tmp_path)
+    source = (package / KERNEL).read_text()
+    assert source.count(line) == 1
+    (package / KERNEL).write_text(source.replace(line, wrong_line))
+    build_netstrings(package)
+    with pytest.raises(AssertionError) as raised:
+        run_tests_of_netstrings(package, f"laws_of_netstrings.py::{test}")
+    assert message in str(raised.value)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ import pytest
 import wirescan
 from tests.support.paths import CORPUS
 from wirescan.frames.registry import PROTOCOLS, format_of
+from wirescan.testing.declarations import assert_declarations_hold
 
 ROOT = Path(wirescan.__file__).parent
 MODULES = sorted(
@@ -58,7 +59,18 @@ HEAVY = (
 )
 # Folders, lowest first. A file imports from its own folder and from those below it.
 # A protocol package does not import from another one. READS has the exceptions.
-FOLDERS = ["core", "frames", "files", "reading", "export", "seglog", *PROTOCOLS, "spark", "cli"]
+FOLDERS = [
+    "core",
+    "frames",
+    "files",
+    "reading",
+    "export",
+    "seglog",
+    "testing",
+    *PROTOCOLS,
+    "spark",
+    "cli",
+]
 READS = {("liftbridge", "nats")}  # payloads of NATS messages hold envelopes
 
 
@@ -195,6 +207,7 @@ def test_imports_between_folders_point_one_way(path):
         if folder in PROTOCOLS and other in PROTOCOLS:
             assert folder == other or (folder, other) in READS, f"{folder} imports {name}"
         elif other:
+            assert other != "testing" or folder == "testing", f"{folder} imports {name}"
             assert FOLDERS.index(other) <= FOLDERS.index(folder), f"{folder} imports {name}"
         else:
             may_import = folder == "cli" or (folder == "spark" and name == "wirescan")
@@ -482,14 +495,9 @@ def test_every_public_name_has_a_docstring(name):
     assert missing == []
 
 
-def test_signatures_of_the_formats_agree():
+def test_the_declarations_of_the_formats_hold():
     for format in wirescan.formats().values():
-        parameters = inspect.signature(format.read).parameters
-        assert {"errors", "check", "limits"} <= set(parameters), format.name
-        for name in ("errors", "check", "limits"):
-            assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
-        assert parameters["errors"].default == "strict"
-        assert parameters["check"].default is True
+        assert_declarations_hold(format)
 
 
 def test_the_catalogue_lists_every_format():
@@ -504,13 +512,8 @@ def test_the_catalogue_lists_every_format():
     for name, format in formats.items():
         assert format.name == name
         assert name.split(".")[0] in PROTOCOLS
-        assert format.about
-        assert format.within is None or format.within in formats
-        assert (format.scan is None) == (format.within is not None) == (format.boundaries is None)
+        assert (format.within is not None) == (format.boundaries is None)
         assert format.outermost.within is None
-        assert set(format.lists) <= set(format.children)
-        assert set(format.lists.values()) <= set(format.dtype.names)
-        assert {*format.times, *format.nanoseconds} <= set(format.dtype.names)
     with pytest.raises(ValueError, match="kafka.records"):
         format_of("kafka.record")
 
@@ -527,22 +530,6 @@ def test_arguments_of_another_type():
     with pytest.raises(ValueError, match="already"):
         wirescan.register(dataclasses.replace(before["kafka.records"]))
     assert wirescan.formats() == before
-
-
-def test_declared_columns_exist():
-    for format in wirescan.formats().values():
-        summary = format.summary
-        named = (format.record_count, format.enclosing, summary.codec)
-        log = format.log
-        columns = {
-            *filter(None, named),
-            *summary.values,
-            *summary.flags,
-            *format.offsets,
-            *(name + "_size" for name in summary.places),
-            *(() if log is None else (log.first, log.last)),
-        }
-        assert columns <= set(format.dtype.names), format.name
 
 
 # --- types

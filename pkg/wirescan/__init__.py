@@ -8,6 +8,7 @@ Folders are layers, and each imports only from those before it:
     files/      paths, URLs, frame boundaries
     reading/    streams, filters, files in parts
     export/     Arrow, Parquet
+    testing/    checks for formats, also for those of other packages
     kafka/, lumberjack/, nats/, liftbridge/, thrift/    one protocol package each
     spark/, cli/    Spark, and the command `wirescan`
 

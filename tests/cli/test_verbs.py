@@ -29,13 +29,13 @@ from crc32c import crc32c
 import wirescan
 from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS
-from tests.support.timing import assert_linear
 from wirescan.cli import progress
 from wirescan.cli.common import resolve_paths
 from wirescan.cli.foreign_files import decompress_chunks
 from wirescan.cli.output import encode, escape_bytes, escape_text
 from wirescan.frames.codecs import compress
 from wirescan.kafka import Record, encode_batch, encode_message_set
+from wirescan.testing.cost import assert_linear
 
 FIRST_TIME = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

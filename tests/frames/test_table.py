@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.support.damage import flip_bit
 from wirescan import Fault, FrameError, FrameTable, Limits, join, kafka
 from wirescan.core.loop import HEAD, spans
 from wirescan.frames.columns import list_places
@@ -19,6 +18,7 @@ from wirescan.frames.table import Row, Stop, make_empty
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.reading import filters
 from wirescan.reading.chunked import iter_tables
+from wirescan.testing.mutations import flip_bit
 
 ROWS = [
     Record(7, 1_000, b"key", b"value" * 10, [("a", b"1"), ("b", None), ("a", b"")]),

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.laws import laws
 from tests.laws.cases import CARRIED, MESSAGES
 from tests.laws.packages import PACKAGES
 from tests.reference import kafka_protocol as reference
@@ -40,6 +39,7 @@ from tests.support.kafka_conversation import assert_conversation_agrees
 from tests.support.paths import CORPUS
 from wirescan import kafka
 from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
+from wirescan.testing import laws
 
 pytestmark = pytest.mark.fuzz
 FAILURES = Path(__file__).parents[2] / "build" / "fuzz"
@@ -121,7 +121,7 @@ def make_batches(rng):
     raw = make_kafka_bytes(rng)
     check = bool(rng.randrange(2))
     cuts = choose_cuts(rng, raw)
-    return raw, lambda: laws.keeps_every_law(PACKAGE, raw, cuts, check)
+    return raw, lambda: laws.keeps_every_law(PACKAGE, raw, cuts, check=check)
 
 
 def choose_cuts(rng, raw):
@@ -273,7 +273,7 @@ def make_lumberjack_stream(rng):
     raw = change_numbers(rng, raw) if rng.randrange(2) else raw
     cuts = choose_cuts(rng, raw)
     check = bool(rng.randrange(2))
-    return raw, lambda: laws.keeps_every_law(PACKAGES["lumberjack"], raw, cuts, check)
+    return raw, lambda: laws.keeps_every_law(PACKAGES["lumberjack"], raw, cuts, check=check)
 
 
 # --- NATS
@@ -350,7 +350,7 @@ def make_liftbridge_payloads(rng):
     cuts = choose_cuts(rng, raw)
     check = bool(rng.randrange(2))
     package = rng.choice(CARRIED[:-1])
-    return raw, lambda: laws.keeps_every_law(package, raw, cuts, check)
+    return raw, lambda: laws.keeps_every_law(package, raw, cuts, check=check)
 
 
 def make_liftbridge_entries(rng):
@@ -368,7 +368,7 @@ def make_liftbridge_entries(rng):
     raw = b"".join(pieces) + rng.choice((b"", b"", bytes(60), bytes(9)))
     cuts = choose_cuts(rng, raw)
     check = bool(rng.randrange(2))
-    return raw, lambda: laws.keeps_every_law(PACKAGES["liftbridge.entries"], raw, cuts, check)
+    return raw, lambda: laws.keeps_every_law(PACKAGES["liftbridge.entries"], raw, cuts, check=check)
 
 
 # --- Thrift
@@ -442,7 +442,7 @@ def make_thrift_calls(rng):
     cuts = choose_cuts(rng, raw)
     check = bool(rng.randrange(2))
     package = PACKAGES[rng.choice(("thrift", "thrift.infos", "thrift.plain"))]
-    return raw, lambda: laws.keeps_every_law(package, raw, cuts, check)
+    return raw, lambda: laws.keeps_every_law(package, raw, cuts, check=check)
 
 
 # The extension of the files with failing inputs -> target.

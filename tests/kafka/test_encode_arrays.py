@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.strategies import kafka as strategies
 from tests.support.examples import read_example_count
-from tests.support.guard import GuardedMemory
 from tests.support.places import copy_bytes
 from wirescan import kafka
 from wirescan.core.strings import ByteStrings
@@ -27,6 +26,7 @@ from wirescan.kafka import (
     partition_of,
 )
 from wirescan.kafka.client.partitioner import murmur2
+from wirescan.testing.guarded_memory import GuardedMemory
 
 quiet = settings(max_examples=read_example_count(30), deadline=None)
 HEAD = 61  # bytes before the records of a batch

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import PACKAGES
 from tests.strategies.kafka import correct_checksums
 from tests.support import many_streams
@@ -28,6 +27,7 @@ from tests.support.kafka_bytes import (
 from tests.support.paths import CORPUS
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.kafka.encode.records import encode_batch, encode_message_set
+from wirescan.testing import laws
 
 PACKAGE = PACKAGES["kafka"]
 HOSTILE = CORPUS / "kafka-hostile"
@@ -56,14 +56,14 @@ def test_changes_of_every_byte_keep_the_laws(raw, check, stride):
         if not check:
             values |= {0, 1, 0x7F, 0x80, 0xFF}
         for value in values - {raw[at]}:
-            laws.ends_well(PACKAGE, raw[:at] + bytes([value]) + raw[at + 1 :], check)
+            laws.ends_well(PACKAGE, raw[:at] + bytes([value]) + raw[at + 1 :], check=check)
 
 
 @pytest.mark.parametrize("path", sorted(HOSTILE.glob("*.bin")), ids=lambda path: path.stem)
 @checked
 def test_inputs_of_earlier_errors(path, check):
     raw = path.read_bytes()
-    laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 9)), check)
+    laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 9)), check=check)
 
 
 @every_file
@@ -109,9 +109,9 @@ def test_lengths_and_counts_to_extremes(raw, check):
                 damaged = bytearray(raw)
                 struct.pack_into(">i", damaged, start + at, number)
                 mended = correct_checksums(bytes(damaged))
-                laws.ends_well(PACKAGE, bytes(damaged), check)
-                laws.ends_well(PACKAGE, mended, check)
-                laws.agrees_with_the_reference(PACKAGE, mended, check)
+                laws.ends_well(PACKAGE, bytes(damaged), check=check)
+                laws.ends_well(PACKAGE, mended, check=check)
+                laws.agrees_with_the_reference(PACKAGE, mended, check=check)
 
 
 @pytest.mark.parametrize("name", [*NUMBERS, "length"])

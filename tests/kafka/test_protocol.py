@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import wirescan
 from tests.laws.cases import OPENED_BY_OTHERS
-from tests.laws.laws import list_rows
 from tests.reference import kafka_protocol as reference
 from tests.reference.kafka_messages import NEWEST
 from tests.strategies import kafka_protocol as strategies
@@ -30,6 +29,7 @@ from wirescan.core.fault import Fault
 from wirescan.kafka.protocol.body import Read
 from wirescan.kafka.protocol.compile import compile_steps
 from wirescan.kafka.protocol.schema import MESSAGE, Field, MessageSchema
+from wirescan.testing.laws import list_rows
 
 HOSTILE = CORPUS / "kafka-hostile"
 steady = settings(

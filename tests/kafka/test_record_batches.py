@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirescan
-from tests.laws import laws
 from tests.laws.cases import steady
 from tests.laws.packages import PACKAGES
 from tests.strategies import kafka as strategies
@@ -18,6 +17,7 @@ from wirescan import Limits, kafka
 from wirescan.core.loop import HEAD, spans
 from wirescan.kafka.encode.records import Record, encode_batch
 from wirescan.kafka.record_batches.scan import PATHS, open_records
+from wirescan.testing import laws
 
 
 def read_by_every_path(raw, check=True):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.support.kafka_bytes import RECORDS
 from wirescan import Fault, Limits, kafka
 from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
+from wirescan.testing import laws
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

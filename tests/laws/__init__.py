@@ -1,4 +1,4 @@
-"""Laws that hold for every format, and the costs of hostile bytes.
+"""The laws of `wirescan.testing` for wirescan's own formats, and the costs of hostile bytes.
 
-Start with `laws.py`. `packages.py` declares each protocol package to the laws.
+`packages.py` declares each protocol package to the laws.
 """

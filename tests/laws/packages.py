@@ -1,10 +1,10 @@
 """The protocol packages that the laws apply to. Each has one `ProtocolPackage`."""
 
+from collections import Counter
 from functools import partial
 
 import numpy as np
 
-from tests.laws.laws import ProtocolPackage
 from tests.reference import kafka as kafka_reference
 from tests.reference import kafka_protocol, kafka_resync
 from tests.reference import liftbridge as liftbridge_reference
@@ -20,12 +20,15 @@ from tests.strategies import nats as nats_strategies
 from tests.strategies import shared as st
 from tests.strategies import thrift as thrift_strategies
 from tests.support.places import copy_bytes
+from wirescan import FrameTable
 from wirescan.kafka.encode.records import encode_batch, encode_message_set
 from wirescan.kafka.protocol.encode import encode_request, encode_response
 from wirescan.kafka.protocol.schema import MESSAGE, WIDTHS
 from wirescan.liftbridge.encode import encode_ack, encode_entry, encode_internal, encode_message
 from wirescan.lumberjack.encode import encode_batch as encode_window_of
 from wirescan.nats.encode import encode_msg, encode_pub
+from wirescan.testing import ProtocolPackage
+from wirescan.testing.laws import list_rows
 from wirescan.thrift.encode import encode_frame, encode_framed
 from wirescan.thrift.encode import encode_message as encode_call
 
@@ -789,6 +792,32 @@ def locate_fields(row):
     return (0, row["size"], row["fault"]) if row["fault"] else (None, None, 0)
 
 
+def rows_enclose_one_another(table: FrameTable) -> None:
+    """Values inside another value follow it in wire order, one level deeper."""
+    if "enclosing" not in table.dtype.names:
+        return
+    rows = list_rows(table)
+    stops = {}  # {enclosing row: stop of the last row inside it so far}
+    for i, row in enumerate(rows):
+        enclosing = row["enclosing"]
+        assert row["kind"] or row["fault"]
+        if enclosing < 0:
+            continue
+        outer = rows[enclosing]
+        assert enclosing < i
+        assert outer["parent"] == row["parent"]
+        assert outer["buffer"] == row["buffer"]
+        assert row["depth"] == outer["depth"] + 1
+        assert stops.get(enclosing, outer["start"] + outer["value_at"]) <= row["start"]
+        stops[enclosing] = row["start"] + row["size"]
+        assert stops[enclosing] <= outer["start"] + outer["size"]
+    counts = Counter(row["enclosing"] for row in rows if row["kind"])
+    for i, row in enumerate(rows):
+        if row["count"] and not row["fault"] and i in counts:
+            values_per_element = 2 if row.get("key_type") else 1
+            assert counts[i] == row["count"] * values_per_element
+
+
 def make_thrift_package(written, values, *inside):
     return ProtocolPackage(
         ("thrift.frames", *inside),
@@ -806,6 +835,7 @@ def make_thrift_package(written, values, *inside):
         },
         # A payload may be empty once its transforms are undone.
         sparse=("thrift.infos", "thrift.messages", "thrift.fields"),
+        check_table=rows_enclose_one_another,
     )
 
 

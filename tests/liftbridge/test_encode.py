@@ -12,7 +12,6 @@ from tests.strategies import liftbridge as strategies
 from tests.support.encoded_columns import flatten_pairs as lists_of
 from tests.support.encoded_columns import split_strings as split_payloads
 from tests.support.examples import read_example_count
-from tests.support.guard import GuardedMemory
 from wirescan import liftbridge, nats
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
@@ -30,6 +29,7 @@ from wirescan.liftbridge.encode import (
 )
 from wirescan.liftbridge.writer import write_entries, write_messages
 from wirescan.nats.encode import encode_pubs
+from wirescan.testing.guarded_memory import GuardedMemory
 
 quiet = settings(max_examples=read_example_count(30), deadline=None)
 I64 = st.sampled_from((0, 0, -1, 1, 127, 128, 2**31, 2**63 - 1, -(2**63))) | st.integers(

@@ -5,7 +5,6 @@ import struct
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import PACKAGES
 from tests.reference import liftbridge as reference
 from tests.reference.nats import read_messages as messages_of
@@ -30,8 +29,9 @@ from tests.strategies.liftbridge import (
 from tests.strategies.nats import make_pub
 from tests.support import many_streams
 from tests.support.children import run_each_in_little_memory, run_scans
-from tests.support.timing import assert_linear
 from wirescan import Fault, FrameError, Limits, liftbridge, nats
+from wirescan.testing import laws
+from wirescan.testing.cost import assert_linear
 
 PACKAGE = PACKAGES["liftbridge"]
 ENTRIES = PACKAGES["liftbridge.entries"]
@@ -49,7 +49,7 @@ def agree(payloads, check=True):
         packages, [raw], check, outermost=lambda raw: messages_of(raw, resync=False)
     )
     for package in packages:
-        laws.covers_every_byte(package, raw, check)
+        laws.covers_every_byte(package, raw, check=check)
 
 
 # ---- each byte, each number, each cut
@@ -99,7 +99,7 @@ def test_every_byte_of_a_log(check):
     streams = list(many_streams.replace_bytes(LOG, lambda old: {0, 0x80, 0xFF, old ^ 1}))
     many_streams.agree_with_the_reference([ENTRIES], streams, check)
     for damaged in streams:
-        laws.covers_every_byte(ENTRIES, damaged, check)
+        laws.covers_every_byte(ENTRIES, damaged, check=check)
 
 
 def test_a_log_cut_at_each_byte():
@@ -156,7 +156,7 @@ def test_an_intact_record_is_found_at_any_position():
 GUARD = """
 import random
 import sys
-from tests.support.guard import GuardedMemory
+from wirescan.testing.guarded_memory import GuardedMemory
 from tests.strategies.liftbridge import GOLDEN, INTERNAL, LOG, ODD, make_envelope, make_response
 from wirescan import liftbridge
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import PACKAGES
 from tests.reference import liftbridge as reference
 from tests.strategies.liftbridge import (
@@ -40,6 +39,7 @@ from wirescan import Fault, FrameError, Limits, liftbridge, nats
 from wirescan.core.loop import HEAD
 from wirescan.frames.registry import format_of
 from wirescan.liftbridge import AckError, AckPolicy, Kind
+from wirescan.testing import laws
 
 PACKAGE = PACKAGES["liftbridge"]
 checked = pytest.mark.parametrize("check", [True, False], ids=["check", "no check"])
@@ -722,7 +722,8 @@ def test_bad_records_have_faults(raw, fault):
         liftbridge.entries(NEXT + raw)
     assert caught.value.offset == len(NEXT)
     for check in (True, False):
-        laws.keeps_every_law(PACKAGES["liftbridge.entries"], NEXT + raw + NEXT, [30, 90], check)
+        entries = PACKAGES["liftbridge.entries"]
+        laws.keeps_every_law(entries, NEXT + raw + NEXT, [30, 90], check=check)
     envelopes = liftbridge.scan([make_envelope(make_response(NEXT + raw + NEXT), 3)])
     whole = liftbridge.entries(envelopes, errors="mark")
     assert [Fault(number).name for number in whole["fault"].tolist()] == ["OK", fault, "OK"]
@@ -839,7 +840,7 @@ def test_values_that_look_like_an_envelope():
 def test_golden_payloads_keep_the_laws(payload, check):
     raw = make_pub(payload) + make_hmsg(payload)
     for name in ("liftbridge", "liftbridge.acks", "liftbridge.internal"):
-        laws.keeps_every_law(PACKAGES[name], raw, list(range(0, len(raw), 23)), check)
+        laws.keeps_every_law(PACKAGES[name], raw, list(range(0, len(raw), 23)), check=check)
 
 
 def test_forged_rows_do_no_harm():

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.strategies import lumberjack as strategies
 from tests.support.examples import read_example_count
-from tests.support.guard import GuardedMemory
 from wirescan import lumberjack
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.table import FrameTable
@@ -32,6 +31,7 @@ from wirescan.lumberjack.encode import (
     encode_window,
 )
 from wirescan.lumberjack.writer import Documents, write_windows
+from wirescan.testing.guarded_memory import GuardedMemory
 
 quiet = settings(max_examples=read_example_count(30), deadline=None)
 U32 = 2**32

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import PACKAGES
 from tests.reference import lumberjack as reference
 from tests.strategies.bombs import compress_zeros
@@ -27,6 +26,7 @@ from tests.strategies.lumberjack import (
 from tests.support import many_streams
 from tests.support.children import run_each_in_little_memory, run_in_little_memory, run_scans
 from wirescan import Fault, FrameError, lumberjack
+from wirescan.testing import laws
 
 PACKAGE = PACKAGES["lumberjack"]
 ALL = b"".join(GOLDEN.values())
@@ -96,8 +96,8 @@ def test_every_byte_of_a_compressed_payload(check, stride):
     ]
     agree_with_the_reference(streams, check)
     for damaged in streams:
-        laws.covers_every_byte(PACKAGE, damaged, check)
-        laws.modes_agree(PACKAGE, damaged, check)
+        laws.covers_every_byte(PACKAGE, damaged, check=check)
+        laws.modes_agree(PACKAGE, damaged, check=check)
 
 
 def test_cut_at_each_byte():
@@ -171,7 +171,7 @@ def test_extreme_numbers_keep_the_laws(raw, check):
 GUARD = """
 import random, sys
 import numpy as np
-from tests.support.guard import GuardedMemory
+from wirescan.testing.guarded_memory import GuardedMemory
 from tests.strategies.lumberjack import GOLDEN, make_compressed, make_data, wrap_payload
 import wirescan
 from wirescan import Limits, lumberjack

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirescan
-from tests.laws import laws
 from tests.laws.cases import steady
 from tests.laws.packages import PACKAGES
 from tests.reference import lumberjack as reference
@@ -33,6 +32,7 @@ from wirescan.frames.table import join
 from wirescan.lumberjack import Kind
 from wirescan.reading.splits import plan
 from wirescan.reading.stream import Stream
+from wirescan.testing import laws
 
 PACKAGE = PACKAGES["lumberjack"]
 PAIRS = [(b"line", b"hello"), (b"", b"\xff")]
@@ -360,7 +360,7 @@ def test_streams_have_their_outcomes(raw, outcome):
 @every_outcome
 @pytest.mark.parametrize("check", [True, False], ids=["check", "no check"])
 def test_streams_keep_the_laws(raw, outcome, check):
-    laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 7)), check)
+    laws.keeps_every_law(PACKAGE, raw, list(range(0, len(raw), 7)), check=check)
 
 
 RECORDED = sorted((CORPUS / "lumberjack/recorded").glob("*.bin"))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.strategies import nats as strategies
 from tests.support.examples import read_example_count
-from tests.support.guard import GuardedMemory
 from wirescan import nats
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
 from wirescan.nats.encode import encode_msg, encode_msgs, encode_pub, encode_pubs
 from wirescan.nats.writer import write_messages
+from wirescan.testing.guarded_memory import GuardedMemory
 
 quiet = settings(max_examples=read_example_count(30), deadline=None)
 NAMES = st.sampled_from((b"A", b"Nats-Msg-Id", b"x y", b"\xff"))

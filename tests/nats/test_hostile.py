@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import PACKAGES
 from tests.reference import nats as reference
 from tests.strategies.nats import (
@@ -18,8 +17,9 @@ from tests.strategies.nats import (
 )
 from tests.support import many_streams
 from tests.support.children import run_each_in_little_memory, run_scans
-from tests.support.timing import assert_linear
 from wirescan import Fault, FrameError, Limits, nats
+from wirescan.testing import laws
+from wirescan.testing.cost import assert_linear
 
 PACKAGE = PACKAGES["nats"]
 ALL = b"".join(GOLDEN.values())
@@ -89,7 +89,7 @@ GUARD = """
 import random
 import sys
 from dataclasses import replace
-from tests.support.guard import GuardedMemory
+from wirescan.testing.guarded_memory import GuardedMemory
 from tests.strategies.nats import GOLDEN, make_hpub, make_pub
 from wirescan import liftbridge, nats
 from wirescan.nats.scan import bytes_needed

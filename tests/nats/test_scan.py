@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirescan
-from tests.laws import laws
 from tests.laws.cases import steady
 from tests.laws.packages import PACKAGES
 from tests.reference import nats as reference
@@ -31,6 +30,7 @@ from wirescan import Fault, FrameError, Limits, nats
 from wirescan.frames.registry import format_of
 from wirescan.nats import Kind
 from wirescan.reading.stream import Stream
+from wirescan.testing import laws
 
 PACKAGE = PACKAGES["nats"]
 BLOCK = make_block((b"A", b"1"), (b"b", b"x y"))

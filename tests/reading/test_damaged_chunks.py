@@ -9,12 +9,12 @@ import pytest
 from crc32c import crc32c
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import PACKAGES
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, thrift
 from wirescan.files.file_identity import make_offset
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.growing import Tail
+from wirescan.testing import laws
 
 FILLING = b"x" * 40
 

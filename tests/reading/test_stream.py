@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
-from tests.support.damage import flip_bit
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.frames.errors import MODES
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.reading.stream import Stream
+from wirescan.testing.mutations import flip_bit
 
 BATCHES = [
     encode_batch(

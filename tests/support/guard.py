@@ -1,15 +1,12 @@
-"""Bytes next to memory pages that the process may not read.
+"""Kafka bytes next to memory pages that the process may not read.
 
-A kernel that reads one byte too many crashes. This needs no sanitizer and no special build.
-
-Run as a program, the module scans Kafka bytes for test_guard.py and prints the number of scans. Its
+Run as a program, the module scans these bytes for test_guard.py and prints the number of scans. Its
 arguments are a seed, the distance between cuts, and optionally a word. `messages` scans requests
 and responses in place of batches. `overrun` reads one byte too many, which proves that the guard
 works.
 """
 
 import ctypes
-import mmap
 import random
 import struct
 import sys
@@ -23,36 +20,10 @@ from wirescan.frames.table import FrameTable, Stop
 from wirescan.kafka.encode.records import encode_batch
 from wirescan.kafka.protocol.schema import KEYS, MESSAGE
 from wirescan.kafka.record_batches.scan import PATHS, open_headers, open_records, scan_batches
+from wirescan.testing.guarded_memory import GuardedMemory
 
-PROT_NONE = 0  # of mprotect
 DAMAGE = (0, 1, 0x7F, 0x80, 0xFF)  # values of damaged bytes
 BATCH_DAMAGE = (0, 1, 2, 0x7F, 0x80, 0xFF)
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
-
-class GuardedMemory:
-    """Memory for `size` bytes between two pages that cannot be read."""
-
-    def __init__(self, size):
-        page = mmap.PAGESIZE
-        self.size = -(-max(size, 1) // page) * page
-        self.map = mmap.mmap(-1, self.size + 2 * page)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-        for edge in (base, base + page + self.size):
-            if LIBC.mprotect(edge, page, PROT_NONE):
-                raise OSError(ctypes.get_errno(), "mprotect")
-
-    def place_at_end(self, data):
-        """Return `data` as a memoryview. Its last byte is the last readable byte."""
-        stop = mmap.PAGESIZE + self.size
-        self.map[stop - len(data) : stop] = data
-        return memoryview(self.map)[stop - len(data) : stop]
-
-    def place_at_beginning(self, data):
-        """Return `data` as a memoryview. Its first byte is the first readable byte."""
-        self.map[mmap.PAGESIZE : mmap.PAGESIZE + len(data)] = data
-        return memoryview(self.map)[mmap.PAGESIZE : mmap.PAGESIZE + len(data)]
 
 
 # ---- requests and responses

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 
-from tests.laws.laws import list_rows, places_are_in_their_frames
 from tests.reference import kafka_protocol as reference
 from tests.reference.kafka_messages import API
 from wirescan import kafka
 from wirescan.core.fault import Fault
+from wirescan.testing.laws import list_rows, places_are_in_their_frames
 
 
 def assert_rows_agree(table, want):

@@ -11,9 +11,9 @@ from itertools import islice
 import numpy as np
 
 import wirescan
-from tests.laws import laws
-from tests.laws.laws import ProtocolPackage
 from wirescan import FrameError, FrameTable
+from wirescan.testing import laws
+from wirescan.testing.laws import ProtocolPackage
 
 STREAMS_PER_SCAN = 400
 LIMITS = wirescan.Limits()
@@ -126,7 +126,7 @@ def compare_one_by_one(package: ProtocolPackage, streams: list[bytes], check: bo
     """Raise an error that shows the stream that differs."""
     for raw in streams:
         try:
-            laws.agrees_with_the_reference(package, raw, check)
+            laws.agrees_with_the_reference(package, raw, check=check)
         except AssertionError as error:
             raise AssertionError(f"{raw!r} differs from the reference: {error}") from error
     raise AssertionError("the streams agree with the reference one by one, but not in one scan")

@@ -25,8 +25,8 @@ def has_working_compiler() -> bool:
 
 
 def make_environment(*folders: Path) -> dict[str, str]:
-    """Return variables for processes that import from folders, the laws, and wirescan."""
-    path = map(str, (*folders, ROOT, Path(wirescan.__file__).parents[1]))
+    """Return variables for processes that import from folders and wirescan, not from its tests."""
+    path = map(str, (*folders, Path(wirescan.__file__).parents[1]))
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(path),
         "CFLAGS": "-O0 -g0",

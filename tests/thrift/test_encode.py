@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from tests.support.encoded_columns import flatten_pairs as infos_as_lists
 from tests.support.encoded_columns import split_strings as split
 from tests.support.examples import read_example_count
-from tests.support.guard import GuardedMemory
 from tests.support.varint import make_varint
 from wirescan import thrift
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
+from wirescan.testing.guarded_memory import GuardedMemory
 from wirescan.thrift.constants import MessageType, Protocol, Transform
 from wirescan.thrift.encode import (
     encode_frame,

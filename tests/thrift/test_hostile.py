@@ -12,7 +12,6 @@ import zlib
 import pytest
 
 import wirescan
-from tests.laws import laws
 from tests.laws.packages import INFOS, PLAIN, THRIFT
 from tests.reference import thrift as reference
 from tests.strategies.bombs import compress_zeros
@@ -39,6 +38,7 @@ from tests.strategies.thrift import (
 from tests.support import many_streams
 from tests.support.children import run_each_in_little_memory, run_in_little_memory, run_scans
 from wirescan import Fault, FrameError, Limits, thrift
+from wirescan.testing import laws
 
 ALL = b"".join(raw for name, raw in GOLDEN.items() if name != "http until the end")
 every_stream = pytest.mark.parametrize("raw", GOLDEN.values(), ids=GOLDEN)
@@ -626,7 +626,7 @@ GUARD = """
 import random
 import sys
 import numpy as np
-from tests.support.guard import GuardedMemory
+from wirescan.testing.guarded_memory import GuardedMemory
 from tests.strategies.thrift import GOLDEN, make_message
 import wirescan
 from wirescan import thrift

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirescan
-from tests.laws import laws
 from tests.laws.cases import steady
 from tests.laws.packages import INFOS, PLAIN, THRIFT
 from tests.reference import thrift as reference
@@ -58,6 +57,7 @@ from tests.support.tables import list_columns
 from wirescan import Fault, FrameError, Limits, thrift
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
+from wirescan.testing import laws
 from wirescan.thrift import InfoKind, Kind, MessageType, Role
 from wirescan.thrift.encode import encode_frame
 
@@ -456,7 +456,7 @@ def test_bad_payloads_have_faults(payload, ids, fault):
         thrift.messages(thrift.scan(raw))
     for check in (True, False):
         for package in (PLAIN, THRIFT, INFOS):
-            laws.keeps_every_law(package, raw, list(range(0, len(raw), 9)), check)
+            laws.keeps_every_law(package, raw, list(range(0, len(raw), 9)), check=check)
     if fault in ("LEFTOVER", "BAD_CHECKSUM"):
         # Without the check the payload is read. Many readers never check.
         table = thrift.plain(thrift.scan(raw), check=False)

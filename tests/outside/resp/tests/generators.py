@@ -4,7 +4,7 @@ import reference
 from hypothesis import strategies as st
 
 import wirescan_resp as resp
-from tests.laws.laws import ProtocolPackage
+from wirescan.testing import ProtocolPackage
 
 texts = st.binary(max_size=8).map(lambda text: text.replace(b"\r", b"-").replace(b"\n", b"-"))
 scalars = (

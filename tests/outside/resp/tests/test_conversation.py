@@ -11,7 +11,7 @@ from generators import PACKAGE, join_values, read_values
 
 import wirescan
 import wirescan_resp as resp
-from tests.laws import laws
+from wirescan.testing import laws
 from wirescan_resp import Kind
 
 FOLDER = Path(os.environ.get("RESP_CONVERSATION", Path(__file__).with_name("conversation")))

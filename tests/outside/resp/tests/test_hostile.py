@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import wirescan
 import wirescan_resp as resp
-from tests.laws import laws
 from wirescan import FrameError, FrameTable, Limits
+from wirescan.testing import laws
 
 STREAM = (
     resp.encode_commands("SET", [b"key", b""], [b"1", None])

@@ -6,15 +6,24 @@ from generators import PACKAGE, cuts, limit_cuts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.laws import laws
 from wirescan import Limits
 from wirescan.frames.errors import MODES
+from wirescan.testing import check_format, laws
+
+EXAMPLES = (
+    b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n",
+    b"+OK\r\n-ERR no\r\n:-42\r\n$-1\r\n*-1\r\n$0\r\n\r\n*2\r\n*0\r\n:7\r\n",
+)
 
 steady = settings(
     max_examples=int(os.environ.get("WIRESCAN_EXAMPLES", 100)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+def test_examples_keep_every_law():
+    check_format("resp.values", EXAMPLES, expected=PACKAGE.expected, children=PACKAGE.children)
 
 
 @steady

@@ -1,0 +1,110 @@
+"""Scans bytes next to unreadable pages, in a process of its own.
+
+`assert_nothing_is_read_outside` starts this module as a program. The program reads its task from
+standard input and prints the number of each input before it scans it. A crash belongs to the last
+number.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from wirescan.frames.errors import FrameError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.testing.guarded_memory import GuardedMemory
+
+SECONDS = 600  # for all scans
+
+
+class GuardedTask(NamedTuple):
+    """What the program scans.
+
+    Attributes:
+        module: the module to import, which registers the format.
+        name: the name of the format.
+        inputs: the bytes of each scan.
+    """
+
+    module: str
+    name: str
+    inputs: list[bytes]
+
+
+def assert_nothing_is_read_outside(name: str, inputs: Sequence[bytes]) -> None:
+    """Assert that no scan reads a byte before or after its buffer.
+
+    Each input is scanned twice: before a page that cannot be read, and after one.
+
+    Args:
+        name: the name of the format. The module that has its function `read` must register it.
+        inputs: bytes, good or bad.
+
+    Raises:
+        AssertionError: a scan read a byte outside. The message has the input.
+        RuntimeError: the process failed in another way.
+    """
+    task = GuardedTask(format_of(name).read.__module__, name, list(inputs))
+    done = subprocess.run(
+        [sys.executable, "-m", "wirescan.testing.guarded_scans"],
+        input=pickle.dumps(tuple(task)),
+        capture_output=True,
+        timeout=SECONDS,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    if not done.returncode:
+        return
+    numbers = done.stdout.split()
+    if -done.returncode in (signal.SIGSEGV, signal.SIGBUS) and numbers:
+        raw = task.inputs[int(numbers[-1])]
+        raise AssertionError(f"a scan of {name} reads bytes outside its buffer: {raw!r}")
+    raise RuntimeError(f"the guarded scans of {name} failed: {done.stderr.decode()}")
+
+
+def scan_inputs(task: GuardedTask) -> None:
+    """Scan all inputs. Print the number of each before its scans."""
+    if task.module != "__main__":
+        import_module(task.module)
+    format = format_of(task.name)
+    guarded = GuardedMemory(max(map(len, task.inputs), default=0))
+    for number, raw in enumerate(task.inputs):
+        print(number, flush=True)
+        for place in (guarded.place_at_end, guarded.place_at_beginning):
+            for check in (True, False):
+                _scan_view(format, place(raw), check=check)
+
+
+def _scan_view(format: Format, view: memoryview, *, check: bool) -> None:
+    """Scan a view in each way that a format has, and open everything in it."""
+    outermost = format.outermost
+    options = {"check": check, "limits": Limits()}
+    if outermost.scan is not None:
+        outermost.scan(view, resync=False, **options)
+        outermost.scan(view, resync=True, more=True, **options)
+    if outermost.bytes_needed is not None:
+        outermost.bytes_needed(view)
+    try:
+        _open_children(format.open(view, errors="mark", **options))
+    except FrameError:
+        return  # a limit on rows
+
+
+def _open_children(table: FrameTable) -> None:
+    """Open the frames inside the rows of a table."""
+    for open_child in table.format.children.values():
+        child = open_child(table, errors="mark")
+        if child.format is not table.format:
+            _open_children(child)
+
+
+if __name__ == "__main__":
+    scan_inputs(GuardedTask(*pickle.load(sys.stdin.buffer)))
