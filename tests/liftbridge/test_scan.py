@@ -196,7 +196,7 @@ def test_envelopes_and_their_faults(payload, outcome):
     for name in ("liftbridge", "liftbridge.acks", "liftbridge.internal"):
         for check in (True, False):
             laws.agrees_with_the_reference(
-                PACKAGES[name], make_pub(payload) + make_msg(b"next"), check
+                PACKAGES[name], make_pub(payload) + make_msg(b"next"), check=check
             )
 
 
