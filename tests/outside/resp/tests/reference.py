@@ -12,6 +12,7 @@ TYPES = {b"+": 1, b"-": 2, b":": 3, b"$": 4, b"*": 5}
 LEVELS = 32  # of arrays
 SMALLEST = 3  # bytes of a value
 LONGEST_LINE = 65536
+LONGEST_LENGTH = 20  # of the line of a length or a count
 HEAD = dict(start=0, size=0, body=0, parent=-1, buffer=0, kind=0, fault=0)
 FRAME = HEAD | dict(
     integer=0, value_at=0, value_size=0, name_at=0, name_size=0, count=0, value_count=0
@@ -58,7 +59,8 @@ class Node:
         self.value_at = self.at + 1
         self.value_size = len(line)
         self.end = self.value_at + len(line) + 2
-        if len(line) > LONGEST_LINE:
+        is_length = self.kind in (BULK_STRING, ARRAY)
+        if len(line) > (LONGEST_LENGTH if is_length else LONGEST_LINE):
             raise Stop(BAD_LINE)
         if raw[self.end - 2 : self.end] in (b"", b"\r"):
             raise Stop(SHORT, len(line) + SMALLEST)

@@ -21,5 +21,5 @@ FAULTS = {
     64: FaultMeaning("BAD_INTEGER", "an integer is not a decimal number of 64 bits"),
     65: FaultMeaning("TOO_DEEP", "arrays are nested in more than 32 levels"),
     192: FaultMeaning("NOT_A_VALUE", "a byte that no value begins with"),
-    193: FaultMeaning("BAD_LINE", "a line does not end with CR LF, or has more than 65536 bytes"),
+    193: FaultMeaning("BAD_LINE", "a line does not end with CR LF, or is too long"),
 }

@@ -29,7 +29,8 @@ def scan(source, *, errors="strict", check=True, limits=Limits()):
 
     Faults: BAD_INTEGER, a number that is not one of 64 bits. TOO_DEEP, more than 32 levels of
     arrays. NOT_A_VALUE, a byte that begins no value; inline commands are such bytes. BAD_LINE, a
-    line that does not end with CR LF, or has more than 65,536 bytes. BAD_LENGTH, a length or count
+    line that does not end with CR LF, or has more than 65,536 bytes, or 20 before a bulk string or
+    an array. BAD_LENGTH, a length or count
     that is not a number from 0 to 2147483647, or a bulk string without CR LF after it.
 
     Raises FrameError according to `errors`, OSError, and TypeError and ValueError for wrong

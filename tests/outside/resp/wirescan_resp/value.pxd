@@ -14,6 +14,7 @@ cdef enum:
     DEEPEST = 32                # levels of arrays
     SMALLEST = 3                # bytes of the smallest value: a type and CR LF
     LONGEST_LINE = 65536        # bytes of a line without its CR LF
+    LONGEST_LENGTH = 20         # of the line of a length or a count
     MOST_DIGITS = 10            # of a length or a count
     LARGEST = 0x7fffffff        # the largest length and the largest count
 
@@ -42,16 +43,21 @@ cdef inline uint8_t find_kind(uint8_t byte) noexcept nogil:
 
 cdef inline Fault read_line(Reader* r, Element* value) noexcept nogil:
     # Step over the type and the line after it. Set the place of the line's text.
+    #
+    # The search for an array after damage reads a line at each `*`. The bound of its length keeps
+    # the time for many of them linear.
+    cdef bint is_text = value.kind != ARRAY and value.kind != BULK_STRING
+    cdef int64_t longest = LONGEST_LINE if is_text else LONGEST_LENGTH
     cdef const uint8_t* start = r.at
     cdef const uint8_t* end = r.end
     cdef const uint8_t* line_break
-    if end - start > LONGEST_LINE + 2:
-        end = start + LONGEST_LINE + 2          # one byte more than a line may have
+    if end - start > longest + 2:
+        end = start + longest + 2               # one byte more than a line may have
     line_break = find_line_break(start + 1, end)
     value.at = start + 1
     value.size = line_break - value.at
     value.needed = value.size + SMALLEST
-    if value.size > LONGEST_LINE:
+    if value.size > longest:
         return <Fault>BAD_LINE
     if line_break == r.end:
         return SHORT
