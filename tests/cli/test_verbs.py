@@ -1521,7 +1521,7 @@ def test_version_names_the_dependencies_and_the_cpu_paths() -> None:
         extra = re.search(r"extra == .(\w+)", requirement)
         extras.setdefault(name, set()).add(extra[1] if extra else "")
     extras.pop("wirescan")
-    used = {name for name, names in extras.items() if names - {"all", "test", "peers"}}
+    used = {name for name, names in extras.items() if names - {"all", "test", "testing", "peers"}}
     assert used == set(DEPENDENCIES)
 
 
