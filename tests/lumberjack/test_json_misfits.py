@@ -99,7 +99,7 @@ def parse(documents: list[bytes], **options) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_shapes_decide_as_documents_do(name, seed, monkeypatch):
     """The result is the same if every document has a shape of its own."""
     documents = make_documents(seed, 600)
