@@ -112,7 +112,8 @@ group_lint() {
 group_slow() {
     step "tests that are slow by nature"
     prepare_environment
-    "${PYTEST[@]}" -n auto -m slow
+    # The group wheel runs the tests of packages outside.
+    "${PYTEST[@]}" -n auto -m slow --ignore tests/test_outside.py
     step "generated tests with more examples"
     local files
     mapfile -t files < <(grep -lE "^(from|import) hypothesis" -r tests --include='test_*.py' \
@@ -159,8 +160,8 @@ group_mutations() {
 }
 
 group_wheel() {
-    step "sdist and wheel"
-    .ci/wheel build
+    step "sdist and wheel, and packages of other protocols against the wheel"
+    .ci/wheel build outside
 }
 
 group_cross() {

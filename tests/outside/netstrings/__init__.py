@@ -7,10 +7,9 @@ that it does not know.
 from enum import IntEnum
 
 from netstrings.scan import NETSTRING, scan_netstrings
-from wirescan import FaultMeaning, Format, FrameTable, Limits, join, open, register
-from wirescan.frames.errors import check_mode, enforce_mode
+from wirescan import FaultMeaning, Format, Limits, register
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import Stop
 
 FAULTS = {
     64: FaultMeaning("LEADING_ZERO", "the size begins with a zero"),
@@ -28,15 +27,7 @@ class Content(IntEnum):
 
 def scan(source, *, errors="strict", check=True, limits=Limits()):
     """Return the netstrings in a source as a table of dtype NETSTRING, with the place `text`."""
-    check_mode(errors)
-    tables = []
-    for buffer in open(source):
-        rows, bad, fault, position = scan_netstrings(
-            buffer, check=check, resync=errors != "strict", limits=limits
-        )
-        table = FrameTable((buffer,), rows, (Stop(fault, position),), NETSTRINGS)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables)
+    return scan_source(source, NETSTRINGS, errors=errors, check=check, limits=limits)
 
 
 NETSTRINGS = Format(

@@ -2,10 +2,11 @@
 
 import operator
 
-from wirescan import Format, FrameTable, Limits, join, open
+from wirescan import Format, FrameTable, Limits
+from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import Stop, make_empty, renumber_enclosing, require_rows
+from wirescan.frames.table import renumber_enclosing, require_rows
 from wirescan_resp.constants import FAULTS, Kind
 from wirescan_resp.files import FILES, find_boundaries
 from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
@@ -30,21 +31,13 @@ def scan(source, *, errors="strict", check=True, limits=Limits()):
     Faults: BAD_INTEGER, a number that is not one of 64 bits. TOO_DEEP, more than 32 levels of
     arrays. NOT_A_VALUE, a byte that begins no value; inline commands are such bytes. BAD_LINE, a
     line that does not end with CR LF, or has more than 65,536 bytes, or 20 before a bulk string or
-    an array. BAD_LENGTH, a length or count
-    that is not a number from 0 to 2147483647, or a bulk string without CR LF after it.
+    an array. BAD_LENGTH, a length or count that is not a number from 0 to 2147483647, or a bulk
+    string without CR LF after it.
 
     Raises FrameError according to `errors`, OSError, and TypeError and ValueError for wrong
     arguments.
     """
-    check_mode(errors, limits)
-    tables = []
-    for buffer in open(source, files=FILES):
-        rows, bad, fault, position = scan_stream(
-            buffer, check=check, resync=errors != "strict", limits=limits
-        )
-        table = FrameTable((buffer,), rows, (Stop(fault, position),), FRAMES, checked=check)
-        tables.append(enforce_mode(table, errors, bad))
-    return join(tables) if tables else make_empty(FRAMES)
+    return scan_source(source, FRAMES, errors=errors, check=check, limits=limits)
 
 
 def values(frames, *, depth=MAX_DEPTH, errors="strict", check=True, limits=Limits()):
