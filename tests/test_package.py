@@ -44,7 +44,12 @@ STUBBED = [
     if (ROOT.parent / Path(*name.split("."))).with_suffix(".pyi").exists()
 ]
 # Extensions that export only C functions.
-WITHOUT_STUB = {"wirescan.kafka.record_batches.record_fast_bmi2", "wirescan.liftbridge.proto"}
+# Modules without a Python name.
+WITHOUT_STUB = {
+    "wirescan.core.writer",
+    "wirescan.kafka.record_batches.record_fast_bmi2",
+    "wirescan.liftbridge.proto",
+}
 HEAVY = (
     "pyarrow",
     "pyspark",

@@ -2,6 +2,7 @@
 # allocated enough memory.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from wirescan.core.rows cimport RowBlock
 
 cdef extern from "varint.h":
     size_t varint_size(uint64_t value) noexcept nogil
@@ -52,3 +53,48 @@ cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, size_t size) noexcep
         while size:
             size -= 1
             to[size] = at[size]
+
+
+# Rows to write. The first pass measures each row, and the second pass writes it.
+cdef struct RowOutput:
+    const void* columns         # what the functions of the protocol package read
+    Py_ssize_t count            # number of rows
+    int64_t* offsets            # row i is written from offsets[i] to offsets[i + 1]
+    uint8_t* to                 # the first byte of row 0; NULL in the first pass
+    int problem                 # afterwards: what is wrong with a row, or 0
+
+# Return the bytes of row `i`, or minus the number of a problem.
+ctypedef int64_t (*MeasureRow)(const void* columns, Py_ssize_t i) noexcept nogil
+
+# Write row `i`, of `size` bytes. The byte after them may be overwritten: see `put_varint`.
+ctypedef void (*PutRow)(const void* columns, Py_ssize_t i, uint8_t* to, int64_t size) noexcept nogil
+
+# Run one of the passes. Return the row that has a problem, or -1.
+ctypedef Py_ssize_t (*RunOutput)(RowOutput* output) noexcept nogil
+
+
+cdef inline Py_ssize_t write_each(RowOutput* output, MeasureRow measure, PutRow put) noexcept nogil:
+    # Run one of the passes. A protocol package makes its `RunOutput` of this, so that the loop is
+    # compiled around its functions.
+    cdef const void* columns = output.columns
+    cdef int64_t* offsets = output.offsets
+    cdef uint8_t* to = output.to
+    cdef Py_ssize_t i, count = output.count
+    cdef int64_t size
+    if to is not NULL:
+        for i in range(count):
+            put(columns, i, to + offsets[i], offsets[i + 1] - offsets[i])
+        return -1
+    offsets[0] = 0
+    for i in range(count):
+        size = measure(columns, i)
+        if size < 0:
+            output.problem = <int>-size
+            return i
+        offsets[i + 1] = offsets[i] + size
+    return -1
+
+
+# These are defined in writer.pyx.
+cdef tuple write_rows(const void* columns, Py_ssize_t count, RunOutput run, problems)
+cdef uint8_t* reserve_bytes(RowBlock out, size_t size) except NULL

@@ -1,17 +1,17 @@
 # cython: boundscheck=False, wraparound=False
 """Writes envelopes with protobuf messages, and records of commit logs, from columns.
 
-`encode.py` calls these functions, and its docstring shows the formats. Two passes over the rows run
-without the GIL: the first computes the sizes, the second writes the bytes.
+`encode.py` calls these functions, and its docstring shows the formats.
 """
 import numpy as np
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from wirescan.core.checksum cimport crc32c_of
 from wirescan.core.rows cimport Block
 from wirescan.core.strings cimport ByteStrings, Strings
-from wirescan.core.writer cimport copy_bytes, put_varint, store16, store32, store64, varint_size
+from wirescan.core.writer cimport (
+    RowOutput, copy_bytes, put_varint, store16, store32, store64, varint_size, write_each,
+    write_rows)
 from wirescan.core.pairs cimport Pair, Pairs, size_of, string_at
 
 cdef enum:
@@ -27,6 +27,20 @@ cdef enum:
     KEY = 1 << 3 | BYTES        # tags in an entry of a map
     VALUE = 2 << 3 | BYTES
 
+# What is wrong with a row.
+cdef enum:
+    LONG_MESSAGE = 1
+    LONG_NAME
+    MANY_HEADERS
+    LONG_RECORD
+
+_PROBLEMS = {
+    LONG_MESSAGE: "a message must have less than 2 GiB",
+    LONG_NAME: f"a header's key has more than {MAX_NAME} bytes",
+    MANY_HEADERS: f"a record has more than {MAX_HEADERS} headers",
+    LONG_RECORD: "a record must have less than 2 GiB",
+}
+
 # One field of a message, for all rows. It has strings, numbers or pairs.
 cdef struct Field:
     uint8_t tag
@@ -36,8 +50,16 @@ cdef struct Field:
     const Pair* pair            # a map, with an entry for each pair; a null value is not written
     const int64_t* end          # row i has the pairs from end[i] to end[i + 1]
 
+# Envelopes with messages.
+cdef struct Messages:
+    const Field* fields
+    size_t width                # number of fields
+    const uint8_t* front        # the header of the envelope, without its checksum
+    size_t front_size
+    bint crc
+
+# Records of a commit log.
 cdef struct Records:
-    Py_ssize_t count
     const int64_t* offsets
     const int64_t* stamps
     const int64_t* epochs
@@ -101,21 +123,30 @@ cdef inline uint8_t* put_field(uint8_t* to, const Field* field, Py_ssize_t i) no
     return to
 
 
-cdef Py_ssize_t measure(const Field* fields, size_t width, int64_t head,
-                        int64_t[::1] offsets) noexcept nogil:
-    # Fill `offsets`. Return the row whose message is too large, or -1.
-    cdef Py_ssize_t i
-    cdef int64_t size
+cdef inline int64_t measure_message(const void* columns, Py_ssize_t i) noexcept nogil:
+    cdef const Messages* m = <const Messages*>columns
+    cdef int64_t size = <int64_t>m.front_size + CRC_SIZE * m.crc
     cdef size_t f
-    offsets[0] = 0
-    for i in range(offsets.shape[0] - 1):
-        size = 0
-        for f in range(width):
-            size += measure_field(&fields[f], i)
-        if size > MAX_SIZE - head:
-            return i
-        offsets[i + 1] = offsets[i] + head + size
-    return -1
+    for f in range(m.width):
+        size += measure_field(&m.fields[f], i)
+    return size if size <= MAX_SIZE else -LONG_MESSAGE
+
+
+cdef inline void put_message(const void* columns, Py_ssize_t i, uint8_t* to,
+                             int64_t size) noexcept nogil:
+    cdef const Messages* m = <const Messages*>columns
+    cdef uint8_t* body = to + m.front_size + CRC_SIZE * m.crc
+    cdef size_t f
+    copy_bytes(to, m.front, m.front_size)
+    to = body
+    for f in range(m.width):
+        to = put_field(to, &m.fields[f], i)
+    if m.crc:
+        store32(body - CRC_SIZE, crc32c_of(body, <size_t>(to - body)))
+
+
+cdef Py_ssize_t run_messages(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_message, put_message)
 
 
 def write_messages(list columns not None, Py_ssize_t count, bytes head not None, bint crc):
@@ -134,11 +165,8 @@ def write_messages(list columns not None, Py_ssize_t count, bytes head not None,
     cdef Field* fields = <Field*>block.at
     cdef const int64_t[::1] numbers
     cdef const uint8_t[::1] front = head or b"\0"
-    cdef Py_ssize_t i, refused
-    cdef int64_t before = len(head) + CRC_SIZE * crc
-    cdef size_t f, width = 0
-    cdef uint8_t* to
-    cdef uint8_t* body
+    cdef Messages m = Messages(fields, 0, &front[0], <size_t>len(head), crc)
+    cdef size_t width = 0
     for number, column in columns:
         if len(column) != count and (len(column) != 1 or not isinstance(column, np.ndarray)):
             raise ValueError("columns of unequal length")
@@ -157,47 +185,25 @@ def write_messages(list columns not None, Py_ssize_t count, bytes head not None,
             fields[width].numbers = &numbers[0]
             fields[width].step = len(column) == count
         width += 1
-    offset_array = np.empty(count + 1, np.int64)
-    cdef int64_t[::1] offsets = offset_array
-    with nogil:
-        refused = measure(fields, width, before, offsets)
-    if refused >= 0:
-        raise ValueError(f"row {refused} is too large: a message must have less than 2 GiB")
-    out = PyBytes_FromStringAndSize(NULL, offsets[count])
-    # put_varint may write a zero after a varint of one byte. That is safe here: the next field
-    # overwrites it, and the byte after the end of a bytes object is zero anyway.
-    cdef uint8_t* first = <uint8_t*>PyBytes_AS_STRING(out)
-    with nogil:
-        for i in range(count):
-            to = first + offsets[i]
-            copy_bytes(to, &front[0], <size_t>before - CRC_SIZE * crc)
-            to = body = to + before
-            for f in range(width):
-                to = put_field(to, &fields[f], i)
-            if crc:
-                store32(body - CRC_SIZE, crc32c_of(body, <size_t>(to - body)))
-    return out, offset_array
+    m.width = width
+    return write_rows(&m, count, run_messages, _PROBLEMS)
 
 
 # ------------------------------------------------------------------ records of commit logs
 
-# What is wrong with a record.
-cdef enum:
-    FINE, NAME, HEADERS, RECORD
-
-cdef inline int measure_record(const Records* r, Py_ssize_t i, int64_t* size) noexcept nogil:
-    # Store the size of the record's message. Return what is wrong with the record, or FINE.
+cdef inline int64_t measure_record(const void* columns, Py_ssize_t i) noexcept nogil:
+    cdef const Records* r = <const Records*>columns
     cdef int64_t at
-    size[0] = (SMALLEST_MESSAGE + <int64_t>max(size_of(&r.keys, i), 0)
-               + max(size_of(&r.values, i), 0))
+    cdef int64_t size = (RECORD_HEAD + SMALLEST_MESSAGE + <int64_t>max(size_of(&r.keys, i), 0)
+                         + max(size_of(&r.values, i), 0))
     if r.pair is not NULL:
         if r.end[i + 1] - r.end[i] > MAX_HEADERS:
-            return HEADERS
+            return -MANY_HEADERS
         for at in range(r.end[i], r.end[i + 1]):
             if r.pair[at].key_size > MAX_NAME:
-                return NAME
-            size[0] += HEADER_SIZES + <int64_t>r.pair[at].key_size + max(r.pair[at].value_size, 0)
-    return RECORD if size[0] > MAX_SIZE - RECORD_HEAD else FINE
+                return -LONG_NAME
+            size += HEADER_SIZES + <int64_t>r.pair[at].key_size + max(r.pair[at].value_size, 0)
+    return size if size <= MAX_SIZE else -LONG_RECORD
 
 
 cdef inline uint8_t* put_nullable(uint8_t* to, const uint8_t* at, int32_t size) noexcept nogil:
@@ -208,7 +214,9 @@ cdef inline uint8_t* put_nullable(uint8_t* to, const uint8_t* at, int32_t size) 
     return to + 4 + size
 
 
-cdef inline uint8_t* put_record(uint8_t* to, const Records* r, Py_ssize_t i) noexcept nogil:
+cdef inline void put_record(const void* columns, Py_ssize_t i, uint8_t* to,
+                            int64_t size) noexcept nogil:
+    cdef const Records* r = <const Records*>columns
     cdef uint8_t* message = to + RECORD_HEAD
     cdef int64_t at
     cdef Pair pair
@@ -230,7 +238,10 @@ cdef inline uint8_t* put_record(uint8_t* to, const Records* r, Py_ssize_t i) noe
             to = put_nullable(to + 2 + pair.key_size, pair.value, pair.value_size)
     store32(message - 4, <uint32_t>(to - message))
     store32(message, crc32c_of(message + CRC_SIZE, <size_t>(to - message - CRC_SIZE)))
-    return to
+
+
+cdef Py_ssize_t run_records(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_record, put_record)
 
 
 def write_entries(offsets not None, stamps not None, epochs not None, ByteStrings keys not None,
@@ -244,35 +255,15 @@ def write_entries(offsets not None, stamps not None, epochs not None, ByteString
     """
     cdef const int64_t[::1] offset = offsets, stamp = stamps, epoch = epochs
     cdef Records r
-    cdef Py_ssize_t i = 0, n = len(values)
-    cdef int64_t size = 0, total = 0
-    cdef int wrong = FINE
-    cdef uint8_t* to
+    cdef Py_ssize_t n = len(values)
     if (len(keys) != n or (pairs is not None and len(pairs) != n)
             or not {len(offset), len(stamp), len(epoch)} <= {1, n}):
         raise ValueError("columns of unequal length")
     if n == 0:
         return b""
-    r = Records(n, &offset[0], &stamp[0], &epoch[0], len(offset) == n, len(stamp) == n,
+    r = Records(&offset[0], &stamp[0], &epoch[0], len(offset) == n, len(stamp) == n,
                 len(epoch) == n, keys.strings, values.strings, NULL, NULL)
     if pairs is not None:
         r.pair = pairs.pair
         r.end = pairs.end
-    with nogil:
-        for i in range(n):
-            wrong = measure_record(&r, i, &size)
-            if wrong:
-                break
-            total += RECORD_HEAD + size
-    if wrong:
-        reason = {
-            NAME: f"a header's key has more than {MAX_NAME} bytes",
-            HEADERS: f"a record has more than {MAX_HEADERS} headers",
-            RECORD: "a record must have less than 2 GiB"}[wrong]
-        raise ValueError(f"row {i}: {reason}")
-    out = PyBytes_FromStringAndSize(NULL, total)
-    to = <uint8_t*>PyBytes_AS_STRING(out)
-    with nogil:
-        for i in range(n):
-            to = put_record(to, &r, i)
-    return out
+    return write_rows(&r, n, run_records, _PROBLEMS)[0]

@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from wirescan.core.rows cimport Block, RowBlock, Rows, grow_rows
 from wirescan.core.strings cimport ByteStrings, Strings
-from wirescan.core.writer cimport copy_bytes, store32
+from wirescan.core.writer cimport copy_bytes, reserve_bytes, store32
 from wirescan.lumberjack.rows cimport (
     COMPRESSED, DATA, Event, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, SHORT_HEADER, WINDOW)
 
@@ -321,7 +321,6 @@ def write_windows(
     cdef uint32_t count
     cdef uint8_t* to
     cdef RowBlock out
-    cdef Rows* rows
     cdef Block frames           # uncompressed frames: of all windows, or of one before compression
     cdef const uint8_t[::1] payload
     for i in range(n):
@@ -339,7 +338,6 @@ def write_windows(
         return memoryview(frames).toreadonly()
     out = RowBlock(1, total // 4, <size_t>-1 // 2)
     frames = Block(largest)
-    rows = &out.rows
     for i in range(n):
         to = <uint8_t*>frames.at
         with nogil:
@@ -351,13 +349,9 @@ def write_windows(
                 f"the window of event {window[i].first} is too large: "
                 "a zlib stream has less than 2 GiB")
         size += 2 * SHORT_HEADER
-        if rows.capacity - rows.count < size:
-            grow_rows(rows, max(2 * rows.capacity, rows.count + size))
-        if rows.capacity - rows.count < size:
-            raise MemoryError(f"no memory for {rows.count + size} bytes")
         count = <uint32_t>(window[i].end - window[i].first)
-        to = put_header(<uint8_t*>rows.at + rows.count, window[i].version, WINDOW, count)
+        to = put_header(reserve_bytes(out, size), window[i].version, WINDOW, count)
         to = put_header(to, window[i].version, COMPRESSED, <uint32_t>payload.shape[0])
         memcpy(to, &payload[0], <size_t>payload.shape[0])
-        rows.count += size
+        out.rows.count += size
     return memoryview(out)

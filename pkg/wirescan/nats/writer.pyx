@@ -1,16 +1,14 @@
 # cython: boundscheck=False, wraparound=False
 """Writes NATS messages from columns.
 
-`encode.py` calls these functions, and its docstring shows the format. Two passes over the rows run
-without the GIL: the first computes the sizes, the second writes the bytes.
+`encode.py` calls these functions, and its docstring shows the format.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr, memset
 from wirescan.core.pairs cimport Pair, Pairs, size_of, string_at
 from wirescan.core.strings cimport ByteStrings, Strings
 from wirescan.core.text cimport count_digits, put_decimal
-from wirescan.core.writer cimport copy_bytes
+from wirescan.core.writer cimport RowOutput, copy_bytes, write_each, write_rows
 
 cdef enum:
     MAX_SIZE = 999999999        # bytes in a message; a size has nine digits
@@ -20,9 +18,15 @@ cdef enum:
 
 MAX_BYTES = MAX_SIZE
 
+cdef enum:
+    TOO_LARGE = 1
+
+_PROBLEMS = {TOO_LARGE: f"a message has at most {MAX_BYTES} bytes"}
+
 # The columns that are written.
 cdef struct Messages:
-    Py_ssize_t count
+    const uint8_t* operation
+    size_t operation_size
     Strings words[MAX_WORDS]    # in the order of the wire; a null is not written
     size_t width                # number of words
     Strings payloads
@@ -102,23 +106,20 @@ cdef inline int64_t measure_block(const Messages* m, Py_ssize_t i) noexcept nogi
     return size
 
 
-cdef Py_ssize_t measure(const Messages* m, size_t operation, int64_t* total) noexcept nogil:
-    # Store the size of all messages. Return the row that is too large, or -1.
-    cdef int64_t size, block
-    cdef Py_ssize_t i
+cdef inline int64_t measure_message(const void* columns, Py_ssize_t i) noexcept nogil:
+    cdef const Messages* m = <const Messages*>columns
+    cdef int64_t block = measure_block(m, i)
+    cdef int64_t size = block + size_of(&m.payloads, i)
+    cdef int64_t line
     cdef size_t w
-    for i in range(m.count):
-        block = measure_block(m, i)
-        size = block + size_of(&m.payloads, i)
-        if size > MAX_SIZE:
-            return i
-        total[0] += <int64_t>(operation + 1 + count_digits(<uint64_t>size) + 4) + size
-        if block:
-            # The H of the operation, and a space.
-            total[0] += <int64_t>(2 + count_digits(<uint64_t>block))
-        for w in range(m.width):
-            total[0] += max(size_of(&m.words[w], i), -1) + 1
-    return -1
+    if size > MAX_SIZE:
+        return -TOO_LARGE
+    line = <int64_t>(m.operation_size + 1 + count_digits(<uint64_t>size) + 4)
+    if block:
+        line += <int64_t>(2 + count_digits(<uint64_t>block))    # the H, and a space
+    for w in range(m.width):
+        line += max(size_of(&m.words[w], i), -1) + 1
+    return line + size
 
 
 cdef inline uint8_t* put(uint8_t* to, const void* at, size_t size) noexcept nogil:
@@ -126,37 +127,39 @@ cdef inline uint8_t* put(uint8_t* to, const void* at, size_t size) noexcept nogi
     return to + size
 
 
-cdef void write_all(const Messages* m, const uint8_t* operation, size_t size,
-                    uint8_t* to) noexcept nogil:
-    cdef int64_t block, at
-    cdef Py_ssize_t i
+cdef inline void put_message(const void* columns, Py_ssize_t i, uint8_t* to,
+                             int64_t size) noexcept nogil:
+    cdef const Messages* m = <const Messages*>columns
+    cdef int64_t block = measure_block(m, i), at
     cdef size_t w
-    for i in range(m.count):
-        block = measure_block(m, i)
-        if block:
-            to[0] = c"H"
-            to += 1
-        to = put(to, operation, size)
-        for w in range(m.width):
-            if size_of(&m.words[w], i) >= 0:
-                to[0] = c" "
-                to = put(to + 1, string_at(&m.words[w], i), <size_t>size_of(&m.words[w], i))
-        if block:
+    if block:
+        to[0] = c"H"
+        to += 1
+    to = put(to, m.operation, m.operation_size)
+    for w in range(m.width):
+        if size_of(&m.words[w], i) >= 0:
             to[0] = c" "
-            to = put_decimal(to + 1, <uint64_t>block)
+            to = put(to + 1, string_at(&m.words[w], i), <size_t>size_of(&m.words[w], i))
+    if block:
         to[0] = c" "
-        to = put_decimal(to + 1, <uint64_t>(block + size_of(&m.payloads, i)))
-        to = put(to, b"\r\n", 2)
-        if block:
-            to = put(to, b"NATS/1.0\r\n", 10)
-            for at in range(m.end[i], m.end[i + 1]):
-                to = put(to, m.pair[at].key, <size_t>m.pair[at].key_size)
-                to = put(to, b": ", 2)
-                to = put(to, m.pair[at].value, <size_t>m.pair[at].value_size)
-                to = put(to, b"\r\n", 2)
+        to = put_decimal(to + 1, <uint64_t>block)
+    to[0] = c" "
+    to = put_decimal(to + 1, <uint64_t>(block + size_of(&m.payloads, i)))
+    to = put(to, b"\r\n", 2)
+    if block:
+        to = put(to, b"NATS/1.0\r\n", 10)
+        for at in range(m.end[i], m.end[i + 1]):
+            to = put(to, m.pair[at].key, <size_t>m.pair[at].key_size)
+            to = put(to, b": ", 2)
+            to = put(to, m.pair[at].value, <size_t>m.pair[at].value_size)
             to = put(to, b"\r\n", 2)
-        to = put(to, string_at(&m.payloads, i), <size_t>size_of(&m.payloads, i))
         to = put(to, b"\r\n", 2)
+    to = put(to, string_at(&m.payloads, i), <size_t>size_of(&m.payloads, i))
+    put(to, b"\r\n", 2)
+
+
+cdef Py_ssize_t run_messages(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_message, put_message)
 
 
 def write_messages(const uint8_t[::1] operation not None, list words not None,
@@ -171,15 +174,14 @@ def write_messages(const uint8_t[::1] operation not None, list words not None,
     999,999,999 bytes.
     """
     cdef Messages m
-    cdef Py_ssize_t refused
-    cdef int64_t total = 0
-    cdef uint8_t* to
+    cdef Py_ssize_t count = len(payloads)
     cdef ByteStrings word
     memset(&m, 0, sizeof(Messages))
-    m.count = len(payloads)
+    m.operation = &operation[0]
+    m.operation_size = <size_t>operation.shape[0]
     m.payloads = payloads.strings
     columns = [*words, *([] if pairs is None else [pairs])]
-    if len(words) > MAX_WORDS or any(len(column) != m.count for column in columns):
+    if len(words) > MAX_WORDS or any(len(column) != count for column in columns):
         raise ValueError("columns of unequal length")
     if payloads.nulls:
         row = int((payloads.lengths() < 0).argmax())
@@ -190,12 +192,4 @@ def write_messages(const uint8_t[::1] operation not None, list words not None,
     if pairs is not None:
         m.pair = pairs.pair
         m.end = pairs.end
-    with nogil:
-        refused = measure(&m, <size_t>operation.shape[0], &total)
-    if refused >= 0:
-        raise ValueError(f"row {refused} is too large: a message may have at most {MAX_SIZE} bytes")
-    out = PyBytes_FromStringAndSize(NULL, total)
-    to = <uint8_t*>PyBytes_AS_STRING(out)
-    with nogil:
-        write_all(&m, &operation[0], <size_t>operation.shape[0], to)
-    return out
+    return write_rows(&m, count, run_messages, _PROBLEMS)[0]

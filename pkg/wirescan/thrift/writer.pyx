@@ -1,18 +1,19 @@
 # cython: boundscheck=False, wraparound=False
 """Write Thrift header frames, framed messages and message begins from columns.
 
-Each function makes two passes over the rows without the GIL: the first adds up sizes, the second
-writes bytes. encode.py calls these functions and draws the frames.
+encode.py calls these functions and draws the frames.
 """
 import numpy as np
 
 from cpython.buffer cimport PyBUF_READ
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memset
 from wirescan.core.strings cimport ByteStrings, Strings
-from wirescan.core.writer cimport copy_bytes, put_varint, store16, store32, store64, varint_size
+from wirescan.core.writer cimport (
+    RowOutput, copy_bytes, put_varint, store16, store32, store64, varint_size, write_each,
+    write_rows)
 from wirescan.core.pairs cimport Pair, Pairs, size_of, string_at
 
 cdef enum:
@@ -141,23 +142,26 @@ cdef inline int64_t compute_padded_size(int64_t size, int64_t padding) noexcept 
     return (size + padding + 3) & ~<int64_t>3
 
 
-cdef inline int measure_frame(const Frames* f, Py_ssize_t i, int64_t* size) noexcept nogil:
-    # Sets the size of frame i. Returns a problem or FINE.
+cdef inline int64_t measure_frame(const void* columns, Py_ssize_t i) noexcept nogil:
+    cdef const Frames* f = <const Frames*>columns
     cdef int64_t header = 0
+    cdef int64_t size
     cdef size_t p
     cdef int problem
     for p in range(f.part_count):
         problem = add_part(&f.parts[p], i, &header)
         if problem:
-            return problem
+            return -problem
     header = compute_padded_size(header, f.padding)
-    size[0] = f.before + 10 + header + size_of(&f.payloads, i) + f.mac
+    size = f.before + 10 + header + size_of(&f.payloads, i) + f.mac
     if header > HEADER:
-        return LONG_HEADER
-    return LONG_FRAME if f.before == 4 and size[0] - 4 > LENGTH else FINE
+        return -LONG_HEADER
+    return -LONG_FRAME if f.before == 4 and size - 4 > LENGTH else size
 
 
-cdef inline void put_frame(uint8_t* to, const Frames* f, Py_ssize_t i, int64_t size) noexcept nogil:
+cdef inline void put_frame(const void* columns, Py_ssize_t i, uint8_t* to,
+                           int64_t size) noexcept nogil:
+    cdef const Frames* f = <const Frames*>columns
     cdef uint8_t* header
     cdef uint8_t* end
     cdef size_t p
@@ -182,6 +186,10 @@ cdef inline void put_frame(uint8_t* to, const Frames* f, Py_ssize_t i, int64_t s
     copy_bytes(to, string_at(&f.payloads, i), <size_t>size_of(&f.payloads, i))
 
 
+cdef Py_ssize_t run_frames(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_frame, put_frame)
+
+
 def write_frames(ByteStrings payloads not None, flags not None, seqs not None, list parts not None,
                  bint padding, bint big, sign=None):
     """Return (bytes, offsets): header frames without gaps; offsets are int64.
@@ -201,17 +209,14 @@ def write_frames(ByteStrings payloads not None, flags not None, seqs not None, l
     cdef const uint8_t[::1] mac
     cdef Frames f
     cdef Part* part_of_header
-    cdef Py_ssize_t i = 0
-    cdef Py_ssize_t n
-    cdef int64_t size = 0
-    cdef int problem = FINE
+    cdef Py_ssize_t i, n
+    cdef int64_t size
     cdef uint8_t* to
     pairs = [part[1] for part in parts if isinstance(part, tuple)]
     n = count_rows([payloads, *pairs], (flags, seqs))
     refuse_nulls(payloads, "a payload")
-    offset_array = np.zeros(n + 1, np.int64)
     if n == 0:
-        return b"", offset_array
+        return b"", np.zeros(1, np.int64)
     if len(parts) > MAX_PARTS:
         raise ValueError(f"a header has at most {MAX_PARTS} parts, not {len(parts)}")
     memset(&f, 0, sizeof(Frames))
@@ -234,22 +239,8 @@ def write_frames(ByteStrings payloads not None, flags not None, seqs not None, l
             part_of_header.at = &constant[0]
             part_of_header.size = len(part)
         f.part_count += 1
-    cdef int64_t[::1] offsets = offset_array
-    with nogil:
-        for i in range(n):
-            problem = measure_frame(&f, i, &size)
-            if problem:
-                break
-            offsets[i + 1] = offsets[i] + size
-    if problem:
-        raise ValueError(f"row {i}: {_PROBLEMS[problem]}")
-    # put_varint may write a zero after a varint of one byte. The next field overwrites it, and a
-    # bytes object ends with a zero anyway.
-    out = PyBytes_FromStringAndSize(NULL, offsets[n])
-    to = <uint8_t*>PyBytes_AS_STRING(out)
-    with nogil:
-        for i in range(n):
-            put_frame(to + offsets[i], &f, i, offsets[i + 1] - offsets[i])
+    out, offset_array = write_rows(&f, n, run_frames, _PROBLEMS)
+    cdef const int64_t[::1] offsets = offset_array
     if sign is not None:
         for i in range(n):
             size = offsets[i + 1] - offsets[i] - f.before - f.mac
@@ -262,21 +253,25 @@ def write_frames(ByteStrings payloads not None, flags not None, seqs not None, l
 
 # -------------------------------------------------------------------- messages and framed messages
 
-cdef inline int measure_message(const Messages* m, Py_ssize_t i, int64_t* size) noexcept nogil:
-    # Sets the size of message i. Returns a problem or FINE. The size of a null service is -1.
+cdef inline int64_t measure_message(const void* columns, Py_ssize_t i) noexcept nogil:
+    # The size of a null service is -1.
+    cdef const Messages* m = <const Messages*>columns
     cdef int64_t service = size_of(&m.services, i)
     cdef int64_t name = size_of(&m.methods, i) + service + 1
+    cdef int64_t size
     cdef uint32_t seqid
     if service > 0 and memchr(string_at(&m.services, i), c":", <size_t>service) is not NULL:
-        return COLON
-    size[0] = name + size_of(&m.arguments, i) + (12 if m.strict else 9)
+        return -COLON
+    size = name + size_of(&m.arguments, i) + (12 if m.strict else 9)
     if m.compact:
         seqid = <uint32_t>m.seqids[i * m.seqid_step]
-        size[0] += 2 - 9 + <int64_t>(varint_size(seqid) + varint_size(<uint64_t>name))
-    return LONG_MESSAGE if size[0] > MESSAGE else FINE
+        size += 2 - 9 + <int64_t>(varint_size(seqid) + varint_size(<uint64_t>name))
+    return size if size <= MESSAGE else -LONG_MESSAGE
 
 
-cdef inline void put_message(uint8_t* to, const Messages* m, Py_ssize_t i) noexcept nogil:
+cdef inline void put_message(const void* columns, Py_ssize_t i, uint8_t* to,
+                             int64_t size) noexcept nogil:
+    cdef const Messages* m = <const Messages*>columns
     cdef uint8_t type = <uint8_t>m.types[i * m.type_step]
     cdef uint32_t seqid = <uint32_t>m.seqids[i * m.seqid_step]
     cdef int64_t service = size_of(&m.services, i)
@@ -306,6 +301,10 @@ cdef inline void put_message(uint8_t* to, const Messages* m, Py_ssize_t i) noexc
     copy_bytes(to, string_at(&m.arguments, i), <size_t>size_of(&m.arguments, i))
 
 
+cdef Py_ssize_t run_messages(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_message, put_message)
+
+
 def write_messages(ByteStrings methods not None, ByteStrings services not None, types not None,
                    seqids not None, ByteStrings arguments not None, uint8_t compact, bint strict):
     """Return (bytes, offsets): messages without gaps; offsets are int64.
@@ -319,33 +318,29 @@ def write_messages(ByteStrings methods not None, ByteStrings services not None, 
     cdef const int64_t[::1] type = types
     cdef const int64_t[::1] seqid = seqids
     cdef Messages m
-    cdef Py_ssize_t i = 0
     cdef Py_ssize_t n = count_rows([methods, services, arguments], (types, seqids))
-    cdef int64_t size = 0
-    cdef int problem = FINE
-    cdef uint8_t* to
     refuse_nulls(methods, "a method")
     refuse_nulls(arguments, "arguments")
-    offset_array = np.zeros(n + 1, np.int64)
     if n == 0:
-        return b"", offset_array
+        return b"", np.zeros(1, np.int64)
     m = Messages(methods.strings, services.strings, arguments.strings, &type[0], &seqid[0],
                  len(type) == n, len(seqid) == n, compact, strict and not compact)
-    cdef int64_t[::1] offsets = offset_array
-    with nogil:
-        for i in range(n):
-            problem = measure_message(&m, i, &size)
-            if problem:
-                break
-            offsets[i + 1] = offsets[i] + size
-    if problem:
-        raise ValueError(f"row {i}: {_PROBLEMS[problem]}")
-    out = PyBytes_FromStringAndSize(NULL, offsets[n])
-    to = <uint8_t*>PyBytes_AS_STRING(out)
-    with nogil:
-        for i in range(n):
-            put_message(to + offsets[i], &m, i)
-    return out, offset_array
+    return write_rows(&m, n, run_messages, _PROBLEMS)
+
+
+cdef inline int64_t measure_framed(const void* columns, Py_ssize_t i) noexcept nogil:
+    cdef int64_t size = size_of(<const Strings*>columns, i)
+    return 4 + size if size <= LENGTH else -LONG_FRAME
+
+
+cdef inline void put_framed(const void* columns, Py_ssize_t i, uint8_t* to,
+                            int64_t size) noexcept nogil:
+    store32(to, <uint32_t>(size - 4))
+    copy_bytes(to + 4, string_at(<const Strings*>columns, i), <size_t>(size - 4))
+
+
+cdef Py_ssize_t run_framed(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_framed, put_framed)
 
 
 def write_framed(ByteStrings messages not None):
@@ -354,28 +349,5 @@ def write_framed(ByteStrings messages not None):
     Frame i is between offsets i and i + 1. Raises ValueError for a null and for a message that is
     too large.
     """
-    cdef Strings strings = messages.strings
-    cdef Py_ssize_t i = 0
-    cdef Py_ssize_t n = len(messages)
-    cdef int64_t size
-    cdef bint good = True
-    cdef uint8_t* to
     refuse_nulls(messages, "a message")
-    offset_array = np.zeros(n + 1, np.int64)
-    cdef int64_t[::1] offsets = offset_array
-    with nogil:
-        for i in range(n):
-            size = size_of(&strings, i)
-            good = size <= LENGTH
-            if not good:
-                break
-            offsets[i + 1] = offsets[i] + 4 + size
-    if not good:
-        raise ValueError(f"row {i}: {_PROBLEMS[LONG_FRAME]}")
-    out = PyBytes_FromStringAndSize(NULL, offsets[n])
-    to = <uint8_t*>PyBytes_AS_STRING(out)
-    with nogil:
-        for i in range(n):
-            store32(to + offsets[i], <uint32_t>size_of(&strings, i))
-            copy_bytes(to + offsets[i] + 4, string_at(&strings, i), <size_t>size_of(&strings, i))
-    return out, offset_array
+    return write_rows(&messages.strings, len(messages), run_framed, _PROBLEMS)

@@ -15,7 +15,8 @@ from wirescan.core.reader cimport prefetch
 from wirescan.core.rows cimport Block, RowBlock, Rows, grow_rows
 from wirescan.core.strings cimport ByteStrings, Strings
 from wirescan.core.writer cimport (
-    copy_bytes, put_varint, store16, store32, store64, varint_size, zigzag)
+    RowOutput, copy_bytes, put_varint, reserve_bytes, store16, store32, store64, varint_size,
+    write_each, write_rows, zigzag)
 
 cdef enum:
     BATCH_HEAD = 61             # bytes before the records of a batch
@@ -49,6 +50,11 @@ cdef struct Cut:                # the records of one batch or wrapper
     Py_ssize_t end
     int64_t size                # bytes of the records, before compression
     int64_t latest              # the highest timestamp
+
+cdef struct Batches:            # the batches to write without compression
+    const Records* records
+    const Cut* cuts
+    const Batch* head
 
 
 cdef class Headers:
@@ -294,6 +300,22 @@ cdef void write_batch_head(uint8_t* to, const Batch* batch, const Cut* cut, int6
     store32(to + 17, crc32c_of(to + 21, BATCH_HEAD - 21 + payload))
 
 
+cdef int64_t measure_batch(const void* columns, Py_ssize_t i) noexcept nogil:
+    return BATCH_HEAD + (<const Batches*>columns).cuts[i].size
+
+
+cdef void put_batch(const void* columns, Py_ssize_t i, uint8_t* to, int64_t size) noexcept nogil:
+    cdef const Batches* batches = <const Batches*>columns
+    cdef const Cut* cut = batches.cuts + i
+    cdef const Records* r = batches.records
+    write_records(r, cut, to + BATCH_HEAD)
+    write_batch_head(to, batches.head, cut, r.timestamps[cut.first * r.step], <size_t>cut.size)
+
+
+cdef Py_ssize_t run_batches(RowOutput* output) noexcept nogil:
+    return write_each(output, measure_batch, put_batch)
+
+
 cdef inline uint8_t* put_plain(uint8_t* to, const uint8_t* at, int32_t size) noexcept nogil:
     store32(to, <uint32_t>size)
     if size > 0:
@@ -356,16 +378,6 @@ cdef inline int64_t get_overhead(int magic) noexcept nogil:
     return MAGIC_1_OVERHEAD if magic else MAGIC_0_OVERHEAD
 
 
-cdef uint8_t* reserve(RowBlock out, size_t bytes) except NULL:
-    # Make space for more bytes, and return where they go.
-    cdef Rows* rows = &out.rows
-    if rows.capacity - rows.count < bytes:
-        grow_rows(rows, max(2 * rows.capacity, rows.count + bytes))
-    if rows.capacity - rows.count < bytes:
-        raise MemoryError(f"no memory for {rows.count + bytes} bytes")
-    return <uint8_t*>rows.at + rows.count
-
-
 def write_batches(Columns columns not None, int64_t max_bytes, fields, compress=None,
                   size_t batches=0):
     """Write record batches of magic 2 and return them as a read-only buffer.
@@ -389,19 +401,12 @@ def write_batches(Columns columns not None, int64_t max_bytes, fields, compress=
     cdef RowBlock out
     cdef Block scratch
     cdef const uint8_t[::1] payload
+    cdef Batches plain = Batches(r, cut, &batch)
+    if compress is None:
+        return memoryview(write_rows(&plain, <Py_ssize_t>n, run_batches, {})[0])
     for i in range(n):
         total += BATCH_HEAD + cut[i].size
         largest = max(largest, cut[i].size)
-    if compress is None:
-        scratch = Block(total + SLACK)
-        to = <uint8_t*>scratch.at
-        with nogil:
-            for i in range(n):
-                write_records(r, &cut[i], to + BATCH_HEAD)
-                write_batch_head(to, &batch, &cut[i], r.timestamps[cut[i].first * r.step],
-                                 <size_t>cut[i].size)
-                to += BATCH_HEAD + cut[i].size
-        return memoryview(scratch)[:total].toreadonly()
     out = RowBlock(1, total // 4, <size_t>-1 // 2)
     scratch = Block(largest + SLACK)
     for i in range(n):
@@ -411,7 +416,7 @@ def write_batches(Columns columns not None, int64_t max_bytes, fields, compress=
         size = <size_t>payload.shape[0]
         if size > MAX_INT32 - BATCH_HEAD:
             raise columns.make_error(cut[i].first)
-        to = reserve(out, BATCH_HEAD + size)
+        to = reserve_bytes(out, BATCH_HEAD + size)
         with nogil:
             memcpy(to + BATCH_HEAD, &payload[0], size)
             write_batch_head(to, &batch, &cut[i], r.timestamps[cut[i].first * r.step], size)
@@ -458,7 +463,7 @@ def write_message_sets(Columns columns not None, int64_t max_bytes, int magic, i
         size = <size_t>payload.shape[0]
         if size > <size_t>(MAX_INT32 - get_overhead(magic)):
             raise columns.make_error(cut[i].first)
-        to = reserve(out, <size_t>get_overhead(magic) + size)
+        to = reserve_bytes(out, <size_t>get_overhead(magic) + size)
         with nogil:
             write_message(to, magic, attributes | codec, base_offset + cut[i].end - 1,
                           cut[i].latest, NULL, -1, &payload[0], <int32_t>size)
