@@ -31,7 +31,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=not IS_RANDOM,
     database=None,
-    max_examples=read_example_count(24),
+    max_examples=read_example_count(20),
 )
 settings.load_profile("wirescan")
 

@@ -416,7 +416,7 @@ additions = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=read_example_count(60), deadline=None)
 @given(additions, st.integers(0, 200_000), st.integers(1, 400_000), st.integers(1, 2_000_000))
 def test_an_arena_keeps_its_invariants(steps, expect, inflated, total):
     arena = Arena(Limits(inflated=inflated, inflated_total=total), expect)

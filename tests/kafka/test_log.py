@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.reference import kafka_log as reference
 from tests.strategies import kafka_log as strategy
 from tests.strategies.kafka_log import make_segments
+from tests.support.examples import read_example_count
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.kafka import PartitionLog, encode_batch, encode_message_set
@@ -92,7 +93,7 @@ def offsets_within(records, start, stop):
 
 # An example looks up every offset and time in its log, so the slow run has more of them than the
 # default run.
-FEW = settings(max_examples=10, deadline=None)
+FEW = settings(max_examples=8, deadline=None)
 MANY = settings(max_examples=300, deadline=None)
 look_up_examples = given(
     st.data(), strategy.segments(), WINDOWS, st.sampled_from((0, 60, 300)), st.integers(1, 3)
@@ -132,7 +133,7 @@ def check_look_up_with_any_index(tmp_path_factory, data, segments, window, inter
         check_look_up(PartitionLog(folder), raw)
 
 
-@settings(max_examples=12, deadline=None)
+@FEW
 @damaged_examples
 def test_look_up_in_damaged_segments(tmp_path_factory, data, segments, window):
     check_look_up_in_damage(tmp_path_factory, data, segments, window)
@@ -192,7 +193,7 @@ def check_look_up_in_damage(tmp_path_factory, data, segments, window):
         check_look_up(log, raw)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=read_example_count(16), deadline=None)
 @given(st.data(), strategy.segments())
 def test_a_range_of_a_log_equals_that_range_of_the_whole(tmp_path_factory, data, segments):
     folder = tmp_path_factory.getbasetemp() / "range-0"
@@ -227,7 +228,7 @@ def find_offset(log, stamp):
     return offset
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=read_example_count(16), deadline=None)
 @given(st.data(), strategy.segments(2))
 def test_damage_in_a_range_is_reported(tmp_path_factory, data, segments):
     """No offset is lost silently: either it is read, or strict raises."""

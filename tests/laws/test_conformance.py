@@ -43,7 +43,10 @@ def registered():
     registry.load_formats().update(known)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "nats" else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES],
+)
 def test_own_formats_keep_the_laws(name):
     innermost, example = EXAMPLES[name]
     package = PACKAGES[name]

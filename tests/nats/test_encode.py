@@ -325,7 +325,7 @@ def test_bad_headers_are_refused(key, value):
             "row 1: a message has at most 999999999 bytes",
         ),
         (lambda: encode_pubs("a", [LONG], headers={"a": ""}), "row 0: a message has at most"),
-        (lambda: encode_pubs("a", [b""], headers=[("a", LONG), ("b", LONG)]), "row 0: a message has at most"),
+        (lambda: encode_pubs("a", [b""], headers=[("a", LONG), ("b", LONG)]), "row 0: a message"),
         (lambda: encode_pubs("a", ([0, 9], b"")), "payload: string 0"),
         (
             lambda: encode_pubs("a", [b"x"], headers=([1], [None], [b""])),

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.nats import make_hmsg, make_line, make_msg, make_pub
+from tests.support.examples import read_example_count
 from wirescan import nats
 from wirescan.files import boundaries as walk
 from wirescan.files import source
@@ -36,7 +37,7 @@ def slow_boundaries(frames, size):
     return out
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=read_example_count(40), deadline=None)
 @given(
     st.lists(st.sampled_from(FRAMES), max_size=30),
     st.integers(1, 700),

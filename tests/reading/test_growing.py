@@ -329,11 +329,12 @@ def test_damage_ends_a_strict_stream_behind_what_is_good(log, tmp_path):
         ),
     ],
 )
+@pytest.mark.parametrize("turns", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("errors", ["mark", "skip"])
-def test_damage_as_in_whole_files(tmp_path, errors, format, frames):
+def test_damage_as_in_whole_files(tmp_path, errors, turns, format, frames):
     path = tmp_path / "all.log"
     chance = random.Random(7)
-    for turn in range(60):
+    for turn in range(turns):
         raw = bytearray(b"".join(map(bytes, frames)))
         for _ in range(chance.randrange(1, 5)):
             raw[chance.randrange(len(raw) - 500)] ^= 1 << chance.randrange(8)  # the end stays good

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wirescan
+from tests.support.examples import read_example_count
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.frames.errors import MODES
 from wirescan.frames.registry import format_of
@@ -93,7 +94,7 @@ def test_chunks_of_every_size(format, size):
     )  # before the end is known
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=read_example_count(40), deadline=None)
 @given(
     st.lists(st.integers(0, len(RAW)), max_size=20),
     st.sampled_from(["kafka.batches", "kafka.records"]),
@@ -399,7 +400,7 @@ def test_a_length_that_reaches_beyond_the_end(size):
     assert (caught.value.fault, caught.value.offset) == (Fault.BAD_LENGTH, len(BATCHES[5]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=read_example_count(30), deadline=None)
 @given(st.integers(0, len(RAW) - 1), st.integers(1, 255), st.integers(1, 400))
 def test_a_flipped_byte_never_loses_or_invents_one(at, mask, size):
     raw = bytearray(RAW)
