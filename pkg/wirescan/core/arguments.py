@@ -1,20 +1,24 @@
 """Conversion of the encoders' arguments to the arrays that their loops read.
 
-The arguments are numbers, byte strings and header pairs, as single values or as columns. The
-encoders of the protocol packages and their clients use this module.
+The arguments are numbers, byte strings and header pairs, as single values or as columns; and `tls`
+of the clients. The encoders of the protocol packages and their clients use this module.
 """
 
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.pairs import Pairs
 from wirescan.core.strings import ByteStrings
+
+if TYPE_CHECKING:
+    import ssl
 
 LONGEST = (1 << 31) - 1  # maximum bytes in a string
 # Inclusive bounds of integer types.
@@ -38,6 +42,27 @@ def check_integer(value: Any, name: str, bounds: tuple[int, int]) -> int:
     if not bounds[0] <= number <= bounds[1]:
         raise ValueError(f"{name} must be from {bounds[0]} to {bounds[1]}, not {number}")
     return number
+
+
+def to_tls_context(tls: Any) -> ssl.SSLContext | None:
+    """Return the ssl.SSLContext for the argument `tls` of a client, or None without TLS.
+
+    tls: None or False; True, which trusts the authorities of the system; a file of trusted
+        authorities (PEM); or an ssl.SSLContext.
+    Raises OSError for a file that cannot be read or has no certificate, TypeError for other
+    arguments.
+    """
+    if tls is None or tls is False:
+        return None
+    import ssl  # late: clients without TLS start quicker
+
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if tls is not True and not isinstance(tls, (str, os.PathLike)):
+        raise TypeError(
+            f"tls must be None, True, a path or an ssl.SSLContext, not {type(tls).__name__}"
+        )
+    return ssl.create_default_context(cafile=None if tls is True else os.fspath(tls))
 
 
 def to_bytes(value: Any, name: str) -> bytes:

@@ -30,8 +30,8 @@ from contextlib import suppress
 from functools import partial
 
 import numpy as np
-from crc32c import crc32c
 
+from wirescan.core.checksum import crc32c
 from wirescan.files import object_store
 from wirescan.files.boundaries import read_frame, thin_out
 from wirescan.files.object_store import URL

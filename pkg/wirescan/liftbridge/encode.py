@@ -32,6 +32,7 @@ from __future__ import annotations
 from typing import Any, SupportsIndex
 
 import numpy as np
+from crc32c import crc32c
 
 from wirescan.core.arguments import (
     I32,
@@ -44,7 +45,6 @@ from wirescan.core.arguments import (
     list_pairs,
     to_bytes,
 )
-from wirescan.core.checksum import crc32c
 from wirescan.core.strings import ByteStrings
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.writer import write_entries, write_messages

@@ -14,11 +14,11 @@ directories below it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from wirescan.cli.common import Damage, Failure
 from wirescan.cli.output import escape_text, format_path
+from wirescan.cli.support.durable_directory import DurableDirectory, publish, sync_directory
 from wirescan.core.fault import Fault
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.registry import format_of
@@ -80,6 +81,7 @@ class Ledger:
         self, directory: Path, topic: str, settings: Mapping[str, Any], *, check: bool = True
     ):
         self._directory = directory
+        self._lock = DurableDirectory(directory, "fetch")
         self._topic = topic
         self._settings = dict(settings)
         self._path = directory / f"_{topic}.json"
@@ -87,22 +89,14 @@ class Ledger:
         self.starts: dict[int, int] = {}
 
     def __enter__(self) -> Ledger:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._directory, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with ExitStack() as stack:
+            stack.enter_context(self._lock)
             self._read()
-        except BaseException as error:
-            os.close(self._lock)
-            if isinstance(error, BlockingIOError):
-                raise Failure(
-                    f"{format_path(str(self._directory))}: another fetch writes to it"
-                ) from None
-            raise
+            stack.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        os.close(self._lock)
+    def __exit__(self, *error: object) -> None:
+        self._lock.__exit__(*error)
 
     def _read(self) -> None:
         """Read the file of an earlier run, and compare its settings with those of this one."""
@@ -137,10 +131,7 @@ class Ledger:
         temporary = self._path.with_suffix(".part")  # no longer than the final name
         with open(temporary, "w") as file:
             json.dump({**self._settings, "check": self.check, "starts": self.starts}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
-        sync_directory(self._directory)
+        publish(temporary, self._path)
 
 
 class Store(Protocol):
@@ -329,12 +320,9 @@ class ParquetParts:
         if self._writer is None:
             return
         self._writer.close()
-        os.fsync(self._file.fileno())
         self._file.close()
-        os.replace(
-            self._partial, self._directory / make_file_name(self._name, self._start, self._stop)
-        )
-        sync_directory(self._directory)
+        name = make_file_name(self._name, self._start, self._stop)
+        publish(self._partial, self._directory / name)
         self._writer = None
         self._start = self._stop
         self._size = 0
@@ -404,15 +392,6 @@ def has_partition(directory: Path, name: str) -> bool:
 def list_segments(directory: Path) -> list[Path]:
     """Return the segments of a partition directory, in order."""
     return sorted(path for path in directory.glob("*.log") if SEGMENT.fullmatch(path.name))
-
-
-def sync_directory(directory: Path) -> None:
-    """Sync the names in a directory to disk."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _format_setting(value: Any) -> str:

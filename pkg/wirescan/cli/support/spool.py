@@ -13,13 +13,12 @@ completes them. A file whose frames cannot all be read again is not replaced by 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +28,7 @@ import numpy as np
 
 from wirescan.cli.common import Failure
 from wirescan.cli.output import FILE_MODE, format_bytes, format_count, format_path, print_message
-from wirescan.cli.support.fetch_store import sync_directory
+from wirescan.cli.support.durable_directory import DurableDirectory, publish, sync_directory
 from wirescan.core.fault import Fault
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -80,6 +79,7 @@ class Spool:
         compression: str = "zstd",
     ):
         self._directory = directory
+        self._lock_on_disk = DurableDirectory(directory, "receiver")
         self._kind = kind
         self._limit = size
         self._seconds = seconds
@@ -100,27 +100,12 @@ class Spool:
         self._publisher = threading.Thread(target=self._publish_all, name="publisher", daemon=True)
 
     def __enter__(self) -> Spool:
-        new_directories = [
-            path for path in (self._directory, *self._directory.parents) if not path.exists()
-        ]
-        self._directory.mkdir(parents=True, exist_ok=True)
-        for path in new_directories:
-            sync_directory(path.parent)
-        if not os.access(self._directory, os.W_OK | os.X_OK):
-            raise Failure(f"{format_path(str(self._directory))}: the directory is not writable")
-        self._handle = os.open(self._directory, os.O_RDONLY)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with ExitStack() as stack:
+            stack.enter_context(self._lock_on_disk)
             matches = map(NAME.fullmatch, os.listdir(self._directory))
             self._last = max((match[1] for match in matches if match), default="")
             self._recover()
-        except BaseException as error:
-            os.close(self._handle)
-            if isinstance(error, BlockingIOError):
-                raise Failure(
-                    f"{format_path(str(self._directory))}: another receiver writes to it"
-                ) from None
-            raise
+            stack.pop_all()
         self._publisher.start()
         return self
 
@@ -137,7 +122,7 @@ class Spool:
             self._news.set()
             self._publisher.join()
         finally:
-            os.close(self._handle)
+            self._lock_on_disk.__exit__()
         if kind is None:
             self._raise_error()
 
@@ -280,10 +265,7 @@ class Spool:
                 f"could be read again: {events_read}, {bad_frames}"
             )
             return False
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
-        os.rename(partial, final.with_suffix(".parquet"))
-        sync_directory(self._directory)
+        publish(partial, final.with_suffix(".parquet"))
         return True
 
     def _recover(self) -> None:

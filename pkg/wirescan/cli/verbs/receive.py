@@ -6,11 +6,9 @@ import asyncio
 import re
 import resource
 import signal
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +18,7 @@ from wirescan.cli.common import (
     LARGEST_FRAME,
     LARGEST_PAYLOAD,
     SMALLEST_LIMIT,
-    Failure,
     columns_option,
-    describe_error,
     parse_names,
 )
 from wirescan.cli.output import (
@@ -36,6 +32,7 @@ from wirescan.cli.output import (
 from wirescan.cli.progress import Progress
 from wirescan.cli.row_values import list_all_columns
 from wirescan.cli.support.spool import Spool
+from wirescan.cli.support.tls import make_server_context
 from wirescan.cli.verbs.convert import COMPRESSIONS
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
@@ -225,7 +222,7 @@ def receive(
     progress = ReceiveProgress(None, "")
     server = Server(
         spool.store,
-        tls=make_tls_context(tls, client_ca),
+        tls=make_server_context(tls, client_ca),
         strict=strict,
         incomplete=keep_incomplete,
         tell=MessageLimiter(progress.show_message),
@@ -304,42 +301,12 @@ async def show_totals(server: Server, progress: ReceiveProgress) -> None:
         bytes_before = bytes_now
 
 
-def make_tls_context(tls: tuple[str, str] | None, client_ca: str | None) -> ssl.SSLContext | None:
-    """Return the TLS context of a server; None without TLS.
-
-    Args:
-        tls: files of the certificate and its key (PEM); None for no TLS.
-        client_ca: file of the authorities for clients (PEM); None accepts every client.
-
-    Raises:
-        Failure: if a file cannot be used.
-    """
-    if tls is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(*tls, password=partial(refuse_password, tls[1]))
-        if client_ca:
-            context.load_verify_locations(client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except OSError as error:  # ssl.SSLError is one
-        files = ", ".join(map(format_path, filter(None, [*tls, client_ca])))
-        raise Failure(f"TLS: {describe_error(error)} ({files})") from None
-    return context
-
-
 def raise_file_limit(count: int) -> None:
     """Raise this process's limit on open files and sockets to `count`, or to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < count:
         limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-
-
-def refuse_password(path: str) -> str:
-    """Raise Failure: ssl asks for the password of an encrypted key."""
-    raise Failure(f"{format_path(path)} asks for a password; give a key that is not encrypted")
 
 
 class MessageLimiter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -32,7 +31,8 @@ from wirescan.cli.output import (
     show_bytes,
 )
 from wirescan.cli.progress import Progress
-from wirescan.cli.verbs.receive import PROTOCOLS, parse_address, refuse_password
+from wirescan.cli.support.tls import make_client_context
+from wirescan.cli.verbs.receive import PROTOCOLS, parse_address
 from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -168,7 +168,7 @@ def send(
     counts = Counts()
     client = Client(
         *address,
-        tls=make_tls_context(tls_ca, tls_cert, use_tls=tls),
+        tls=make_client_context(tls_ca, tls_cert, use_tls=tls),
         timeout=timeout,
         attempts=attempts,
         window=window,
@@ -364,28 +364,3 @@ def is_json_object(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def make_tls_context(
-    authorities: str | None, certificate: tuple[str, str] | None, *, use_tls: bool
-) -> ssl.SSLContext | None:
-    """Return the TLS context of a client; None without TLS.
-
-    Args:
-        authorities: file of the trusted authorities (PEM); None for those of the system.
-        certificate: files of the client's certificate and key (PEM).
-        use_tls: use TLS without either of them too.
-
-    Raises:
-        Failure: if a file cannot be used.
-    """
-    if not (use_tls or authorities or certificate):
-        return None
-    try:
-        context = ssl.create_default_context(cafile=authorities)
-        if certificate:
-            context.load_cert_chain(*certificate, password=partial(refuse_password, certificate[1]))
-    except OSError as error:  # ssl.SSLError is one
-        files = ", ".join(map(format_path, filter(None, [authorities, *(certificate or ())])))
-        raise Failure(f"TLS: {describe_error(error)} ({files})") from None
-    return context

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from wirescan.core.arguments import to_tls_context
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.cluster import Cluster, Metadata, Retries, TopicPartition, parse_nodes
@@ -74,7 +74,7 @@ class Operations:
         self._producer = Producer()
         self._options = {
             "client_id": client_id,
-            "tls": make_tls_context(tls),
+            "tls": to_tls_context(tls),
             "sasl": sasl,
             "timeout": timeout,
             "limits": limits,
@@ -272,22 +272,3 @@ class Operations:
             verify=check and errors != "strict",
         )
         return question, Decoding(isolation, records, errors, check, self.limits)
-
-
-def make_tls_context(tls: Any) -> Any:
-    """Return the ssl.SSLContext for `tls`, or None.
-
-    Raises OSError where the file cannot be read or has no certificate. Raises TypeError for any
-    other type.
-    """
-    if tls is None or tls is False:
-        return None
-    import ssl  # late: clients without TLS start quicker
-
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    if tls is not True and not isinstance(tls, (str, os.PathLike)):
-        raise TypeError(
-            f"tls must be None, True, a path or an ssl.SSLContext, not {type(tls).__name__}"
-        )
-    return ssl.create_default_context(cafile=None if tls is True else os.fspath(tls))

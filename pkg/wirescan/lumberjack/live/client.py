@@ -5,7 +5,6 @@ Several windows may wait for their acks. `wirescan send` uses it.
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import ssl
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.arguments import to_tls_context
 from wirescan.core.arrow_input import is_arrow
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.live.conversation_errors import ConversationError
@@ -62,7 +62,7 @@ class Client:
         self._address = (host, port)
         self._timeout = timeout
         self._attempts = attempts
-        self._tls = make_context(tls)
+        self._tls = to_tls_context(tls)
         self._sender = Sender(**options)
         self._window: int = options.get("window", 2048)
         self._socket: socket.socket | None = None
@@ -204,19 +204,3 @@ def split_events(events: Any, size: int) -> Iterator[Any]:
     rest = iter(events)
     while group := list(islice(rest, size)):
         yield group
-
-
-def make_context(tls: Any) -> ssl.SSLContext | None:
-    """Return the ssl.SSLContext for an argument `tls` of `Client`, or None.
-
-    Raises OSError for a file that cannot be read, and TypeError for other arguments.
-    """
-    if tls is None or tls is False:
-        return None
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    if tls is not True and not isinstance(tls, (str, os.PathLike)):
-        raise TypeError(
-            f"tls must be None, True, a path or an ssl.SSLContext, not {type(tls).__name__}"
-        )
-    return ssl.create_default_context(cafile=None if tls is True else os.fspath(tls))
