@@ -209,7 +209,10 @@ def children_fill_their_parents(package: ProtocolPackage, name: str, table: Fram
         location = (None, None, 0) if locate is None else locate(row)
         if locate is not None:
             has_children = location is not None
-            assert bool(group) == has_children or sparse and not group, f"children of row {parent}"
+            assert bool(group) == has_children or sparse and not group, (
+                f"row {parent} has {len(group)} children in the table, and its location of "
+                f"children is {location}; None means that there are none"
+            )
         if group and location is not None:
             _check_children(table, row, group, location, sparse=sparse or locate is None)
 
