@@ -17,6 +17,7 @@ PARTS = {
     "liftbridge": "bench.suites.liftbridge",
     "thrift": "bench.suites.thrift",
     "planning": "bench.suites.planning",
+    "libraries": "bench.suites.kept_libraries",
     "spark": "bench.suites.spark",
 }
 

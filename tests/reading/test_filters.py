@@ -22,7 +22,6 @@ from wirescan import Fault, FrameError, kafka, lumberjack
 from wirescan.export.batches import iter_batches
 from wirescan.frames.columns import list_places
 from wirescan.frames.registry import format_of
-from wirescan.reading import byte_compare as comparing
 from wirescan.reading import chunked as pieces
 from wirescan.reading import filters
 from wirescan.reading.chunked import iter_tables
@@ -471,8 +470,7 @@ def test_byte_strings_compare_like_bytes():
     assert list_passing_rows(table, ("key", "is_null"), ("value", "==", b"b")) == [5]
 
 
-def test_long_values_are_compared_in_blocks(monkeypatch):
-    monkeypatch.setattr(comparing, "BLOCK", 50)
+def test_long_values_are_compared():
     draw = random.Random(1)
     values = [bytes(draw.choices(b"ab", k=draw.randrange(40))) for _ in range(60)]
     table = make_records(*values)
