@@ -144,7 +144,6 @@ def list_counters(path: Path):
     _, offset_buffer, data = keys.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[: len(keys) + 1]
     values = (offsets.astype(np.int64), np.frombuffer(data, np.uint8))
-    text = keys.cast(pa.string()).to_pylist()
 
     def ours():
         coupons = make_coupons(compute_fingerprints(values))
@@ -152,7 +151,7 @@ def list_counters(path: Path):
 
     def theirs():
         sketch = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_8)
-        for each in text:
+        for each in keys.cast(pa.string()).to_pylist():
             sketch.update(each)
         return sketch
 
