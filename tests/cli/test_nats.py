@@ -20,7 +20,6 @@ from tests.support.liftbridge_bytes import (
 )
 from tests.support.tables import scan_and_mark
 from wirescan import liftbridge, nats
-from wirescan.cli.row_values import get_number_name
 from wirescan.export.batches import count_gathered_bytes
 from wirescan.frames import to_arrow
 from wirescan.liftbridge import Kind
@@ -83,16 +82,11 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, log, format):
         name for name in table.dtype.names if name in rows[0] and name not in ("fault", "kind")
     ]
     for row, expected in zip(rows, table):
-        values = {
-            name: row[name] or 0 if name in table.format.nanoseconds else row[name]
-            for name in names
-        }
         for name in names:
+            column = table.format.get_column(name)
             number = getattr(expected, name)
-            named = name in table.format.enums
-            assert values[name] == (
-                get_number_name(table.format, name, number) if named else number
-            )
+            value = row[name] or 0 if column.unit == "ns" else row[name]
+            assert value == (column.name_number(number) if column.number_names else number)
 
 
 def test_scan_shows_times_and_names(capture_file, log):
