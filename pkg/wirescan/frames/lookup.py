@@ -112,15 +112,20 @@ class FoundColumn(NamedTuple):
         return self.table if self.parents is None else self.table[self.parents]
 
 
-def find_column(table: FrameTable, name: str) -> FoundColumn:
+def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundColumn:
     """Find a column of exports in a table, or in the nearest table around it.
+
+    Args:
+        table: the exported table.
+        name: the column.
+        lists: whether a list of pairs hides a place of the same name.
 
     Raises:
         ValueError: no table has the column.
     """
     if name in EXPORT_KINDS:
         return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
-    if table.format is not None and name in table.format.lists:
+    if lists and table.format is not None and name in table.format.lists:
         return FoundColumn(table, None, ColumnDescription(name, ColumnKind.PAIRS))
     owner = table
     parents: np.ndarray | None = None

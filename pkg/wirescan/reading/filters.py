@@ -376,7 +376,8 @@ def _replace_fraction(column: str, op: str, value: Any) -> Filter:
 
 def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
     """Return a bool array: the rows that pass a filter."""
-    found = find_column(table, filter.column)
+    # There is no filter on a list. One on an outer table may name a place that a list hides.
+    found = find_column(table, filter.column, lists=False)
     passes = _test_column(found.table, found.column, filter, file)
     return passes if found.parents is None else passes[found.parents]
 
