@@ -21,8 +21,7 @@ from wirescan.files.source import open
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import ExpansionError, FrameError
 from wirescan.frames.fault_names import FaultMeaning
-from wirescan.frames.format import Format, register
-from wirescan.frames.format_parts import Display, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage, register
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
 from wirescan.frames.table import FrameTable, join

@@ -151,11 +151,9 @@ def describe_own_column(
     """
     declared = PLAIN if format is None else format.get_column(name)
     if name in list_places(dtype):
-        if declared.items is None:
-            return ColumnDescription(name, ColumnKind.BYTES, declared, None, format)
-        return ColumnDescription(
-            name, ColumnKind.NUMBERS, declared, np.dtype(declared.items), format
-        )
+        items = None if declared.items is None else np.dtype(declared.items)
+        kind = ColumnKind.BYTES if items is None else ColumnKind.NUMBERS
+        return ColumnDescription(name, kind, declared, items, format)
     if name not in list_columns(dtype):
         return None
     kind = _find_kind(name, dtype[name], declared)

@@ -125,7 +125,7 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
     """
     if name in EXPORT_KINDS:
         return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
-    if lists and table.format is not None and name in table.format.lists:
+    if lists and table.format is not None and table.format.get_column(name).count is not None:
         return FoundColumn(table, None, ColumnDescription(name, ColumnKind.PAIRS))
     owner = table
     parents: np.ndarray | None = None

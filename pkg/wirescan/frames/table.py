@@ -562,8 +562,7 @@ def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:
     columns = {
         name: column
         for name, column in format.columns.items()
-        if (name in list_columns(dtype) or name in list_places(dtype) or column.outer_name)
-        and not (column.count or column.inherited)
+        if not (column.count or column.inherited)
     }
     return replace(format, dtype=dtype, children={}, columns=columns)
 

@@ -195,11 +195,9 @@ def get_format(table: FrameTable) -> Format:
 def _list_columns(table: FrameTable) -> list[str]:
     format = get_format(table)
     exported = format.export_columns
-    return [
-        *(name for name in list_columns(HEAD) if name not in exported),
-        *(name for name, column in format.columns.items() if column.local),
-        *exported,
-    ]
+    head = list_columns(HEAD)
+    others = [name for name in list_columns(table.dtype) if name not in exported]
+    return [name for name in others if name in head or format.get_column(name).local] + exported
 
 
 def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.DataType:
@@ -263,8 +261,7 @@ def _make_positions(found: FoundColumn, kind: pa.DataType, context: _Context) ->
 
 
 def _make_own_faults(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
-    table = found.table
-    return _make_faults(table["fault"], 0, list_declared_faults(table)[:1], kind)
+    return _make_faults(found.table["fault"], 0, list_declared_faults(found.table)[:1], kind)
 
 
 def _make_innermost_faults(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:

@@ -15,8 +15,7 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
-from wirescan.frames.format_parts import Display, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns

@@ -15,8 +15,7 @@ from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
-from wirescan.frames.format_parts import Display, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
@@ -384,10 +383,7 @@ ENTRIES = Format(
         boundaries=find_boundaries,
         prune=partial(prune, LAYOUT),
         log=LogColumns(
-            "offset",
-            "offset",
-            segments=SEGMENTS,
-            directory_files=("leader-epoch-checkpoint",),
+            "offset", "offset", segments=SEGMENTS, directory_files=("leader-epoch-checkpoint",)
         ),
     ),
     display=Display(

@@ -13,8 +13,7 @@ import numpy as np
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
-from wirescan.frames.format_parts import Display, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.nats.constants import Kind

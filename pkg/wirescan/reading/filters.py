@@ -55,7 +55,7 @@ NULL_OPS = ("is_null", "is_not_null")
 OPS = (*COMPARISONS, *SET_OPS, *SUBSTRING_OPS, *NULL_OPS)
 RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# What the values of a column are compared with.
+# What the values of a column are compared with. All other kinds are numbers.
 VALUE_TYPES = {
     ColumnKind.PATH: "text",
     ColumnKind.INNERMOST_FAULT: "text",
@@ -65,19 +65,9 @@ VALUE_TYPES = {
     ColumnKind.NUMBERS: "list",
     ColumnKind.FAULT: "fault",
     ColumnKind.FLOAT: "float",
-    ColumnKind.NUMBER: "number",
-    ColumnKind.FLAG: "number",
-    ColumnKind.TIME: "number",
-    ColumnKind.POSITION: "number",
 }
-# What these values are called in messages.
-VALUE_NAMES = {
-    "bytes": "bytes",
-    "text": "text",
-    "number": "whole numbers",
-    "float": "numbers",
-    "fault": "faults",
-}
+# What these values are called in messages, if not by their type.
+VALUE_NAMES = {"number": "whole numbers", "float": "numbers", "fault": "faults"}
 
 
 class Filter(NamedTuple):
@@ -269,7 +259,7 @@ def _check_filter(filter: Filter, format: Format) -> Filter:
         return on_numbers
     if op in NULL_OPS:
         return Filter(name, op)
-    value_type = VALUE_TYPES[column.kind]
+    value_type = VALUE_TYPES.get(column.kind, "number")
     if value_type == "list" or op in SUBSTRING_OPS and value_type not in ("text", "bytes"):
         raise ValueError(
             f"column {name!r} of {format.name} is a {value_type}, which has no operator {op!r}"
@@ -325,7 +315,7 @@ def _describe_column(format: Format, name: str) -> ColumnDescription:
 
 def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
     """Convert a value to the type of a column's rows. Raises TypeError if it has another type."""
-    kind = VALUE_TYPES[column.kind]
+    kind = VALUE_TYPES.get(column.kind, "number")
     unit = column.declared.unit
     if kind == "bytes":
         value = value.encode() if isinstance(value, str) else value
@@ -343,7 +333,7 @@ def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
             if isinstance(value, Rational) or math.isfinite(value):
                 exact = value if isinstance(value, (Rational, Decimal)) else float(value)
                 return _simplify(Fraction(exact))
-    expected = "numbers or times" if unit else VALUE_NAMES[kind]
+    expected = "numbers or times" if unit else VALUE_NAMES.get(kind, kind)
     hint = " (null is asked for by is_null)" if value is None else ""
     raise TypeError(f"column {name!r} holds {expected}, and cannot be {value!r}{hint}")
 

@@ -148,13 +148,9 @@ def exports_agree(package: ProtocolPackage, raw: bytes) -> None:
 
 def _list_byte_places(format: Format) -> list[str]:
     """Return the places that an export has as bytes."""
-    exported = format.export_columns
-    described = ((name, format.describe_column(name)) for name in list_places(format.dtype))
-    return [
-        name
-        for name, column in described
-        if column is not None and column.kind is ColumnKind.BYTES and name in exported
-    ]
+    places = [place for place in list_places(format.dtype) if place in format.export_columns]
+    described = map(format.describe_column, places)
+    return [column.name for column in described if column and column.kind is ColumnKind.BYTES]
 
 
 def _list_bytes(table: FrameTable, place: str) -> list[bytes | None]:

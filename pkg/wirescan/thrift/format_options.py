@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from wirescan.files.boundaries import find_cuts_at_frames
-from wirescan.frames.format import Format
-from wirescan.frames.format_parts import Parser
+from wirescan.frames.format import Format, Parser
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import make_spec
 from wirescan.thrift.idl import make_named_dtype

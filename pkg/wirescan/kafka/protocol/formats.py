@@ -27,8 +27,7 @@ from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
-from wirescan.frames.format_parts import Display, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
 from wirescan.kafka.protocol.body import open_structs, read_leading_int16
