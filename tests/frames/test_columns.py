@@ -1,13 +1,16 @@
 """What `Format.describe_column` says of the columns of exports."""
 
+from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
 import pytest
 
+import wirescan
 from wirescan import Column
 from wirescan.frames.columns import ColumnKind
 from wirescan.frames.registry import format_of
+from wirescan.frames.to_arrow import to_batch
 
 
 class Color(IntEnum):
@@ -68,3 +71,13 @@ def test_numbers_have_names(names):
 
 def test_the_unit_decides_which_number_is_no_time():
     assert [Column(unit=unit).no_time for unit in ("ms", "ns", None)] == [-1, 0, None]
+
+
+def test_bad_rows_have_the_columns_of_each_scan():
+    """Zero is a value in `start` and `buffer`, also in a table without a format."""
+    table = wirescan.scan(b"nothing", "nats.messages", errors="mark")
+    for same in (table, replace(table, format=None)):
+        assert same.bad.tolist() == [True]
+        assert to_batch(same, ["start", "buffer", "size"]).to_pylist() == [
+            {"start": 0, "buffer": 0, "size": 7}
+        ]

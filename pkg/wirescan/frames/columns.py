@@ -149,7 +149,7 @@ def describe_own_column(
         format: the format of the rows, or None.
         name: the column or place.
     """
-    declared = PLAIN if format is None else format.get_column(name)
+    declared = HEAD_COLUMNS.get(name, PLAIN) if format is None else format.get_column(name)
     if name in list_places(dtype):
         items = None if declared.items is None else np.dtype(declared.items)
         kind = ColumnKind.BYTES if items is None else ColumnKind.NUMBERS
