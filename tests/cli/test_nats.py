@@ -255,6 +255,9 @@ def test_the_subject_of_a_message_and_that_of_its_publication(tmp_path):
     header, *rows = run("scan", path, *options).stdout.splitlines()
     assert header.split() == ["subject", "nats_subject"]
     assert [row.split() for row in rows] == [["inner", "outer.0"], ["-", "outer.1"]]
+    encoded = run("scan", path, *options, "--json", "--encoding", "nats_subject=hex").stdout
+    row = json.loads(encoded.splitlines()[0])
+    assert row == {"subject": "inner", "nats_subject": b"outer.0".hex()}
     assert run("convert", path, out, *options, "--partition-by", "nats_subject").exit_code == 0
     directories = sorted(file.parent.name for file in out.rglob("*.parquet"))
     assert directories == ["nats_subject=outer.0", "nats_subject=outer.1"]
