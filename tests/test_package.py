@@ -517,7 +517,7 @@ def test_the_catalogue_lists_every_format():
     for name, format in formats.items():
         assert format.name == name
         assert name.split(".")[0] in PROTOCOLS
-        assert (format.within is not None) == (format.boundaries is None)
+        assert (format.within is not None) == (format.storage.boundaries is None)
         assert format.outermost.within is None
     with pytest.raises(ValueError, match="kafka.records"):
         format_of("kafka.record")

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tests.support.readme import ROOT, find_block, find_blocks
 from wirescan import scan, thrift
 from wirescan.cli.main import main
+from wirescan.frames.columns import UNITS
 from wirescan.frames.registry import format_of
 from wirescan.kafka import encode_batch
 from wirescan.liftbridge import encode_entries, encode_message
@@ -76,12 +77,18 @@ def test_tables_of_columns_list_the_columns_of_the_format(name):
     page = (ROOT / "docs/kafka.md").read_text()
     _, _, after = page.partition(f"<!-- columns: {name} -->\n")
     table, _, _ = after.partition("\n\n")
-    header, _, *lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    header, _, *lines = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()
+    ]
     assert header == ["column", "dtype", "unit", "null", "meaning"]
-    assert all(line.count("|") == 6 for line in table.splitlines())
-    listed = [(column.strip("`"), np.dtype(dtype)) for column, dtype, *_ in lines]
-    dtype = format_of(name).dtype
-    assert listed == [(column, dtype[column]) for column in dtype.names]
+    format = format_of(name)
+    assert [line[0] for line in lines] == list(format.dtype.names)
+    for column, dtype, unit, null, _ in lines:
+        declared = format.get_column(column)
+        assert np.dtype(dtype) == format.dtype[column]
+        assert (unit == "offset") == declared.is_offset, column
+        assert (unit if unit in UNITS else None) == declared.unit, column
+        assert declared.no_time in (None, int(null or 0)), column
 
 
 def test_null_values_of_the_tables_of_columns():

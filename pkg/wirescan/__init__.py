@@ -18,9 +18,10 @@ Importing this file imports no protocol package: the first look-up of a format i
 from wirescan.core.fault import Fault
 from wirescan.core.include_path import get_include
 from wirescan.files.source import open
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import ExpansionError, FrameError
 from wirescan.frames.fault_names import FaultMeaning
-from wirescan.frames.format import Format, register
+from wirescan.frames.format import Display, Format, Parser, Storage, register
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
 from wirescan.frames.table import FrameTable, join
@@ -29,6 +30,8 @@ from wirescan.reading.stream import Stream
 
 __version__ = "0.6.0"
 __all__ = [
+    "Column",
+    "Display",
     "ExpansionError",
     "Fault",
     "FaultMeaning",
@@ -36,6 +39,8 @@ __all__ = [
     "FrameError",
     "FrameTable",
     "Limits",
+    "Parser",
+    "Storage",
     "Stream",
     "formats",
     "get_include",

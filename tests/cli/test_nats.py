@@ -20,7 +20,6 @@ from tests.support.liftbridge_bytes import (
 )
 from tests.support.tables import scan_and_mark
 from wirescan import liftbridge, nats
-from wirescan.cli.row_values import get_number_name
 from wirescan.export.batches import count_gathered_bytes
 from wirescan.frames import to_arrow
 from wirescan.liftbridge import Kind
@@ -83,16 +82,11 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, log, format):
         name for name in table.dtype.names if name in rows[0] and name not in ("fault", "kind")
     ]
     for row, expected in zip(rows, table):
-        values = {
-            name: row[name] or 0 if name in table.format.nanoseconds else row[name]
-            for name in names
-        }
         for name in names:
+            column = table.format.get_column(name)
             number = getattr(expected, name)
-            named = name in table.format.enums
-            assert values[name] == (
-                get_number_name(table.format, name, number) if named else number
-            )
+            value = row[name] or 0 if column.unit == "ns" else row[name]
+            assert value == (column.name_number(number) if column.number_names else number)
 
 
 def test_scan_shows_times_and_names(capture_file, log):
@@ -261,6 +255,9 @@ def test_the_subject_of_a_message_and_that_of_its_publication(tmp_path):
     header, *rows = run("scan", path, *options).stdout.splitlines()
     assert header.split() == ["subject", "nats_subject"]
     assert [row.split() for row in rows] == [["inner", "outer.0"], ["-", "outer.1"]]
+    encoded = run("scan", path, *options, "--json", "--encoding", "nats_subject=hex").stdout
+    row = json.loads(encoded.splitlines()[0])
+    assert row == {"subject": "inner", "nats_subject": b"outer.0".hex()}
     assert run("convert", path, out, *options, "--partition-by", "nats_subject").exit_code == 0
     directories = sorted(file.parent.name for file in out.rglob("*.parquet"))
     assert directories == ["nats_subject=outer.0", "nats_subject=outer.1"]

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import wirescan
+from wirescan import Display, Storage
 from wirescan.cli.main import main
 from wirescan.cli.support.tally import Tally, count_piece
 from wirescan.frames.logs import LogColumns, SegmentNames
@@ -35,7 +36,7 @@ def replace_format(table, **changes):
 
 
 def test_a_format_without_declarations_has_frames_only(batches):
-    plain = replace_format(batches, record_count=None, summary=SummaryColumns(), log=None)
+    plain = replace_format(batches, display=Display(), storage=Storage())
     summary = describe_table(plain.format, plain)
     assert "frames" in summary
     assert not {"records", "codecs", "magic", "control_frames", "offsets"} & set(summary)
@@ -43,7 +44,7 @@ def test_a_format_without_declarations_has_frames_only(batches):
 
 def test_columns_of_other_names_are_counted(batches):
     summary = SummaryColumns(values=("leader_epoch",), flags=("is_control",))
-    other = replace_format(batches, record_count="base_sequence", summary=summary)
+    other = replace_format(batches, display=Display(record_count="base_sequence", summary=summary))
     out = describe_table(other.format, other)
     assert out["leader_epoch"] == {str(batches["leader_epoch"][0]): 1}
     assert out["control_frames"] == 0
@@ -54,9 +55,12 @@ def test_columns_of_other_names_are_counted(batches):
 def test_frames_inside_are_counted_under_any_name(batches):
     records = batches.format.children["records"](batches)
     commands = replace_format(
-        records, counted_as="commands", summary=SummaryColumns(sizes=True, places={"key": "keys"})
+        records,
+        display=Display(
+            counted_as="commands", summary=SummaryColumns(sizes=True, places={"key": "keys"})
+        ),
     )
-    outer = dataclasses.replace(BATCHES, record_count=None, summary=SummaryColumns(codec="codec"))
+    outer = dataclasses.replace(BATCHES, display=Display(summary=SummaryColumns(codec="codec")))
     tally = Tally(outer)
     tally.count_nested(commands)
     out = tally.make_summary()
@@ -80,7 +84,7 @@ def test_the_names_of_segments_are_those_of_the_format(tmp_path):
     gaps = []
     for segments in (None, SegmentNames(digits=4, suffix=".seg")):
         log = LogColumns("base_offset", "last_offset", segments=segments)
-        format = dataclasses.replace(BATCHES, log=log)
+        format = dataclasses.replace(BATCHES, storage=Storage(log=log))
         tally = Tally(format)
         for path in paths:
             table = dataclasses.replace(wirescan.scan(path, "kafka.batches"), format=format)

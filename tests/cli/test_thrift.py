@@ -20,8 +20,7 @@ from tests.support.thrift_bytes import (
     make_frame,
     make_framed,
 )
-from wirescan import Fault, thrift
-from wirescan.cli.row_values import get_number_name
+from wirescan import Display, Fault, thrift
 from wirescan.cli.verbs.scan import scan as scan_command
 from wirescan.files import boundary_index as sidecar
 from wirescan.frames import registry, to_arrow
@@ -100,15 +99,12 @@ def test_scan_gives_every_row_in_text_and_json(capture_file, format):
     assert len(text.stdout.splitlines()) == len(table) + 1
     assert list(rows[0]) == ["_file", "_start", *to_arrow.list_default_columns(format)]
     assert [row["_start"] for row in rows] == table.positions.tolist()
-    kinds = [table.format.kinds[kind] for kind in table["kind"].tolist()]
-    assert [row["kind"] for row in rows] == kinds
+    kinds = table.format.columns["kind"].number_names
+    assert [row["kind"] for row in rows] == [kinds[kind] for kind in table["kind"].tolist()]
     for name in set(rows[0]) & set(table.dtype.names) - {"fault", "kind"}:
         values = table[name].tolist()
-        expected = (
-            [get_number_name(table.format, name, code) for code in values]
-            if name in table.format.enums
-            else values
-        )
+        column = table.format.get_column(name)
+        expected = list(map(column.name_number, values)) if column.number_names else values
         assert [row[name] for row in rows] == expected, name
 
 
@@ -382,7 +378,7 @@ def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
     """An option with a name of two words and a text, of a format of another package."""
 
     def show_column(format, name):
-        return replace(format, shown=(name,))
+        return replace(format, display=Display(shown=(name,)))
 
     option = FormatOption("only_column", str, "Outside: show this column.", show_column)
     declared = replace(wirescan.formats()["thrift.frames"], name="out.side", accepts=(option,))

@@ -225,7 +225,7 @@ def test_a_masked_array_is_refused():
         ByteStrings(strings)
 
 
-@pytest.mark.parametrize("name", [name for name, format in FORMATS.items() if format.spans])
+@pytest.mark.parametrize("name", [name for name, format in FORMATS.items() if format.parser.spans])
 def test_the_limit_of_rows_ends_the_scan_of_many_streams(name):
     """The streams after the limit have neither a fault nor a position."""
     format = FORMATS[name]
@@ -235,12 +235,14 @@ def test_the_limit_of_rows_ends_the_scan_of_many_streams(name):
     spans["start"] = np.arange(3) * len(raw)
     spans["parent"] = np.arange(3)
     options = {"check": True, "resync": True}
-    rows, bad, faults, positions = format.spans((raw * 3,), spans, **options, limits=LIMITS)
+    rows, bad, faults, positions = format.parser.spans((raw * 3,), spans, **options, limits=LIMITS)
     assert (len(rows), bad) == (9, 0)
     assert rows["parent"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert faults.tolist() == [OK] * 3
     assert positions.tolist() == [len(raw), 2 * len(raw), 3 * len(raw)]
-    rows, _, faults, positions = format.spans((raw * 3,), spans, **options, limits=Limits(rows=4))
+    rows, _, faults, positions = format.parser.spans(
+        (raw * 3,), spans, **options, limits=Limits(rows=4)
+    )
     assert len(rows) == 4
     assert faults.tolist() == [OK, wirescan.Fault.LIMIT]
     assert len(positions) == 2

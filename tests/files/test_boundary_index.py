@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirescan
 from tests.support.examples import read_example_count
-from wirescan import kafka, liftbridge, lumberjack, nats, thrift
+from wirescan import Storage, kafka, liftbridge, lumberjack, nats, thrift
 from wirescan.cli.main import main
 from wirescan.files import boundary_index as sidecar
 from wirescan.frames import registry
@@ -73,9 +73,10 @@ def record_boundary_calls(monkeypatch, format):
 
     def note_call(*arguments, limits):
         calls.append(arguments)
-        return top.boundaries(*arguments, limits=limits)
+        return top.storage.boundaries(*arguments, limits=limits)
 
-    monkeypatch.setitem(registry.load_formats(), format, replace(top, boundaries=note_call))
+    storage = replace(top.storage, boundaries=note_call)
+    monkeypatch.setitem(registry.load_formats(), format, replace(top, storage=storage))
     return calls
 
 
@@ -338,7 +339,7 @@ def test_empty_files_and_formats(tmp_path, monkeypatch):
     monkeypatch.setitem(
         registry.load_formats(),
         "nats.messages",
-        replace(registry.format_of("nats.messages"), boundaries=None),
+        replace(registry.format_of("nats.messages"), storage=Storage()),
     )
     with pytest.raises(ValueError, match="nats.messages declares no frame boundaries"):
         sidecar.write(path, "nats.messages")
@@ -395,7 +396,7 @@ def test_sidecars_in_a_separate_directory(tmp_path, monkeypatch):
     assert os.path.isfile(index_path)
     assert sidecar.read(path, "nats.messages") is None
     monkeypatch.setenv("WIRESCAN_INDEX_DIR", str(indexes))
-    starts = registry.format_of("nats.messages").boundaries(str(path), STEP)
+    starts = registry.format_of("nats.messages").storage.boundaries(str(path), STEP)
     assert sidecar.read(path, "nats.messages") == starts
     index_path = sidecar.make_sidecar_path("s3://bucket/a/b.nats?region=eu", "/x")
     assert index_path == "/x/s3/bucket/a/b.nats.frames.json"

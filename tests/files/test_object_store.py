@@ -167,7 +167,7 @@ def test_globs_in_s3_match_as_in_folders(objects, tree, glob):
 @s3
 def test_a_directory_costs_one_request_per_thousand_objects(objects):
     listed, requests = objects.record_requests(
-        lambda: list_files(objects.url("orders-0"), files=kafka.FORMATS[0].files)
+        lambda: list_files(objects.url("orders-0"), files=kafka.FORMATS[0].storage.files)
     )
     segments = sorted(ORDERS.glob("0*.log"))
     assert [get_file_name(path) for path, _ in listed] == [path.name for path in segments]

@@ -453,7 +453,7 @@ def test_open_log_requires_a_directory(partition, tmp_path):
 
 
 def test_corpus_directory_is_its_segments_in_order():
-    paths = expand(ORDERS, files=kafka.FORMATS[0].files)
+    paths = expand(ORDERS, files=kafka.FORMATS[0].storage.files)
     first_offsets = sorted(int(path.stem) for path in ORDERS.glob("*.log"))
     assert [int(Path(path).stem) for path in paths] == first_offsets
     table = kafka.scan(ORDERS)

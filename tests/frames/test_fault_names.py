@@ -17,7 +17,17 @@ import pytest
 from click.testing import CliRunner
 
 import wirescan
-from wirescan import Fault, FaultMeaning, Format, FrameError, FrameTable, Limits
+from wirescan import (
+    Column,
+    Display,
+    Fault,
+    FaultMeaning,
+    Format,
+    FrameError,
+    FrameTable,
+    Limits,
+    Parser,
+)
 from wirescan.cli.main import main
 from wirescan.cli.support.query import make_answer_lines
 from wirescan.core.loop import HEAD
@@ -88,10 +98,10 @@ OUTER = Format(
     "two bytes",
     ROW,
     read_outer,
-    scan=scan_outer,
     children={"inner": read_inner},
     faults=OUTER_FAULTS,
-    enums={"level": Level},
+    columns={"level": Column(names=Level)},
+    parser=Parser(scan=scan_outer),
 )
 INNER = Format(
     "plain.inner",
@@ -100,7 +110,7 @@ INNER = Format(
     read_inner,
     within="plain.outer",
     faults=INNER_FAULTS,
-    counted_as="bytes",
+    display=Display(counted_as="bytes"),
 )
 
 
@@ -344,6 +354,6 @@ def test_text_output_names_the_numbers_of_an_enum(tmp_path):
 
 
 def test_a_query_names_the_numbers_of_a_column_under_another_name():
-    format = replace(INNER, hidden={"outer_level": "level"})
+    format = replace(INNER, columns={"outer_level": Column(outer_name="level")})
     answer = {"commonest": {"column": "outer_level", "values": [(1, 4)]}}
     assert make_answer_lines(answer, format) == [("top outer_level", "low (4)")]

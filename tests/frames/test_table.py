@@ -833,7 +833,7 @@ def test_a_place_of_numbers_is_a_column_of_arrays():
         "Metadata", 12, {"topics": [{"name": "orders"}]}, correlation_id=1
     )
     table = kafka.requests(bytes(request))
-    format = dataclasses.replace(table.format, numbers={"client_id": "u1"})
+    format = dataclasses.replace(table.format, columns={"client_id": wirescan.Column(items="u1")})
     ids = dataclasses.replace(table, format=format)["client_id"]
     assert [None if numbers is None else numbers.tolist() for numbers in ids] == [
         None if numbers is None else list(numbers) for numbers in table["client_id"]

@@ -69,7 +69,7 @@ def make_format(name, change):
 
     def scan(buffer, check, resync, limits, more=False, resume=None):
         options = dict(check=check, resync=resync, limits=limits, more=more, resume=resume)
-        rows, bad, fault, position = NATS.scan(buffer, **options)
+        rows, bad, fault, position = NATS.parser.scan(buffer, **options)
         return change(buffer, rows.copy(), bad, fault, position)
 
     def read(source, *, errors="strict", check=True, limits=wirescan.Limits()):
@@ -80,7 +80,14 @@ def make_format(name, change):
             tables.append(enforce_mode(table, errors, bad))
         return join(tables)
 
-    format = wirescan.Format(name, "a copy", NATS.dtype, read, scan=scan, kinds=NATS.kinds)
+    format = wirescan.Format(
+        name,
+        "a copy",
+        NATS.dtype,
+        read,
+        columns={"kind": NATS.columns["kind"]},
+        parser=wirescan.Parser(scan=scan),
+    )
     wirescan.register(format)
     return format
 
@@ -138,10 +145,11 @@ def test_a_read_outside_the_buffer_is_found(tmp_path, monkeypatch):
         "def scan(buffer, **options):\n"
         "    address = np.frombuffer(buffer, np.uint8).ctypes.data\n"
         "    ctypes.string_at(address, len(buffer) + 1)\n"
-        "    return known.scan(buffer, **options)\n"
+        "    return known.parser.scan(buffer, **options)\n"
         "def read(source, *, errors='strict', check=True, limits=wirescan.Limits()):\n"
         "    return known.read(source, errors=errors, check=check, limits=limits)\n"
-        "wirescan.register(replace(known, name='overrun', read=read, scan=scan))\n"
+        "parser = wirescan.Parser(scan=scan)\n"
+        "wirescan.register(replace(known, name='overrun', read=read, parser=parser))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     import overrun  # noqa: F401
@@ -165,6 +173,7 @@ def test_examples_that_test_nothing_are_refused(examples, message):
 
 
 def test_a_declaration_of_a_missing_column_is_found():
-    wirescan.register(replace(NATS, name="wrong.messages", times=("time",)))
+    columns = {"time": wirescan.Column(unit="ms")}
+    wirescan.register(replace(NATS, name="wrong.messages", columns=columns))
     with pytest.raises(AssertionError, match=r"columns that it does not have: \['time'\]"):
         check_format("wrong.messages", [b"PING\r\n" * 2])

@@ -118,7 +118,7 @@ def test_envelopes_have_columns():
 
 
 def test_kinds_have_names():
-    kinds = format_of("liftbridge.envelopes").kinds
+    kinds = format_of("liftbridge.envelopes").get_column("kind").number_names
     assert [kinds[number] for number in (0, 1, 2, 3, 9, 14, 253, 254, 255)] == [
         "PUBLISH",
         "ACK",
@@ -384,8 +384,8 @@ def test_columns_in_the_catalog():
             read(liftbridge.scan(nats.scan(raw)))
         )
         assert len(table)
-    assert format_of("liftbridge.envelopes").scan_values is not None
-    assert "timestamp" in format_of("liftbridge.messages").nanoseconds
+    assert format_of("liftbridge.envelopes").parser.scan_values is not None
+    assert format_of("liftbridge.messages").columns["timestamp"].unit == "ns"
 
 
 def test_a_bad_envelope_is_a_bad_row_of_its_content():

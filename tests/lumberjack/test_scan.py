@@ -26,7 +26,7 @@ from tests.strategies.lumberjack import (
 )
 from tests.support.paths import CORPUS
 from tests.support.tables import list_columns
-from wirescan import Fault, FrameError, Limits, lumberjack
+from wirescan import Fault, FrameError, Limits, Parser, lumberjack
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
 from wirescan.lumberjack import Kind
@@ -685,15 +685,15 @@ def feed_stream(raw, sizes):
     scanned = []
 
     def bytes_needed(held, at=0, pairs=0):
-        least, new_at, pairs_left = frame_format.bytes_needed(held, at, pairs)
+        least, new_at, pairs_left = frame_format.parser.bytes_needed(held, at, pairs)
         walked.append(new_at - at)
         return least, new_at, pairs_left
 
     def scan(view, *arguments, **options):
         scanned.append(len(view))
-        return frame_format.scan(view, *arguments, **options)
+        return frame_format.parser.scan(view, *arguments, **options)
 
-    stream = Stream(replace(frame_format, scan=scan, bytes_needed=bytes_needed))
+    stream = Stream(replace(frame_format, parser=Parser(scan=scan, bytes_needed=bytes_needed)))
     at = 0
     tables = []
     while at < len(raw):
@@ -742,7 +742,7 @@ def test_other_protocols_are_refused_at_once(raw):
 )
 def test_bytes_needed_never_exceeds_the_frame(raw, cuts):
     """And it is more than the bytes held, as long as a good frame is incomplete."""
-    bytes_needed = format_of("lumberjack.frames").bytes_needed
+    bytes_needed = format_of("lumberjack.frames").parser.bytes_needed
     state = (0, 0)
     try:
         size = reference.read_frame(raw, 0)["size"]

@@ -26,9 +26,10 @@ from tests.strategies.nats import (
     make_pub,
 )
 from tests.support.tables import list_columns
-from wirescan import Fault, FrameError, Limits, nats
+from wirescan import Fault, FrameError, Limits, Parser, nats
 from wirescan.frames.registry import format_of
 from wirescan.nats import Kind
+from wirescan.nats.formats import KINDS
 from wirescan.reading.stream import Stream
 from wirescan.testing import laws
 
@@ -46,7 +47,7 @@ def list_outcomes(raw, **options):
             continue
         views = {name: table.bytes(i, name) for name in table.places}
         texts = {name: bytes(view) for name, view in views.items() if view is not None}
-        outcomes.append((table.format.kinds.get(row.kind), texts))
+        outcomes.append((KINDS.get(row.kind), texts))
     return outcomes
 
 
@@ -147,8 +148,7 @@ def test_kinds_have_their_numbers():
         OK=11,
         ERR=12,
     )
-    kinds = format_of("nats.messages").kinds
-    names = " ".join(kinds[number] for number in range(1, 13))
+    names = " ".join(KINDS[number] for number in range(1, 13))
     assert names == "INFO CONNECT PUB HPUB SUB UNSUB MSG HMSG PING PONG +OK -ERR"
 
 
@@ -570,13 +570,13 @@ def feed_stream(raw, size):
 
     def bytes_needed(held, *state):
         calls.append(len(held))
-        return message_format.bytes_needed(held, *state)
+        return message_format.parser.bytes_needed(held, *state)
 
     def scan(view, *arguments, **options):
         scanned.append(len(view))
-        return message_format.scan(view, *arguments, **options)
+        return message_format.parser.scan(view, *arguments, **options)
 
-    stream = Stream(replace(message_format, scan=scan, bytes_needed=bytes_needed))
+    stream = Stream(replace(message_format, parser=Parser(scan=scan, bytes_needed=bytes_needed)))
     tables = [stream.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
     tables.append(stream.close())
     return [table for table in tables if len(table)], len(calls), sum(scanned)
@@ -595,7 +595,7 @@ def test_large_messages_in_small_pieces_cost_linear_work():
     st.lists(st.integers(0, 300), max_size=4),
 )
 def test_an_incomplete_message_needs_more_bytes(raw, cuts):
-    bytes_needed = format_of("nats.messages").bytes_needed
+    bytes_needed = format_of("nats.messages").parser.bytes_needed
     state = ()
     try:
         size = reference.read_message(raw, 0)["size"]

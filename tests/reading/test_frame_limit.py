@@ -69,18 +69,17 @@ def note_limits(monkeypatch):
 
     def note_call(*arguments, limits):
         calls.append(limits)
-        return top.boundaries(*arguments, limits=limits)
+        return top.storage.boundaries(*arguments, limits=limits)
 
-    monkeypatch.setitem(
-        registry.load_formats(), "nats.messages", replace(top, boundaries=note_call)
-    )
+    storage = replace(top.storage, boundaries=note_call)
+    monkeypatch.setitem(registry.load_formats(), "nats.messages", replace(top, storage=storage))
     return calls
 
 
 @pytest.mark.parametrize("format", FRAMES)
 def test_boundaries_stop_before_a_frame_above_the_limit(capture, format):
     path, at, largest = capture(format)
-    boundaries = registry.format_of(format).boundaries
+    boundaries = registry.format_of(format).storage.boundaries
     whole = boundaries(path, 1_000, limits=Limits(frame=largest))
     assert max(whole) > at
     assert whole == boundaries(path, 1_000)

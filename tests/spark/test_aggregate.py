@@ -183,7 +183,7 @@ def test_other_formats_and_names_of_kinds(spark):
     rows = aggregate(messages, ["kind"], [("subject", "distinct")]).collect()
     counts = {row.kind: row["count"] for row in rows}
     table = wirescan.scan(str(path), "nats.messages")
-    names = table.format.kinds
+    names = table.format.get_column("kind").number_names
     assert counts == Counter(names.get(int(kind)) for kind in table["kind"])
 
 

@@ -205,7 +205,9 @@ def test_a_format_that_cannot_scan_many_streams_at_once():
     spans["parent"] = np.arange(len(values))
     format = wirescan.formats()["kafka.batches"]
     check = resync = True
-    rows, _, *stops = format.spans(buffers, spans, check=check, resync=resync, limits=Limits())
+    rows, _, *stops = format.parser.spans(
+        buffers, spans, check=check, resync=resync, limits=Limits()
+    )
     alone, _, *stops_alone = mapping._scan_spans(
         format, buffers, spans, check=check, resync=resync, limits=Limits()
     )

@@ -147,7 +147,7 @@ def compare_without_search(
     package: ProtocolPackage, raw: bytes, check: bool, want: list[dict], fault: int, position: int
 ) -> None:
     """A scan that ends at the first fault agrees with the reference."""
-    scan = wirescan.formats()[package.formats[0]].scan
+    scan = wirescan.formats()[package.formats[0]].parser.scan
     rows, bad, *stop = scan(raw, check=check, resync=False, limits=LIMITS)
     assert laws.convert_rows(rows) == want, raw
     assert bad == sum(row["fault"] != 0 for row in want), raw

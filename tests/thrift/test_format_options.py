@@ -31,7 +31,7 @@ def test_a_table_with_names_has_the_format_with_the_idl(tmp_path):
     table = wirescan.scan(MESSAGES, f"thrift.fields?idl={idl}")
     assert table.format.spec == f"thrift.fields?idl={idl}"
     assert table.format.dtype == table.dtype
-    assert "name" in table.format.columns
+    assert "name" in table.format.export_columns
 
 
 def test_an_option_that_is_false_is_none():

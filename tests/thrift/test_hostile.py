@@ -637,7 +637,7 @@ scans = 0
 guarded = GuardedMemory(600)
 frames = thrift.scan(make_message())
 messages = thrift.messages(frames)
-bytes_needed = format_of("thrift.frames").bytes_needed
+bytes_needed = format_of("thrift.frames").parser.bytes_needed
 
 def scan(raw):
     global scans

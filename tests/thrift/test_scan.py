@@ -1136,7 +1136,7 @@ def test_streams_cut_at_every_byte(raw, stride):
     st.lists(st.integers(0, 300), max_size=4),
 )
 def test_a_frame_needs_more_than_a_part_and_at_most_its_size(raw, cuts):
-    bytes_needed = format_of("thrift.frames").bytes_needed
+    bytes_needed = format_of("thrift.frames").parser.bytes_needed
     try:
         row = reference.read_frame(raw, 0)
     except reference.BadBytesError as bad:
@@ -1179,9 +1179,9 @@ def test_frames_in_single_bytes_cost_linear_work(raw):
 
     def scan(view, *arguments, **options):
         sizes.append(len(view))
-        return frames.scan(view, *arguments, **options)
+        return frames.parser.scan(view, *arguments, **options)
 
-    stream = Stream(replace(frames, scan=scan))
+    stream = Stream(replace(frames, parser=replace(frames.parser, scan=scan)))
     assert sum(len(stream.feed(raw[i : i + 1])) for i in range(len(raw))) == 1
     assert len(stream.close()) == 0
     assert sum(sizes) <= 2 * len(raw) + 1000

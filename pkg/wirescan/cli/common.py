@@ -288,8 +288,9 @@ def _is_ignored(path: str, shared: int, format: Format) -> bool:
 
     shared: the number of characters that it shares with the other paths, up to a slash.
     """
+    ignore = format.storage.ignore
     is_named = path.endswith(SIDECAR) or (
-        format.ignore is not None and re.search(format.ignore, path[shared:]) is not None
+        ignore is not None and re.search(ignore, path[shared:]) is not None
     )
     return is_named and path != "-" and not os.path.isdir(path)
 
@@ -299,8 +300,8 @@ def _list_readable_files(path: str, format: Format, fail: Callable[[str], None])
 
     Raises OSError and ValueError for a path that cannot be read.
     """
-    text_format = None if format.scan is None else format  # lines of text need no scan
-    for file in expand(path, files=format.files, ignore=format.ignore):
+    text_format = None if format.parser.scan is None else format  # lines of text need no scan
+    for file in expand(path, files=format.storage.files, ignore=format.storage.ignore):
         get_size(file)
         message = describe_foreign_file(read_head(file), file, text_format)
         if message is None:
@@ -315,7 +316,7 @@ def _suggest_formats(files: Iterable[str], format: Format) -> str:
     fitting = [
         other.name
         for other in formats().values()
-        if other.files and any(re.search(other.files, name) for name in names)
+        if other.storage.files and any(re.search(other.storage.files, name) for name in names)
     ]
     if not fitting or format.name in fitting:
         return ""

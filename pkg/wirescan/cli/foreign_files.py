@@ -101,7 +101,7 @@ def describe_foreign_file(head: bytes, path: str, format: Format | None = None) 
 
 def _is_text(head: bytes, format: Format) -> bool:
     """Return whether a file's first bytes are text that is not in `format`."""
-    if format.text_marks is None or head.startswith(format.text_marks):
+    if format.storage.text_marks is None or head.startswith(format.storage.text_marks):
         return False
     if len(head) < SHORTEST_TEXT or CONTROL & set(head):
         return False

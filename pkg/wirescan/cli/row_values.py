@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from wirescan.cli.output import LONGEST_CHARACTER, encode, format_path, format_time, show_bytes
-from wirescan.frames.columns import FILE, START, list_columns, list_places
+from wirescan.frames.columns import FILE, PLACES, START, ColumnKind, list_columns, list_places
 from wirescan.frames.fault_names import list_names
 from wirescan.frames.format import Format
-from wirescan.frames.lookup import find_column, find_rows_without_lists, find_unread, open_pairs
+from wirescan.frames.lookup import FoundColumn, find_column, find_rows_without_lists, open_pairs
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 
 FAULT_COLUMN = "fault"
 WIDEST_CELL = 1000  # characters of text
-NO_MILLISECONDS = -1  # in a column of times
-NO_NANOSECONDS = 0  # in a column of nanoseconds
 
 
 def list_json_columns(format: Format) -> list[str]:
     """Return the columns of JSON output if the user names none."""
-    return [FILE, START, *format.columns]
+    return [FILE, START, *format.export_columns]
 
 
 def list_all_columns(format: Format) -> list[str]:
@@ -35,9 +33,10 @@ def list_all_columns(format: Format) -> list[str]:
     names = list_json_columns(format)
     outer: Format | None = format
     while outer is not None:
+        aliases = [name for name, column in outer.columns.items() if column.outer_name]
         names += [
             name
-            for name in (*list_columns(outer.dtype), *list_places(outer.dtype), *outer.hidden)
+            for name in (*list_columns(outer.dtype), *list_places(outer.dtype), *aliases)
             if name not in names
         ]
         outer = format_of(outer.within) if outer.within else None
@@ -46,20 +45,14 @@ def list_all_columns(format: Format) -> list[str]:
 
 def list_bytes_columns(format: Format) -> list[str]:
     """Return the columns of `list_all_columns` that hold bytes, or lists of bytes."""
-    owners = [(name, format.owner(name)) for name in list_all_columns(format)]
-    return [
-        name
-        for name, owner in owners
-        if name in format.lists
-        or owner is not None
-        and name in list_places(owner.dtype)
-        and name not in owner.numbers
-    ]
+    described = ((name, format.describe_column(name)) for name in list_all_columns(format))
+    kinds = (ColumnKind.BYTES, ColumnKind.PAIRS)
+    return [name for name, column in described if column is not None and column.kind in kinds]
 
 
 def list_text_columns(format: Format) -> list[str]:
     """Return the columns of text output if the user names none."""
-    return list(format.shown) or list_json_columns(format)
+    return list(format.display.shown) or list_json_columns(format)
 
 
 class RowValues:
@@ -99,62 +92,53 @@ class RowValues:
 
     def _read_column(self, table: FrameTable, name: str, path: str) -> Sequence[Any]:
         """Return the values of one column."""
-        if name == FILE:
+        found = find_column(table, name)
+        kind = found.column.kind
+        if kind is ColumnKind.PATH:
             return [format_path(path) if self._for_people else path] * len(table)
-        if name == START or name == "start" and table.outer is None:
+        if kind is ColumnKind.POSITION or name == "start" and table.outer is None:
             return table.positions.tolist()
-        if name == FAULT_COLUMN:
+        if kind is ColumnKind.FAULT:
             names = list_names(self._format.faults)
             return [names[number] for number in table[FAULT_COLUMN].tolist()]
-        if name in self._format.lists:
+        if kind is ColumnKind.PAIRS:
             return self._list_values(table, name)
-        table, at, name = find_column(table, name)
-        if name in table.places:
-            return self._read_place(table if at is None else table[at], name)
-        numbers = table[name] if at is None else table[name][at]
-        unread = find_unread(table, name)
-        values = self._number_values(table.format, name, numbers)
-        if unread is None:
+        if kind in PLACES:
+            return self._read_place(found, name)
+        values = self._convert_numbers(found)
+        is_null = found.find_nulls()
+        if is_null is None:
             return values
-        is_null = unread if at is None else unread[at]
         return [None if null else value for value, null in zip(values, is_null)]
 
-    def _number_values(self, format: Format, name: str, numbers: np.ndarray) -> Sequence[Any]:
-        """Return the numbers of a column as output values."""
+    def _convert_numbers(self, found: FoundColumn) -> Sequence[Any]:
+        """Return the numbers of a column as output values, also where they are null."""
+        column = found.column
+        names = column.declared.number_names
+        numbers = found.read_numbers()
         values = numbers.tolist()
-        if name in format.times:
-            return self._convert_times(values, NO_MILLISECONDS, "ms")
-        if name in format.nanoseconds:
-            return self._convert_times(values, NO_NANOSECONDS, "ns")
-        if name == "kind" and format.kinds:
-            return [format.kinds.get(value) for value in values]
-        if numbers.dtype.kind == "S":
+        unit = column.declared.unit
+        if unit is not None and self._for_people:
+            return [format_time(value, unit) for value in values]
+        if column.kind is ColumnKind.NAME:
+            return [names.get(value) for value in values]
+        if column.kind is ColumnKind.TEXT:
             return [value.decode(errors="backslashreplace") or None for value in values]
-        if name.startswith("is_"):
+        if column.kind is ColumnKind.FLAG:
             return (numbers != 0).tolist()
-        if name in format.enums:
-            return [get_number_name(format, name, value) for value in values]
-        if numbers.dtype.kind == "f" and not self._for_people:
+        if names:
+            return list(map(column.declared.name_number, values))
+        if column.kind is ColumnKind.FLOAT and not self._for_people:
             return [value if math.isfinite(value) else None for value in values]
         return values
 
-    def _convert_times(
-        self, values: list[int], absent: int, unit: Literal["ms", "ns"]
-    ) -> list[int | str | None]:
-        """Return times since 1970 as output values; `absent` is the number for no time."""
-        if not self._for_people:
-            return [None if value == absent else value for value in values]
-        return [None if value == absent else format_time(value, unit) for value in values]
-
-    def _read_place(self, table: FrameTable, name: str) -> list[Any]:
+    def _read_place(self, found: FoundColumn, name: str) -> list[Any]:
         """Return the byte strings, or arrays of numbers, of a place."""
-        if name not in table.format.numbers:
-            return [self._show(view, name) for view in iter_views(table, name)]
-        dtype = table.format.numbers[name]
-        return [
-            None if view is None else np.frombuffer(view, dtype).tolist()
-            for view in iter_views(table, name)
-        ]
+        views = iter_views(found.select_rows(), found.column.name)
+        if found.column.kind is ColumnKind.BYTES:
+            return [self._show(view, name) for view in views]
+        dtype = found.column.dtype
+        return [None if view is None else np.frombuffer(view, dtype).tolist() for view in views]
 
     def _show(self, view: memoryview | None, column: str) -> str | None:
         """Return bytes as text, in the encoding of their column."""
@@ -199,14 +183,6 @@ def iter_views(table: FrameTable, name: str) -> Iterator[memoryview | None]:
         None if length < 0 else buffers[buffer][first : first + length]
         for buffer, first, length in zip(rows["buffer"].tolist(), start.tolist(), size.tolist())
     )
-
-
-def get_number_name(format: Format, column: str, number: int) -> str:
-    """Return the name of a number in a column of a format, or the number as text."""
-    try:
-        return format.enums[column](number).name.lower()
-    except (KeyError, ValueError):
-        return str(number)
 
 
 def _format_pairs(pairs: list[dict[str, Any]]) -> str:

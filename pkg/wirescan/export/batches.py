@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from wirescan.frames.columns import PLACES
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_parents
+from wirescan.frames.lookup import find_column
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import get_format, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables
@@ -96,16 +97,13 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
         table: the frames.
         columns: the exported columns. None, the default: those of the format.
     """
+    format = get_format(table)
     total: np.ndarray = table["size"].astype(np.int64)
-    for name in get_format(table).columns if columns is None else columns:
-        rows = table
-        parents: np.ndarray | None = None
-        while name not in rows.places and rows.outer is not None:
-            name = get_format(rows).hidden.get(name, name)
-            parents = find_parents(rows, parents)
-            rows = rows.outer
+    for name in format.export_columns if columns is None else columns:
+        column = format.describe_column(name)
         # The places of the row itself are part of its frame.
-        if name in rows.places and rows is not table:
-            sizes = np.maximum(rows[name + "_size"].astype(np.int64), 0)
-            total += sizes if parents is None else sizes[parents]
+        if column is not None and column.owner is not format and column.kind in PLACES:
+            found = find_column(table, name)
+            sizes = np.maximum(found.table[column.name + "_size"].astype(np.int64), 0)
+            total += sizes if found.parents is None else sizes[found.parents]
     return total

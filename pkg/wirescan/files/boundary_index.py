@@ -93,11 +93,11 @@ def write(
     """
     path = os.fspath(path)
     top = format_of(format).outermost
-    if top.boundaries is None:
+    if top.storage.boundaries is None:
         raise ValueError(f"{top.name} declares no frame boundaries, so its files have no index")
     # Taken before the scan: a change during the scan makes the sidecar stale.
     size, time = get_stamp(path)
-    boundaries = top.boundaries(path, max(STEP, size // MAX_STARTS), limits=limits)
+    boundaries = top.storage.boundaries(path, max(STEP, size // MAX_STARTS), limits=limits)
     starts = [at for at in boundaries if at < size] or [0]
     first, last = _compute_checksums(path, size)
     text = json.dumps(
@@ -157,7 +157,7 @@ def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | N
         )
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    if (version, name) != (VERSION, top.spec) or top.boundaries is None:
+    if (version, name) != (VERSION, top.spec) or top.storage.boundaries is None:
         return None
     if not _are_rising(starts, size):
         return None
@@ -168,7 +168,7 @@ def _read(path: str, sidecar: str, top: Format, limits: Limits) -> list[int] | N
     if now - max(size, starts[-1] + STEP) > STEP:
         if not _are_starts(path, starts[-1:], now, top.spec, limits):
             return None
-        starts += top.boundaries(path, STEP, starts[-1], limits=limits)[1:]
+        starts += top.storage.boundaries(path, STEP, starts[-1], limits=limits)[1:]
     return list(starts)
 
 
@@ -193,7 +193,7 @@ def _are_starts(path: str, starts: list[int], stop: int, format: str, limits: Li
     """Return whether an intact frame begins at each start. stop: the size of the file."""
     if not starts:
         return True
-    scan = format_of(format).outermost.scan
+    scan = format_of(format).outermost.parser.scan
     assert scan is not None  # every outermost format has one
     with open_ranges(path) as read_bytes:
         read_row = partial(read_frame, read_bytes, stop=stop, scan=scan, limits=limits)

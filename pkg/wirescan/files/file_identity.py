@@ -286,14 +286,16 @@ class Files:
         return False
 
     def _list_objects(self, url: str) -> dict[str, State]:
-        files = list_files(url, files=self._format.files, ignore=self._format.ignore)
+        storage = self._format.storage
+        files = list_files(url, files=storage.files, ignore=storage.ignore)
         return {file.path: State(file.size) for file in files}
 
     def _list_names(self, source: str) -> list[str]:
+        storage = self._format.storage
         try:
-            return expand(source, files=self._format.files, ignore=self._format.ignore)
+            return expand(source, files=storage.files, ignore=storage.ignore)
         except FileNotFoundError:  # a folder may have vanished during the listing: try again
-            return expand(source, files=self._format.files, ignore=self._format.ignore)
+            return expand(source, files=storage.files, ignore=storage.ignore)
 
 
 def _find_renamed(files: Iterable[FileProgress], nodes: set[int]) -> dict[str, State]:

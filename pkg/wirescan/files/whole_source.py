@@ -36,9 +36,9 @@ def scan_source(
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     """
     check_mode(errors, limits)
-    scan = scan or format.scan
+    scan = scan or format.parser.scan
     assert scan is not None  # every outermost format has one
-    buffers = open(source, files=format.files, ignore=format.ignore)
+    buffers = open(source, files=format.storage.files, ignore=format.storage.ignore)
     if into is not None:
         options["into"] = into
         if len(buffers) != 1:

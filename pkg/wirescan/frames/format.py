@@ -1,17 +1,27 @@
-"""`Format`: the declaration of a kind of frame, which all other layers read."""
+"""`Format`: the declaration of a kind of frame, in parts, which all other layers read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import RESERVED, list_columns, list_places
+from wirescan.frames.columns import (
+    EXPORT_KINDS,
+    HEAD_COLUMNS,
+    PLAIN,
+    RESERVED,
+    Column,
+    ColumnDescription,
+    ColumnKind,
+    describe_own_column,
+    list_columns,
+    list_places,
+)
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
 from wirescan.frames.limits import Limits
@@ -22,6 +32,90 @@ from wirescan.frames.summary_columns import SummaryColumns
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
+
+
+@dataclass(frozen=True, eq=False)
+class Parser:
+    """The functions that find the frames of a format in bytes.
+
+    Attributes:
+        scan: a function of one buffer that returns (rows, bad, fault, position). It takes `check`,
+            `resync`, `limits`, `more` if bytes may follow, and `resume` for the next bytes of a
+            stream, by keyword. `core.loop.scan_frames` describes them. Outermost formats only.
+        spans: a function of buffers, spans of them (dtype HEAD), and the keywords `check`, `resync`
+            and `limits`. It returns (rows, bad, faults, positions), as `scan` for each span.
+            Optional: with it many small streams cost little more than one stream.
+        scan_values: a function of a buffer, spans of it (dtype HEAD), and the keywords `check`
+            and `limits`. It returns (rows, bad). Each span, such as a value of a binary column,
+            is one frame and one row, up to `limits.rows`. Optional: for formats whose frames do
+            not state their size.
+        bytes_needed: `bytes_needed(held, *state) -> (minimum frame size, *state)`, where `held`
+            are the first bytes of a frame. `state` is the rest of the previous result for the
+            same frame. Optional: it lets `Stream` skip scans that cannot succeed.
+    """
+
+    scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
+    spans: Callable[..., tuple[np.ndarray, int, np.ndarray, np.ndarray]] | None = None
+    scan_values: Callable[..., tuple[np.ndarray, int]] | None = None
+    bytes_needed: Callable[..., tuple[Any, ...]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """How the files of a format are found, cut and skipped.
+
+    Attributes:
+        files: a regular expression: the files of a directory that are read.
+        ignore: a regular expression: the files that a glob excludes.
+        text_marks: the first bytes of files of this format that look like text. None: the format
+            is text. Outermost formats only.
+        boundaries: a function of a path, a distance in bytes, a start position (default 0), and
+            the keyword `limits`. It returns positions, from the start on, at which the file can be
+            cut, about that distance apart. A frame above `limits.frame` is damage, after which it
+            finds no position. The start is given for files that grew. Outermost formats only.
+        statistics: a function of the rows of the format `within` that returns {column of this
+            format: (lowest, highest)}, arrays or None. The good frames inside each row have
+            values in that range. Optional.
+        prune: a function of a path, {column of this format: (lowest, highest)}, numbers or
+            None, and the keyword `limits`. It returns the range of bytes (start, stop) that
+            contains all frames with such values. Both are boundaries of outermost frames.
+            Optional.
+        log: how the frames of a log follow each other; None for frames without log offsets.
+    """
+
+    files: str | None = None
+    ignore: str | None = None
+    text_marks: tuple[bytes, ...] | None = None
+    boundaries: Callable[..., list[int]] | None = None
+    statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
+    prune: Callable[..., tuple[int, int]] | None = None
+    log: LogColumns | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Display:
+    """How the command shows and counts the frames of a format.
+
+    Attributes:
+        shown: the columns of text output where none are named; empty: all columns.
+        grouped_by: the column that a first query on converted frames groups by; optional.
+        record_count: the column with the number of records inside a frame, -1 if the frame does
+            not state it; optional.
+        counted_as: what a summary calls these frames, a plural such as "records". None: a summary
+            does not open these frames.
+        summary: the columns that a summary counts.
+        has_time: a function of a table and the name of a column of times that returns a bool
+            array: the rows that a summary includes in the range of times. Optional.
+        repeats: whether another format, read from the same frames, reports every fault of this one.
+    """
+
+    shown: tuple[str, ...] = ()
+    grouped_by: str | None = None
+    record_count: str | None = None
+    counted_as: str | None = None
+    summary: SummaryColumns = SummaryColumns()
+    has_time: Callable[[FrameTable, str], np.ndarray] | None = None
+    repeats: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,69 +130,19 @@ class Format:
             takes `errors`, `check` and `limits`.
         within: the name of the format whose frames contain these; None for an outermost format.
         children: the formats inside a frame: name -> function of a table. It takes `errors`.
-        lists: the children that are short lists of pairs: name -> the column that counts them.
-            They become columns of lists.
+        columns: what columns and places mean, for those that mean more than their dtype. If it has
+            names for the column `kind`, every export has that column, as text.
+        parser: the functions that find frames in bytes.
+        storage: how files of this format are found, cut and skipped.
+        display: how the command shows and counts the frames.
         readable: faults of a frame whose lists can still be read.
-        inherited: columns and places of the enclosing frames that belong to every export.
-        hidden: columns of enclosing frames that a column here hides: {name in exports: name in
-            the enclosing frame}.
-        times: columns in milliseconds since 1970 (-1: none).
-        nanoseconds: columns in nanoseconds since 1970 (0: none).
-        numbers: places that are arrays of numbers: name -> numpy dtype of one number in the
-            frame's bytes.
-        local: columns that have a meaning only within a table. An export has them only if they
-            are named.
-        unset: column -> the number that a row has before it is read, if that is not 0.
-        kinds: the names of the numbers in the column `kind`. Every export then has that column,
-            as text.
-        scan: a function of one buffer that returns (rows, bad, fault, position). It takes `check`,
-            `resync`, `limits`, `more` if bytes may follow, and `resume` for the next bytes of a
-            stream, by keyword. `core.loop.scan_frames` describes them. Outermost formats only.
-        spans: a function of buffers, spans of them (dtype HEAD), and the keywords `check`, `resync`
-            and `limits`. It returns (rows, bad, faults, positions), as `scan` for each span.
-            Optional: with it many small streams cost little more than one stream.
-        scan_values: a function of a buffer, spans of it (dtype HEAD), and the keywords `check`
-            and `limits`. It returns (rows, bad). Each span, such as a value of a binary column,
-            is one frame and one row, up to `limits.rows`. Optional: for formats whose frames do
-            not state their size.
-        bytes_needed: `bytes_needed(held, *state) -> (minimum frame size, *state)`, where `held`
-            are the first bytes of a frame. `state` is the rest of the previous result for the
-            same frame. Optional: it lets `Stream` skip scans that cannot succeed.
-        boundaries: a function of a path, a distance in bytes, a start position (default 0), and
-            the keyword `limits`. It returns positions, from the start on, at which the file can be
-            cut, about that distance apart. A frame above `limits.frame` is damage, after which it
-            finds no position. The start is given for files that grew. Outermost formats only.
-        statistics: a function of the rows of the format `within` that returns {column of this
-            format: (lowest, highest)}, arrays or None. The good frames inside each row have
-            values in that range. Optional.
-        prune: a function of a path, {column of this format: (lowest, highest)}, numbers or
-            None, and the keyword `limits`. It returns the range of bytes (start, stop) that
-            contains all frames with such values. Both are boundaries of outermost frames.
-            Optional.
-        files: a regular expression: the files of a directory that are read.
-        ignore: a regular expression: the files that a glob excludes.
-        shown: the columns of text output where none are named; empty: all columns.
-        enums: columns of numbers that have names -> the enum of these names.
         faults: the faults of a format of another package: number -> name and meaning. The numbers
             are 64 to 127 if the end of the bad frame is known, and 192 to 255 if it is not. They
             have a meaning in this format only. A row that covers an enclosing bad frame repeats its
             number, so formats within one another declare the same faults.
-        record_count: the column with the number of records inside a frame, -1 if the frame does
-            not state it; optional.
-        counted_as: what a summary calls these frames, a plural such as "records". None: a summary
-            does not open these frames.
-        summary: the columns that a summary counts.
         enclosing: the column with the row of the enclosing value, for values that are nested in
             one table. The values around a bad value have its fault; the bad value itself has no
             kind. Optional.
-        offsets: columns of log offsets. A first query reports the range of each.
-        grouped_by: the column that a first query on converted frames groups by; optional.
-        repeats: whether another format, read from the same frames, reports every fault of this one.
-        log: how the frames of a log follow each other; None for frames without log offsets.
-        has_time: a function of a table and the name of a column of times that returns a bool
-            array: the rows that have a time in it. Optional.
-        text_marks: the first bytes of files of this format that look like text. None: the format
-            is text. Outermost formats only.
         requests: the format of the other direction, without which the frames inside these cannot
             be opened; optional.
         accepts: the options that may follow the name of this format. See `format_of`.
@@ -111,41 +155,16 @@ class Format:
     read: Callable[..., FrameTable]
     within: str | None = None
     children: Mapping[str, Callable[..., FrameTable]] = field(default_factory=dict)
-    lists: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    parser: Parser = Parser()
+    storage: Storage = Storage()
+    display: Display = Display()
     readable: tuple[int, ...] = ()
-    inherited: tuple[str, ...] = ()
-    hidden: Mapping[str, str] = field(default_factory=dict)
-    times: tuple[str, ...] = ()
-    nanoseconds: tuple[str, ...] = ()
-    numbers: Mapping[str, str] = field(default_factory=dict)
-    local: tuple[str, ...] = ()
-    unset: Mapping[str, int] = field(default_factory=dict)
-    kinds: Mapping[int, str] = field(default_factory=dict)
-    scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
-    spans: Callable[..., tuple[np.ndarray, int, np.ndarray, np.ndarray]] | None = None
-    scan_values: Callable[..., tuple[np.ndarray, int]] | None = None
-    bytes_needed: Callable[..., tuple[Any, ...]] | None = None
-    boundaries: Callable[..., list[int]] | None = None
-    statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
-    prune: Callable[..., tuple[int, int]] | None = None
-    files: str | None = None
-    ignore: str | None = None
+    faults: Mapping[int, FaultMeaning] = field(default_factory=dict)
+    enclosing: str | None = None
+    requests: str | None = None
     accepts: tuple[FormatOption, ...] = ()
     options: str = ""
-    shown: tuple[str, ...] = ()
-    enums: Mapping[str, type[IntEnum]] = field(default_factory=dict)
-    faults: Mapping[int, FaultMeaning] = field(default_factory=dict)
-    record_count: str | None = None
-    counted_as: str | None = None
-    summary: SummaryColumns = SummaryColumns()
-    enclosing: str | None = None
-    offsets: tuple[str, ...] = ()
-    grouped_by: str | None = None
-    repeats: bool = False
-    log: LogColumns | None = None
-    has_time: Callable[[FrameTable, str], np.ndarray] | None = None
-    text_marks: tuple[bytes, ...] | None = None
-    requests: str | None = None
 
     def __post_init__(self) -> None:
         check_declared_faults(self.faults, self.name)
@@ -170,44 +189,58 @@ class Format:
         Of this format and those around it, it is the innermost one that has `scan_values`. If
         there is none, it is the outermost format.
         """
-        return self if self.scan_values or self.within is None else format_of(self.within).in_values
+        has_values = self.parser.scan_values is not None
+        return self if has_values or self.within is None else format_of(self.within).in_values
 
     @property
-    def columns(self) -> list[str]:
+    def lists(self) -> dict[str, str]:
+        """The children that are short lists of pairs: name -> the column that counts them."""
+        return {name: column.count for name, column in self.columns.items() if column.count}
+
+    @property
+    def export_columns(self) -> list[str]:
         """The columns of an export that names none: the format's own columns, and `fault`."""
         pairs = list_places(self.dtype)
+        lists = self.lists
         hidden = {
             *list_columns(HEAD),
             RESERVED,
-            *self.local,
-            *self.lists.values(),
-            *(name + "_at" for name in self.lists),
+            *lists.values(),
+            *(name + "_at" for name in lists),
             *(name + end for name in pairs for end in ("_at", "_size")),
         }
-        own = [name for name in list_columns(self.dtype) if name not in hidden]
+        names = [name for name in list_columns(self.dtype) if name not in hidden]
+        own = [name for name in names if not self.get_column(name).local]
         own += [name for name in pairs if name not in self.children]
-        return [*(["kind"] if self.kinds else []), *own, *self.lists, *self.inherited, "fault"]
+        inherited = [name for name, column in self.columns.items() if column.inherited]
+        kind = ["kind"] if self.get_column("kind").number_names else []
+        return [*kind, *own, *lists, *inherited, "fault"]
+
+    def get_column(self, name: str) -> Column:
+        """Return what this format declares about a column or place."""
+        return self.columns.get(name) or HEAD_COLUMNS.get(name, PLAIN)
+
+    def describe_column(self, name: str) -> ColumnDescription | None:
+        """Return what a column is that an export may have; None if there is no such column.
+
+        The innermost format, of this one and those around it, that has the column is its owner.
+        """
+        if name in EXPORT_KINDS:
+            return ColumnDescription(name, EXPORT_KINDS[name])
+        declared = self.get_column(name)
+        if declared.count is not None:
+            return ColumnDescription(name, ColumnKind.PAIRS, declared, None, self)
+        column = describe_own_column(self.dtype, self, name)
+        outer = self
+        while column is None and outer.within is not None:
+            name = outer.get_column(name).outer_name or name
+            outer = format_of(outer.within)
+            column = describe_own_column(outer.dtype, outer, name)
+        return column
 
     def describe_fault(self, fault: int) -> FaultMeaning:
         """Return the name and the meaning of a number of the column `fault`."""
         return describe_fault(fault, self.faults)
-
-    def owner(self, name: str) -> Format | None:
-        """Return the innermost format, of this one and those around it, that has a column or place.
-
-        None means that no format has it.
-        """
-        if name in list_columns(self.dtype) or name in list_places(self.dtype):
-            return self
-        if self.within is None:
-            return None
-        return format_of(self.within).owner(self.hidden.get(name, name))
-
-    def name_there(self, name: str) -> str:
-        """Return the name of a column in its owner."""
-        if self.within is None or self.owner(name) is self:
-            return name
-        return format_of(self.within).name_there(self.hidden.get(name, name))
 
     def open(self, source: Any, **options: Any) -> FrameTable:
         """Return the frames of this format in a source, through every format around them."""

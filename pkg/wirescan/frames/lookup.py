@@ -6,18 +6,19 @@ Tables, exports, filters and the command line use them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wirescan.frames.columns import list_columns
+from wirescan.frames.columns import EXPORT_KINDS, ColumnDescription, ColumnKind, describe_own_column
 from wirescan.frames.fault_names import FaultMeaning
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
 
-# Columns that a bad row has too. Its `body` is 0 where the frame's end is not known.
-SCAN_COLUMNS = ("start", "size", "body", "parent", "buffer", "fault")
+# Columns that a bad row has too, besides the local ones. Its `body` is 0 where the frame's end is
+# not known.
+SCAN_COLUMNS = ("size", "body", "fault")
 
 
 def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
@@ -73,30 +74,73 @@ def find_rows_with_list(table: FrameTable, name: str) -> np.ndarray:
     return readable
 
 
-def find_column(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray | None, str]:
-    """Find a column or place in a table, or in the nearest table around it.
+class FoundColumn(NamedTuple):
+    """A column of exports of a table.
 
-    Returns:
-        That table; for each row of `table` its row there, or None if they are the same table;
-        and the name of the column there.
+    Attributes:
+        table: the table that has the column: the exported table, or one around it.
+        parents: for each exported row its row in `table`; None if they are the same table.
+        column: what the column is.
+    """
+
+    table: FrameTable
+    parents: np.ndarray | None
+    column: ColumnDescription
+
+    def read_numbers(self) -> np.ndarray:
+        """Return the column's value for each exported row."""
+        numbers: np.ndarray = self.table[self.column.name]
+        return numbers if self.parents is None else numbers[self.parents]
+
+    def find_nulls(self, *, has_bad_rows: bool = True) -> np.ndarray | None:
+        """Return a bool array: the exported rows whose number is null. None means no row.
+
+        A number is null if it stands for no time, or was not read of a bad frame.
+
+        Args:
+            has_bad_rows: False if the caller knows that no row of `table` is bad.
+        """
+        nulls = _find_unread(self.table, self.column) if has_bad_rows else None
+        no_time = self.column.declared.no_time
+        if no_time is not None:
+            absent = self.table[self.column.name] == no_time
+            nulls = absent if nulls is None else nulls | absent
+        return nulls if nulls is None or self.parents is None else nulls[self.parents]
+
+    def select_rows(self) -> FrameTable:
+        """Return the rows of `table`, one for each exported row."""
+        return self.table if self.parents is None else self.table[self.parents]
+
+
+def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundColumn:
+    """Find a column of exports in a table, or in the nearest table around it.
+
+    Args:
+        table: the exported table.
+        name: the column.
+        lists: whether a list of pairs hides a place of the same name.
 
     Raises:
         ValueError: no table has the column.
     """
+    if name in EXPORT_KINDS:
+        return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
+    if lists and table.format is not None and table.format.get_column(name).count is not None:
+        return FoundColumn(table, None, ColumnDescription(name, ColumnKind.PAIRS))
     owner = table
     parents: np.ndarray | None = None
-    requested = name
-    while name not in list_columns(owner.dtype) and name not in owner.places:
+    own_name = name
+    while (column := describe_own_column(owner.dtype, owner.format, own_name)) is None:
         if owner.outer is None:
             raise ValueError(
-                f"column {requested!r} is that of an enclosing frame, "
+                f"column {name!r} is that of an enclosing frame, "
                 "and this table was opened from none"
             )
         if owner.format is not None:
-            name = owner.format.hidden.get(name, name)
+            own_name = owner.format.get_column(own_name).outer_name or own_name
         parents = find_parents(owner, parents)
         owner = owner.outer
-    return owner, parents, name
+    return FoundColumn(owner, parents, column)
 
 
 def open_pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
@@ -162,23 +206,22 @@ def list_declared_faults(table: FrameTable) -> list[Mapping[int, FaultMeaning]]:
     return declared
 
 
-def find_unread(table: FrameTable, column: str) -> np.ndarray | None:
-    """Return a bool array: the bad rows whose value in `column` may not have been read.
+def _find_unread(table: FrameTable, column: ColumnDescription) -> np.ndarray | None:
+    """Return a bool array: the bad rows whose value in a column may not have been read.
 
-    Such a row holds 0, or the number of `Format.unset`. A bad row where that number was read
+    Such a row holds 0, or the number of `Column.unset`. A bad row where that number was read
     looks the same, and counts as unread. None means no row.
     """
-    values = table[column]
     if (
-        column in SCAN_COLUMNS
-        or values.dtype.kind not in "iuf"
-        or table.format
-        and column in table.format.local
+        column.name in SCAN_COLUMNS
+        or column.declared.local
+        or column.dtype is None
+        or column.dtype.kind not in "iuf"
     ):
         return None
     bad = table.bad
     if not bad.any():
         return None
-    unset = table.format.unset.get(column, 0) if table.format else 0
-    unread: np.ndarray = bad & ((values == 0) | (values == unset))
+    values = table[column.name]
+    unread: np.ndarray = bad & ((values == 0) | (values == column.declared.unset))
     return unread

@@ -12,7 +12,7 @@ class SummaryColumns:
 
     A summary always has the number, bytes, sizes, times, kinds and faults of outermost frames.
     Their formats declare the first four attributes. The format whose frames are counted inside
-    them (`Format.counted_as`) declares the others.
+    them (`Display.counted_as`) declares the others.
 
     Attributes:
         codec: the column of the codec that compresses the payload of a frame. The number 0 stands
@@ -21,7 +21,7 @@ class SummaryColumns:
         values: columns for each of whose values the frames are counted.
         flags: columns of 0 and 1, with names that begin with is_. Frames with 1 are counted.
         unopened: what a frame is called that does not state the number of records inside it. See
-            `Format.record_count`.
+            `Display.record_count`.
         by_kind: count the frames of each kind, in place of all frames together.
         sizes: report how large the frames are.
         places: the places whose sizes and nulls are counted: name -> the text for its nulls.

@@ -312,9 +312,8 @@ class FrameTable:
     def _read_value(self, i: int, name: str) -> memoryview | np.ndarray | None:
         """Return the place of row i: a memoryview, an array of numbers, or None for null."""
         view = self.bytes(i, name)
-        if view is None or self.format is None or name not in self.format.numbers:
-            return view
-        return np.frombuffer(view, self.format.numbers[name])
+        items = None if self.format is None else self.format.get_column(name).items
+        return view if view is None or items is None else np.frombuffer(view, items)
 
     def _read_values(self, name: str) -> np.ndarray:
         """Return the place of all rows, as an object array."""
@@ -560,8 +559,12 @@ def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:
 
     Its frames cannot be opened, and it has no lists, because these need the other columns.
     """
-    local = tuple(name for name in format.local if name in list_columns(dtype))
-    return replace(format, dtype=dtype, children={}, lists={}, inherited=(), local=local)
+    columns = {
+        name: column
+        for name, column in format.columns.items()
+        if not (column.count or column.inherited)
+    }
+    return replace(format, dtype=dtype, children={}, columns=columns)
 
 
 def _freeze(rows: np.ndarray) -> np.ndarray:

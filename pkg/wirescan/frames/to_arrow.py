@@ -9,8 +9,8 @@ is_...                         bool                             bool
 kind, if it has names          string                           string
 fault                          dictionary of strings, 0 is null string, 0 is null
 S<n>, text padded with zeros   string, empty is null            the same
-milliseconds (Format.times)    timestamp[ms, UTC], -1 is null   timestamp[us, UTC], -1 is null
-nanoseconds                    timestamp[ns, UTC], 0 is null    timestamp[us, UTC], rounded down
+times in ms (`Column.unit`)    timestamp[ms, UTC], -1 is null   timestamp[us, UTC], -1 is null
+times in ns                    timestamp[ns, UTC], 0 is null    timestamp[us, UTC], rounded down
 <name>_at, <name>_size         <name>: binary_view, or `binary` binary
 a place of numbers             list of numbers                  the same
 a list of pairs (`headers`)    list<struct<key, value>> [2]     the same
@@ -28,24 +28,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import FAULT, FILE, START, list_columns, list_places
+from wirescan.frames.columns import ColumnKind, list_columns, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import (
+    FoundColumn,
     find_column,
     find_innermost_faults,
     find_rows_with_list,
     find_rows_without_lists,
-    find_unread,
     list_declared_faults,
 )
 from wirescan.frames.registry import format_of
@@ -55,8 +55,14 @@ if TYPE_CHECKING:
 
 BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.large_binary()}
 TYPES = ("arrow", "spark")
-EXPORTED = {FILE: pa.string(), START: pa.int64()}
 FAULT_TYPES = {"arrow": pa.dictionary(pa.int32(), pa.string()), "spark": pa.string()}
+SIMPLE_TYPES = {
+    ColumnKind.PATH: pa.string(),
+    ColumnKind.POSITION: pa.int64(),
+    ColumnKind.NAME: pa.string(),
+    ColumnKind.TEXT: pa.string(),
+    ColumnKind.FLAG: pa.bool_(),
+}
 WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64(), "u8": pa.int64()}
 LATEST = (2**63 - 1) // 1000  # milliseconds that fit 64 bits as microseconds
 LARGEST = (1 << 31) - 1  # bytes in one binary column of 32-bit offsets
@@ -73,7 +79,7 @@ class _Context(NamedTuple):
 
 def list_default_columns(format: str | Format) -> list[str]:
     """Return the columns of an export that names none: a format's own columns, and `fault`."""
-    return (format_of(format) if isinstance(format, str) else format).columns
+    return (format_of(format) if isinstance(format, str) else format).export_columns
 
 
 def make_schema(
@@ -103,7 +109,7 @@ def make_schema(
         raise ValueError(f"binary must be one of {', '.join(BINARY)}, not {binary!r}")
     if types == "spark":
         binary = "binary"
-    names = format.columns if columns is None else list(columns)
+    names = format.export_columns if columns is None else list(columns)
     return pa.schema(
         [pa.field(name, _choose_type(format, name, BINARY[binary], types)) for name in names]
     )
@@ -188,49 +194,35 @@ def get_format(table: FrameTable) -> Format:
 
 def _list_columns(table: FrameTable) -> list[str]:
     format = get_format(table)
-    return [
-        *(name for name in list_columns(HEAD) if name not in format.columns),
-        *format.local,
-        *format.columns,
-    ]
+    exported = format.export_columns
+    head = list_columns(HEAD)
+    others = [name for name in list_columns(table.dtype) if name not in exported]
+    return [name for name in others if name in head or format.get_column(name).local] + exported
 
 
 def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.DataType:
     """Return the Arrow type of a column. Byte strings get the type `binary`."""
-    if name in EXPORTED:
-        return EXPORTED[name]
-    if name in format.lists:
+    column = format.describe_column(name)
+    if column is None:
+        raise ValueError(
+            f"{format.name} has no column {name!r}; it has {', '.join(format.export_columns)}"
+        )
+    if column.kind in SIMPLE_TYPES:
+        return SIMPLE_TYPES[column.kind]
+    if column.kind is ColumnKind.BYTES:
+        return binary
+    if column.kind is ColumnKind.PAIRS:
         pairs = format_of(f"{format.name.split('.')[0]}.{name}")
         return pa.list_(pa.struct([(part, binary) for part in list_places(pairs.dtype)]))
-    if name in ("fault", FAULT):
+    if column.dtype is None or column.kind is ColumnKind.FAULT:
         return FAULT_TYPES[types]
-    owner = format.owner(name)
-    if owner is None:
-        raise ValueError(
-            f"{format.name} has no column {name!r}; it has {', '.join(format.columns)}"
-        )
-    name = format.name_there(name)
-    if name in owner.numbers:
-        return pa.list_(pa.from_numpy_dtype(np.dtype(owner.numbers[name]).newbyteorder("=")))
-    if name in list_places(owner.dtype):
-        return binary
-    return _choose_scalar_type(owner, name, spark=types == "spark")
-
-
-def _choose_scalar_type(owner: Format, name: str, *, spark: bool) -> pa.DataType:
-    """Return the Arrow type of a column of its own format that is no place."""
-    if name == "kind" and owner.kinds:
-        return pa.string()
-    if name in owner.times:
-        return pa.timestamp("us" if spark else "ms", tz="UTC")
-    if name in owner.nanoseconds:
-        return pa.timestamp("us" if spark else "ns", tz="UTC")
-    if name.startswith("is_"):
-        return pa.bool_()
-    kind = owner.dtype[name].str[1:]
-    if kind.startswith("S"):
-        return pa.string()
-    return WIDER[kind] if spark and kind in WIDER else pa.from_numpy_dtype(owner.dtype[name])
+    if column.kind is ColumnKind.NUMBERS:
+        return pa.list_(pa.from_numpy_dtype(column.dtype.newbyteorder("=")))
+    if column.kind is ColumnKind.TIME:
+        return pa.timestamp("us" if types == "spark" else column.declared.unit, tz="UTC")
+    width = column.dtype.str[1:]
+    is_wider = types == "spark" and width in WIDER
+    return WIDER[width] if is_wider else pa.from_numpy_dtype(column.dtype)
 
 
 def _find_damaged(table: FrameTable) -> set[int]:
@@ -249,89 +241,63 @@ def _find_damaged(table: FrameTable) -> set[int]:
 
 def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Array:
     """Return a column, place, list or exported column of a table."""
-    name = field.name
-    kind = field.type
-    if name == FILE:
-        if context.file is None:
-            return pa.nulls(len(table), kind)
-        return _repeat_path(context.file, len(table))
-    if name == START:
-        return _make_numbers(table.positions, kind)
-    if name == FAULT:
-        faults, levels = find_innermost_faults(table)
-        return _make_faults(faults, levels, list_declared_faults(table), kind)
-    if name == "fault":
-        return _make_faults(table[name], 0, list_declared_faults(table)[:1], kind)
-    if name in get_format(table).lists:
-        return _make_pair_lists(table, name, kind, context)
-    rows, parents, name = find_column(table, name)
-    if name in rows.places:
-        to_array: Callable[..., pa.Array] = (
-            _make_number_lists if pa.types.is_list(kind) else _make_place
-        )
-        return to_array(rows if parents is None else rows[parents], name, kind)
-    values = rows[name]
-    absent = find_unread(rows, name) if id(rows) in context.damaged else None
-    if parents is not None:
-        values = values[parents]
-        absent = None if absent is None else absent[parents]
-    return _make_scalars(rows.format, name, kind, values, absent)
+    found = find_column(table, field.name)
+    make = MAKERS.get(found.column.kind, _make_number_column)
+    return make(found, field.type, context)
 
 
-def _make_scalars(
-    format: Format | None,
-    name: str,
-    kind: pa.DataType,
-    values: np.ndarray,
-    absent: np.ndarray | None,
-) -> pa.Array:
-    """Return the values of a column that is no place.
-
-    Args:
-        format: the format of the rows, or None.
-        name: the column.
-        kind: the Arrow type.
-        values: the values.
-        absent: bool array of the values that were not read; None: no value.
-    """
-    if pa.types.is_timestamp(kind):
-        assert format is not None
-        if name in format.nanoseconds:
-            return _make_numbers(values if kind.unit == "ns" else values // 1000, kind, values == 0)
-        return _make_times(values, kind, absent)
-    if pa.types.is_string(kind):
-        if values.dtype.kind == "S":
-            return _make_text(values, name)
-        assert format is not None
-        return _make_names(values, format.kinds, absent)
-    if pa.types.is_boolean(kind):
-        bitmap = None if absent is None else pa.py_buffer(_pack_bits(~absent))
-        bits = pa.py_buffer(_pack_bits(values != 0))
-        return pa.Array.from_buffers(kind, len(values), [bitmap, bits])
-    if values.dtype == np.uint64 and pa.types.is_int64(kind):
-        absent = _unite(values >> 63 == 1, absent)
-    return _make_numbers(values, kind, absent)
-
-
-def _unite(some: np.ndarray, others: np.ndarray | None) -> np.ndarray:
-    return some if others is None else some | others
-
-
-def _repeat_path(text: str, count: int) -> pa.Array:
-    raw = text.encode(errors="backslashreplace")  # a path may be no text
+def _make_paths(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    count = len(found.table)
+    if context.file is None:
+        return pa.nulls(count, kind)
+    raw = context.file.encode(errors="backslashreplace")  # a path may be no text
     offsets = np.array([0, len(raw)], np.int32)
     path = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
     return pa.repeat(path[0], count)
 
 
-def _make_names(
-    values: np.ndarray, names: Mapping[int, str], absent: np.ndarray | None = None
-) -> pa.Array:
-    """Return the names of 8-bit numbers. Null where there is no name, and where `absent`."""
+def _make_positions(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    return _make_numbers(found.table.positions, kind)
+
+
+def _make_own_faults(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    return _make_faults(found.table["fault"], 0, list_declared_faults(found.table)[:1], kind)
+
+
+def _make_innermost_faults(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    faults, levels = find_innermost_faults(found.table)
+    return _make_faults(faults, levels, list_declared_faults(found.table), kind)
+
+
+def _find_nulls(found: FoundColumn, context: _Context) -> np.ndarray | None:
+    return found.find_nulls(has_bad_rows=id(found.table) in context.damaged)
+
+
+def _make_number_column(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    values = found.read_numbers()
+    absent = _find_nulls(found, context)
+    if values.dtype == np.uint64 and pa.types.is_int64(kind):
+        is_unfit = values >> 63 == 1
+        absent = is_unfit if absent is None else is_unfit | absent
+    return _make_numbers(values, kind, absent)
+
+
+def _make_flags(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    values = found.read_numbers()
+    absent = _find_nulls(found, context)
+    bitmap = None if absent is None else pa.py_buffer(_pack_bits(~absent))
+    bits = pa.py_buffer(_pack_bits(values != 0))
+    return pa.Array.from_buffers(kind, len(values), [bitmap, bits])
+
+
+def _make_names(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    """Return the names of 8-bit numbers. Null where there is no name."""
+    names = found.column.declared.number_names
     codes = np.full(256, len(names), np.int32)
     codes[list(names)] = np.arange(len(names))
-    indexes = _make_numbers(codes[values], pa.int32(), absent)
-    return pa.array([*names.values(), None], pa.string()).take(indexes)
+    absent = _find_nulls(found, context)
+    indexes = _make_numbers(codes[found.read_numbers()], pa.int32(), absent)
+    return pa.array([*names.values(), None], kind).take(indexes)
 
 
 def _make_faults(
@@ -375,12 +341,14 @@ def _make_faults(
     return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
 
 
-def _make_text(values: np.ndarray, name: str) -> pa.Array:
+def _make_text(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
     """Return text that is padded with zeros. Null where it is empty."""
+    values = found.read_numbers()
     texts = np.array(values, f"S{values.dtype.itemsize or 1}")
     sizes = np.char.str_len(texts)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     if offsets[-1] > LARGEST:
+        name = found.column.name
         raise ValueError(f"{offsets[-1]} bytes in column {name!r}: use smaller batches")
     letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
     parts = [
@@ -389,7 +357,7 @@ def _make_text(values: np.ndarray, name: str) -> pa.Array:
         letters[np.arange(texts.itemsize) < sizes[:, None]],
     ]
     binary = pa.Array.from_buffers(pa.binary(), len(texts), list(map(pa.py_buffer, parts)))
-    return binary.cast(pa.string())
+    return binary.cast(kind)
 
 
 def _make_numbers(
@@ -415,14 +383,22 @@ def _pack_bits(flags: np.ndarray) -> np.ndarray:
     return np.packbits(flags, bitorder="little")
 
 
-def _make_times(values: np.ndarray, kind: pa.TimestampType, unread: np.ndarray | None) -> pa.Array:
-    values = np.ascontiguousarray(values)
-    absent = _unite(values == -1, unread)
-    if kind.unit == "us":
+def _make_times(found: FoundColumn, kind: pa.TimestampType, context: _Context) -> pa.Array:
+    values = np.ascontiguousarray(found.read_numbers())
+    absent = _find_nulls(found, context)
+    assert absent is not None  # a time is null where it is `Column.no_time`
+    unit = found.column.declared.unit
+    if kind.unit != unit and unit == "ns":
+        values = values // 1000
+    elif kind.unit != unit:
         # A time that does not fit is after the year 294,000 and comes from damage, so it is null.
         absent |= (values > LATEST) | (values < -LATEST)
         values = values * 1000  # overflows only where it is null
     return _make_numbers(values, kind, absent)
+
+
+def _make_bytes(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    return _make_place(found.select_rows(), found.column.name, kind)
 
 
 def _make_place(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
@@ -442,9 +418,12 @@ def _make_place(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(table), [bitmap, *parts], null_count=strings.nulls)
 
 
-def _make_number_lists(table: FrameTable, name: str, kind: pa.ListType) -> pa.Array:
+def _make_number_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -> pa.Array:
+    name = found.column.name
+    table = found.select_rows()
     strings = Places(table, name)
-    dtype = np.dtype(table.format.numbers[name])
+    dtype = found.column.dtype
+    assert dtype is not None
     if strings.total > LARGEST:
         raise ValueError(f"{strings.total} bytes in column {name!r}: use smaller batches")
     offsets, data = strings.gather(large=False)
@@ -460,10 +439,10 @@ def _make_number_lists(table: FrameTable, name: str, kind: pa.ListType) -> pa.Ar
     )
 
 
-def _make_pair_lists(
-    table: FrameTable, name: str, kind: pa.ListType, context: _Context
-) -> pa.Array:
+def _make_pair_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -> pa.Array:
     """Return the pairs of a list. The child table has them in the order of their parents."""
+    table = found.table
+    name = found.column.name
     offsets = np.zeros(len(table) + 1, np.int32)
     rows = np.flatnonzero(find_rows_with_list(table, name))
     if len(rows):
@@ -481,3 +460,19 @@ def _make_pair_lists(
         bits = pa.py_buffer(_pack_bits(unread))
         mask = pa.Array.from_buffers(pa.bool_(), len(table), [None, bits])
     return pa.ListArray.from_arrays(_make_numbers(offsets, pa.int32()), pairs, type=kind, mask=mask)
+
+
+# All other kinds are numbers: `_make_number_column`.
+MAKERS: Mapping[ColumnKind, Callable[[FoundColumn, Any, _Context], pa.Array]] = {
+    ColumnKind.PATH: _make_paths,
+    ColumnKind.POSITION: _make_positions,
+    ColumnKind.FAULT: _make_own_faults,
+    ColumnKind.INNERMOST_FAULT: _make_innermost_faults,
+    ColumnKind.PAIRS: _make_pair_lists,
+    ColumnKind.BYTES: _make_bytes,
+    ColumnKind.NUMBERS: _make_number_lists,
+    ColumnKind.TIME: _make_times,
+    ColumnKind.FLAG: _make_flags,
+    ColumnKind.NAME: _make_names,
+    ColumnKind.TEXT: _make_text,
+}

@@ -13,8 +13,9 @@ import numpy as np
 from wirescan.core.loop import lie_inside, spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
@@ -259,41 +260,48 @@ BATCHES = Format(
     BATCH,
     scan,
     children={"records": records},
-    times=("base_timestamp", "max_timestamp"),
-    scan=scan_batches,
-    spans=scan_sets,
-    boundaries=find_boundaries,
-    files=FILES,
-    ignore=IGNORE,
-    grouped_by="codec",
-    shown=(
-        "_start",
-        "size",
-        "base_offset",
-        "last_offset",
-        "record_count",
-        "codec",
-        "max_timestamp",
+    columns={
+        "base_offset": Column(is_offset=True),
+        "last_offset": Column(is_offset=True),
+        "base_timestamp": Column(unit="ms"),
+        "max_timestamp": Column(unit="ms"),
+        "codec": Column(names=Codec),
+    },
+    parser=Parser(scan=scan_batches, spans=scan_sets),
+    storage=Storage(
+        files=FILES,
+        ignore=IGNORE,
+        text_marks=(),
+        boundaries=find_boundaries,
+        log=LogColumns(
+            "base_offset",
+            "last_offset",
+            read_claim,
+            SIDE_FILES,
+            segments=SEGMENTS,
+            directory_files=("partition.metadata", "leader-epoch-checkpoint"),
+        ),
     ),
-    enums={"codec": Codec},
-    record_count="record_count",
-    summary=SummaryColumns(
-        codec="codec",
-        values=("magic",),
-        flags=("is_control", "is_transactional"),
-        unopened="compressed wrapper",
+    display=Display(
+        shown=(
+            "_start",
+            "size",
+            "base_offset",
+            "last_offset",
+            "record_count",
+            "codec",
+            "max_timestamp",
+        ),
+        grouped_by="codec",
+        record_count="record_count",
+        summary=SummaryColumns(
+            codec="codec",
+            values=("magic",),
+            flags=("is_control", "is_transactional"),
+            unopened="compressed wrapper",
+        ),
+        has_time=has_time,
     ),
-    offsets=("base_offset", "last_offset"),
-    log=LogColumns(
-        "base_offset",
-        "last_offset",
-        read_claim,
-        SIDE_FILES,
-        segments=SEGMENTS,
-        directory_files=("partition.metadata", "leader-epoch-checkpoint"),
-    ),
-    has_time=has_time,
-    text_marks=(),
 )
 RECORDS = Format(
     "kafka.records",
@@ -302,17 +310,23 @@ RECORDS = Format(
     records,
     within="kafka.batches",
     children={"headers": headers},
-    lists={"headers": "header_count"},
-    inherited=("is_control",),
-    times=("timestamp",),
-    statistics=compute_statistics,
-    prune=partial(prune, LAYOUT),
-    grouped_by="key",
-    shown=("offset", "timestamp", "key", "value", "headers"),
-    counted_as="records",
-    summary=SummaryColumns(places={"key": "keys", "value": "values (tombstones)"}),
-    offsets=("offset",),
-    log=LogColumns("offset", "offset"),
+    columns={
+        "offset": Column(is_offset=True),
+        "timestamp": Column(unit="ms"),
+        "headers": Column(count="header_count"),
+        "is_control": Column(inherited=True),
+    },
+    storage=Storage(
+        statistics=compute_statistics,
+        prune=partial(prune, LAYOUT),
+        log=LogColumns("offset", "offset"),
+    ),
+    display=Display(
+        shown=("offset", "timestamp", "key", "value", "headers"),
+        grouped_by="key",
+        counted_as="records",
+        summary=SummaryColumns(places={"key": "keys", "value": "values (tombstones)"}),
+    ),
 )
 HEADERS = Format(
     "kafka.headers",
@@ -320,7 +334,6 @@ HEADERS = Format(
     HEADER,
     headers,
     within="kafka.records",
-    grouped_by="key",
-    shown=("_start", "key", "value"),
+    display=Display(shown=("_start", "key", "value"), grouped_by="key"),
 )
 FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)

@@ -13,8 +13,9 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
@@ -40,7 +41,6 @@ from wirescan.liftbridge.scan import (
 )
 from wirescan.seglog.segment_search import prune
 
-KINDS = {kind.value: kind.name for kind in Kind}
 RESPONSE_HEADER = 16  # bytes of a ReplicationResponse before its records
 ANY_KIND = -1  # `bare` of scan_values: a value may have an envelope, which says its kind
 
@@ -286,12 +286,14 @@ ENVELOPES = Format(
     ENVELOPE,
     scan,
     within="nats.messages",
-    kinds=KINDS,
-    scan_values=_scan_values,
     children={"messages": messages, "acks": acks, "internal": internal, "entries": entries},
-    shown=("_start", "size", "kind", "version", "header_size", "flags"),
-    counted_as="envelopes",
-    summary=SummaryColumns(by_kind=True),
+    columns={"kind": Column(names=Kind)},
+    parser=Parser(scan_values=_scan_values),
+    display=Display(
+        shown=("_start", "size", "kind", "version", "header_size", "flags"),
+        counted_as="envelopes",
+        summary=SummaryColumns(by_kind=True),
+    ),
 )
 MESSAGES = Format(
     "liftbridge.messages",
@@ -300,14 +302,18 @@ MESSAGES = Format(
     messages,
     within="liftbridge.envelopes",
     children={"headers": headers},
-    lists={"headers": "header_count"},
-    hidden={"nats_subject": "subject"},
-    nanoseconds=("timestamp",),
-    kinds=KINDS,
-    offsets=("offset",),
-    grouped_by="key",
-    shown=("_start", "kind", "stream", "subject", "offset", "key", "value", "headers"),
-    enums={"ack_policy": AckPolicy},
+    columns={
+        "kind": Column(names=Kind),
+        "offset": Column(is_offset=True),
+        "timestamp": Column(unit="ns"),
+        "ack_policy": Column(names=AckPolicy),
+        "headers": Column(count="header_count"),
+        "nats_subject": Column(outer_name="subject"),
+    },
+    display=Display(
+        shown=("_start", "kind", "stream", "subject", "offset", "key", "value", "headers"),
+        grouped_by="key",
+    ),
 )
 ACKS = Format(
     "liftbridge.acks",
@@ -315,18 +321,24 @@ ACKS = Format(
     ACK,
     acks,
     within="liftbridge.envelopes",
-    nanoseconds=("reception_timestamp", "commit_timestamp"),
-    offsets=("offset",),
-    shown=(
-        "_start",
-        "stream",
-        "offset",
-        "commit_timestamp",
-        "ack_policy",
-        "ack_error",
-        "correlation_id",
+    columns={
+        "offset": Column(is_offset=True),
+        "reception_timestamp": Column(unit="ns"),
+        "commit_timestamp": Column(unit="ns"),
+        "ack_policy": Column(names=AckPolicy),
+        "ack_error": Column(names=AckError),
+    },
+    display=Display(
+        shown=(
+            "_start",
+            "stream",
+            "offset",
+            "commit_timestamp",
+            "ack_policy",
+            "ack_error",
+            "correlation_id",
+        ),
     ),
-    enums={"ack_policy": AckPolicy, "ack_error": AckError},
 )
 INTERNALS = Format(
     "liftbridge.internal",
@@ -334,10 +346,15 @@ INTERNALS = Format(
     INTERNAL,
     internal,
     within="liftbridge.envelopes",
-    kinds=KINDS,
-    unset={"op": -1},
-    offsets=("offset", "end_offset"),
-    shown=("_start", "kind", "stream", "partition", "leader_epoch", "offset", "error"),
+    columns={
+        "kind": Column(names=Kind),
+        "op": Column(unset=-1),
+        "offset": Column(is_offset=True),
+        "end_offset": Column(is_offset=True),
+    },
+    display=Display(
+        shown=("_start", "kind", "stream", "partition", "leader_epoch", "offset", "error")
+    ),
 )
 HEADERS = Format(
     "liftbridge.headers",
@@ -345,8 +362,7 @@ HEADERS = Format(
     HEADER,
     headers,
     within="liftbridge.messages",
-    grouped_by="key",
-    shown=("_start", "key", "value"),
+    display=Display(shown=("_start", "key", "value"), grouped_by="key"),
 )
 ENTRIES = Format(
     "liftbridge.entries",
@@ -354,24 +370,26 @@ ENTRIES = Format(
     ENTRY,
     entries,
     children={"headers": headers},
-    lists={"headers": "header_count"},
-    nanoseconds=("timestamp",),
-    scan=scan_entries,
-    spans=scan_entry_sets,
-    boundaries=find_boundaries,
-    prune=partial(prune, LAYOUT),
-    files=FILES,
-    ignore=IGNORE,
-    grouped_by="key",
-    shown=("offset", "timestamp", "leader_epoch", "key", "value", "headers"),
-    summary=SummaryColumns(values=("magic",)),
-    offsets=("offset",),
-    log=LogColumns(
-        "offset",
-        "offset",
-        segments=SEGMENTS,
-        directory_files=("leader-epoch-checkpoint",),
+    columns={
+        "offset": Column(is_offset=True),
+        "timestamp": Column(unit="ns"),
+        "headers": Column(count="header_count"),
+    },
+    parser=Parser(scan=scan_entries, spans=scan_entry_sets),
+    storage=Storage(
+        files=FILES,
+        ignore=IGNORE,
+        text_marks=(),
+        boundaries=find_boundaries,
+        prune=partial(prune, LAYOUT),
+        log=LogColumns(
+            "offset", "offset", segments=SEGMENTS, directory_files=("leader-epoch-checkpoint",)
+        ),
     ),
-    text_marks=(),
+    display=Display(
+        shown=("offset", "timestamp", "leader_epoch", "key", "value", "headers"),
+        grouped_by="key",
+        summary=SummaryColumns(values=("magic",)),
+    ),
 )
 FORMATS = (ENVELOPES, MESSAGES, ACKS, INTERNALS, HEADERS, ENTRIES)

@@ -13,8 +13,9 @@ import numpy as np
 from wirescan.core.loop import lie_inside, spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
@@ -237,14 +238,14 @@ FRAMES = Format(
     FRAME,
     scan,
     children={"events": events},
-    kinds=KINDS,
-    scan=scan_stream,
-    spans=scan_streams,
-    bytes_needed=bytes_needed,
-    boundaries=find_boundaries,
-    files=FILES,
-    shown=("_start", "size", "kind", "version", "sequence", "count"),
-    text_marks=(b"1", b"2"),  # the versions
+    columns={"kind": Column(names=KINDS)},
+    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    storage=Storage(
+        files=FILES,
+        text_marks=(b"1", b"2"),  # the versions
+        boundaries=find_boundaries,
+    ),
+    display=Display(shown=("_start", "size", "kind", "version", "sequence", "count")),
 )
 EVENTS = Format(
     "lumberjack.events",
@@ -253,12 +254,16 @@ EVENTS = Format(
     events,
     within="lumberjack.frames",
     children={"pairs": pairs},
-    lists={"pairs": "count"},
-    local=("window",),
-    kinds=KINDS,
-    shown=("_start", "kind", "sequence", "json", "pairs"),
-    counted_as="events",
-    summary=SummaryColumns(sizes=True),
+    columns={
+        "kind": Column(names=KINDS),
+        "window": Column(local=True),
+        "pairs": Column(count="count"),
+    },
+    display=Display(
+        shown=("_start", "kind", "sequence", "json", "pairs"),
+        counted_as="events",
+        summary=SummaryColumns(sizes=True),
+    ),
 )
 PAIRS = Format(
     "lumberjack.pairs",
@@ -266,7 +271,6 @@ PAIRS = Format(
     PAIR,
     pairs,
     within="lumberjack.events",
-    grouped_by="key",
-    shown=("_start", "key", "value"),
+    display=Display(shown=("_start", "key", "value"), grouped_by="key"),
 )
 FORMATS = (FRAMES, EVENTS, PAIRS)

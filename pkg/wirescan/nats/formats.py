@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from wirescan.files.whole_source import scan_source
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.nats.constants import Kind
@@ -149,15 +150,12 @@ MESSAGES = Format(
     MESSAGE,
     scan,
     children={"headers": headers},
-    lists={"headers": "header_count"},
-    kinds=KINDS,
-    scan=scan_stream,
-    spans=scan_streams,
-    bytes_needed=bytes_needed,
-    boundaries=find_boundaries,
-    files=FILES,
-    grouped_by="subject",
-    shown=("_start", "kind", "subject", "reply", "headers", "payload"),
+    columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
+    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    storage=Storage(files=FILES, boundaries=find_boundaries),
+    display=Display(
+        shown=("_start", "kind", "subject", "reply", "headers", "payload"), grouped_by="subject"
+    ),
 )
 HEADERS = Format(
     "nats.headers",
@@ -165,7 +163,6 @@ HEADERS = Format(
     HEADER,
     headers,
     within="nats.messages",
-    grouped_by="key",
-    shown=("_start", "key", "value"),
+    display=Display(shown=("_start", "key", "value"), grouped_by="key"),
 )
 FORMATS = (MESSAGES, HEADERS)

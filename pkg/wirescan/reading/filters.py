@@ -9,7 +9,7 @@ Readers (`chunked.py`), planning (`splits.py`), exports and Spark use them. A fi
 
 A row has to pass all filters. Null passes no comparison, as in SQL.
 
-A column is one of `Format.columns`, or any other column of a row or of the frames around it.
+A column is one of `Format.export_columns`, or any other column of a row or of the frames around it.
 Values are those of an export: a kind is its name, a time is a time. A fault is its name, and null
 for a good frame. In a bad row, null is what was not read. A filter may also give a fault as its
 number, and 0 for a good frame.
@@ -31,14 +31,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.frames.columns import FAULT, FILE, START, list_places
+from wirescan.frames.columns import FILE, UNITS, ColumnDescription, ColumnKind
 from wirescan.frames.fault_names import FAULT_NAMES, FaultMeaning, list_names
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import (
+    FoundColumn,
     find_column,
     find_innermost_faults,
-    find_unread,
     list_declared_faults,
 )
 from wirescan.frames.registry import format_of
@@ -54,18 +54,20 @@ SET_OPS = ("in", "not in")
 NULL_OPS = ("is_null", "is_not_null")
 OPS = (*COMPARISONS, *SET_OPS, *SUBSTRING_OPS, *NULL_OPS)
 RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
-TABLE_COLUMNS = ("start", "parent", "buffer")  # they have a meaning only within their table
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-MILLISECONDS_PER_SECOND = 1000
-NANOSECONDS_PER_SECOND = 10**9
-# What the values of a column of each kind are called in messages.
-KIND_NAMES = {
-    "bytes": "bytes",
-    "text": "text",
-    "number": "whole numbers",
-    "float": "numbers",
-    "fault": "faults",
+# What the values of a column are compared with. All other kinds are numbers.
+VALUE_TYPES = {
+    ColumnKind.PATH: "text",
+    ColumnKind.INNERMOST_FAULT: "text",
+    ColumnKind.NAME: "text",
+    ColumnKind.TEXT: "text",
+    ColumnKind.BYTES: "bytes",
+    ColumnKind.NUMBERS: "list",
+    ColumnKind.FAULT: "fault",
+    ColumnKind.FLOAT: "float",
 }
+# What these values are called in messages, if not by their type.
+VALUE_NAMES = {"number": "whole numbers", "float": "numbers", "fault": "faults"}
 
 
 class Filter(NamedTuple):
@@ -138,20 +140,23 @@ def prune_frames(
     """
     top = format.outermost
     filters = tuple(filters)
-    own = (
-        filter._replace(column=format.name_there(filter.column))
-        for filter in filters
-        if filter.column in (FILE, START) or format.owner(filter.column) is top
-    )
+    own = []
+    for filter in filters:
+        described = format.describe_column(filter.column)
+        if described is None or described.kind is ColumnKind.INNERMOST_FAULT:
+            continue
+        if described.owner is None or described.owner is top:
+            own.append(filter._replace(column=described.name))
     outer = apply_filters(outer, own, file)
     inner = format
     while inner is not top and inner.within != top.name:
         inner = format_of(inner.within or "")
-    if inner.statistics is None or errors == "mark" or inner is top:
+    statistics = inner.storage.statistics
+    if statistics is None or errors == "mark" or inner is top:
         return outer
     bounds = find_column_ranges(format, inner, filters)
     passes = np.ones(len(outer), bool)
-    for column, (lowest, highest) in inner.statistics(outer.rows).items():
+    for column, (lowest, highest) in statistics(outer.rows).items():
         low, high = bounds.get(column, (None, None))
         if highest is not None and low is not None:
             passes &= highest >= low
@@ -189,8 +194,9 @@ def prune_file(
     stop: int | None = None
     owner: Format | None = format if errors != "mark" else None
     while owner is not None:
-        if owner.prune is not None and (bounds := find_column_ranges(format, owner, filters)):
-            first, last = owner.prune(path, bounds, limits=limits)
+        prune = owner.storage.prune
+        if prune is not None and (bounds := find_column_ranges(format, owner, filters)):
+            first, last = prune(path, bounds, limits=limits)
             start = max(start, first)
             stop = last if stop is None else min(stop, last)
         owner = None if owner.within is None else format_of(owner.within)
@@ -205,21 +211,22 @@ def find_column_ranges(
     Only columns of `owner` are included. None means no bound.
     """
     out: dict[str, tuple[int | None, int | None]] = {}
-    for column, op, value in filters:
+    for name, op, value in filters:
         if op != "in" and op not in RANGE_OPS:
             continue
         numbers = value if op == "in" else (value,)
         if not all(isinstance(number, int) for number in numbers):
             continue
-        if format.owner(column) is not owner:
+        column = format.describe_column(name)
+        if column is None or column.owner is not owner:
             continue
         # An empty "in" bounds the column to the empty range 1 .. 0.
         low = None if op[0] == "<" else min(numbers, default=1) + (op == ">")
         high = None if op[0] == ">" else max(numbers, default=0) - (op == "<")
-        other_low, other_high = out.get(column, (None, None))
+        other_low, other_high = out.get(column.name, (None, None))
         lows = [bound for bound in (low, other_low) if bound is not None]
         highs = [bound for bound in (high, other_high) if bound is not None]
-        out[column] = (max(lows, default=None), min(highs, default=None))
+        out[column.name] = (max(lows, default=None), min(highs, default=None))
     return out
 
 
@@ -242,26 +249,27 @@ def _is_several(value: Any) -> bool:
 
 
 def _check_filter(filter: Filter, format: Format) -> Filter:
-    column, op, value = filter
+    name, op, value = filter
     if op not in OPS:
         raise ValueError(f"no operator {op!r}; there are {', '.join(OPS)}")
-    kind, unit = _find_kind(format, column)
-    if kind == "fault":
-        owner = format.owner(column) or format
-        if on_numbers := _filter_fault_numbers(filter, owner.faults):
-            return on_numbers
+    column = _describe_column(format, name)
+    if column.kind is ColumnKind.FAULT and (
+        on_numbers := _filter_fault_numbers(filter, format.faults)
+    ):
+        return on_numbers
     if op in NULL_OPS:
-        return Filter(column, op)
-    if kind == "list" or op in SUBSTRING_OPS and kind not in ("text", "bytes"):
+        return Filter(name, op)
+    value_type = VALUE_TYPES.get(column.kind, "number")
+    if value_type == "list" or op in SUBSTRING_OPS and value_type not in ("text", "bytes"):
         raise ValueError(
-            f"column {column!r} of {format.name} is a {kind}, which has no operator {op!r}"
+            f"column {name!r} of {format.name} is a {value_type}, which has no operator {op!r}"
         )
     if op not in SET_OPS:
-        return _replace_fraction(column, op, _convert_value(column, kind, unit, value))
+        return _replace_fraction(name, op, _convert_value(name, column, value))
     if not _is_several(value):
-        raise TypeError(f"column {column!r} {op} takes several values, not {value!r}")
-    values = (_convert_value(column, kind, unit, item) for item in value)
-    return Filter(column, op, tuple(item for item in values if not isinstance(item, Fraction)))
+        raise TypeError(f"column {name!r} {op} takes several values, not {value!r}")
+    values = (_convert_value(name, column, item) for item in value)
+    return Filter(name, op, tuple(item for item in values if not isinstance(item, Fraction)))
 
 
 def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) -> Filter | None:
@@ -290,42 +298,25 @@ def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) 
     return Filter(column, "in", tuple(numbers))
 
 
-def _find_kind(format: Format, column: str) -> tuple[str, int | None]:
-    """Return the kind of a column's values, and for a time its units per second.
-
-    The kind is "text", "bytes", "number", "fault", "float" or "list".
-    """
-    if column in (FILE, FAULT):
-        return "text", None
-    if column == START:
-        return "number", None
-    owner = None if column in format.lists else format.owner(column)
-    if owner is None or not isinstance(column, str):
-        problem = "is a list, and no single value" if column in format.lists else "is not there"
+def _describe_column(format: Format, name: str) -> ColumnDescription:
+    """Return what a column is. Raises ValueError for a column that cannot be filtered by."""
+    column = format.describe_column(name) if isinstance(name, str) else None
+    if column is None or column.kind is ColumnKind.PAIRS:
+        problem = "is not there" if column is None else "is a list, and no single value"
         raise ValueError(
-            f"column {column!r} of {format.name} {problem}; it has {', '.join(format.columns)}"
+            f"column {name!r} of {format.name} {problem}; it has {', '.join(format.export_columns)}"
         )
-    column = format.name_there(column)
-    if column in TABLE_COLUMNS or column in owner.local:
+    if column.declared.local:
         raise ValueError(
-            f"column {column!r} of {format.name} counts within a table, and cannot be filtered by"
+            f"column {name!r} of {format.name} counts within a table, and cannot be filtered by"
         )
-    if column in owner.numbers:
-        return "list", None
-    if column in list_places(owner.dtype):
-        return "bytes", None
-    if column == "kind" and owner.kinds or owner.dtype[column].kind == "S":
-        return "text", None
-    if column == "fault":
-        return "fault", None
-    kind = "float" if owner.dtype[column].kind == "f" else "number"
-    if column in owner.times:
-        return kind, MILLISECONDS_PER_SECOND
-    return kind, NANOSECONDS_PER_SECOND if column in owner.nanoseconds else None
+    return column
 
 
-def _convert_value(column: str, kind: str, unit: int | None, value: Any) -> Any:
+def _convert_value(name: str, column: ColumnDescription, value: Any) -> Any:
     """Convert a value to the type of a column's rows. Raises TypeError if it has another type."""
+    kind = VALUE_TYPES.get(column.kind, "number")
+    unit = column.declared.unit
     if kind == "bytes":
         value = value.encode() if isinstance(value, str) else value
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -334,7 +325,7 @@ def _convert_value(column: str, kind: str, unit: int | None, value: Any) -> Any:
         if isinstance(value, str):
             return value
     elif unit and isinstance(value, datetime):
-        return _convert_time(value, unit)
+        return _convert_time(value, UNITS[unit])
     elif isinstance(value, (Real, Decimal, np.bool_)):
         with suppress(OverflowError):
             if kind == "float":
@@ -342,9 +333,9 @@ def _convert_value(column: str, kind: str, unit: int | None, value: Any) -> Any:
             if isinstance(value, Rational) or math.isfinite(value):
                 exact = value if isinstance(value, (Rational, Decimal)) else float(value)
                 return _simplify(Fraction(exact))
-    expected = "numbers or times" if unit else KIND_NAMES[kind]
+    expected = "numbers or times" if unit else VALUE_NAMES.get(kind, kind)
     hint = " (null is asked for by is_null)" if value is None else ""
-    raise TypeError(f"column {column!r} holds {expected}, and cannot be {value!r}{hint}")
+    raise TypeError(f"column {name!r} holds {expected}, and cannot be {value!r}{hint}")
 
 
 def _convert_time(time: datetime, unit: int) -> int | Fraction:
@@ -375,40 +366,35 @@ def _replace_fraction(column: str, op: str, value: Any) -> Filter:
 
 def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
     """Return a bool array: the rows that pass a filter."""
-    if filter.column == FILE:
+    # There is no filter on a list. One on an outer table may name a place that a list hides.
+    found = find_column(table, filter.column, lists=False)
+    passes = _test_column(found.table, found.column, filter, file)
+    return passes if found.parents is None else passes[found.parents]
+
+
+def _test_column(
+    table: FrameTable, column: ColumnDescription, filter: Filter, file: str | None
+) -> np.ndarray:
+    """Return a bool array: the rows that pass a filter on a column of the table itself."""
+    kind = column.kind
+    if kind is ColumnKind.PATH:
         text = None if file is None else _replace_surrogates(file)
         return np.full(len(table), make_condition(filter)(text))
-    if filter.column == START:
+    if kind is ColumnKind.POSITION:
         return _test_numbers(table.positions, None, filter)
-    if filter.column == FAULT:
+    if kind is ColumnKind.INNERMOST_FAULT:
         return _test_innermost_faults(table, filter)
-    rows, parents, name = find_column(table, filter.column)
-    passes = _test_column(rows, filter._replace(column=name))
-    return passes if parents is None else passes[parents]
-
-
-def _test_column(table: FrameTable, filter: Filter) -> np.ndarray:
-    """Return a bool array: the rows that pass a filter on a column of the table itself."""
-    column = filter.column
-    format = table.format
-    if column in table.places:
-        return compare_bytes(table, *filter)
-    values = table[column]
-    unread = find_unread(table, column)
-    if column == "kind" and format.kinds:
-        return _test_names(values, format.kinds, filter, unread)
-    if values.dtype.kind == "S":
-        passes = make_condition(filter)
+    if kind is ColumnKind.BYTES:
+        return compare_bytes(table, column.name, filter.op, filter.value)
+    found = FoundColumn(table, None, column)
+    if kind is ColumnKind.NAME:
+        return _test_names(found, filter)
+    values = found.read_numbers()
+    if kind is ColumnKind.TEXT:
+        passes_one = make_condition(filter)
         texts, rows = np.unique(values, return_inverse=True)
-        return np.array([passes(text.decode() or None) for text in texts.tolist()], bool)[rows]
-    absent = None
-    if column in format.times:
-        absent = values == -1
-    elif column in format.nanoseconds:
-        absent = values == 0
-    if unread is not None:
-        absent = unread if absent is None else absent | unread
-    return _test_numbers(values, absent, filter)
+        return np.array([passes_one(text.decode() or None) for text in texts.tolist()], bool)[rows]
+    return _test_numbers(values, found.find_nulls(), filter)
 
 
 def _test_numbers(values: np.ndarray, absent: np.ndarray | None, filter: Filter) -> np.ndarray:
@@ -428,15 +414,15 @@ def _test_numbers(values: np.ndarray, absent: np.ndarray | None, filter: Filter)
     return passes if absent is None else passes & ~absent
 
 
-def _test_names(
-    codes: np.ndarray, names: Mapping[int, str], filter: Filter, absent: np.ndarray | None = None
-) -> np.ndarray:
+def _test_names(found: FoundColumn, filter: Filter) -> np.ndarray:
     """Return a bool array: which 8-bit numbers have a name that passes.
 
-    A number without a name is null, and so are the rows in `absent`.
+    A number without a name is null, and so is one that was not read.
     """
+    names = found.column.declared.number_names
     passes_one = make_condition(filter)
-    passes = np.array([passes_one(names.get(code)) for code in range(256)])[codes]
+    passes = np.array([passes_one(names.get(code)) for code in range(256)])[found.read_numbers()]
+    absent = found.find_nulls()
     return passes if absent is None else np.where(absent, passes_one(None), passes)
 
 

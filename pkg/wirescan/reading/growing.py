@@ -418,10 +418,11 @@ class Tail:
         They are about `size` bytes apart.
         """
         top = self._format.outermost
-        if top.boundaries is None or stop - start <= size:
+        find_boundaries = top.storage.boundaries
+        if find_boundaries is None or stop - start <= size:
             return [start]
         limits = self._options["limits"]
-        return [at for at in top.boundaries(path, size, start, limits=limits) if at < stop]
+        return [at for at in find_boundaries(path, size, start, limits=limits) if at < stop]
 
 
 def _identify(path: str, state: State) -> tuple[int, int] | str:

@@ -275,15 +275,15 @@ def list_source_files(sources: Sources, format: str) -> list[File]:
     return [
         file
         for source in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)
-        for file in list_files(source, files=top.files, ignore=top.ignore)
+        for file in list_files(source, files=top.storage.files, ignore=top.storage.ignore)
     ]
 
 
 def find_starts(path: str, size: int, format: str, limits: Limits) -> list[int]:
     """Return positions in a file at which frames start, from 0 on, about `size` bytes apart.
 
-    They come from the file's sidecar if that is fine enough, else from `Format.boundaries`. A frame
-    above `limits.frame` is damage.
+    They come from the file's sidecar if that is fine enough, else from `Storage.boundaries`. A
+    frame above `limits.frame` is damage.
     Raises ValueError for an unknown format, and OSError.
     """
     top = format_of(format).outermost
@@ -291,7 +291,7 @@ def find_starts(path: str, size: int, format: str, limits: Limits) -> list[int]:
         starts = boundary_index.find_indexed_boundaries(path, size, format, limits=limits)
         if starts is not None:
             return starts
-    return top.boundaries(path, size, limits=limits) if top.boundaries else [0]
+    return top.storage.boundaries(path, size, limits=limits) if top.storage.boundaries else [0]
 
 
 def find_starts_in_threads(

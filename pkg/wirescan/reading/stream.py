@@ -27,7 +27,7 @@ FIRST_REACH = 256  # bytes of a chunk that are first joined to a cut frame; they
 
 
 class _Scan(NamedTuple):
-    """The result of `Format.scan`."""
+    """The result of `Parser.scan`."""
 
     rows: np.ndarray
     bad: int
@@ -88,7 +88,7 @@ class Stream:
         self._limits = limits
         self._outermost = format.outermost
         self._held = bytearray()  # the bytes that are not in a table yet
-        self._needed: tuple[int, ...] = ()  # the last result of `Format.bytes_needed` for them
+        self._needed: tuple[int, ...] = ()  # the last result of `Parser.bytes_needed` for them
         self._source = source
         self._offset = offset  # of the first held byte
         self._lost = False  # the start of the next frame is unknown
@@ -208,9 +208,10 @@ class Stream:
         return self._open_nested(tables)
 
     def _scan(self, view: memoryview, *, more: bool) -> _Scan:
-        assert self._outermost.scan is not None
+        scan = self._outermost.parser.scan
+        assert scan is not None  # every outermost format has it
         result = _Scan(
-            *self._outermost.scan(
+            *scan(
                 view,
                 check=self._check,
                 resync=self._errors != "strict",
@@ -252,11 +253,12 @@ class Stream:
             longest = self._limits.frame
             least = max(longest, self._searched + longest // SEARCH_STEPS)
             return len(self._held) > min(least, 2 * self._searched)
-        if self._outermost.bytes_needed is not None:
-            self._needed = self._outermost.bytes_needed(self._held, *self._needed[1:])
+        parser = self._outermost.parser
+        if parser.bytes_needed is not None:
+            self._needed = parser.bytes_needed(self._held, *self._needed[1:])
             return self._needed[0] <= len(self._held) or self._needed[0] > self._limits.frame
-        assert self._outermost.scan is not None
-        rows, _, fault, _ = self._outermost.scan(
+        assert parser.scan is not None  # every outermost format has it
+        rows, _, fault, _ = parser.scan(
             self._held, check=False, resync=False, limits=self._limits, more=True
         )
         return len(rows) > 0 or fault not in (Fault.SHORT, Fault.FILLER)

@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -35,6 +34,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from wirescan.frames.columns import ColumnKind
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
 from wirescan.kafka.client.topic_batches import ADDED
@@ -170,16 +170,15 @@ def _widen(column: str, op: str, value: Any, format: Format) -> list[tuple[str, 
 
     More rows may pass these filters. The list is empty if there is no equivalent.
     """
-    owner = format.owner(column)
-    if owner is None or column not in (owner.dtype.names or ()):
+    described = format.describe_column(column)
+    if described is None:
         return [(column, op, value)]
-    kind = owner.dtype[column]
-    if kind.kind == "f":
+    if described.kind is ColumnKind.FLOAT:
         return []  # Spark orders NaN differently
-    has_unfit_numbers = column in (*owner.times, *owner.nanoseconds) or kind == np.uint64
-    if op == "is_null" and has_unfit_numbers:
+    unit = described.declared.unit
+    if op == "is_null" and (unit is not None or described.dtype == "u8"):
         return []  # numbers that do not fit Spark's types are null too
-    if column not in owner.nanoseconds or op in ("is_not_null", ">=", "<"):
+    if unit != "ns" or op in ("is_not_null", ">=", "<"):
         return [(column, op, value)]
     # Spark's values are nanoseconds rounded down to microseconds.
     if op in ("==", "in"):

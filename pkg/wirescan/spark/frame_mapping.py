@@ -174,7 +174,7 @@ def read_values(
     """
     format = format_of(reading.format)
     # A value is a single frame, or a stream of outermost frames.
-    single = format.in_values.scan_values is not None
+    single = format.in_values.parser.scan_values is not None
     scan = _scan_single_frames if single else _scan_streams
     offsets = _read_value_offsets(values)
     data = view_of(values.buffers()[2] or b"")
@@ -267,7 +267,7 @@ def _scan_streams(
     spans["start"] = starts
     spans["size"] = stops - starts
     spans["parent"] = np.arange(len(starts))
-    scan = format.spans or partial(_scan_spans, format)
+    scan = format.parser.spans or partial(_scan_spans, format)
     rows, _, faults, ends = scan(
         (data,), spans, check=reading.check, resync=True, limits=reading.limits
     )
@@ -303,15 +303,15 @@ def _scan_spans(
     resync: bool,
     limits: Limits,
 ) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
-    """Scan spans of a buffer one after another: `Format.spans` for a format without it."""
-    assert format.scan is not None  # every outermost format has it
+    """Scan spans of a buffer one after another: `Parser.spans` for a format without it."""
+    assert format.parser.scan is not None  # every outermost format has it
     tables = [np.zeros(0, format.dtype)]
     faults = np.zeros(len(spans), np.uint8)
     ends = np.zeros(len(spans), np.int64)
     for number, span in enumerate(spans):
         start = int(span["start"])
         stop = start + int(span["size"])
-        rows, _, faults[number], end = format.scan(
+        rows, _, faults[number], end = format.parser.scan(
             buffers[0][start:stop], check=check, resync=resync, limits=limits
         )
         rows = rows.copy()
@@ -336,12 +336,12 @@ def _scan_single_frames(
 
     starts, stops: byte positions of the parts (int64). cut: accepted for consistency and ignored.
     """
-    assert format.scan_values is not None  # read_values uses this function only if it exists
+    assert format.parser.scan_values is not None  # read_values uses this function only if it exists
     spans = np.zeros(len(starts), HEAD)
     spans["start"] = starts
     spans["size"] = stops - starts
     spans["parent"] = -1
-    rows, _ = format.scan_values(data, spans, check=reading.check, limits=reading.limits)
+    rows, _ = format.parser.scan_values(data, spans, check=reading.check, limits=reading.limits)
     if len(rows) < len(spans):
         at = int(starts[len(rows)])
         raise FrameError(Fault.LIMIT, at, len(rows), data[at : at + NEAR])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.frames.columns import list_places
+from wirescan.frames.columns import ColumnKind, list_places
 from wirescan.frames.errors import MODES
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
@@ -124,7 +124,7 @@ def make_package(
     chain = [format_of(name)]
     while chain[0].within is not None:
         chain.insert(0, format_of(chain[0].within))
-    if chain[0].scan is None:
+    if chain[0].parser.scan is None:
         raise ValueError(f"the format {chain[0].name!r} has no function `scan`")
     return ProtocolPackage(
         formats=tuple(format.name for format in chain),
@@ -148,8 +148,9 @@ def exports_agree(package: ProtocolPackage, raw: bytes) -> None:
 
 def _list_byte_places(format: Format) -> list[str]:
     """Return the places that an export has as bytes."""
-    places = [place for place in list_places(format.dtype) if place in format.columns]
-    return [place for place in places if place not in {*format.numbers, *format.lists}]
+    places = [place for place in list_places(format.dtype) if place in format.export_columns]
+    described = map(format.describe_column, places)
+    return [column.name for column in described if column and column.kind is ColumnKind.BYTES]
 
 
 def _list_bytes(table: FrameTable, place: str) -> list[bytes | None]:

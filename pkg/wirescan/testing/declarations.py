@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import FAULT, FILE, START, list_columns, list_places
+from wirescan.frames.columns import ColumnKind, list_columns
 from wirescan.frames.format import Format
 from wirescan.frames.registry import formats
 
@@ -17,8 +17,8 @@ def assert_declarations_hold(format: Format) -> None:
     assert format.about, f"{format.name} has no description"
     assert format.within is None or format.within in known, f"{format.within} is no format"
     is_outermost = format.within is None
-    assert is_outermost == (format.scan is not None), "`scan` is for outermost formats"
-    assert set(format.lists) <= set(format.children), "`lists` names a format that is no child"
+    assert is_outermost == (format.parser.scan is not None), "`scan` is for outermost formats"
+    assert set(format.lists) <= set(format.children), "`count` is for columns that are children"
     parameters = inspect.signature(format.read).parameters
     for name, default in (("errors", "strict"), ("check", True), ("limits", None)):
         assert name in parameters, f"`read` does not take {name!r}"
@@ -28,34 +28,34 @@ def assert_declarations_hold(format: Format) -> None:
     columns = list_columns(format.dtype)
     head = list_columns(HEAD)
     assert columns[: len(head)] == head, "the rows do not begin with the columns of Head"
-    missing = list_declared_columns(format) - set(columns)
+    missing = {name for name in list_declared_columns(format) if not _has_column(format, name)}
     assert not missing, f"{format.name} declares columns that it does not have: {sorted(missing)}"
-    missing = {name for name in format.shown if not _is_shown(format, name)}
+    missing = {name for name in format.display.shown if format.describe_column(name) is None}
     assert not missing, f"`shown` has columns that do not exist: {sorted(missing)}"
 
 
 def list_declared_columns(format: Format) -> set[str]:
     """Return the columns that the declarations of a format name."""
-    summary = format.summary
-    named = (format.record_count, format.enclosing, summary.codec)
-    log_columns = () if format.log is None else (format.log.first, format.log.last)
+    display = format.display
+    log = format.storage.log
+    named = (display.record_count, format.enclosing, display.summary.codec)
+    log_columns = () if log is None else (log.first, log.last)
     return {
         *filter(None, named),
-        *format.times,
-        *format.nanoseconds,
-        *format.local,
-        *format.unset,
+        *(name for name in format.columns if name not in format.lists),
         *format.lists.values(),
-        *summary.values,
-        *summary.flags,
-        *format.offsets,
-        *(name + "_size" for name in (*summary.places, *format.numbers)),
+        *display.summary.values,
+        *display.summary.flags,
+        *(name + "_size" for name in display.summary.places),
         *log_columns,
     }
 
 
-def _is_shown(format: Format, name: str) -> bool:
-    """Return whether text output can have a column."""
-    if name in (FILE, START, FAULT, *format.lists, *list_places(format.dtype)):
-        return True
-    return format.owner(name) is not None
+def _has_column(format: Format, name: str) -> bool:
+    """Return whether a column is where its declaration says: in the rows, or in outer frames."""
+    column = format.describe_column(name)
+    declared = format.get_column(name)
+    is_outer = declared.inherited or declared.outer_name is not None
+    if column is None or is_outer == (column.owner is format):
+        return False
+    return declared.items is None or column.kind is ColumnKind.NUMBERS

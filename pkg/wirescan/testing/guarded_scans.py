@@ -87,11 +87,11 @@ def _scan_view(format: Format, view: memoryview, *, check: bool) -> None:
     """Scan a view in each way that a format has, and open everything in it."""
     outermost = format.outermost
     options = {"check": check, "limits": Limits()}
-    if outermost.scan is not None:
-        outermost.scan(view, resync=False, **options)
-        outermost.scan(view, resync=True, more=True, **options)
-    if outermost.bytes_needed is not None:
-        outermost.bytes_needed(view)
+    if outermost.parser.scan is not None:
+        outermost.parser.scan(view, resync=False, **options)
+        outermost.parser.scan(view, resync=True, more=True, **options)
+    if outermost.parser.bytes_needed is not None:
+        outermost.parser.bytes_needed(view)
     try:
         _open_children(format.open(view, errors="mark", **options))
     except FrameError:

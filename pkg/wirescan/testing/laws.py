@@ -126,7 +126,8 @@ def describe_rows(table: FrameTable, *, parents: bool = True) -> list[tuple]:
     """
     hidden = {"start", "buffer"}
     if not parents:
-        hidden |= {"parent", *table.format.local}
+        columns = table.format.columns
+        hidden |= {"parent", *(name for name in columns if columns[name].local)}
     names = [name for name in list_columns(table.dtype) if name not in hidden]
     return list(zip(table.positions.tolist(), list_values(table.rows, names), list_frames(table)))
 
@@ -154,8 +155,8 @@ def agrees_with_the_reference(package: ProtocolPackage, raw: bytes, *, check: bo
     _assert_equal(stop, (fault, position), "stop")
     resync = False
     truth, fault, position = package.expected(raw, check, resync)
-    assert outermost.scan is not None
-    rows, bad, *ended = outermost.scan(raw, check=check, resync=resync, limits=Limits())
+    assert outermost.parser.scan is not None
+    rows, bad, *ended = outermost.parser.scan(raw, check=check, resync=resync, limits=Limits())
     expected_rows = [row for row, _ in truth[outermost.name]]
     _assert_equal(convert_rows(rows), expected_rows, f"{outermost.name} without a search")
     faults = sum(row["fault"] != 0 for row in expected_rows)
@@ -358,7 +359,7 @@ def streams_agree(
 def spans_agree(package: ProtocolPackage, raws: list[bytes], *, check: bool = True) -> None:
     """Streams that are scanned together in one buffer have the same rows as each stream alone."""
     outermost = format_of(package.formats[0])
-    if outermost.spans is None or outermost.scan is None:
+    if outermost.parser.spans is None or outermost.parser.scan is None:
         return  # a format without `spans` scans each stream alone
     data = memoryview(b"".join(raws))
     spans = np.zeros(len(raws), HEAD)
@@ -366,10 +367,10 @@ def spans_agree(package: ProtocolPackage, raws: list[bytes], *, check: bool = Tr
     spans["start"] = np.cumsum(spans["size"]) - spans["size"]
     spans["parent"] = np.arange(len(raws))
     options: dict[str, Any] = dict(check=check, resync=True, limits=Limits())
-    rows, bad, faults, stops = outermost.spans((data,), spans, **options)
+    rows, bad, faults, stops = outermost.parser.spans((data,), spans, **options)
     assert bad == np.count_nonzero(rows["fault"])
     for i, raw in enumerate(raws):
-        alone, _, fault, stop = outermost.scan(memoryview(raw), **options)
+        alone, _, fault, stop = outermost.parser.scan(memoryview(raw), **options)
         alone = alone.copy()
         alone["parent"] = 0
         together = rows[rows["parent"] == i].copy()

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from wirescan.files.boundaries import find_cuts_at_frames
-from wirescan.frames.format import Format
+from wirescan.frames.format import Format, Parser
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import make_spec
 from wirescan.thrift.idl import make_named_dtype
@@ -26,20 +26,25 @@ def _accept_non_strict(format: Format, value: str) -> Format:
     return replace(
         format,
         read=partial(format.read, non_strict=True),
-        scan=scan_any,
-        spans=scan_any_streams,
-        # Format declares a state of int; here it is bytes.
-        bytes_needed=partial(bytes_needed, versions=False),
-        boundaries=partial(find_cuts_at_frames, scan=scan_any),
+        parser=Parser(
+            scan=scan_any,
+            spans=scan_any_streams,
+            bytes_needed=partial(bytes_needed, versions=False),
+        ),
+        storage=replace(format.storage, boundaries=partial(find_cuts_at_frames, scan=scan_any)),
     )
 
 
 def _add_names(format: Format, idl: str) -> Format:
     """Return thrift.fields with the column `name`. Raises as `thrift.fields`."""
-    before_id = format.shown.index("id")
-    default_columns = (*format.shown[:before_id], "name", *format.shown[before_id:])
-    read = partial(format.read, idl=idl)
-    return replace(format, dtype=make_named_dtype(idl), read=read, shown=default_columns)
+    shown = format.display.shown
+    before_id = shown.index("id")
+    return replace(
+        format,
+        dtype=make_named_dtype(idl),
+        read=partial(format.read, idl=idl),
+        display=replace(format.display, shown=(*shown[:before_id], "name", *shown[before_id:])),
+    )
 
 
 NON_STRICT = FormatOption(

@@ -14,8 +14,9 @@ import numpy as np
 from wirescan.core.arguments import to_bytes
 from wirescan.core.fault import Fault
 from wirescan.files.whole_source import scan_source
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import (
@@ -324,21 +325,19 @@ FRAMES = Format(
     FRAME,
     scan,
     children={"infos": infos, "messages": messages, "plain": plain},
-    lists={"infos": "info_count"},
-    readable=(Fault.BAD_CODEC,),
-    kinds=KINDS,
-    scan=scan_stream,
-    spans=scan_streams,
-    bytes_needed=bytes_needed,
-    boundaries=find_boundaries,
-    files=FILES,
-    accepts=(NON_STRICT,),
-    shown=("_start", "size", "kind", "seq", "protocol_id", "transform_0", "infos"),
-    enums={
-        "protocol_id": Protocol,
-        **dict.fromkeys(("transform_0", "transform_1", "transform_2", "transform_3"), Transform),
+    columns={
+        "kind": Column(names=Kind),
+        "protocol_id": Column(names=Protocol),
+        **dict.fromkeys(
+            ("transform_0", "transform_1", "transform_2", "transform_3"), Column(names=Transform)
+        ),
+        "infos": Column(count="info_count"),
     },
-    text_marks=(b"POST ", b"HTTP/"),
+    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    storage=Storage(files=FILES, text_marks=(b"POST ", b"HTTP/"), boundaries=find_boundaries),
+    display=Display(shown=("_start", "size", "kind", "seq", "protocol_id", "transform_0", "infos")),
+    readable=(Fault.BAD_CODEC,),
+    accepts=(NON_STRICT,),
 )
 INFOS = Format(
     "thrift.infos",
@@ -346,11 +345,9 @@ INFOS = Format(
     INFO,
     infos,
     within="thrift.frames",
-    inherited=("seq",),
-    kinds={kind.value: kind.name for kind in InfoKind},
+    columns={"kind": Column(names=InfoKind), "seq": Column(inherited=True)},
+    display=Display(shown=("_start", "kind", "key", "value"), grouped_by="key"),
     accepts=(NON_STRICT,),
-    grouped_by="key",
-    shown=("_start", "kind", "key", "value"),
 )
 PLAINS = Format(
     "thrift.plain",
@@ -358,11 +355,9 @@ PLAINS = Format(
     PLAIN,
     plain,
     within="thrift.frames",
-    inherited=("seq",),
-    kinds=KINDS,
+    columns={"kind": Column(names=Kind), "seq": Column(inherited=True)},
+    display=Display(shown=("_start", "kind", "payload"), repeats=True),
     accepts=(NON_STRICT,),
-    shown=("_start", "kind", "payload"),
-    repeats=True,
 )
 MESSAGES = Format(
     "thrift.messages",
@@ -371,13 +366,14 @@ MESSAGES = Format(
     messages,
     within="thrift.frames",
     children={"fields": fields},
-    kinds={kind.value: kind.name for kind in MessageType},
+    columns={"kind": Column(names=MessageType), "protocol": Column(names=Protocol)},
+    display=Display(
+        shown=("_start", "kind", "seqid", "protocol", "service", "method", "arguments"),
+        grouped_by="method",
+        counted_as="messages",
+        summary=SummaryColumns(by_kind=True),
+    ),
     accepts=(NON_STRICT,),
-    grouped_by="method",
-    shown=("_start", "kind", "seqid", "protocol", "service", "method", "arguments"),
-    enums={"protocol": Protocol},
-    counted_as="messages",
-    summary=SummaryColumns(by_kind=True),
 )
 FIELDS = Format(
     "thrift.fields",
@@ -385,13 +381,20 @@ FIELDS = Format(
     FIELD,
     fields,
     within="thrift.messages",
-    inherited=("method", "seqid"),
-    local=("enclosing",),
+    columns={
+        "kind": Column(names=Type),
+        "role": Column(names=Role),
+        "key_type": Column(names=Type),
+        "element_type": Column(names=Type),
+        "enclosing": Column(local=True),
+        "method": Column(inherited=True),
+        "seqid": Column(inherited=True),
+    },
+    display=Display(
+        shown=("_start", "kind", "depth", "role", "id", "integer", "real", "count", "value"),
+        grouped_by="method",
+    ),
     enclosing="enclosing",
-    kinds={kind.value: kind.name for kind in Type},
     accepts=(NON_STRICT, IDL),
-    grouped_by="method",
-    shown=("_start", "kind", "depth", "role", "id", "integer", "real", "count", "value"),
-    enums={"role": Role, "key_type": Type, "element_type": Type},
 )
 FORMATS = (FRAMES, INFOS, PLAINS, MESSAGES, FIELDS)

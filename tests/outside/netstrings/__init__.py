@@ -7,7 +7,7 @@ that it does not know.
 from enum import IntEnum
 
 from netstrings.scan import NETSTRING, scan_netstrings
-from wirescan import FaultMeaning, Format, Limits, register
+from wirescan import Column, Display, FaultMeaning, Format, Limits, Parser, register
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.summary_columns import SummaryColumns
 
@@ -35,10 +35,9 @@ NETSTRINGS = Format(
     "byte strings with their size in decimal",
     NETSTRING,
     scan,
-    scan=scan_netstrings,
-    shown=("_start", "size", "text"),
-    enums={"content": Content},
+    columns={"content": Column(names=Content)},
+    parser=Parser(scan=scan_netstrings),
+    display=Display(shown=("_start", "size", "text"), summary=SummaryColumns(values=("body",))),
     faults=FAULTS,
-    summary=SummaryColumns(values=("body",)),
 )
 register(NETSTRINGS)

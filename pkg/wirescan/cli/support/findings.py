@@ -99,7 +99,7 @@ class Report:
         self._json = as_json
         self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
         self._allowance = Allowance(limits)  # of the file in progress
-        log = self._outermost.log
+        log = self._outermost.storage.log
         self._side_files = None if log is None or log_only else log.side_files
         self._segments = None if log is None else log.segments
         self._offsets = Offsets(self._outermost)
@@ -341,7 +341,7 @@ class Report:
         """Verify the next outermost frames of the file, and what is inside them."""
         starts = table.positions
         self._count["frames"] += int(np.count_nonzero(~table.bad))
-        has_offsets = table.format.log is not None
+        has_offsets = table.format.storage.log is not None
         bad = np.flatnonzero(table.bad).tolist()
         claims = {row: read_claim(table, row) for row in bad} if has_offsets else {}
         for row in bad:
@@ -375,7 +375,7 @@ class Report:
         return [
             format
             for format in formats().values()
-            if not format.repeats
+            if not format.display.repeats
             and (
                 format.read in outer.children.values()
                 or format.within == outer.name
@@ -550,7 +550,7 @@ class Report:
             self._report("info", at, remaining, zeros_follow.name, zeros_follow.meaning, b"")
         elif stop.fault:
             kind = "info" if stop.fault == Fault.FILLER and at else "damage"
-            log = table.format.log if kind == "damage" else None
+            log = table.format.storage.log if kind == "damage" else None
             claim = None if log is None or log.claim is None else log.claim(table.tail)
             if claim is not None and claim.first <= (self._offsets.previous or -1):
                 claim = None

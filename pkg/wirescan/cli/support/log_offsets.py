@@ -1,8 +1,8 @@
 """Follows the offsets of a log from batch to batch: missing offsets, and offsets out of order.
 
 `wirescan stat` and `wirescan verify` use this module. A batch is an outermost frame of a log: it
-holds one record or several. A format says which columns hold its offsets (`Format.log`) and its
-number of records (`Format.record_count`).
+holds one record or several. A format says which columns hold its offsets (`Storage.log`) and its
+number of records (`Display.record_count`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Offsets:
         columns = log_columns(batches)
         base = rows[columns.first]
         last = rows[columns.last]
-        counted = batches.format.record_count
+        counted = batches.format.display.record_count
         count = rows[counted].astype(np.int64) if counted else np.ones(len(rows), np.int64)
         begin = first[good]
         has_begin = begin >= 0
@@ -163,14 +163,14 @@ class Offsets:
 
 def log_columns(table: FrameTable) -> LogColumns:
     """Return the log columns of a table's format. Raises TypeError for frames of no log."""
-    if table.format is None or table.format.log is None:
+    if table.format is None or table.format.storage.log is None:
         raise TypeError(f"{table.name} has no log offsets")
-    return table.format.log
+    return table.format.storage.log
 
 
 def parse_segment(format: Format, path: str) -> SegmentName | None:
     """Return the parts of the path of a segment; None for the path of another file."""
-    segments = None if format.log is None else format.log.segments
+    segments = None if format.storage.log is None else format.storage.log.segments
     return None if segments is None else segments.parse(path)
 
 
@@ -180,7 +180,7 @@ def find_first_offsets(batches: FrameTable) -> np.ndarray:
     It is UNKNOWN for a batch that does not state its number of records.
     """
     first = batches[log_columns(batches).first]
-    counted = batches.format.record_count
+    counted = batches.format.display.record_count
     return np.where(batches[counted] < 0, UNKNOWN, first) if counted else first
 
 
@@ -192,9 +192,9 @@ def fill_first_offsets(first: np.ndarray, records: FrameTable, at: int) -> None:
         records: the records of the batches from row `at` on.
         at: a row of the table of batches.
     """
-    if records.format.log is None:
+    if records.format.storage.log is None:
         return
     good = records.where(~records.bad)
     parents, rows = np.unique(good["parent"], return_index=True)
     unknown = first[at + parents] < 0
-    first[at + parents[unknown]] = good[records.format.log.first][rows[unknown]]
+    first[at + parents[unknown]] = good[records.format.storage.log.first][rows[unknown]]

@@ -191,8 +191,8 @@ def find_lost_records(inner: FrameTable, bad: np.ndarray, outer: FrameTable) -> 
         outer: the batches.
     """
     losses: dict[int, Lost] = {}
-    counted = outer.format.record_count
-    if not len(bad) or counted is None or inner.format.log is None:
+    counted = outer.format.display.record_count
+    if not len(bad) or counted is None or inner.format.storage.log is None:
         return losses
     columns = log_columns(outer)
     parents, places = np.unique(inner["parent"][bad], return_index=True)
@@ -206,7 +206,7 @@ def find_lost_records(inner: FrameTable, bad: np.ndarray, outer: FrameTable) -> 
             continue
         first = int(outer[columns.first][parent])
         last = int(outer[columns.last][parent])
-        good = inner[inner.format.log.last][in_batch & ~inner.bad]
+        good = inner[inner.format.storage.log.last][in_batch & ~inner.bad]
         if len(good):
             first = max(first, int(good.max()) + 1)
         losses[row] = Lost(min(first, last), last, missing, EXACT if count >= 0 else AT_LEAST)

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from wirescan.cli.output import ENCODINGS, encode, format_time, show_bytes
-from wirescan.cli.row_values import FAULT_COLUMN, get_number_name
+from wirescan.cli.row_values import FAULT_COLUMN
+from wirescan.frames.columns import PLAIN, Column
 from wirescan.frames.format import Format
 
 COMMONEST = 5  # values of the grouped column
@@ -28,10 +29,11 @@ class Query:
         self._ranges = [
             field.name
             for field in schema
-            if _is_offset(field.name, format) or pa.types.is_timestamp(field.type)
+            if _get_declared(field.name, format).is_offset or _is_time(field.name, format)
         ]
-        self._times = {field.name for field in schema if pa.types.is_timestamp(field.type)}
-        self._grouped = format.grouped_by if format.grouped_by in schema.names else None
+        self._times = {name for name in self._ranges if _is_time(name, format)}
+        grouped_by = format.display.grouped_by
+        self._grouped = grouped_by if grouped_by in schema.names else None
         self._has_faults = FAULT_COLUMN in schema.names
 
     def run_with_spark(self, spark: Any, path: str) -> dict[str, Any]:
@@ -162,18 +164,14 @@ def make_json_answer(answer: dict[str, Any], format: Format) -> dict[str, Any]:
     return answer | {"commonest": {"column": column, "values": values}}
 
 
-def _is_offset(column: str, format: Format) -> bool:
-    """Return whether the format that owns a column declares it as one of log offsets."""
-    owner = format.owner(column)
-    return owner is not None and format.name_there(column) in owner.offsets
+def _get_declared(name: str, format: Format) -> Column:
+    """Return what the format that owns a column declares about it."""
+    column = format.describe_column(name)
+    return PLAIN if column is None else column.declared
 
 
-def _is_time(column: str, format: Format) -> bool:
-    """Return whether the format that owns a column declares it as one of times."""
-    owner = format.owner(column)
-    if owner is None:
-        return False
-    return format.name_there(column) in (*owner.times, *owner.nanoseconds)
+def _is_time(name: str, format: Format) -> bool:
+    return _get_declared(name, format).unit is not None
 
 
 def _number_text(number: int) -> str:
@@ -187,11 +185,8 @@ def _to_bytes(value: Any) -> Any:
 
 def _name_value(column: str, value: Any, format: Format) -> Any:
     """Return the name of a number, or the value itself if it has none."""
-    owner = format.owner(column)
-    if owner is None:
-        return value
-    own_column = format.name_there(column)
-    return get_number_name(owner, own_column, value) if own_column in owner.enums else value
+    declared = _get_declared(column, format)
+    return declared.name_number(value) if declared.number_names else value
 
 
 def _format_value(column: str, value: Any, format: Format) -> str:

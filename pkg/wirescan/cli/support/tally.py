@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from wirescan.cli.output import format_time
-from wirescan.cli.row_values import get_number_name, get_outer_table
+from wirescan.cli.row_values import get_outer_table
 from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets, find_first_offsets
 from wirescan.core.fault import Fault
+from wirescan.frames.columns import UNITS
 from wirescan.frames.format import Format
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import formats
 from wirescan.frames.table import FrameTable
-from wirescan.reading.filters import MILLISECONDS_PER_SECOND
 
-NANOSECONDS_PER_MILLISECOND = 1_000_000
 MEDIAN = 50  # percent
 P95 = 95  # percent
 TAILS: dict[int, str] = {Fault.SHORT: "cut", Fault.ZEROS: "zeros", Fault.FILLER: "filler"}
@@ -107,13 +106,13 @@ class Tally:
         self._frame_sizes.add(good["size"])
         self._extend_time_range(good)
         self._kinds.update(_count_kinds(good))
-        counted = self._format.record_count
+        counted = self._format.display.record_count
         if counted is not None:
             stated = good[counted][good[counted] >= 0]
             self._count["claimed"] += int(stated.sum(dtype=np.int64))
             self._count["unopened"] += len(good) - len(stated)
             self._records_per_frame.add(stated)
-        columns = self._format.summary
+        columns = self._format.display.summary
         if columns.codec is not None:
             self._count_by_codec(good[columns.codec], good["size"], "frames", "bytes")
         for name in columns.values:
@@ -151,7 +150,7 @@ class Tally:
             self._count_faults(bad.where(get_outer_table(bad)["fault"][bad["parent"]] == 0))
         good = _select_good_rows(table)
         format = table.format
-        columns = format.summary
+        columns = format.display.summary
         self._inner = format
         self._opened += len(good)
         self._extend_time_range(good)
@@ -165,10 +164,11 @@ class Tally:
             self._place_sizes.setdefault(name, Sizes()).add(size[size >= 0])
         for name, column in format.lists.items():
             self._list_entries[name] += int(good[column].sum(dtype=np.int64))
-        codec = self._format.summary.codec
+        codec = self._format.display.summary.codec
         if codec is not None:
             codecs = get_outer_table(good)[codec][good["parent"]]
-            self._count_by_codec(codecs, good["size"], str(format.counted_as), "inflated_bytes")
+            counted_as = str(format.display.counted_as)
+            self._count_by_codec(codecs, good["size"], counted_as, "inflated_bytes")
 
     def end_file(self, size: int, fault: int, remaining: int) -> None:
         """Count a file that ended.
@@ -195,7 +195,7 @@ class Tally:
             "frame_size": self._frame_sizes.make_summary(),
         }
         records = self._count_records()
-        if self._format.record_count is not None:
+        if self._format.display.record_count is not None:
             out |= self._summarize_records(records)
         if self._times:
             out["time"] = self._summarize_times(records)
@@ -212,7 +212,7 @@ class Tally:
 
     def _count_records(self) -> int | None:
         """Return the number of records; None if it is not known."""
-        if self._format.record_count is None:
+        if self._format.display.record_count is None:
             return None
         if self._inner is not None:
             return self._opened
@@ -234,20 +234,20 @@ class Tally:
         If the outermost frames state how many there are, `_summarize_records` has their number.
         """
         inner = self._inner
-        if inner is None or inner.summary.by_kind:
+        if inner is None or inner.display.summary.by_kind:
             return {}
         out: dict[str, Any] = {}
-        is_stated = self._format.record_count is not None
+        is_stated = self._format.display.record_count is not None
         if not is_stated:
-            out[str(inner.counted_as)] = self._opened
-        if inner.summary.sizes:
+            out[str(inner.display.counted_as)] = self._opened
+        if inner.display.summary.sizes:
             out[make_size_name(inner)] = self._opened_sizes.make_summary()
         lists = {name: self._list_entries[name] for name in inner.lists}
         if not is_stated:
             out |= lists
-        if not is_stated and not inner.summary.places:
+        if not is_stated and not inner.display.summary.places:
             return out
-        places = inner.summary.places
+        places = inner.display.summary.places
         inside: dict[str, Any] = {
             f"{name}_size": self._place_sizes[name].make_summary() for name in places
         }
@@ -269,23 +269,24 @@ class Tally:
     def _summarize_kinds(self) -> dict[str, Any]:
         """Return the counts of codecs, values, flags and kinds that occurred."""
         out: dict[str, Any] = {}
-        columns = self._format.summary
+        columns = self._format.display.summary
         if columns.codec is not None and self._by_codec:
+            column = self._format.get_column(columns.codec)
             out["codecs"] = {
-                get_number_name(self._format, columns.codec, number): dict(self._by_codec[number])
+                column.name_number(number): dict(self._by_codec[number])
                 for number in sorted(self._by_codec)
             }
         for name, counter in self._by_value.items():
             if counter:
+                column = self._format.get_column(name)
                 out[name] = {
-                    get_number_name(self._format, name, number): counter[number]
-                    for number in sorted(counter)
+                    column.name_number(number): counter[number] for number in sorted(counter)
                 }
         out |= {make_flag_name(name): self._count[name] for name in columns.flags}
         if self._kinds:
             out["kinds"] = dict(sorted(self._kinds.items()))
         if self._inner is not None and self._opened_kinds:
-            out[str(self._inner.counted_as)] = dict(sorted(self._opened_kinds.items()))
+            out[str(self._inner.display.counted_as)] = dict(sorted(self._opened_kinds.items()))
         return out
 
     def _count_faults(self, bad: FrameTable) -> None:
@@ -296,10 +297,10 @@ class Tally:
 
     def _extend_time_range(self, good: FrameTable) -> None:
         """Extend the range of times by those in the columns of good rows."""
-        columns = [good[name][_has_time(good, name)] for name in good.format.times]
-        columns += [
-            good[name][good[name] != 0] // NANOSECONDS_PER_MILLISECOND
-            for name in good.format.nanoseconds
+        columns = [
+            good[name][_has_time(good, name)] // (UNITS[column.unit] // UNITS["ms"])
+            for name, column in good.format.columns.items()
+            if column.unit is not None
         ]
         values = np.concatenate(columns) if columns else np.empty(0)
         if len(values):
@@ -308,7 +309,7 @@ class Tally:
 
     def _summarize_times(self, records: int | None) -> dict[str, Any]:
         first, last = self._times
-        seconds = (last - first) / MILLISECONDS_PER_SECOND
+        seconds = (last - first) / UNITS["ms"]
         rates = {} if seconds <= 0 else {"bytes_per_second": self._count["frame_bytes"] / seconds}
         if rates and records is not None:
             rates["records_per_second"] = records / seconds
@@ -325,7 +326,7 @@ class Tally:
 def find_counted_format(outer: Format) -> Format | None:
     """Return the format whose frames a summary counts inside those of `outer`, if there is one."""
     for format in formats().values():
-        if format.counted_as is not None and format.within == outer.name:
+        if format.display.counted_as is not None and format.within == outer.name:
             return format
     return None
 
@@ -337,7 +338,7 @@ def make_flag_name(column: str) -> str:
 
 def make_size_name(inner: Format) -> str:
     """Return the name in a summary of the sizes of the counted frames inside others."""
-    return str(inner.counted_as).removesuffix("s") + "_size"
+    return str(inner.display.counted_as).removesuffix("s") + "_size"
 
 
 def _select_good_rows(table: FrameTable) -> FrameTable:
@@ -346,16 +347,17 @@ def _select_good_rows(table: FrameTable) -> FrameTable:
 
 def _has_time(good: FrameTable, name: str) -> np.ndarray:
     """Return a bool array: which rows have a time in a column."""
-    if good.format.has_time is not None:
-        return good.format.has_time(good, name)
-    has_time: np.ndarray = good[name] != -1
+    if good.format.display.has_time is not None:
+        return good.format.display.has_time(good, name)
+    has_time: np.ndarray = good[name] != good.format.get_column(name).no_time
     return has_time
 
 
 def _count_kinds(good: FrameTable) -> dict[str, int]:
     """Return the number of frames of each named kind that occurs."""
     counts = np.bincount(good["kind"], minlength=256)
-    return {name: int(counts[kind]) for kind, name in good.format.kinds.items() if counts[kind]}
+    names = good.format.get_column("kind").number_names
+    return {name: int(counts[kind]) for kind, name in names.items() if counts[kind]}
 
 
 def count_piece(tallies: list[Tally], table: FrameTable, opened: Iterable[FrameTable]) -> None:
@@ -366,7 +368,7 @@ def count_piece(tallies: list[Tally], table: FrameTable, opened: Iterable[FrameT
         table: the outermost frames of the piece.
         opened: tables of the frames inside `table`, in order.
     """
-    has_offsets = table.format.log is not None
+    has_offsets = table.format.storage.log is not None
     first = find_first_offsets(table) if has_offsets else np.empty(0)
     at = 0
     for inner in opened:

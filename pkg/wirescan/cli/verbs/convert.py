@@ -297,7 +297,8 @@ def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> 
 
     Engines count the bytes after the last frame, but do not say what they are.
     """
-    start = top.boundaries(path, SLICE_BYTES, limits=limits)[-1] if top.boundaries else 0
+    find_boundaries = top.storage.boundaries
+    start = find_boundaries(path, SLICE_BYTES, limits=limits)[-1] if find_boundaries else 0
     tables = scan_outermost(
         read_chunks(path, start, get_size(path)),
         top,

@@ -55,6 +55,6 @@ def _describe(format: Format) -> dict[str, Any]:
         "columns": {name: format.dtype[name].str.lstrip("<|") for name in names},
         "places": list(list_places(format.dtype)),
         "children": list(format.children),
-        "times": list(format.times),
-        "nanoseconds": list(format.nanoseconds),
+        "times": [name for name, column in format.columns.items() if column.unit == "ms"],
+        "nanoseconds": [name for name, column in format.columns.items() if column.unit == "ns"],
     }

@@ -94,8 +94,8 @@ def _warn_of_brokers(files: list[str]) -> None:
     names = {
         name
         for format in formats().values()
-        if format.log is not None
-        for name in format.log.directory_files
+        if format.storage.log is not None
+        for name in format.storage.log.directory_files
     }
     for folder in sorted({os.path.dirname(path) for path in files if not URL.match(path)}):
         if any(os.path.exists(os.path.join(folder, name)) for name in names):

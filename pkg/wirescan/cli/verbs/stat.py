@@ -32,7 +32,6 @@ from wirescan.cli.output import (
     format_path,
 )
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import get_number_name
 from wirescan.cli.support.tally import (
     Tally,
     count_piece,
@@ -156,7 +155,7 @@ def _find_counted_format(outer: Format) -> Format:
     if inner is not None:
         return inner
     names = ", ".join(
-        sorted({name for format in formats().values() if (name := format.counted_as)})
+        sorted({name for format in formats().values() if (name := format.display.counted_as)})
     )
     raise click.UsageError(f"--deep opens frames inside others ({names}); {outer.name} holds none")
 
@@ -171,7 +170,7 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
         ("frame size", _format_sizes(summary["frame_size"])),
     ]
     lines.append(("kinds", _format_counts(summary, "kinds")))
-    if top.record_count is not None:
+    if top.display.record_count is not None:
         lines += _format_records(summary, top)
     if inner is not None:
         lines += _format_opened(summary, inner)
@@ -179,10 +178,10 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
     if summary.get("offsets") and summary["offsets"]["first"] is not None:
         lines += _format_offsets(summary["offsets"], summary.get("unopened_frames", 0))
     lines.append(("codecs", _format_codecs(summary, top)))
-    lines += [(name, _format_counts(summary, name)) for name in top.summary.values]
+    lines += [(name, _format_counts(summary, name)) for name in top.display.summary.values]
     special = [
         f"{summary[make_flag_name(name)]:,} {name.removeprefix('is_')}"
-        for name in top.summary.flags
+        for name in top.display.summary.flags
         if summary[make_flag_name(name)]
     ]
     tails = summary["tail"].items()
@@ -211,15 +210,15 @@ def _format_records(summary: dict[str, Any], top: Format) -> Lines:
     unopened = summary["unopened_frames"]
     text = f"{summary['records_at_least']:,}"
     if unopened:
-        frames = format_count(unopened, top.summary.unopened)
+        frames = format_count(unopened, top.display.summary.unopened)
         text = f"at least {text}; {frames} not opened (--deep)"
     return [("records", text), ("  per frame", _format_numbers(summary["records_per_frame"]))]
 
 
 def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
     """Return the lines about the frames of the format `inner`, which are inside others."""
-    counted = str(inner.counted_as)
-    if inner.summary.by_kind:
+    counted = str(inner.display.counted_as)
+    if inner.display.summary.by_kind:
         return [(counted, _format_counts(summary, counted))]
     lines: Lines = []
     is_stated = "records_at_least" in summary
@@ -228,11 +227,11 @@ def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
         return []  # the frames were not opened
     if not is_stated:
         lines.append((counted, f"{summary[counted]:,}"))
-    if inner.summary.sizes:
+    if inner.display.summary.sizes:
         sizes = make_size_name(inner)
         lines.append((sizes.replace("_", " "), _format_sizes(summary[sizes])))
     if inside:
-        places = inner.summary.places
+        places = inner.display.summary.places
         lines += [(f"{name} size", _format_sizes(inside[f"{name}_size"])) for name in places]
         nulls = [f"{inside[f'null_{name}s']:,} {text}" for name, text in places.items()]
         lines.append(("nulls", ", ".join(nulls)))
@@ -277,9 +276,9 @@ def _format_offsets(offsets: dict[str, Any], unopened: int) -> Lines:
 
 def _format_codecs(summary: dict[str, Any], top: Format) -> str:
     """Return the counts of each codec as text; an empty string if there are none."""
-    if "codecs" not in summary or top.summary.codec is None:
+    if "codecs" not in summary or top.display.summary.codec is None:
         return ""
-    uncompressed = get_number_name(top, top.summary.codec, UNCOMPRESSED)
+    uncompressed = top.get_column(top.display.summary.codec).name_number(UNCOMPRESSED)
     texts = []
     for name, counts in summary["codecs"].items():
         is_known = name != uncompressed and "inflated_bytes" in counts

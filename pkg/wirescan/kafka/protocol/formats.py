@@ -25,8 +25,9 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
+from wirescan.frames.columns import Column
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
-from wirescan.frames.format import Format
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
 from wirescan.kafka.protocol.body import open_structs, read_leading_int16
@@ -332,8 +333,9 @@ def _open(
     without_version = is_body & (rows["fault"] == Fault.BAD_VERSION) & (rows["size"] == 0)
     if hidden is not None or without_version.any():
         rows = rows.copy()
-        for name, default in format.unset.items():
-            rows[name][without_version] = default
+        for name, column in format.columns.items():
+            if column.unset:
+                rows[name][without_version] = column.unset
         if hidden is not None:
             rows[hidden + "_at"] = 0
             rows[hidden + "_size"] = -1
@@ -381,18 +383,23 @@ def _make_formats(
         read,
         within,
         children,
-        inherited=inherited,
-        unset={name: default for name, _, default in level.columns if default},
-        numbers={
-            name: f">i{WIDTHS[kind[2:]]}"
-            for name, kind in types.items()
-            if kind[:2] == "[]" and kind[2:]
-        },
-        enums=ENUMS,
-        offsets=tuple(name for name in level.dtype.names or () if name.endswith("offset")),
+        _declare_columns(level, inherited),
     )
     if is_body:
         BODIES[message] = LEVELS[level.path]
+
+
+def _declare_columns(level: Level, inherited: tuple[str, ...]) -> dict[str, Column]:
+    """Return what the columns of a level mean, and those of enclosing levels in its exports."""
+    columns = {
+        name: Column(names=ENUMS.get(name, {}), is_offset=name.endswith("offset"), unset=default)
+        for name, _, default in level.columns
+        if default or name in ENUMS or name.endswith("offset")
+    }
+    for name, field in iter_flat_fields(level.fields):
+        if field.type[:2] == "[]" and field.type[2:]:
+            columns[name] = Column(items=f">i{WIDTHS[field.type[2:]]}")
+    return columns | dict.fromkeys(inherited, Column(inherited=True))
 
 
 class _Reader:
@@ -435,12 +442,12 @@ REQUESTS = Format(
     REQUEST,
     requests,
     children=_list_body_readers("request"),
-    scan=scan_requests,
-    spans=scan_request_streams,
-    boundaries=find_boundaries,
-    shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id"),
-    enums=ENUMS,
-    text_marks=(),
+    columns={"api_key": Column(names=ApiKey)},
+    parser=Parser(scan=scan_requests, spans=scan_request_streams),
+    storage=Storage(text_marks=(), boundaries=find_boundaries),
+    display=Display(
+        shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id")
+    ),
 )
 RESPONSES = Format(
     "kafka.responses",
@@ -448,12 +455,10 @@ RESPONSES = Format(
     RESPONSE,
     responses,
     children=_list_body_readers("response"),
-    scan=scan_responses,
-    spans=scan_response_streams,
-    boundaries=find_boundaries,
-    shown=("_start", "size", "correlation_id"),
-    enums=ENUMS,
-    text_marks=(),
+    columns={"api_key": Column(names=ApiKey)},
+    parser=Parser(scan=scan_responses, spans=scan_response_streams),
+    storage=Storage(text_marks=(), boundaries=find_boundaries),
+    display=Display(shown=("_start", "size", "correlation_id")),
     requests="kafka.requests",
 )
 FORMATS = (REQUESTS, RESPONSES, *reversed(LEVELS.values()))

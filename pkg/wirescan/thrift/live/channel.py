@@ -520,7 +520,7 @@ def _scan(
     """Scan as the format does, but never search for the next frame after damage.
 
     The damage is a row up to the end of the bytes instead. So a conversation reports damage at
-    once, after the good frames before it. resync: ignored, as `Format.scan` must accept it.
+    once, after the good frames before it. resync: ignored, as `Parser.scan` must accept it.
     """
     rows, bad, fault, position = scan_stream(
         view, check=check, resync=False, limits=limits, **options
@@ -535,4 +535,4 @@ def _scan(
     return np.concatenate([rows, row]), bad + 1, Fault.OK, len(view)
 
 
-FRAMES_WITHOUT_RESYNC = replace(FRAMES, scan=_scan)
+FRAMES_WITHOUT_RESYNC = replace(FRAMES, parser=replace(FRAMES.parser, scan=_scan))

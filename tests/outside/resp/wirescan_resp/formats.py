@@ -2,7 +2,7 @@
 
 import operator
 
-from wirescan import Format, FrameTable, Limits
+from wirescan import Column, Display, Format, FrameTable, Limits, Parser, Storage
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.summary_columns import SummaryColumns
@@ -11,8 +11,6 @@ from wirescan_resp.constants import FAULTS, Kind
 from wirescan_resp.files import FILES, find_boundaries
 from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
 from wirescan_resp.values import MAX_DEPTH, VALUE, open_values
-
-KINDS = {kind.value: kind.name for kind in Kind}
 
 
 def scan(source, *, errors="strict", check=True, limits=Limits()):
@@ -70,15 +68,14 @@ FRAMES = Format(
     FRAME,
     scan,
     children={"values": values},
-    kinds=KINDS,
-    scan=scan_stream,
-    spans=scan_streams,
-    bytes_needed=bytes_needed,
-    boundaries=find_boundaries,
-    files=FILES,
-    record_count="value_count",
-    grouped_by="name",
-    shown=("_start", "kind", "name", "integer", "count", "value"),
+    columns={"kind": Column(names=Kind)},
+    parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    storage=Storage(files=FILES, boundaries=find_boundaries),
+    display=Display(
+        shown=("_start", "kind", "name", "integer", "count", "value"),
+        grouped_by="name",
+        record_count="value_count",
+    ),
     faults=FAULTS,
 )
 VALUES = Format(
@@ -87,14 +84,18 @@ VALUES = Format(
     VALUE,
     values,
     within="resp.frames",
-    inherited=("name",),
-    local=("enclosing",),
-    enclosing="enclosing",
-    kinds=KINDS,
-    enums={"element_kind": Kind},
-    grouped_by="name",
-    shown=("_start", "kind", "depth", "index", "integer", "count", "value"),
-    counted_as="values",
-    summary=SummaryColumns(by_kind=True, places={"value": "nulls"}),
+    columns={
+        "kind": Column(names=Kind),
+        "element_kind": Column(names=Kind),
+        "enclosing": Column(local=True),
+        "name": Column(inherited=True),
+    },
+    display=Display(
+        shown=("_start", "kind", "depth", "index", "integer", "count", "value"),
+        grouped_by="name",
+        counted_as="values",
+        summary=SummaryColumns(by_kind=True, places={"value": "nulls"}),
+    ),
     faults=FAULTS,
+    enclosing="enclosing",
 )
