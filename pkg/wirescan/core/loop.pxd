@@ -46,14 +46,18 @@ cdef struct SearchBudget:
     uint64_t reached                    # bytes of the stream up to the farthest candidate's end
     uint64_t verified[BUDGET_BUCKETS]   # bytes that probes read, by the number of bits of each size
     uint64_t walked                     # bytes of candidates that were walked and are no frames
-    bint bytes_follow                   # bytes follow those that a frame may have
+
+# Where a kernel reads: in an outermost scan, or inside a row of a table that is opened.
+cdef struct Context:
+    SearchBudget* budget    # of an outermost scan; NULL inside a row
+    bint bytes_follow       # in an outermost scan: bytes follow those that a frame may have
+    const void* parent      # the row that is opened; NULL in an outermost scan
 
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
-# `row` comes zeroed and begins with a Head. When a table is opened, `parent` is the row that is
-# opened. In an outermost scan it points to the SearchBudget. A frame without a length
-# prefix must be walked to find its end: `may_walk` and `charge_walk` bound the work spent on
-# candidates that turn out not to be frames.
+# `row` comes zeroed and begins with a Head. A frame without a length prefix must be walked to find
+# its end: `may_walk` and `charge_walk` bound the work spent on candidates that turn out not to be
+# frames. They charge the budget of the context.
 #
 # Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
 # of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
@@ -61,7 +65,7 @@ cdef struct SearchBudget:
 # number of first bytes that are whole parts of the frame, such as the elements of an array: where
 # the bytes end inside the frame, no other frame is searched for in them. With OK, a `fault` in the
 # row says that the content of the frame cannot be read, although its length is right.
-ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
+ctypedef Fault (*ReadFrame)(Reader* r, void* row, const Context* context) noexcept nogil
 
 # Return how far away from `at` the nearest possible start of a frame is, in bytes. 0: a frame may
 # start at `at`. UNDECIDED: this depends on bytes after `end`. LIKELY: a frame starts at `at`,
@@ -305,6 +309,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     cdef const uint8_t* next_before = next
     cdef SearchBudget* budget = &state.search.budget
     cdef SearchBudget budget_before         # at the start of the bad frame
+    cdef Context context = Context(budget, False, NULL)
     cdef uint64_t walked_before
     cdef size_t away, longest = state.longest
     cdef bint found
@@ -330,9 +335,9 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         if gap:
             fault = gap
         else:
-            budget.bytes_follow = <size_t>(end - start) > longest
-            r.end = start + longest if budget.bytes_follow else end
-            fault = read(&r, row, budget)
+            context.bytes_follow = <size_t>(end - start) > longest
+            r.end = start + longest if context.bytes_follow else end
+            fault = read(&r, row, &context)
             r.end = end
             if fault < SHORT and r.at == start:
                 fault = NOT_A_FRAME             # each turn must consume at least one byte
@@ -432,6 +437,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     cdef const Readable* buffer
     cdef const uint8_t* start
     cdef const Head* parent
+    cdef Context context = Context(NULL, False, NULL)
     cdef char* row
     cdef Reader r
     cdef Fault fault, refused
@@ -440,6 +446,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     for i in range(nested.spans):
         buffer = nested.buffers + span.buffer
         parent = <const Head*>(nested.parents + <size_t>span.parent * nested.parent_stride)
+        context.parent = parent
         r = Reader(buffer.at + span.start, buffer.at + span.start + span.size)
         refused = <Fault>span.fault
         if not refused and nested.verify is not NULL:
@@ -466,7 +473,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
             if row is NULL:
                 return LIMIT
             if fault == OK:
-                fault = read(&r, row, parent)
+                fault = read(&r, row, &context)
                 if fault >= SHORT or r.at == start:
                     fault = TRUNCATED
                     r.at = r.end

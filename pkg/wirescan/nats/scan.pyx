@@ -30,17 +30,17 @@ what servers accept.
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, Head, NestedScan, Readable, Reader, Rows, SHORT, ScanState, int32_t, int64_t,
-    scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint32_t, uint64_t)
+    Context, Fault, Head, NestedScan, Readable, Reader, Rows, SHORT, ScanState, int32_t, int64_t,
+    open_frames, scan_buffer, scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
 from wirescan.nats.message cimport find_operation, open_block, read_header, read_message
 from wirescan.nats.rows cimport CONNECT, Header, Message
 
 
-cdef Fault read_guarded(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef Fault read_guarded(Reader* r, void* out, const Context* context) noexcept nogil:
     # Like read_message, but the row of CONNECT does not say where the credentials are.
     cdef const uint8_t* start = r.at
-    cdef Fault fault = read_message(r, out, parent)
+    cdef Fault fault = read_message(r, out, context)
     cdef Message* row = <Message*>out
     if row.head.kind == CONNECT and not fault:
         row.payload_at = 0
