@@ -1,11 +1,11 @@
-# The loop over frames, in two forms. `scan_buffer` scans a buffer. `scan_children` opens the frames
-# inside the rows of a table.
+# The loop over frames, in three forms. `scan_buffer` scans a buffer. `scan_children` and `add_each`
+# open the frames inside the rows of a table.
 #
-# Both are inline. A protocol package passes its kernels and gets a loop that is compiled around
-# them. `scan_frames` and `open_frames` call it. Where the children of a row are not simply one
-# after another, a kernel is an `AddRows`: it adds all rows inside one row with `begin_row` and
-# `place`. `add_each` is the loop for it, and `open_rows` calls that. Other kernels have a loop of
-# their own and use `allocate_rows` and `rows_to_array`.
+# All are inline. A protocol package passes its kernels and gets a loop that is compiled around
+# them. `scan_frames`, `open_frames` and `open_rows` call it. A kernel of `scan_children` reads one
+# of the frames that are one after another in a row. A kernel of `add_each` is an `AddRows`: it adds
+# all rows inside one row with `begin_row` and `place`. Other kernels have a loop of their own and
+# use `allocate_rows` and `rows_to_array`.
 #     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
 #         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -255,16 +255,13 @@ cdef inline Fault read_message(Reader* r, void* out, const Context* context) noe
     return OK
 
 
-cdef inline Fault read_header(Reader* r, void* out, const Context* context) noexcept nogil:
-    cdef Header* row = <Header*>out
+cdef inline Fault read_header(Reader* r, Header* row) noexcept nogil:
+    # Read a line inside a block that `open_block` has accepted, so the line has an end.
     cdef const uint8_t* p = r.at
     cdef const uint8_t* feed = <const uint8_t*>memchr(p, c"\n", left(r))
     cdef const uint8_t* colon
-    cdef const uint8_t* end
-    if feed is NULL:
-        return TRUNCATED
+    cdef const uint8_t* end = feed - (feed > p and feed[-1] == b"\r")
     r.at = feed + 1
-    end = feed - (feed > p and feed[-1] == b"\r")
     colon = <const uint8_t*>memchr(p, c":", <size_t>(end - p))
     if colon is NULL or colon == p:
         return BAD_FIELD
