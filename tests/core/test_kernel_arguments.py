@@ -31,6 +31,7 @@ kafka_scan = import_module("wirescan.kafka.record_batches.scan")
 liftbridge_scan = import_module("wirescan.liftbridge.scan")
 payload_spans = import_module("wirescan.liftbridge.payload_spans")
 lumberjack_scan = import_module("wirescan.lumberjack.scan")
+nats_scan = import_module("wirescan.nats.scan")
 thrift_payloads = import_module("wirescan.thrift.payloads")
 thrift_scan = import_module("wirescan.thrift.scan")
 thrift_writer = import_module("wirescan.thrift.writer")
@@ -68,6 +69,10 @@ NO_COUNTS = np.zeros(1, np.int32)
         (
             lambda: kafka_scan.open_headers(OTHER_ROWS, BUFFERS, OTHER_ROWS, NO_COUNTS, LIMITS),
             "headers are opened from a table of kafka.records",
+        ),
+        (
+            lambda: nats_scan.open_headers(OTHER_ROWS, BUFFERS, LIMITS),
+            "open_headers takes rows of nats.messages",
         ),
         (
             lambda: thrift_scan.open_infos(OTHER_ROWS, BUFFERS, LIMITS),

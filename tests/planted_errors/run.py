@@ -196,7 +196,6 @@ def build_copy(work: Path, entries: list[Planted]) -> None:
     write_if_changed(work / PACKAGE / PYTHON_MODULE, MODULE_TEXT)
     write_if_changed(work / C_HEADER, HEADER_TEXT)
     environment = make_environment(work)
-    environment["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -include {work / C_HEADER}"
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     build = subprocess.run(
         command, cwd=work, env=environment, timeout=BUILD_SECONDS, capture_output=True, text=True
@@ -208,8 +207,12 @@ def build_copy(work: Path, entries: list[Planted]) -> None:
 
 
 def make_environment(work: Path, number: int = 0) -> dict[str, str]:
-    """Return the environment of a process that uses the copy, with at most one error on."""
+    """Return the environment of a process that uses the copy, with at most one error on.
+
+    The copy and the kernels that tests compile against it include the header of the switch.
+    """
     environment = dict(os.environ)
+    environment["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -include {work / C_HEADER}"
     environment[VARIABLE] = str(number)
     environment["PYTHONPATH"] = str(work / "pkg")
     environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -29,7 +29,7 @@ def make_environment(*folders: Path) -> dict[str, str]:
     path = map(str, (*folders, Path(wirescan.__file__).parents[1]))
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(path),
-        "CFLAGS": "-O0 -g0",
+        "CFLAGS": f"{os.environ.get('CFLAGS', '')} -O0 -g0",
         "WIRESCAN_EXAMPLES": "25",
     }
 

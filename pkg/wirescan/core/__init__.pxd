@@ -10,7 +10,8 @@ from wirescan.core.reader cimport (
     zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
-    Head, LIKELY, NestedScan, Parents, ReadRun, Readable, SOME, ScanState, SearchBudget, UNDECIDED,
-    VerifyFrame, add_each, charge_budget, charge_walk, find_intact_frame, is_inside, locate_frame,
-    may_walk, open_frames, open_rows, place, scan_buffer, scan_children, scan_frames, scan_spans)
+    Context, Head, LIKELY, NestedScan, Parents, ReadRun, Readable, SOME, ScanState, SearchBudget,
+    UNDECIDED, VerifyFrame, add_each, charge_budget, charge_walk, find_intact_frame, is_inside,
+    locate_frame, may_walk, open_frames, open_rows, place, scan_buffer, scan_children, scan_frames,
+    scan_spans)
 from wirescan.core.rows cimport Rows, begin_row

@@ -1,11 +1,11 @@
-# The loop over frames, in two forms. `scan_buffer` scans a buffer. `scan_children` opens the frames
-# inside the rows of a table.
+# The loop over frames, in three forms. `scan_buffer` scans a buffer. `scan_children` and `add_each`
+# open the frames inside the rows of a table.
 #
-# Both are inline. A protocol package passes its kernels and gets a loop that is compiled around
-# them. `scan_frames` and `open_frames` call it. Where the children of a row are not simply one
-# after another, a kernel is an `AddRows`: it adds all rows inside one row with `begin_row` and
-# `place`. `add_each` is the loop for it, and `open_rows` calls that. Other kernels have a loop of
-# their own and use `allocate_rows` and `rows_to_array`.
+# All are inline. A protocol package passes its kernels and gets a loop that is compiled around
+# them. `scan_frames`, `open_frames` and `open_rows` call it. A kernel of `scan_children` reads one
+# of the frames that are one after another in a row. A kernel of `add_each` is an `AddRows`: it adds
+# all rows inside one row with `begin_row` and `place`. Other kernels have a loop of their own and
+# use `allocate_rows` and `rows_to_array`.
 #     cdef Fault run(ScanState* state, Rows* rows) noexcept nogil:
 #         return scan_buffer(state, rows, sizeof(Frame), read_frame, probe_frame)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -46,14 +46,18 @@ cdef struct SearchBudget:
     uint64_t reached                    # bytes of the stream up to the farthest candidate's end
     uint64_t verified[BUDGET_BUCKETS]   # bytes that probes read, by the number of bits of each size
     uint64_t walked                     # bytes of candidates that were walked and are no frames
-    bint bytes_follow                   # bytes follow those that a frame may have
+
+# Where a kernel reads: in an outermost scan, or inside a row of a table that is opened.
+cdef struct Context:
+    SearchBudget* budget    # of an outermost scan; NULL inside a row
+    bint bytes_follow       # in an outermost scan: bytes follow those that a frame may have
+    const void* parent      # the row that is opened; NULL in an outermost scan
 
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
-# `row` comes zeroed and begins with a Head. When a table is opened, `parent` is the row that is
-# opened. In an outermost scan it points to the SearchBudget. A frame without a length
-# prefix must be walked to find its end: `may_walk` and `charge_walk` bound the work spent on
-# candidates that turn out not to be frames.
+# `row` comes zeroed and begins with a Head. A frame without a length prefix must be walked to find
+# its end: `may_walk` and `charge_walk` bound the work spent on candidates that turn out not to be
+# frames. They charge the budget of the context.
 #
 # Return OK or a soft fault, with `r` after the frame. Return SHORT or a larger fault where the end
 # of the frame is not known. With SHORT, the row's `size` may be the minimum size of the frame, and
@@ -61,7 +65,7 @@ cdef struct SearchBudget:
 # number of first bytes that are whole parts of the frame, such as the elements of an array: where
 # the bytes end inside the frame, no other frame is searched for in them. With OK, a `fault` in the
 # row says that the content of the frame cannot be read, although its length is right.
-ctypedef Fault (*ReadFrame)(Reader* r, void* row, const void* parent) noexcept nogil
+ctypedef Fault (*ReadFrame)(Reader* r, void* row, const Context* context) noexcept nogil
 
 # Return how far away from `at` the nearest possible start of a frame is, in bytes. 0: a frame may
 # start at `at`. UNDECIDED: this depends on bytes after `end`. LIKELY: a frame starts at `at`,
@@ -278,6 +282,208 @@ cdef inline int64_t prefetch_ahead(const uint8_t* next, int64_t usual, int64_t s
     return usual
 
 
+# The progress of `scan_buffer`. No function keeps its address, so the compiler holds the members in
+# registers.
+cdef struct Progress:
+    const uint8_t* base     # first byte of the buffer
+    const uint8_t* end
+    const uint8_t* start    # of the frame or the gap that is read
+    const uint8_t* next     # no intact frame begins in the searched bytes before it
+    size_t longest          # maximum bytes in a frame
+    uint64_t walked         # by the budget, before `start` was read
+    int64_t usual           # usual size of a frame: see `prefetch_ahead`
+    Fault gap               # the fault of the gap that continues at the next byte, or OK
+    Fault ended             # why the scan stops after the current row, or OK
+    Fault fault             # of the current row, or why the scan stops before it
+
+# What follows after a bad frame.
+cdef enum Recovery:
+    ADD_ROW                 # the row is the bad frame, or a gap
+    READ_AGAIN              # the gap ended before `start`, where an intact frame begins
+    STOP                    # the scan stops before the bad frame
+
+
+cdef inline void begin_scan(Progress* scan, const ScanState* state) noexcept nogil:
+    # Begin where the scan of the preceding bytes stopped.
+    scan.base = state.r.at
+    scan.end = state.r.end
+    scan.next = min(scan.base + state.search.searched, scan.end)
+    scan.longest = state.longest
+    scan.usual = 0
+    scan.gap = state.search.gap
+    scan.ended = OK
+    scan.fault = OK
+
+
+cdef inline Fault end_scan(const Progress* scan, ScanState* state,
+                           const uint8_t* at) noexcept nogil:
+    # Leave the state for the next scan, which begins at `at`. Return why this one ended.
+    state.r.at = at
+    state.search.gap = scan.ended if scan.ended else scan.gap
+    state.search.searched = <size_t>(scan.next - at) if scan.next > at else 0
+    return scan.ended if scan.ended else scan.fault
+
+
+cdef inline Head* claim_row(Rows* rows, size_t stride, const Progress* scan) noexcept nogil:
+    # Return the next row, zeroed, or NULL at the limit and where the memory could not grow.
+    #
+    # Expect as many rows per byte as so far, and a tenth more, so that rows seldom move twice.
+    cdef char* row
+    cdef double expected
+    if rows.count == rows.capacity:
+        expected = (1.1 * <double>rows.count * <double>(scan.end - scan.start)
+                    / <double>(scan.start - scan.base + 1))
+        if (rows.count >= rows.max_rows
+                or not grow_rows(rows, rows.count + 64 + <size_t>expected)):
+            return NULL
+    row = rows.at + rows.count * stride
+    memset(row, 0, stride)
+    return <Head*>row
+
+
+cdef inline Fault read_next(const Progress* scan, Reader* r, Head* row, ReadFrame read,
+                            Context* context, bint more) noexcept nogil:
+    # Read the frame at `start` into its row, at most `longest` bytes of it. Return its fault.
+    cdef size_t available = <size_t>(scan.end - scan.start)
+    cdef Fault fault
+    context.bytes_follow = available > scan.longest
+    r.end = scan.start + scan.longest if context.bytes_follow else scan.end
+    fault = read(r, row, context)
+    r.end = scan.end
+    if fault < SHORT and r.at == scan.start:
+        return NOT_A_FRAME                      # each turn must consume at least one byte
+    if (fault == SHORT or fault == FILLER) and max(available, <size_t>row.size) > scan.longest:
+        return BAD_LENGTH
+    if fault == SHORT and row.fault and not more:
+        return <Fault>row.fault
+    return fault
+
+
+cdef inline bint search_frame(Progress* scan, ScanState* state, const uint8_t* last,
+                              ResyncProbe probe) noexcept nogil:
+    # Return whether an intact frame begins from `next` to `last`. See `find_intact_frame`.
+    cdef const uint8_t* next = scan.next        # a copy: the address of a member is not passed on
+    cdef bint found = find_intact_frame(probe, &next, last, scan.end, scan.longest, state.more,
+                                        &state.search.budget)
+    scan.next = next
+    return found
+
+
+cdef inline Recovery recover_hard(Progress* scan, ScanState* state, Reader* r, Head* row,
+                                  size_t stride, ResyncProbe probe) noexcept nogil:
+    # The end of the frame is not known: search for the nearest intact frame. The bytes before it
+    # are a gap, which is one bad row.
+    cdef const uint8_t* start = scan.start
+    cdef bint found = False
+    r.at = start
+    if scan.fault == ZEROS:
+        if all_zero(start, scan.end):
+            return STOP
+        scan.fault = BAD_LENGTH
+    scan.next = max(scan.next, start if scan.gap else start + 1)
+    if probe is NULL:
+        scan.next = scan.end
+    elif state.resync if scan.fault >= BAD_LENGTH else not state.more:
+        if scan.fault == SHORT:
+            scan.next = max(scan.next, start + row.start)
+        found = search_frame(scan, state, scan.end, probe)
+    if scan.fault < BAD_LENGTH:                 # the frame is cut, unless intact frames follow
+        if not found:
+            return STOP
+        scan.fault = BAD_LENGTH
+    if not state.resync:
+        return STOP
+    if found and scan.next == start:
+        scan.gap = OK
+        return READ_AGAIN
+    if not found and state.more:
+        if <size_t>(scan.end - start) <= scan.longest or scan.next == start:
+            return STOP
+        scan.ended = scan.fault
+    memset(row, 0, stride)                      # the kernel may have written columns of a non-frame
+    scan.gap = OK
+    r.at = scan.next
+    if scan.next - start >= <int64_t>1 << 32:
+        r.at = start + (<int64_t>1 << 32) - 1
+        scan.gap = scan.fault
+    return ADD_ROW
+
+
+cdef inline size_t probe_next_frame(const uint8_t* at, const Progress* scan, ScanState* state,
+                                    ResyncProbe probe) noexcept nogil:
+    # Return 0 where a usual header or an intact frame begins at `at`. See `resolve_undecided`.
+    cdef const uint8_t* stop = find_probe_end(at, scan.end, scan.longest)
+    cdef size_t away = probe(at, stop, False, &state.search.budget)
+    if away == UNDECIDED:                       # a header that the end of the bytes cuts is usual
+        away = LIKELY
+    elif away:
+        away = probe(at, stop, True, &state.search.budget)
+    return resolve_undecided(away, at, scan.end, scan.longest, state.more)
+
+
+cdef inline Recovery recover_soft(Progress* scan, ScanState* state, Reader* r, Head* row,
+                                  ResyncProbe probe) noexcept nogil:
+    # The end of the frame is known, but its length may be the damaged field. The next frame must
+    # look like one. Otherwise the row reaches to the nearest intact frame, if that is within
+    # `longest` bytes.
+    cdef const uint8_t* start = scan.start
+    cdef const uint8_t* last
+    cdef size_t away = 0
+    cdef bint found
+    if state.more and scan.end - r.at < LOOK:
+        r.at = start
+        scan.fault = SHORT
+        return STOP
+    if r.at < scan.end:
+        away = probe_next_frame(r.at, scan, state, probe)
+    if away:
+        last = scan.end
+        if <size_t>(scan.end - start) > scan.longest:
+            last = start + scan.longest
+        scan.next = max(scan.next, start + 1)
+        found = away != UNDECIDED and search_frame(scan, state, last, probe)
+        if found:
+            r.at = scan.next
+            row.body = min(row.body, <uint32_t>(scan.next - start))
+        elif state.more and (away == UNDECIDED or scan.next <= last):
+            r.at = start
+            scan.fault = BAD_LENGTH
+            return STOP
+    return ADD_ROW
+
+
+cdef inline Recovery recover(Progress* scan, ScanState* state, Reader* r, Head* row, size_t stride,
+                             ResyncProbe probe) noexcept nogil:
+    # Find the end of the bad frame or of the gap at `start`, and leave `r` there. Where the scan
+    # stops before a bad frame that following bytes may decide, restore the search as it was at
+    # `start`, because the next scan repeats it.
+    cdef const uint8_t* next_before = scan.next
+    cdef SearchBudget budget_before
+    cdef Recovery recovery = ADD_ROW
+    if state.more:
+        budget_before = state.search.budget
+        budget_before.walked = scan.walked
+    if scan.fault >= SHORT:
+        recovery = recover_hard(scan, state, r, row, stride, probe)
+    elif probe is not NULL and state.resync:
+        recovery = recover_soft(scan, state, r, row, probe)
+    if recovery == STOP and state.more:
+        scan.next = next_before
+        state.search.budget = budget_before
+    return recovery
+
+
+cdef inline void add_row(Progress* scan, const uint8_t* stop, Rows* rows,
+                         Head* row) noexcept nogil:
+    # Complete the row of the frame or the gap from `start` to `stop`, and count it.
+    cdef Fault fault = scan.fault if scan.fault else <Fault>row.fault
+    place(row, scan.base, scan.start, stop, -1, 0, <uint8_t>fault)
+    scan.usual = prefetch_ahead(stop, scan.usual, row.size)
+    rows.count += 1
+    rows.bad += fault != OK
+    scan.fault = OK
+
+
 cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadFrame read,
                               ResyncProbe probe) noexcept nogil:
     # Fill rows until the bytes end or the scan must stop.
@@ -293,133 +499,31 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # `find_intact_frame`. Where `more` bytes may follow and decide, the scan stops before the bad
     # frame. It does so only where at most 2 * `longest` + LOOK bytes are left, so a stream has to
     # hold little more. A gap that already has more than `longest` bytes becomes a row, and the scan
-    # stops after it. Where the scan stops before a bad frame, it restores the search as it was at
-    # the start of that frame, because the next scan repeats that search.
+    # stops after it.
     cdef Reader r = state.r
-    cdef const uint8_t* base = r.at
-    cdef const uint8_t* end = r.end
-    cdef const uint8_t* start
-    cdef const uint8_t* last
-    # No intact frame begins in the searched bytes before `next`.
-    cdef const uint8_t* next = min(r.at + state.search.searched, r.end)
-    cdef const uint8_t* next_before = next
-    cdef SearchBudget* budget = &state.search.budget
-    cdef SearchBudget budget_before         # at the start of the bad frame
-    cdef uint64_t walked_before
-    cdef size_t away, longest = state.longest
-    cdef bint found
-    cdef bint is_pending = False            # the bad frame has no row yet
+    cdef Context context = Context(&state.search.budget, False, NULL)
+    cdef Progress scan
+    cdef Recovery recovery
     cdef Head* row
-    cdef int64_t usual = 0
-    cdef Fault gap = state.search.gap       # the fault of the gap that continues at r.at, or OK
-    cdef Fault ended = OK                   # why the scan stops after this row
-    cdef Fault fault = OK
-    while r.at < end and not ended:
-        start = r.at
-        if rows.count == rows.capacity:
-            # Expect as many rows per byte as so far, and a tenth more, so that rows seldom move
-            # twice.
-            if rows.count >= rows.max_rows or not grow_rows(rows, rows.count + 64 + <size_t>(
-                    1.1 * <double>rows.count * <double>(end - start)
-                    / <double>(start - base + 1))):
-                fault = LIMIT
+    begin_scan(&scan, state)
+    while r.at < scan.end and not scan.ended:
+        scan.start = r.at
+        row = claim_row(rows, stride, &scan)
+        if row is NULL:
+            scan.fault = LIMIT
+            break
+        scan.walked = state.search.budget.walked
+        scan.fault = scan.gap
+        if not scan.gap:
+            scan.fault = read_next(&scan, &r, row, read, &context, state.more)
+        if scan.fault:
+            recovery = recover(&scan, state, &r, row, stride, probe)
+            if recovery == STOP:
                 break
-        row = <Head*>(rows.at + rows.count * stride)
-        memset(row, 0, stride)
-        walked_before = budget.walked
-        if gap:
-            fault = gap
-        else:
-            budget.bytes_follow = <size_t>(end - start) > longest
-            r.end = start + longest if budget.bytes_follow else end
-            fault = read(&r, row, budget)
-            r.end = end
-            if fault < SHORT and r.at == start:
-                fault = NOT_A_FRAME             # each turn must consume at least one byte
-            if ((fault == SHORT or fault == FILLER)
-                    and max(<size_t>(end - start), <size_t>row.size) > longest):
-                fault = BAD_LENGTH
-            if fault == SHORT and row.fault and not state.more:
-                fault = <Fault>row.fault
-        if fault and state.more:
-            is_pending = True
-            next_before = next
-            budget_before = budget[0]
-            budget_before.walked = walked_before
-        if fault >= SHORT:
-            r.at = start
-            if fault == ZEROS:
-                if all_zero(start, end):
-                    break
-                fault = BAD_LENGTH
-            found = False
-            next = max(next, start if gap else start + 1)
-            if probe is NULL:
-                next = end
-            elif state.resync if fault >= BAD_LENGTH else not state.more:
-                if fault == SHORT:
-                    next = max(next, start + row.start)
-                found = find_intact_frame(probe, &next, end, end, longest, state.more, budget)
-            if fault < BAD_LENGTH:              # the frame is cut, unless intact frames follow
-                if not found:
-                    break
-                fault = BAD_LENGTH
-            if not state.resync:
-                break
-            if found and next == start:         # the gap ended before this frame
-                gap = OK
-                is_pending = False
+            if recovery == READ_AGAIN:
                 continue
-            if not found and state.more:
-                if <size_t>(end - start) <= longest or next == start:
-                    break
-                ended = fault
-            memset(row, 0, stride)              # the kernel may have written columns of a non-frame
-            gap = OK
-            r.at = next
-            if next - start >= <int64_t>1 << 32:
-                r.at = start + (<int64_t>1 << 32) - 1
-                gap = fault
-        elif fault and probe is not NULL and state.resync:
-            if state.more and end - r.at < LOOK:
-                r.at = start
-                fault = SHORT
-                break
-            away = 0
-            if r.at < end:
-                away = probe(r.at, find_probe_end(r.at, end, longest), False, budget)
-                if away == UNDECIDED:           # a header that the end of the bytes cuts is usual
-                    away = resolve_undecided(LIKELY, r.at, end, longest, state.more)
-                elif away:
-                    away = resolve_undecided(
-                        probe(r.at, find_probe_end(r.at, end, longest), True, budget),
-                        r.at, end, longest, state.more)
-            if away:
-                last = start + longest if <size_t>(end - start) > longest else end
-                next = max(next, start + 1)
-                found = away != UNDECIDED and find_intact_frame(
-                    probe, &next, last, end, longest, state.more, budget)
-                if found:
-                    r.at = next
-                    row.body = min(row.body, <uint32_t>(next - start))
-                elif state.more and (away == UNDECIDED or next <= last):
-                    r.at = start
-                    fault = BAD_LENGTH
-                    break
-        fault = fault if fault else <Fault>row.fault
-        place(row, base, start, r.at, -1, 0, <uint8_t>fault)
-        usual = prefetch_ahead(r.at, usual, row.size)
-        rows.count += 1
-        rows.bad += fault != OK
-        fault = OK
-        is_pending = False
-    if is_pending:
-        next = next_before
-        budget[0] = budget_before
-    state.r = r
-    state.search.gap = ended if ended else gap
-    state.search.searched = <size_t>(next - r.at) if next > r.at else 0
-    return ended if ended else fault
+        add_row(&scan, r.at, rows, row)
+    return end_scan(&scan, state, r.at)
 
 
 cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t stride, ReadFrame read,
@@ -432,6 +536,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     cdef const Readable* buffer
     cdef const uint8_t* start
     cdef const Head* parent
+    cdef Context context = Context(NULL, False, NULL)
     cdef char* row
     cdef Reader r
     cdef Fault fault, refused
@@ -440,6 +545,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     for i in range(nested.spans):
         buffer = nested.buffers + span.buffer
         parent = <const Head*>(nested.parents + <size_t>span.parent * nested.parent_stride)
+        context.parent = parent
         r = Reader(buffer.at + span.start, buffer.at + span.start + span.size)
         refused = <Fault>span.fault
         if not refused and nested.verify is not NULL:
@@ -466,7 +572,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
             if row is NULL:
                 return LIMIT
             if fault == OK:
-                fault = read(&r, row, parent)
+                fault = read(&r, row, &context)
                 if fault >= SHORT or r.at == start:
                     fault = TRUNCATED
                     r.at = r.end

@@ -2,9 +2,9 @@
 # scan.pyx drives them, and its docstring shows the wire format.
 from libc.string cimport memset
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Fault,
-    LEFTOVER, OK, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16, be32, be64,
-    charge_budget, crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take, uint8_t,
+    BAD_CHECKSUM, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC, BAD_NULL, BAD_VERSION, Context,
+    Fault, LEFTOVER, OK, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16, be32,
+    be64, charge_budget, crc32c_of, enter, int8_t, int32_t, int64_t, left, sized, take, uint8_t,
     uint16_t, uint32_t)
 from wirescan.liftbridge.rows cimport Entry, Envelope, Header
 
@@ -67,7 +67,7 @@ cdef inline Fault read_block(Reader* r, const uint8_t* start, uint32_t* at,
     return sized(r, start, <int32_t>be32(p), at, size)
 
 
-cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_header(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Header* row = <Header*>out
     cdef const uint8_t* start = r.at
     cdef const uint8_t* p = take(r, 2)
@@ -133,10 +133,10 @@ cdef inline Fault read_record(Reader* r, Entry* row, bint check) noexcept nogil:
     row.leader_epoch = be64(p + 16)
     return OK
 
-cdef inline Fault read_entry(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_entry(Reader* r, void* out, const Context* context) noexcept nogil:
     return read_record(r, <Entry*>out, False)
 
-cdef inline Fault read_entry_checked(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_entry_checked(Reader* r, void* out, const Context* context) noexcept nogil:
     return read_record(r, <Entry*>out, True)
 
 

@@ -1,8 +1,9 @@
 # Kernels of frames, and of the pairs in data frames. scan.pyx draws their bytes.
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_LENGTH, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED, be32,
-    pack_pair, enter, int32_t, int64_t, left, store_word, sized, take, uint8_t, uint32_t, uint64_t)
+    BAD_LENGTH, Context, EMPTY, Fault, Head, NOT_A_FRAME, OK, Readable, Reader, SHORT, TRUNCATED,
+    be32, pack_pair, enter, int32_t, int64_t, left, store_word, sized, take, uint8_t, uint32_t,
+    uint64_t)
 from wirescan.lumberjack.rows cimport (
     ACK, COMPRESSED, DATA, Frame, JSON, LARGEST, LARGEST_FRAME, LONG_HEADER, MAX_PAIRS, Pair,
     SHORT_HEADER, SMALLEST_PAIR, WINDOW)
@@ -46,7 +47,7 @@ cdef inline Fault read_data(Reader* r, Frame* row) noexcept nogil:
     return OK
 
 
-cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_frame(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Frame* row = <Frame*>out
     cdef const uint8_t* p = r.at
     cdef size_t available = left(r)
@@ -99,7 +100,7 @@ cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept 
     return EMPTY if kind == JSON and row.length == 0 else OK
 
 
-cdef inline Fault read_pair(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_pair(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Pair* row = <Pair*>out
     cdef const uint8_t* start = r.at
     cdef const uint8_t* p = take(r, 4)

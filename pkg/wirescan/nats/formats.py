@@ -22,7 +22,6 @@ from wirescan.nats.scan import (
     HEADER,
     MESSAGE,
     bytes_needed,
-    child_spans,
     open_headers,
     scan_stream,
     scan_streams,
@@ -110,8 +109,7 @@ def headers(
     """
     check_mode(errors, limits)
     require_rows(messages, MESSAGE, "headers are read from a table of nats.messages")
-    spans, counts = child_spans(messages.rows, messages.buffers)
-    rows, bad, fault = open_headers(messages.rows, messages.buffers, spans, counts, limits)
+    rows, bad, fault = open_headers(messages.rows, messages.buffers, limits)
     table = FrameTable(messages.buffers, rows, (), HEADERS, messages)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 

@@ -2,8 +2,9 @@
 # shows the wire format.
 from libc.string cimport memchr, memcmp, memset
 from wirescan.core cimport (
-    BAD_COUNT, BAD_FIELD, BAD_LENGTH, BAD_MAGIC, Fault, Gaps, NOT_A_FRAME, OK, Reader, SHORT,
-    TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t, uint64_t)
+    BAD_COUNT, BAD_FIELD, BAD_LENGTH, BAD_MAGIC, Context, Fault, Gaps, NOT_A_FRAME, OK, Reader,
+    SHORT, TRUNCATED, gaps, int32_t, int64_t, le32, left, lowest, uint8_t, uint16_t, uint32_t,
+    uint64_t)
 from wirescan.core.text cimport is_blank, read_decimal
 from wirescan.nats.rows cimport (
     CONNECT, ERR, HMSG, HPUB, Header, INFO, MAX_DIGITS, MSG, Message, PUB, SUB, UNSUB)
@@ -204,7 +205,7 @@ cdef inline Fault read_line(const uint8_t* p, Line* line, Message* row) noexcept
     return OK
 
 
-cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_message(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Message* row = <Message*>out
     cdef const uint8_t* p = r.at
     cdef size_t available = left(r)
@@ -254,16 +255,13 @@ cdef inline Fault read_message(Reader* r, void* out, const void* parent) noexcep
     return OK
 
 
-cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept nogil:
-    cdef Header* row = <Header*>out
+cdef inline Fault read_header(Reader* r, Header* row) noexcept nogil:
+    # Read a line inside a block that `open_block` has accepted, so the line has an end.
     cdef const uint8_t* p = r.at
     cdef const uint8_t* feed = <const uint8_t*>memchr(p, c"\n", left(r))
     cdef const uint8_t* colon
-    cdef const uint8_t* end
-    if feed is NULL:
-        return TRUNCATED
+    cdef const uint8_t* end = feed - (feed > p and feed[-1] == b"\r")
     r.at = feed + 1
-    end = feed - (feed > p and feed[-1] == b"\r")
     colon = <const uint8_t*>memchr(p, c":", <size_t>(end - p))
     if colon is NULL or colon == p:
         return BAD_FIELD

@@ -28,13 +28,6 @@ def scan_streams(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def bytes_needed(held: Buffer, at: int = 0) -> tuple[int, int]: ...
-def child_spans(
-    messages: _Rows, buffers: Sequence[memoryview]
-) -> tuple[_Rows, NDArray[np.int32]]: ...
 def open_headers(
-    messages: _Rows,
-    buffers: Sequence[memoryview],
-    spans: _Rows,
-    counts: NDArray[np.int32],
-    limits: Limits,
+    messages: _Rows, buffers: Sequence[memoryview], limits: Limits
 ) -> tuple[_Rows, int, int]: ...

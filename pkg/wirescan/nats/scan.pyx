@@ -30,17 +30,18 @@ what servers accept.
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, Head, NestedScan, Readable, Reader, Rows, SHORT, ScanState, int32_t, int64_t,
-    scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop import ANY as _ANY, HEAD as _HEAD, addresses, flat, lie_inside
+    BAD_LENGTH, Context, Fault, LIMIT, OK, Parents, Reader, Rows, SHORT, ScanState, add_each,
+    begin_row, int32_t, is_inside, open_rows, place, scan_buffer, scan_frames, scan_spans, uint8_t,
+    uint32_t)
+from wirescan.core.loop import flat
 from wirescan.nats.message cimport find_operation, open_block, read_header, read_message
 from wirescan.nats.rows cimport CONNECT, Header, Message
 
 
-cdef Fault read_guarded(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef Fault read_guarded(Reader* r, void* out, const Context* context) noexcept nogil:
     # Like read_message, but the row of CONNECT does not say where the credentials are.
     cdef const uint8_t* start = r.at
-    cdef Fault fault = read_message(r, out, parent)
+    cdef Fault fault = read_message(r, out, context)
     cdef Message* row = <Message*>out
     if row.head.kind == CONNECT and not fault:
         row.payload_at = 0
@@ -53,9 +54,6 @@ cdef Fault run_messages(ScanState* state, Rows* rows) noexcept nogil:
 
 cdef Fault run_guarded(ScanState* state, Rows* rows) noexcept nogil:
     return scan_buffer(state, rows, sizeof(Message), read_guarded, NULL)
-
-cdef Fault run_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
-    return scan_children(nested, rows, sizeof(Header), read_header, NULL)
 
 
 cdef Message _message
@@ -109,61 +107,57 @@ def bytes_needed(held, at=0):
     return n, i
 
 
-def child_spans(messages, buffers):
-    """Return (spans, counts) of the rows of dtype MESSAGE that have headers or are bad.
-
-    spans: array of dtype HEAD with the lines of each header block, or the whole block with its
-    fault. counts: int32 array of ANY. Both are arguments of `open_headers`.
-
-    Raises ValueError if a row points outside its buffer.
-    """
-    cdef Py_ssize_t i, n = len(messages), count = 0
-    cdef const uint8_t[::1] view
-    cdef const uint64_t[:, ::1] readable
-    cdef const Message* row
-    cdef const uint8_t* block
+cdef inline Fault add_headers(Rows* rows, const void* outer, const uint8_t* start,
+                              int32_t parent, const void* context) noexcept nogil:
+    # The AddRows of headers: see core/loop.pxd. One bad row covers a bad message or a bad block.
+    cdef const Message* message = <const Message*>outer
+    cdef Reader r = Reader(start, start + message.head.size)
+    cdef Fault fault = <Fault>message.head.fault
+    cdef const uint8_t* line
     cdef size_t first, last
-    cdef uint8_t fault
-    cdef bint inside = True
-    spans = np.empty(n, _HEAD)
-    cdef Head[::1] span
-    if messages.dtype != MESSAGE or not lie_inside(messages, buffers):
-        raise ValueError("a row points outside its buffer")
-    if n:
-        view = np.ascontiguousarray(messages).view(np.uint8)
-        readable = addresses(buffers)
-        span = spans
-        with nogil:
-            for i in range(n):
-                row = <const Message*>&view[i * sizeof(Message)]
-                if row.header_count == 0 and not row.head.fault:
-                    continue
-                fault = row.head.fault
-                first = 0
-                last = row.head.size
-                if not fault:
-                    inside &= (row.headers_size >= 0
-                               and <uint64_t>row.headers_at + <uint64_t>row.headers_size
-                               <= row.head.size)
-                    if not inside:
-                        break
-                    block = ((<const Readable*>&readable[row.head.buffer, 0]).at + row.head.start
-                             + row.headers_at)
-                    last = <size_t>row.headers_size
-                    fault = open_block(block, last, &first, &last)
-                    first = row.headers_at + first
-                    last = row.headers_at + last
-                span[count] = Head(row.head.start + <int64_t>first, <uint32_t>(last - first), 0,
-                                   <int32_t>i, row.head.buffer, 0, fault)
-                count += 1
-        if not inside:
-            raise ValueError("a header block is outside its message")
-    return spans[:count], np.full(count, _ANY, np.int32)
+    cdef Header* row
+    if not fault:
+        if message.header_count == 0:
+            return OK
+        if (message.headers_size < 0
+                or not is_inside(&message.head, message.headers_at, message.headers_size)):
+            return BAD_LENGTH
+        first = 0
+        last = <size_t>message.headers_size
+        r.at += message.headers_at
+        fault = open_block(r.at, last, &first, &last)
+        r = Reader(r.at + first, r.at + last)
+    while fault or r.at < r.end:
+        row = <Header*>begin_row(rows, sizeof(Header))
+        if row is NULL:
+            return LIMIT
+        line = r.at
+        if fault:
+            r.at = r.end
+        else:
+            fault = read_header(&r, row)
+        place(&row.head, start - message.head.start, line, r.at, parent, message.head.buffer,
+              <uint8_t>fault)
+        rows.count += 1
+        rows.bad += fault != OK
+        fault = OK
+    return OK
 
 
-def open_headers(messages, buffers, spans, counts, limits):
-    """Return (rows of dtype HEADER, bad, fault) of spans in rows of dtype MESSAGE.
+cdef Fault run_headers(Parents* parents, Rows* rows) noexcept nogil:
+    return add_each(parents, rows, add_headers)
 
-    See `core.loop.open_frames`.
+
+def open_headers(messages, buffers, limits):
+    """Return (rows of dtype HEADER, bad, fault): the header lines in rows of dtype MESSAGE.
+
+    A bad message, or a bad header block, becomes one bad row. fault: LIMIT if the limits allow
+    fewer rows.
+
+    Raises TypeError for other rows, ValueError if a row points outside its buffer, and MemoryError.
     """
-    return open_frames(messages, buffers, spans, counts, HEADER, run_headers, NULL, NULL, limits)
+    if messages.dtype != MESSAGE:
+        raise TypeError("open_headers takes rows of nats.messages")
+    # A forged count cannot claim more rows than the message has bytes.
+    expected = np.minimum(messages["header_count"], messages["size"]).sum(dtype=np.int64)
+    return open_rows(messages, buffers, HEADER, int(expected) + 1, run_headers, NULL, limits)

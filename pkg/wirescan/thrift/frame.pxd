@@ -1,9 +1,10 @@
 # Kernels that read one Thrift frame of any kind. scan.pyx draws the frames.
 from libc.string cimport memset
 from wirescan.core cimport (
-    BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, Fault, Head, LIKELY, NOT_A_FRAME, OK,
-    Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, be16, be32, be64, charge_budget, charge_walk,
-    int32_t, int64_t, left, may_walk, take, uint8_t, uint16_t, uint32_t, uint64_t, varint32)
+    BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_LENGTH, Context, Fault, Head, LIKELY,
+    NOT_A_FRAME, OK, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, be16, be32, be64,
+    charge_budget, charge_walk, int32_t, int64_t, left, may_walk, take, uint8_t, uint16_t,
+    uint32_t, uint64_t, varint32)
 from wirescan.thrift.http cimport is_http, read_http
 from wirescan.thrift.message cimport Begin, is_compact, is_type, read_begin
 from wirescan.thrift.rows cimport (
@@ -266,7 +267,7 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versi
                                 SearchBudget* budget) noexcept nogil:
     # is_final: no bytes follow those in r.
     # versions: binary messages must have a version word.
-    # budget: see ReadFrame in core/loop.pxd, or NULL.
+    # budget: that of the scan, or NULL.
     cdef const uint8_t* p = r.at
     cdef size_t available = left(r)
     cdef uint32_t word
@@ -307,22 +308,20 @@ cdef inline Fault read_frame_of(Reader* r, Frame* row, bint is_final, bint versi
     return NOT_A_FRAME if versions else read_versionless(r, row, budget)
 
 
-cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
-    cdef SearchBudget* budget = <SearchBudget*>parent
-    return read_frame_of(r, <Frame*>out, not budget.bytes_follow, True, budget)
+cdef inline Fault read_frame(Reader* r, void* out, const Context* context) noexcept nogil:
+    return read_frame_of(r, <Frame*>out, not context.bytes_follow, True, context.budget)
 
 
-cdef inline Fault read_frame_more(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, False, True, <SearchBudget*>parent)
+cdef inline Fault read_frame_more(Reader* r, void* out, const Context* context) noexcept nogil:
+    return read_frame_of(r, <Frame*>out, False, True, context.budget)
 
 
-cdef inline Fault read_frame_any(Reader* r, void* out, const void* parent) noexcept nogil:
-    cdef SearchBudget* budget = <SearchBudget*>parent
-    return read_frame_of(r, <Frame*>out, not budget.bytes_follow, False, budget)
+cdef inline Fault read_frame_any(Reader* r, void* out, const Context* context) noexcept nogil:
+    return read_frame_of(r, <Frame*>out, not context.bytes_follow, False, context.budget)
 
 
-cdef inline Fault read_frame_any_more(Reader* r, void* out, const void* parent) noexcept nogil:
-    return read_frame_of(r, <Frame*>out, False, False, <SearchBudget*>parent)
+cdef inline Fault read_frame_any_more(Reader* r, void* out, const Context* context) noexcept nogil:
+    return read_frame_of(r, <Frame*>out, False, False, context.budget)
 
 
 # ---------------------------------------------------- the search for the next frame after damage

@@ -8,8 +8,8 @@ A size of more than one digit does not begin with a zero.
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, ScanState, SearchBudget, TRUNCATED, enter,
-    int32_t, int64_t, scan_buffer, scan_frames, sized, uint8_t, uint32_t)
+    Context, Fault, Head, NOT_A_FRAME, OK, Reader, Rows, SHORT, ScanState, SearchBudget, TRUNCATED,
+    enter, int32_t, int64_t, scan_buffer, scan_frames, sized, uint8_t, uint32_t)
 from wirescan.core.loop import flat
 from wirescan.core.text cimport is_digit, read_decimal, skip_digits
 
@@ -44,7 +44,7 @@ cdef inline uint32_t classify(const uint8_t* p, const uint8_t* end) noexcept nog
     return content
 
 
-cdef inline Fault read_netstring(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_netstring(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Netstring* row = <Netstring*>out
     cdef const uint8_t* start = r.at
     cdef const uint8_t* p = skip_digits(start, r.end, MOST_DIGITS)

@@ -21,7 +21,7 @@ import numpy as np
 
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_COUNT, BAD_NULL, BAD_VERSION, Fault, Head, LEFTOVER, OK, NestedScan, Reader, Rows,
+    BAD_COUNT, BAD_NULL, BAD_VERSION, Context, Fault, Head, LEFTOVER, OK, NestedScan, Reader, Rows,
     TRUNCATED, be16, be32, be64, int16_t, int32_t, int64_t, left, scan_children, open_frames, take,
     uint8_t, uint16_t, uint32_t, uint64_t, varint32)
 from wirescan.core.loop import lie_inside
@@ -176,8 +176,8 @@ cdef Fault read_fields(Reader* r, const uint8_t* start, char* row, const Step* s
     return OK
 
 
-cdef Fault read_struct(Reader* r, void* out, const void* parent) noexcept nogil:
-    cdef const Program* program = <const Program*>parent
+cdef Fault read_struct(Reader* r, void* out, const Context* context) noexcept nogil:
+    cdef const Program* program = <const Program*>context.parent
     cdef Head* head = <Head*>out
     cdef const uint8_t* start = r.at
     cdef Fault fault = BAD_VERSION

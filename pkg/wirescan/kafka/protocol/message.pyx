@@ -15,9 +15,9 @@ Source: Apache Kafka, "Kafka Protocol Guide", "Protocol Primitive Types" and "Me
 import numpy as np
 
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, OK, Reader, Rows, SHORT, TRUNCATED, ScanState, be16, be32, enter, int16_t,
-    int32_t, int64_t, left, scan_frames, scan_spans, scan_buffer, sized, take, uint8_t, uint32_t,
-    uint64_t, varint32)
+    BAD_LENGTH, Context, Fault, OK, Reader, Rows, SHORT, TRUNCATED, ScanState, be16, be32, enter,
+    int16_t, int32_t, int64_t, left, scan_frames, scan_spans, scan_buffer, sized, take, uint8_t,
+    uint32_t, uint64_t, varint32)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.kafka.protocol import schema
 
@@ -59,7 +59,7 @@ cdef inline Fault skip_tags(Reader* r, int32_t* count) noexcept nogil:
     return OK
 
 
-cdef Fault read_request(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef Fault read_request(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Request* row = <Request*>out
     cdef const uint8_t* start = r.at
     cdef const uint8_t* p
@@ -101,7 +101,7 @@ cdef Fault read_request(Reader* r, void* out, const void* parent) noexcept nogil
     return OK
 
 
-cdef Fault read_response(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef Fault read_response(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Response* row = <Response*>out
     cdef const uint8_t* start = r.at
     cdef const uint8_t* p

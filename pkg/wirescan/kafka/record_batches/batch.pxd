@@ -1,10 +1,10 @@
 # Kernels for batches. A batch is a record batch of magic 2, or one message of magic 0 or 1.
 # The docstring of scan.pyx shows the layouts.
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Fault, LEFTOVER,
-    NOT_A_FRAME, OK, Readable, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS, be16, be32,
-    be64, charge_budget, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64, left, sized,
-    take, uint8_t, uint32_t, uint64_t)
+    BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_LENGTH, BAD_MAGIC, BAD_NULL, FILLER, Context, Fault,
+    LEFTOVER, NOT_A_FRAME, OK, Readable, Reader, SHORT, SearchBudget, TRUNCATED, UNDECIDED, ZEROS,
+    be16, be32, be64, charge_budget, crc32_of, crc32c_of, enter, int16_t, int32_t, int64_t, le64,
+    left, sized, take, uint8_t, uint32_t, uint64_t)
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, CONTROL, HEADER_V0, HEADER_V1, HEADER_V2, LAST_CODEC, LAST_LEGACY_CODEC,
     LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC_AT, SMALLEST_LENGTH, TRANSACTIONAL)
@@ -109,10 +109,10 @@ cdef inline Fault read_any_batch(Reader* r, Batch* row, bint check) noexcept nog
         return read_batch_v2(p, <size_t>(r.at - p), row, check)
     return read_message(p, <size_t>(r.at - p), row, check) if row.magic < 2 else BAD_MAGIC
 
-cdef inline Fault read_batch(Reader* r, void* row, const void* parent) noexcept nogil:
+cdef inline Fault read_batch(Reader* r, void* row, const Context* context) noexcept nogil:
     return read_any_batch(r, <Batch*>row, False)
 
-cdef inline Fault read_batch_checked(Reader* r, void* row, const void* parent) noexcept nogil:
+cdef inline Fault read_batch_checked(Reader* r, void* row, const Context* context) noexcept nogil:
     return read_any_batch(r, <Batch*>row, True)
 
 

@@ -1,9 +1,9 @@
 # Kernels for the records of a batch of any magic, and for the headers of a record.
 # The docstring of scan.pyx shows the layouts.
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_COUNT, BAD_MAGIC, BAD_NULL, BAD_OFFSET, Fault, LEFTOVER, NESTED, OK, Reader,
-    SHORT, TRUNCATED, be32, be64, enter, int32_t, int64_t, left, sized, take, uint8_t, uint32_t,
-    uint64_t, zigzag32, zigzag64)
+    BAD_CHECKSUM, BAD_COUNT, BAD_MAGIC, BAD_NULL, BAD_OFFSET, Context, Fault, LEFTOVER, NESTED, OK,
+    Reader, SHORT, TRUNCATED, be32, be64, enter, int32_t, int64_t, left, sized, take, uint8_t,
+    uint32_t, uint64_t, zigzag32, zigzag64)
 from wirescan.kafka.record_batches.batch cimport has_good_checksum, read_message_fields
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, HEADER_V0, HEADER_V1, Header, LOG_APPEND_TIME, LOG_OVERHEAD, Record,
@@ -114,11 +114,11 @@ cdef inline Fault read_any_record(
         return read_record_inner(r, row, batch, check)
     return read_record_plain(r, row, batch)
 
-cdef inline Fault read_record(Reader* r, void* row, const void* parent) noexcept nogil:
-    return read_any_record(r, <Record*>row, <const Batch*>parent, False)
+cdef inline Fault read_record(Reader* r, void* row, const Context* context) noexcept nogil:
+    return read_any_record(r, <Record*>row, <const Batch*>context.parent, False)
 
-cdef inline Fault read_record_checked(Reader* r, void* row, const void* parent) noexcept nogil:
-    return read_any_record(r, <Record*>row, <const Batch*>parent, True)
+cdef inline Fault read_record_checked(Reader* r, void* row, const Context* context) noexcept nogil:
+    return read_any_record(r, <Record*>row, <const Batch*>context.parent, True)
 
 
 cdef inline size_t close_batch(const void* parent, char* rows, size_t count) noexcept nogil:
@@ -146,7 +146,7 @@ cdef inline size_t close_batch(const void* parent, char* rows, size_t count) noe
     return bad
 
 
-cdef inline Fault read_header(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_header(Reader* r, void* out, const Context* context) noexcept nogil:
     cdef Header* row = <Header*>out
     cdef const uint8_t* start = r.at
     cdef int32_t size = 0

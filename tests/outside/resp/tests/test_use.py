@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -56,6 +57,13 @@ def test_columns():
     assert resp.values(numbers, depth=1)["size"].tolist() == [len(numbers.frame(0))]
     with pytest.raises(ValueError, match="depth must be from 1 to 33"):
         resp.values(numbers, depth=34)
+
+
+def test_rows_are_written_into_an_array():
+    rows = np.zeros(2000, resp.FRAME)
+    table = resp.scan(COMMANDS, into=rows)
+    assert len(table) == 1000
+    assert np.shares_memory(table.rows, rows)
 
 
 def test_row_numbers_of_skipped_rows():

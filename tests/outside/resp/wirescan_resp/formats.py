@@ -13,12 +13,13 @@ from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
 from wirescan_resp.values import MAX_DEPTH, VALUE, open_values
 
 
-def scan(source, *, errors="strict", check=True, limits=Limits()):
+def scan(source, *, errors="strict", check=True, limits=Limits(), into=None):
     """Return the frames in a source as a table of resp.frames: dtype FRAME, 56 bytes a row.
 
     source: anything that `wirescan.open` takes: the bytes of one direction of a connection. errors:
     "strict", "mark" or "skip". check: accepted for consistency and ignored, because RESP has no
-    checksum. limits: bounds of what is read.
+    checksum. limits: bounds of what is read. into: a writable array of dtype FRAME that receives
+    the rows, for a source of one buffer.
 
     Columns: `kind` is a `Kind`. `integer` is the value of an integer. `count` is the number of
     elements of an array. `value_count` is the number of rows that `values` gives. Places: value,
@@ -35,7 +36,7 @@ def scan(source, *, errors="strict", check=True, limits=Limits()):
     Raises FrameError according to `errors`, OSError, and TypeError and ValueError for wrong
     arguments.
     """
-    return scan_source(source, FRAMES, errors=errors, check=check, limits=limits)
+    return scan_source(source, FRAMES, errors=errors, check=check, limits=limits, into=into)
 
 
 def values(frames, *, depth=MAX_DEPTH, errors="strict", check=True, limits=Limits()):

@@ -1,7 +1,7 @@
 # The kernel that reads one frame, and the probe that finds the next frame after damage.
 from libc.string cimport memchr
 from wirescan.core cimport (
-    BAD_LENGTH, Fault, NOT_A_FRAME, OK, Reader, SHORT, SearchBudget, UNDECIDED,
+    BAD_LENGTH, Context, Fault, NOT_A_FRAME, OK, Reader, SHORT, SearchBudget, UNDECIDED,
     charge_budget, charge_walk, int32_t, int64_t, left, may_walk, uint8_t, uint32_t, uint64_t)
 from wirescan_resp.rows cimport ARRAY, ERROR, Frame
 from wirescan_resp.value cimport (
@@ -92,10 +92,10 @@ cdef inline void find_name(Frame* row, const Element* value, const uint8_t* star
         row.name_size = <int32_t>first.size
 
 
-cdef inline Fault read_frame(Reader* r, void* out, const void* parent) noexcept nogil:
+cdef inline Fault read_frame(Reader* r, void* out, const Context* context) noexcept nogil:
     # The kernel: see ReadFrame in wirescan/core/loop.pxd.
     cdef Frame* row = <Frame*>out
-    cdef SearchBudget* budget = <SearchBudget*>parent
+    cdef SearchBudget* budget = context.budget
     cdef const uint8_t* start = r.at
     cdef int64_t size = 0
     cdef Element value
