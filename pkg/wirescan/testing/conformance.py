@@ -57,7 +57,8 @@ def check_format(
     - `Limits.row_bytes` bounds the rows, and the time for each byte does not grow with the bytes.
     - The rows are those of a reference decoder, if there is one.
 
-    The mutations of an example cut it at a byte, and change, remove and insert a byte.
+    The mutations of an example cut it at a byte, and change, remove and insert a byte. They also
+    insert the whole example before a byte.
 
     Args:
         name: the name of the format. The formats around it are checked too.

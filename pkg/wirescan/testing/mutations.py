@@ -31,8 +31,12 @@ def flip_bit(raw: bytes, at: int = -1) -> bytes:
 
 
 def iter_mutations(raw: bytes) -> Iterator[Mutation]:
-    """Yield the bytes cut before each byte, and with each byte changed, removed and inserted."""
+    """Yield the bytes cut before each byte, and with each byte changed, removed and inserted.
+
+    All bytes are also inserted before each byte, so that intact frames are inside a damaged one.
+    """
     for at, byte in enumerate(raw):
+        yield Mutation(raw[:at] + raw + raw[at:], at, "follows a copy of all bytes")
         yield Mutation(raw[:at], at, "cut")
         yield Mutation(raw[:at] + raw[at + 1 :], at, "removed")
         for value in sorted({*VALUES, byte ^ 1, byte ^ 0x20, (byte + 1) % 256} - {byte}):
