@@ -22,6 +22,12 @@
 #else
 #define RARE
 #endif
+/* Whether a condition holds that seldom does. The compiler keeps registers for the other case. */
+#if defined(__GNUC__)
+#define rarely(condition) __builtin_expect(!!(condition), 0)
+#else
+#define rarely(condition) (condition)
+#endif
 
 /* The layout of at most three consecutive varints in a word, each of at most four bytes. */
 typedef struct {

@@ -15,6 +15,10 @@ from wirescan.core.fault cimport (
 from wirescan.core.reader cimport Reader, prefetch
 from wirescan.core.rows cimport RowBlock, Rows, begin_row, grow_rows
 
+cdef extern from "bits.h":
+    # Returns the condition. The compiler optimizes for the case that it does not hold.
+    bint rarely(bint condition) noexcept nogil
+
 # The columns that every frame table begins with.
 cdef struct Head:
     int64_t  start          # byte position of the frame in its buffer
@@ -330,7 +334,7 @@ cdef inline Head* claim_row(Rows* rows, size_t stride, const Progress* scan) noe
     # Expect as many rows per byte as so far, and a tenth more, so that rows seldom move twice.
     cdef char* row
     cdef double expected
-    if rows.count == rows.capacity:
+    if rarely(rows.count == rows.capacity):
         expected = (1.1 * <double>rows.count * <double>(scan.end - scan.start)
                     / <double>(scan.start - scan.base + 1))
         if (rows.count >= rows.max_rows
@@ -347,7 +351,7 @@ cdef inline Fault read_next(const Progress* scan, Reader* r, Head* row, ReadFram
     cdef size_t available = <size_t>(scan.end - scan.start)
     cdef Fault fault
     context.bytes_follow = available > scan.longest
-    r.end = scan.start + scan.longest if context.bytes_follow else scan.end
+    r.end = scan.start + scan.longest if rarely(context.bytes_follow) else scan.end
     fault = read(r, row, context)
     r.end = scan.end
     if fault < SHORT and r.at == scan.start:
@@ -516,7 +520,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         scan.fault = scan.gap
         if not scan.gap:
             scan.fault = read_next(&scan, &r, row, read, &context, state.more)
-        if scan.fault:
+        if rarely(scan.fault != OK):
             recovery = recover(&scan, state, &r, row, stride, probe)
             if recovery == STOP:
                 break
