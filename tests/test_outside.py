@@ -25,6 +25,7 @@ RESP = OUTSIDE / "resp"
 # A block of code of the page, after a comment with the name of its file.
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 KERNEL = Path("netstrings", "scan.pyx")
+PLACE = "sized(&body, start, <int32_t>size, &row.text_at, &row.text_size)"
 # Errors of the kernel: (line, wrong line, the test that finds it, a part of its message).
 BROKEN = {
     "a byte after the buffer is read": (
@@ -47,8 +48,7 @@ BROKEN = {
     ),
     "a place stays in a bad row that ends at a frame inside it": (
         "return TRUNCATED ",
-        "return <Fault>(TRUNCATED | sized(&body, start, <int32_t>size, &row.text_at, "
-        "&row.text_size)) ",
+        f"return <Fault>(TRUNCATED | {PLACE}) ",
         "test_netstrings_keep_the_laws",
         "text ends after its frame",
     ),

@@ -228,5 +228,6 @@ def _stop():
 
 def wait_for_executors(spark):
     """Wait until the cluster has two executors. Runs in the driver."""
-    tracker = spark.sparkContext.statusTracker()
+    # Python's own tracker knows no executors before Spark 4.1.
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
     wait_for(lambda: len(tracker.getExecutorInfos()) == 3, "the driver and two executors")
