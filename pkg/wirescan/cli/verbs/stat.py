@@ -212,7 +212,9 @@ def _format_records(summary: dict[str, Any], top: Format) -> Lines:
     if unopened:
         frames = format_count(unopened, top.display.summary.unopened)
         text = f"at least {text}; {frames} not opened (--deep)"
-    return [("records", text), ("  per frame", _format_numbers(summary["records_per_frame"]))]
+    inner = find_counted_format(top)
+    counted = "records" if inner is None else str(inner.display.counted_as)
+    return [(counted, text), ("  per frame", _format_numbers(summary["records_per_frame"]))]
 
 
 def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
