@@ -257,7 +257,8 @@ def run_tests(work: Path, tests: list[str], number: int, directory: str) -> None
     import pytest
 
     # Runs that share pytest's own directory can fail when they clean it up at the same time.
-    options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    # A named test may be in the group `slow`, which pyproject.toml leaves out by default.
+    options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "-m", ""]
     code = pytest.main([*options, f"--basetemp={directory}/temporary", *tests])
     sys.stdout.flush()
     # Exit at once, even if a test left threads running.
