@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.files.incremental import FrameScanner
 from wirescan.files.length_prefix import FOUND, MORE, hop
 from wirescan.files.source import get_size, open_descriptor, open_ranges
 from wirescan.frames.errors import HARD
@@ -53,23 +54,18 @@ def walk(
     in the file. Raises FileNotFoundError, OSError.
     """
     total = get_size(path)
-    position = start
-    pending = b""
     limits = Limits(frame=limits.frame)
+    scanner = FrameScanner(scan, check=False, resync=False, limits=limits, offset=start)
     with open_ranges(path) as read:
-        while position + len(pending) < total:
-            first = position + len(pending)
-            page = read(first, min(first + max(PIECE, len(pending)), total))
+        while start < total:
+            page = read(start, min(start + PIECE, total))
             if not len(page):
                 break  # the file became shorter
-            data = pending + bytes(page)
-            rows, _, fault, used = scan(data, check=False, resync=False, limits=limits, more=True)
-            yield rows["start"] + position, rows
-            is_too_large = fault and used == 0 and len(data) > limits.frame
-            if is_too_large or fault >= HARD:
-                break
-            position += used
-            pending = data[used:]
+            for scanned in scanner.feed(page):
+                yield scanned.rows["start"] + scanned.offset, scanned.rows
+                if scanned.stop.fault >= HARD:
+                    return
+            start += len(page)
 
 
 def read_frame(

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from wirescan.files.incremental import FrameScanner
 from wirescan.files.source import MappedFile
-from wirescan.frames.errors import HARD
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END, SegmentNames
 from wirescan.seglog.index_entries import IndexLayout
@@ -109,19 +109,14 @@ def walk(view: memoryview, start: int, scan: Scan, limits: Limits) -> Iterator[n
     counts from the first byte of the view.
     """
     limits = Limits(frame=limits.frame)
+    scanner = FrameScanner(scan, check=True, resync=True, limits=limits, offset=start)
     size = WINDOW
-    last = False
-    while start < len(view) and not last:
-        last = size >= len(view) - start
-        rows, bad, fault, used = scan(
-            view[start : start + size], check=True, resync=last, limits=limits, more=not last
-        )
-        if not last and (bad or fault >= HARD):
-            # The end of the damage may be after the window, so scan the rest of the segment.
-            last = True
-            rows, _, _, used = scan(view[start:], check=True, resync=True, limits=limits)
-        rows = rows.copy()
-        rows["start"] += start
+    more = True
+    while more and scanner.offset < len(view):
+        stop = scanner.offset + size
+        more = stop < len(view)
+        scanned = scanner.read(view[scanner.offset : stop], more=more)
+        rows = scanned.rows.copy()
+        rows["start"] += scanned.offset
         yield rows
-        start += used
         size *= 2
