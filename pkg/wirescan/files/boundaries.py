@@ -58,7 +58,8 @@ def walk(
     scanner = FrameScanner(scan, check=False, resync=False, limits=limits, offset=start)
     with open_ranges(path) as read:
         while start < total:
-            page = read(start, min(start + PIECE, total))
+            # A frame larger than a piece is read in parts that double.
+            page = read(start, min(start + max(PIECE, scanner.held), total))
             if not len(page):
                 break  # the file became shorter
             for scanned in scanner.feed(page):
