@@ -31,7 +31,7 @@ from wirescan.core cimport (
     BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
     ScanState, add_each, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_rows,
     place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
-from wirescan.core.loop cimport allocate_rows, rows_to_array
+from wirescan.core.loop cimport RunScan, allocate_rows, rows_to_array
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock
 from wirescan.thrift.frame cimport (
@@ -74,26 +74,22 @@ MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
 FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
 
 
-def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None):
-    """Return (rows of dtype FRAME, bad, fault, position): see `core.loop.scan_frames`."""
-    run = run_frames_more if more else run_frames
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None,
+                versions=True):
+    """Return (rows of dtype FRAME, bad, fault, position): see `core.loop.scan_frames`.
+
+    versions: binary messages must have a version word.
+    """
+    cdef RunScan run = run_frames_more if more else run_frames
+    if not versions:
+        run = run_frames_any_more if more else run_frames_any
     return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
 
 
-def scan_streams(buffers, spans, *, check, resync, limits):
+def scan_streams(buffers, spans, *, check, resync, limits, versions=True):
     """Return (rows, bad, faults, positions) for many spans of buffers: `core.loop.scan_spans`."""
-    return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
-
-
-def scan_any(buffer, *, check, resync, limits, into=None, more=False, resume=None):
-    """Return the same as `scan_stream`, and accept binary messages without a version word."""
-    run = run_frames_any_more if more else run_frames_any
-    return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
-
-
-def scan_any_streams(buffers, spans, *, check, resync, limits):
-    """Return the same as `scan_streams`, and accept binary messages without a version word."""
-    return scan_spans(buffers, spans, FRAME, run_frames_any, resync, limits)
+    cdef RunScan run = run_frames if versions else run_frames_any
+    return scan_spans(buffers, spans, FRAME, run, resync, limits)
 
 
 def bytes_needed(held, at=0, state=b"", versions=True):
