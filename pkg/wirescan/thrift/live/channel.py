@@ -154,7 +154,12 @@ class _Channel(Generic[_Event]):
         """Bytes that wait for the rest of their frame."""
         return self._stream.held
 
-    def _receive(self, data: Any) -> list[_Event]:
+    def receive(self, data: Any) -> list[_Event]:
+        """Return the calls or replies that `data` completes, in the order of the wire.
+
+        data: bytes-like. It is kept without a copy, so do not write to it later. Raises
+        ConversationError.
+        """
         self._raise_if_failed()
         events: list[_Event] = []
         try:
@@ -362,14 +367,6 @@ class ClientChannel(_Channel[Reply]):
             )
         return data
 
-    def receive(self, data: Any) -> list[Reply]:
-        """Return the replies that `data` completes, in the order of the wire, each with its call.
-
-        data: bytes-like. It is kept without a copy, so do not write to it later. Raises
-        ConversationError.
-        """
-        return self._receive(data)
-
     def forget(self, seqid: int) -> None:
         """Stop waiting for a reply, for example after a timeout or a failed send."""
         self._open.pop(seqid, None)
@@ -428,14 +425,6 @@ class ServerChannel(_Channel[Call]):
     def unanswered(self) -> int:
         """The number of calls that wait for a reply and that the caller still holds."""
         return len(self._open)
-
-    def receive(self, data: Any) -> list[Call]:
-        """Return the calls that `data` completes, in the order of the wire.
-
-        data: bytes-like. It is kept without a copy, so do not write to it later. Raises
-        ConversationError.
-        """
-        return self._receive(data)
 
     def send_reply(
         self,
