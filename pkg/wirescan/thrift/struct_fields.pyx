@@ -115,10 +115,24 @@ cdef inline void close_row(Field* row, int64_t end) noexcept nogil:
 
 cdef inline void close_rest(Rows* rows, Walk* walk, Reader* r, const uint8_t* base) noexcept nogil:
     # The rows are full. Walks on to set the sizes of the structs and containers that are open.
-    cdef Level* level
+    cdef Level* level = &walk.level[walk.depth - 1]
+    cdef uint64_t key
+    cdef uint64_t value
+    cdef uint64_t rest
     cdef int32_t depth
     cdef Fault fault = OK
     cdef Field* row
+    if level.type != STRUCT:
+        # `skip` steps over all elements of fixed size from the first. Some are already read.
+        key = FIXED_SIZE[walk.compact][level.key_type] if level.type == MAP else 0
+        value = FIXED_SIZE[walk.compact][level.element_type]
+        if value and (key or level.type != MAP):
+            if level.type == MAP:
+                rest = key * (level.remaining >> 1) + value * ((level.remaining + 1) >> 1)
+            else:
+                rest = value * level.remaining
+            take(r, rest)
+            level.remaining = 0
     for depth in range(walk.depth, 0, -1):
         level = &walk.level[depth - 1]
         if not fault:

@@ -266,11 +266,9 @@ cdef inline Fault skip(Walk* walk, Reader* r, int32_t base) noexcept nogil:
                 continue
             run_size = FIXED_SIZE[walk.compact][level.element_type]
             if run_size and (level.type != MAP or FIXED_SIZE[walk.compact][level.key_type]):
+                run_size *= level.count
                 if level.type == MAP:
-                    run_size *= (level.remaining + 1) >> 1
-                    run_size += FIXED_SIZE[walk.compact][level.key_type] * (level.remaining >> 1)
-                else:
-                    run_size *= level.remaining
+                    run_size += <uint64_t>FIXED_SIZE[walk.compact][level.key_type] * level.count
                 take(r, run_size)               # open_value has checked that these bytes exist
                 level.remaining = 0
                 continue
