@@ -103,32 +103,26 @@ def bytes_needed(held, at=0, state=b"", versions=True):
     cdef int64_t n = view.shape[0]
     cdef int64_t position = at
     cdef const uint8_t* p = &view[0] if n else NULL
-    cdef Reader r = Reader(p + position, p + n)
+    cdef Reader r = Reader(p, p + n)
     cdef Frame row
     cdef bint compact
     cdef bint unframed
     cdef bint http
-    cdef Fault fault
     if n < 4:
         return 4, 0, b""
     compact = is_compact(p[0], p[1])
     http = is_http(p)
     # Only HTTP and unframed messages return a position to continue from.
     unframed = compact or be32(p) >> 16 == STRICT or (position and not http)
-    if not (unframed or http or versions):
-        memset(&row, 0, sizeof(Frame))
-        fault = read_frame_of(&r, &row, False, False, NULL)
-        unframed = fault == SHORT and row.head.kind == UNFRAMED_BINARY
-        r.at = p
-    if unframed:
-        return count_unframed_bytes_needed(p, n, position, state, compact)
     if http:
         return count_http_bytes_needed(p, n, position, state)
-    memset(&row, 0, sizeof(Frame))
-    fault = read_frame_of(&r, &row, False, versions, NULL)
-    if fault == SHORT:
-        return max(n + 1, <int64_t>row.head.size), 0, b""
-    return n, 0, b""
+    if not unframed:
+        memset(&row, 0, sizeof(Frame))
+        if read_frame_of(&r, &row, False, versions, NULL) != SHORT:
+            return n, 0, b""
+        if row.head.kind != UNFRAMED_BINARY:
+            return max(n + 1, <int64_t>row.head.size), 0, b""
+    return count_unframed_bytes_needed(p, n, position, state, compact)
 
 
 cdef tuple count_unframed_bytes_needed(

@@ -144,9 +144,7 @@ class _Channel(Generic[_Event]):
         self._writing: dict[str, Any] = {"padding": padding, "infos_order": infos_order}
         self._persistent_infos = PersistentInfos(precedence)
         self._failed: ConversationError | None = None
-        signing: dict[str, Any] = (
-            {} if key is None else {"transforms": [Transform.HMAC], **self._undoing}
-        )
+        signing = {} if key is None else {"transforms": [Transform.HMAC], **self._undoing}
         encode_frame(EMPTY, **signing, **self._writing)  # raises for unfit options
 
     @property
@@ -473,7 +471,10 @@ class ServerChannel(_Channel[Call]):
             strict=call.version > 0,
         )
         if transforms is None:
-            transforms = self._list_reply_transforms(call)
+            unfit = [Transform.NONE]
+            if self._undoing["key"] is None:
+                unfit.append(Transform.HMAC)  # needs a key
+            transforms = [id for id in call.transforms or () if id not in unfit]
         data = self._frame_message(
             message,
             call.kind,
@@ -486,13 +487,6 @@ class ServerChannel(_Channel[Call]):
         )
         self._open.discard(call)
         return data
-
-    def _list_reply_transforms(self, call: Call) -> list[int]:
-        """Return the transforms of a call that a reply can have. HMAC needs a key."""
-        transforms = [id for id in call.transforms or () if id != Transform.NONE]
-        if self._undoing["key"] is None:
-            transforms = [id for id in transforms if id != Transform.HMAC]
-        return transforms
 
     def _make_event(self, service: bytes | None, **attributes: Any) -> Call | None:
         if attributes["type"] not in (MessageType.CALL, MessageType.ONEWAY):
