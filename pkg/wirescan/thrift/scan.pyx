@@ -106,17 +106,13 @@ def bytes_needed(held, at=0, state=b"", versions=True):
     cdef Reader r = Reader(p, p + n)
     cdef Frame row
     cdef bint compact
-    cdef bint unframed
-    cdef bint http
     if n < 4:
         return 4, 0, b""
-    compact = is_compact(p[0], p[1])
-    http = is_http(p)
-    # Only HTTP and unframed messages return a position to continue from.
-    unframed = compact or be32(p) >> 16 == STRICT or (position and not http)
-    if http:
+    if is_http(p):
         return count_http_bytes_needed(p, n, position, state)
-    if not unframed:
+    compact = is_compact(p[0], p[1])
+    # Of the other kinds, only unframed messages return a position to continue from.
+    if not (compact or be32(p) >> 16 == STRICT or position):
         memset(&row, 0, sizeof(Frame))
         if read_frame_of(&r, &row, False, versions, NULL) != SHORT:
             return n, 0, b""
