@@ -282,10 +282,10 @@ def test_an_unframed_message_without_a_version_is_walked_once():
     st.booleans(),
 )
 def test_non_strict_agrees_with_the_reference(raw, resync):
-    from wirescan.thrift.scan import scan_any
+    from wirescan.thrift.scan import scan_stream
 
     expected, fault, position = reference.read_frames(raw, resync, versions=False)
-    rows, bad, *stop = scan_any(raw, check=True, resync=resync, limits=Limits())
+    rows, bad, *stop = scan_stream(raw, check=True, resync=resync, limits=Limits(), versions=False)
     assert laws.convert_rows(rows) == expected
     assert stop == [fault, position]
     assert bad == sum(row["fault"] > 0 for row in expected)

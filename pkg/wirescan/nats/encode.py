@@ -82,10 +82,9 @@ def encode_pubs(subjects: Any, payloads: Any, *, replies: Any = None, headers: A
     subjects, replies: a column, or one bytes-like object or str for all rows; a null is no reply.
     payloads: a column without nulls, or one payload for all rows.
     headers: a mapping or list of (name, column), where the value may be one for all rows, and a
-    pair
-        with a null value is not written; or (counts, names, values): an array of integers with the
-        number of headers of each row, and all names and values in columns; or an Arrow array of map
-        or list<struct<key, value>>. A row without pairs is a PUB.
+        pair with a null value is not written; or (counts, names, values): an array of integers with
+        the number of headers of each row, and all names and values in columns; or an Arrow array of
+        map or list<struct<key, value>>. A row without pairs is a PUB.
 
     A column is a place of a table as (table, "payload"); an Arrow array or chunked array of binary
     or string, or their large and view types; a numpy array of dtype S or of objects; (offsets,

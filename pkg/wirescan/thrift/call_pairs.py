@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.frames.table import FrameTable
+from wirescan.frames.table import FrameTable, require_rows
 from wirescan.thrift.constants import MessageType
 from wirescan.thrift.scan import MESSAGE
 
@@ -70,9 +70,7 @@ def pair(
             buffers on both sides.
     """
     for table in (calls, replies):
-        if not isinstance(table, FrameTable) or table.dtype != MESSAGE:
-            name = getattr(table, "name", type(table).__name__)
-            raise TypeError(f"pair takes tables of thrift.messages, not {name}")
+        require_rows(table, MESSAGE, "pair takes tables of thrift.messages")
     call_connections, reply_connections = _number_connections(calls, replies, connections)
     if (call_times is None) != (reply_times is None):
         raise ValueError("a latency needs the times of both, calls and replies")

@@ -15,7 +15,7 @@ from wirescan.core.fault import Fault
 from wirescan.core.gather import Places
 from wirescan.frames.errors import check_mode, make_frame_error
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable
+from wirescan.frames.table import FrameTable, require_rows
 from wirescan.thrift.call_pairs import to_integers
 from wirescan.thrift.constants import InfoKind, Kind
 from wirescan.thrift.scan import FRAME
@@ -39,9 +39,8 @@ class _Pairs:
     """The pairs of a table of thrift.infos, with numbers for their keys.
 
     frames: i8, the row of each pair's frame. persistent: bool. keys: i8, equal where keys are
-    equal; -1 where the key competes with no other pair. key_count: the
-    number of distinct numbers from 0 on. last: bool, the last pair of its key and kind in its
-    frame.
+    equal; -1 where the key competes with no other pair. key_count: the number of distinct numbers
+    from 0 on. last: bool, the last pair of its key and kind in its frame.
     """
 
     table: FrameTable
@@ -62,8 +61,8 @@ def resolve(
     """Return the headers in force for each frame, as a table of dtype INFO, 40 bytes a row.
 
     The headers in force for a frame are the persistent ones (PKEYVALUE) of its connection so far,
-    including its own, and its own normal ones (KEYVALUE). A key has one row: the
-    last pair with it, of the kind that `precedence` prefers.
+    including its own, and its own normal ones (KEYVALUE). A key has one row: the last pair with it,
+    of the kind that `precedence` prefers.
 
     Args:
         frames: a table of thrift.frames.
@@ -93,9 +92,7 @@ def resolve(
             allowed, or 16 for each frame and pair where that is more.
     """
     check_mode("mark", limits)
-    if not isinstance(frames, FrameTable) or frames.dtype != FRAME:
-        name = getattr(frames, "name", type(frames).__name__)
-        raise TypeError(f"resolve takes a table of thrift.frames, not {name}")
+    require_rows(frames, FRAME, "resolve takes a table of thrift.frames")
     if precedence not in PRECEDENCES:
         raise ValueError(f"precedence must be {' or '.join(PRECEDENCES)}, not {precedence!r}")
     if connections is None:

@@ -305,33 +305,19 @@ def encode_message(
     seqid = check_integer(seqid, "seqid", BITS32) & 0xFFFFFFFF
     arguments = to_bytes(arguments, "arguments")
     if compact:
-        parts = [
-            bytes((0x82, type_number << 5 | compact)),
-            _encode_varint(seqid),
-            _encode_varint(len(name)),
-            name,
-            arguments,
-        ]
-    elif strict:
-        parts = [
-            bytes((0x80, 1, 0, type_number)),
-            len(name).to_bytes(4, "big"),
-            name,
-            seqid.to_bytes(4, "big"),
-            arguments,
-        ]
+        first = bytes((0x82, type_number << 5 | compact))
+        begin = first + _encode_varint(seqid) + _encode_varint(len(name)) + name
     else:
-        parts = [
-            len(name).to_bytes(4, "big"),
-            name,
-            bytes((type_number,)),
-            seqid.to_bytes(4, "big"),
-            arguments,
-        ]
-    size = sum(map(len, parts))
+        sized_name = len(name).to_bytes(4, "big") + name
+        if strict:
+            begin = bytes((0x80, 1, 0, type_number)) + sized_name
+        else:
+            begin = sized_name + bytes((type_number,))
+        begin += seqid.to_bytes(4, "big")
+    size = len(begin) + len(arguments)
     if size > MAX_MESSAGE:
         raise ValueError(f"a message has at most {MAX_MESSAGE} bytes, not {size}")
-    return b"".join(parts)
+    return begin + arguments
 
 
 def encode_messages(

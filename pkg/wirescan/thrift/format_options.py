@@ -16,22 +16,23 @@ from wirescan.frames.format import Format, Parser
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import make_spec
 from wirescan.thrift.idl import make_named_dtype
-from wirescan.thrift.scan import bytes_needed, scan_any, scan_any_streams
+from wirescan.thrift.scan import bytes_needed, scan_stream, scan_streams
 
 
 def _accept_non_strict(format: Format, value: str) -> Format:
     """Return a format that accepts binary messages without a version word; `value` is "true"."""
     if format.within is not None:
         return replace(format, within=make_spec(format.within, non_strict=value))
+    scan = partial(scan_stream, versions=False)
     return replace(
         format,
         read=partial(format.read, non_strict=True),
         parser=Parser(
-            scan=scan_any,
-            spans=scan_any_streams,
+            scan=scan,
+            spans=partial(scan_streams, versions=False),
             bytes_needed=partial(bytes_needed, versions=False),
         ),
-        storage=replace(format.storage, boundaries=partial(find_cuts_at_frames, scan=scan_any)),
+        storage=replace(format.storage, boundaries=partial(find_cuts_at_frames, scan=scan)),
     )
 
 

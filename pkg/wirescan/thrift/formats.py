@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,21 +18,8 @@ from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import (
-    MAX_BUFFERS,
-    FrameTable,
-    renumber_enclosing,
-    require_rows,
-)
-from wirescan.thrift.constants import (
-    InfoKind,
-    Kind,
-    MessageType,
-    Protocol,
-    Role,
-    Transform,
-    Type,
-)
+from wirescan.frames.table import FrameTable, renumber_enclosing, require_rows
+from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
 from wirescan.thrift.files import FILES, find_boundaries
 from wirescan.thrift.format_options import IDL, NON_STRICT
 from wirescan.thrift.hmac import make_signer
@@ -48,7 +34,6 @@ from wirescan.thrift.scan import (
     open_infos,
     open_messages,
     open_plain,
-    scan_any,
     scan_stream,
     scan_streams,
 )
@@ -113,7 +98,7 @@ def scan(
         check=check,
         limits=limits,
         into=into,
-        scan=scan_any if non_strict else scan_stream,
+        versions=not non_strict,
     )
 
 
@@ -181,7 +166,7 @@ def plain(
     check_mode(errors, limits)
     require_rows(frames, FRAME, "plain takes a table of thrift.frames")
     sign = None if key is None else make_signer(to_bytes(key, "key"), hash)
-    rows, buffers = _undo_transforms(frames, limits, check=check, sign=sign)
+    rows, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check, sign=sign)
     bad = int(np.count_nonzero(rows["fault"]))
     return enforce_mode(FrameTable(buffers, rows, (), PLAINS, frames, checked=check), errors, bad)
 
@@ -233,7 +218,7 @@ def messages(
         buffers = frames.buffers
         opened = open_messages(frames.rows, buffers, limits)
         if opened is None:
-            payloads, buffers = _undo_transforms(frames, limits, check=check)
+            payloads, buffers = undo_transforms(frames.rows, buffers, limits, check=check)
             opened = open_plain(frames.rows, payloads, buffers, limits)
         rows, bad, fault = opened
     table = FrameTable(buffers, rows, (), MESSAGES, outer, checked=check)
@@ -304,19 +289,6 @@ def fields(
         table = add_names(table, idl)
     table = raise_if_row_limit(table, fault)  # the error has the rows so far, with their names
     return renumber_enclosing(enforce_mode(table, errors, bad), table)
-
-
-def _undo_transforms(
-    frames: FrameTable,
-    limits: Limits,
-    *,
-    check: bool,
-    sign: Callable[[bytes], bytes] | None = None,
-) -> tuple[np.ndarray, tuple[memoryview, ...]]:
-    rows, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check, sign=sign)
-    if len(buffers) > MAX_BUFFERS:
-        raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
-    return rows, buffers
 
 
 FRAMES = Format(

@@ -27,10 +27,6 @@ cdef enum:
     SUPPORTED_TRANSFORMS = 0x3f6f
 
 
-cdef inline bint is_supported(uint32_t id) noexcept nogil:
-    return id < 14 and SUPPORTED_TRANSFORMS >> id & 1
-
-
 cdef inline Fault read_string(Reader* r, uint32_t* size) noexcept nogil:
     # Leaves r after the string.
     cdef Fault fault = varint32(r, size)
@@ -107,7 +103,7 @@ cdef inline Fault read_transforms(Reader* r, Frame* row, uint32_t count) noexcep
                 return BAD_HEADER
             row.mac_size = p[0]
             signed_already = True
-        elif not is_supported(id):
+        elif id >= 14 or not SUPPORTED_TRANSFORMS >> id & 1:
             codec_fault = BAD_CODEC
     return codec_fault
 

@@ -43,7 +43,7 @@ class _Names:
     keys: i8, ascending: the values in these structs and containers (see `_make_key`), and NOWHERE.
     inside: i8, for each key: the number of the struct or container that the value is, or 0.
     names: dtype S, for each key: the name; b"" for NOWHERE and for values that are not fields.
-    services, methods: their names.
+    services, methods: their names, sorted.
     structs: i8, indexed by [service + 1, or 0 for any service; method; ARGUMENTS or RESULT].
     exception: the number of the struct that an EXCEPTION carries.
     """
@@ -182,7 +182,10 @@ def _find_message_structs(names: _Names, messages: FrameTable) -> np.ndarray:
 
 
 def _match_names(table: FrameTable, place: str, names: list[bytes]) -> np.ndarray:
-    """Return for each row the index in `names` of the bytes in `place`, or -1, as int64."""
+    """Return for each row the index in `names` of the bytes in `place`, or -1, as int64.
+
+    names: sorted.
+    """
     numbers = np.full(len(table), -1, np.int64)
     lengths = np.array([len(name) for name in names], np.int64)
     sizes = table[place + "_size"]
@@ -192,11 +195,9 @@ def _match_names(table: FrameTable, place: str, names: list[bytes]) -> np.ndarra
     for length in np.unique(sizes[rows]).tolist():
         candidates = np.flatnonzero(lengths == length)
         listed = np.array([names[candidate] for candidate in candidates], f"S{length}")
-        order = np.argsort(listed)
         some = np.flatnonzero(sizes[rows] == length)
         texts = np.ndarray(len(data) - length + 1, listed.dtype, data, strides=(1,))[offsets[some]]
-        positions = np.searchsorted(listed, texts, sorter=order)
-        nearest = order[np.minimum(positions, len(order) - 1)]
+        nearest = np.minimum(np.searchsorted(listed, texts), len(listed) - 1)
         is_equal = listed[nearest] == texts
         numbers[rows[some[is_equal]]] = candidates[nearest[is_equal]]
     return numbers
@@ -246,13 +247,12 @@ def _read_file(path: str, *_: int) -> _Names:
 @lru_cache(maxsize=16)
 def _read_module(module: ModuleType) -> _Names:
     numbers: dict[tuple[int, Any], int] = {}
-    services: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for service in _list_services(module):
-        services.setdefault(service.__name__, service)
-    methods = sorted(
-        {method for service in services.values() for method in service.thrift_services}
-    )
-    structs = _number_methods(numbers, list(services.values()), methods)
+        named.setdefault(service.__name__, service)
+    services = sorted(named)
+    methods = sorted({method for service in named.values() for method in service.thrift_services})
+    structs = _number_methods(numbers, [named[name] for name in services], methods)
     exception = _number(numbers, Type.STRUCT, _Exception)
     entries = _list_members(numbers)
     entries[NOWHERE] = 0, b""
@@ -299,10 +299,14 @@ def _list_members(numbers: dict[tuple[int, Any], int]) -> dict[int, tuple[int, b
     Adds nested structs and containers to `numbers`.
     """
     entries: dict[int, tuple[int, bytes]] = {}
-    for (kind, spec), number in _iter_growing(numbers):
+    pending = list(numbers.items())
+    for (kind, spec), number in pending:  # grows meanwhile
         for member in _iter_members(kind, spec):
             key = int(_make_key(number, member.role, member.type[0], member.id))
-            entries[key] = (_number(numbers, *member.type), member.name.encode())
+            inside = _number(numbers, *member.type)
+            if inside > len(pending):
+                pending.append((member.type, inside))
+            entries[key] = inside, member.name.encode()
     return entries
 
 
@@ -313,15 +317,6 @@ def _list_services(module: ModuleType) -> Iterator[Any]:
         meta = getattr(member, "__thrift_meta__", {})
         yield from meta.get("services", ())
         modules += [included for included in meta.get("includes", ()) if included not in modules]
-
-
-def _iter_growing(numbers: dict[tuple[int, Any], int]) -> Iterator[tuple[tuple[int, Any], int]]:
-    """Yield the items of a dict, including those that are added meanwhile."""
-    yielded = 0
-    while yielded < len(numbers):
-        for item in list(itertools.islice(numbers.items(), yielded, None)):
-            yielded += 1
-            yield item
 
 
 def _number(numbers: dict[tuple[int, Any], int], kind: int, spec: Any) -> int:

@@ -25,22 +25,16 @@ def scan_stream(
     into: _Rows | None = None,
     more: bool = False,
     resume: Resume | None = None,
+    versions: bool = True,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
-    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
-) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
-def scan_any(
-    buffer: Buffer,
+    buffers: Sequence[memoryview],
+    spans: _Rows,
     *,
     check: bool,
     resync: bool,
     limits: Limits,
-    into: _Rows | None = None,
-    more: bool = False,
-    resume: Resume | None = None,
-) -> tuple[_Rows, int, int, int]: ...
-def scan_any_streams(
-    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+    versions: bool = True,
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def bytes_needed(
     held: Buffer, at: int = 0, state: bytes = b"", versions: bool = True

@@ -31,7 +31,7 @@ from wirescan.core cimport (
     BAD_CODEC, BAD_KIND, BAD_LENGTH, Fault, Head, LIMIT, OK, Parents, Readable, Reader, Rows, SHORT,
     ScanState, add_each, be32, begin_row, int32_t, int64_t, is_inside, locate_frame, open_rows,
     place, scan_buffer, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t, varint32)
-from wirescan.core.loop cimport allocate_rows, rows_to_array
+from wirescan.core.loop cimport RunScan, allocate_rows, rows_to_array
 from wirescan.core.loop import addresses, flat
 from wirescan.core.rows cimport RowBlock
 from wirescan.thrift.frame cimport (
@@ -74,26 +74,22 @@ MESSAGE = flat(np.asarray(<Message[:1]>&_message).dtype)
 FIELD = flat(np.asarray(<Field[:1]>&_field).dtype)
 
 
-def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None):
-    """Return (rows of dtype FRAME, bad, fault, position): see `core.loop.scan_frames`."""
-    run = run_frames_more if more else run_frames
+def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=None,
+                versions=True):
+    """Return (rows of dtype FRAME, bad, fault, position): see `core.loop.scan_frames`.
+
+    versions: binary messages must have a version word.
+    """
+    cdef RunScan run = run_frames_more if more else run_frames
+    if not versions:
+        run = run_frames_any_more if more else run_frames_any
     return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
 
 
-def scan_streams(buffers, spans, *, check, resync, limits):
+def scan_streams(buffers, spans, *, check, resync, limits, versions=True):
     """Return (rows, bad, faults, positions) for many spans of buffers: `core.loop.scan_spans`."""
-    return scan_spans(buffers, spans, FRAME, run_frames, resync, limits)
-
-
-def scan_any(buffer, *, check, resync, limits, into=None, more=False, resume=None):
-    """Return the same as `scan_stream`, and accept binary messages without a version word."""
-    run = run_frames_any_more if more else run_frames_any
-    return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
-
-
-def scan_any_streams(buffers, spans, *, check, resync, limits):
-    """Return the same as `scan_streams`, and accept binary messages without a version word."""
-    return scan_spans(buffers, spans, FRAME, run_frames_any, resync, limits)
+    cdef RunScan run = run_frames if versions else run_frames_any
+    return scan_spans(buffers, spans, FRAME, run, resync, limits)
 
 
 def bytes_needed(held, at=0, state=b"", versions=True):
@@ -107,32 +103,22 @@ def bytes_needed(held, at=0, state=b"", versions=True):
     cdef int64_t n = view.shape[0]
     cdef int64_t position = at
     cdef const uint8_t* p = &view[0] if n else NULL
-    cdef Reader r = Reader(p + position, p + n)
+    cdef Reader r = Reader(p, p + n)
     cdef Frame row
     cdef bint compact
-    cdef bint unframed
-    cdef bint http
-    cdef Fault fault
     if n < 4:
         return 4, 0, b""
-    compact = is_compact(p[0], p[1])
-    http = is_http(p)
-    # Only HTTP and unframed messages return a position to continue from.
-    unframed = compact or be32(p) >> 16 == STRICT or (position and not http)
-    if not (unframed or http or versions):
-        memset(&row, 0, sizeof(Frame))
-        fault = read_frame_of(&r, &row, False, False, NULL)
-        unframed = fault == SHORT and row.head.kind == UNFRAMED_BINARY
-        r.at = p
-    if unframed:
-        return count_unframed_bytes_needed(p, n, position, state, compact)
-    if http:
+    if is_http(p):
         return count_http_bytes_needed(p, n, position, state)
-    memset(&row, 0, sizeof(Frame))
-    fault = read_frame_of(&r, &row, False, versions, NULL)
-    if fault == SHORT:
-        return max(n + 1, <int64_t>row.head.size), 0, b""
-    return n, 0, b""
+    compact = is_compact(p[0], p[1])
+    # Of the other kinds, only unframed messages return a position to continue from.
+    if not (compact or be32(p) >> 16 == STRICT or position):
+        memset(&row, 0, sizeof(Frame))
+        if read_frame_of(&r, &row, False, versions, NULL) != SHORT:
+            return n, 0, b""
+        if row.head.kind != UNFRAMED_BINARY:
+            return max(n + 1, <int64_t>row.head.size), 0, b""
+    return count_unframed_bytes_needed(p, n, position, state, compact)
 
 
 cdef tuple count_unframed_bytes_needed(
@@ -197,11 +183,6 @@ cdef tuple count_http_bytes_needed(const uint8_t* p, int64_t n, int64_t at, stat
     return r.at - p, 0, b""
 
 
-cdef inline bint is_unreadable(const Head* frame) noexcept nogil:
-    # The infos of a frame with an unknown transform can be read.
-    return frame.fault != OK and frame.fault != BAD_CODEC
-
-
 cdef inline Fault read_pair(Reader* r, const uint8_t* start, Info* row) noexcept nogil:
     cdef uint32_t key = 0
     cdef uint32_t value = 0
@@ -230,7 +211,7 @@ cdef inline Fault add_infos(Rows* rows, const void* outer, const uint8_t* start,
     cdef Fault fault = OK
     if not is_inside(&frame.head, frame.infos_at, frame.infos_size):
         return BAD_LENGTH
-    if is_unreadable(&frame.head):
+    if frame.head.fault != OK and frame.head.fault != BAD_CODEC:    # these infos cannot be read
         r = Reader(start, start + frame.head.size)
         fault = <Fault>frame.head.fault
         count = 1
@@ -341,8 +322,9 @@ cdef inline Fault read_message(const uint8_t* p, uint32_t size, const Frame* fra
     return OK
 
 
-cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span, const uint8_t* p,
-                             int64_t start) noexcept nogil:
+cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span,
+                             const uint8_t* p) noexcept nogil:
+    # span: the bytes at p, which are the payload of `frame`, or the whole frame where it is bad.
     cdef Message* row = <Message*>rows.at + rows.count
     cdef uint8_t fault = span.fault
     memset(row, 0, sizeof(Message))
@@ -350,13 +332,72 @@ cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span, c
         fault = <uint8_t>read_message(p, span.size, frame, row)
         if fault:
             memset(row, 0, sizeof(Message))
-    row.head.start = start
+    row.head.start = span.start
     row.head.size = span.size
     row.head.parent = span.parent
     row.head.buffer = span.buffer
     row.head.fault = fault
     rows.bad += fault != OK
     rows.count += 1
+
+
+cdef object open_payloads(frames, plain, buffers, limits):
+    # Opens rows of dtype PLAIN, or the payloads in rows of dtype FRAME where `plain` is None.
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count = len(frames)
+    cdef Py_ssize_t n = count if plain is None else len(plain)
+    cdef const uint8_t[::1] view
+    cdef const uint8_t[::1] plain_view
+    cdef const uint64_t[:, ::1] readable
+    cdef const Frame* frame
+    cdef const uint8_t* start
+    cdef Head span
+    cdef size_t buffer_count = len(buffers)
+    cdef bint in_place = plain is None
+    cdef bint good = True
+    cdef bint packed = False
+    cdef Fault fault = OK
+    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
+    cdef Rows* rows = &block.rows
+    if n:
+        view = np.ascontiguousarray(frames).view(np.uint8)
+        plain_view = view if in_place else np.ascontiguousarray(plain).view(np.uint8)
+        readable = addresses(buffers)
+        with nogil:
+            for i in range(n):
+                if in_place:
+                    frame = <const Frame*>&view[i * sizeof(Frame)]
+                    span = frame.head
+                else:
+                    span = (<const Plain*>&plain_view[i * sizeof(Plain)]).head
+                start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
+                if in_place:
+                    good = start is not NULL and is_inside(
+                        &span, frame.payload_at, frame.payload_size)
+                    packed = frame.transform_count or span.kind == HTTP_CHUNKED
+                    if packed or not good:
+                        break
+                    span.parent = <int32_t>i
+                    if not span.fault:
+                        start += frame.payload_at
+                        span.start += frame.payload_at
+                        span.size = <uint32_t>max(frame.payload_size, 0)
+                else:
+                    good = start is not NULL and 0 <= span.parent < count
+                    if not good:
+                        break
+                    frame = <const Frame*>&view[span.parent * sizeof(Frame)]
+                if span.size == 0 and not span.fault:   # an empty payload holds no message
+                    continue
+                if rows.count == rows.capacity:
+                    fault = LIMIT
+                    break
+                add_message(rows, frame, &span, start)
+    if not good:
+        raise ValueError(f"row {i} points outside its buffer{'' if in_place else ' or its table'}")
+    if packed:
+        return None
+    return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
 
 
 def open_messages(frames, buffers, limits):
@@ -368,93 +409,18 @@ def open_messages(frames, buffers, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
-    cdef Py_ssize_t i
-    cdef Py_ssize_t n = len(frames)
-    cdef const uint8_t[::1] view
-    cdef const uint64_t[:, ::1] readable
-    cdef const Frame* frame
-    cdef const uint8_t* start
-    cdef Head span
-    cdef size_t buffer_count = len(buffers)
-    cdef bint good = True
-    cdef bint packed = False
-    cdef Fault fault = OK
     if frames.dtype != FRAME:
         raise TypeError("open_messages takes rows of thrift.frames")
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
-    cdef Rows* rows = &block.rows
-    if n:
-        view = np.ascontiguousarray(frames).view(np.uint8)
-        readable = addresses(buffers)
-        with nogil:
-            for i in range(n):
-                frame = <const Frame*>&view[i * sizeof(Frame)]
-                span = frame.head
-                start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
-                good = start is not NULL and is_inside(&span, frame.payload_at, frame.payload_size)
-                packed = frame.transform_count or span.kind == HTTP_CHUNKED
-                if packed or not good:
-                    break
-                span.parent = <int32_t>i
-                if not span.fault:
-                    if frame.payload_size <= 0:         # an empty payload holds no message
-                        continue
-                    start += frame.payload_at
-                    span.start += frame.payload_at
-                    span.size = <uint32_t>frame.payload_size
-                if rows.count == rows.capacity:
-                    fault = LIMIT
-                    break
-                add_message(rows, frame, &span, start, span.start)
-    if not good:
-        raise ValueError(f"row {i} points outside its buffer")
-    if packed:
-        return None
-    return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
+    return open_payloads(frames, None, buffers, limits)
 
 
 def open_plain(frames, plain, buffers, limits):
-    """Return (rows of dtype MESSAGE, bad, fault): the messages in rows of dtype PLAIN.
+    """Return the same as `open_messages`, for the messages in rows of dtype PLAIN.
 
-    frames: the rows of dtype FRAME that column `parent` of `plain` names. A payload has a row where
-    it is bad or not empty. The fault is LIMIT where there are more messages than the limits allow.
+    frames: the rows of dtype FRAME that column `parent` of `plain` names.
 
     Raises ValueError where a row points outside its buffer or names no frame, MemoryError.
     """
-    cdef Py_ssize_t i
-    cdef Py_ssize_t n = len(plain)
-    cdef Py_ssize_t count = len(frames)
-    cdef const uint8_t[::1] view
-    cdef const uint8_t[::1] plain_view
-    cdef const uint64_t[:, ::1] readable
-    cdef const Plain* payload
-    cdef const Frame* frame
-    cdef const uint8_t* start
-    cdef size_t buffer_count = len(buffers)
-    cdef bint good = True
-    cdef Fault fault = OK
     if frames.dtype != FRAME or plain.dtype != PLAIN:
         raise TypeError("open_plain takes rows of thrift.frames and rows of thrift.plain")
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
-    cdef Rows* rows = &block.rows
-    if n and count:
-        view = np.ascontiguousarray(frames).view(np.uint8)
-        readable = addresses(buffers)
-        plain_view = np.ascontiguousarray(plain).view(np.uint8)
-        with nogil:
-            for i in range(n):
-                payload = <const Plain*>&plain_view[i * sizeof(Plain)]
-                start = locate_frame(&payload.head, <const Readable*>&readable[0, 0], buffer_count)
-                good = start is not NULL and 0 <= payload.head.parent < count
-                if not good:
-                    break
-                if payload.head.size == 0 and not payload.head.fault:
-                    continue
-                if rows.count == rows.capacity:
-                    fault = LIMIT
-                    break
-                frame = <const Frame*>&view[payload.head.parent * sizeof(Frame)]
-                add_message(rows, frame, &payload.head, start, payload.head.start)
-    if not good or n and not count:
-        raise ValueError("a row points outside its buffer or its table")
-    return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
+    return open_payloads(frames, plain, buffers, limits)

@@ -21,7 +21,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable
+from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.thrift.constants import Kind, Transform
 from wirescan.thrift.payloads import list_payloads, set_places
 from wirescan.thrift.scan import FRAME
@@ -40,7 +40,6 @@ MAGIC_AT: dict[int, int] = {Kind.HEADER: 4, Kind.BIG_HEADER: 12, Kind.DOUBLE_HEA
 LONGEST_LINE = 4096  # bytes of a chunk's size, with extensions
 TRANSFORM_COLUMNS = 4  # columns of a frame for its first transforms
 FIXED = 10  # bytes from the magic to the header
-LAST_BUFFER = 0xFFFF  # `buffer` of a row is u2
 # Transforms of one frame. More are TOO_LARGE: undoing each may cost as much as the payload.
 MAX_UNDONE = 8
 USUAL_RATIO = 4  # first guess of decompressed size to compressed size
@@ -80,7 +79,13 @@ def undo_transforms(
                 row["fault"] = error.fault
                 row["payload_size"] = 0
         buffers = (*buffers, *arena.buffers)
+        _refuse_too_many_buffers(len(buffers))
     return rows, buffers
+
+
+def _refuse_too_many_buffers(count: int) -> None:
+    if count > MAX_BUFFERS:
+        raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
 
 
 def _undo(
@@ -111,8 +116,7 @@ def _undo(
             payload = _undo_all_but_first(ids[1:], payload, arena, limits, check=check)
         place = _decompress(ids[0], payload, arena, size, check=check)
     number, first, length = place
-    if len(buffers) + number > LAST_BUFFER:
-        raise ValueError("a table holds at most 65,536 buffers; open fewer frames at a time")
+    _refuse_too_many_buffers(len(buffers) + number + 1)
     row["buffer"] = len(buffers) + number
     row["start"] = first
     row["size"] = length
@@ -238,9 +242,7 @@ def transform_ids(frames: FrameTable) -> tuple[np.ndarray, np.ndarray]:
         TypeError: another table.
         ValueError: a row points outside its buffer, or does not fit its header.
     """
-    if not isinstance(frames, FrameTable) or frames.dtype != FRAME:
-        name = getattr(frames, "name", type(frames))
-        raise TypeError(f"transform_ids takes a table of thrift.frames, not {name}")
+    require_rows(frames, FRAME, "transform_ids takes a table of thrift.frames")
     counts = frames["transform_count"].astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     ids = np.zeros(int(offsets[-1]), np.uint16)

@@ -96,8 +96,7 @@ class HeaderTransport(THeaderTransport):
         transforms: of everything that is written, in the order in which they are applied; see
             `Transform`. `add_transform` adds to them.
         echo: without `transforms`, write with those that were read last, as servers do.
-        padding: as `encode_frame` takes it.
-        infos_order: as `encode_frame` takes it.
+        padding, infos_order: as `encode_frame` takes them.
 
     Example:
         transport = HeaderTransport(TSocket("localhost", 9090), transforms=[Transform.ZSTD])

@@ -144,9 +144,7 @@ class _Channel(Generic[_Event]):
         self._writing: dict[str, Any] = {"padding": padding, "infos_order": infos_order}
         self._persistent_infos = PersistentInfos(precedence)
         self._failed: ConversationError | None = None
-        signing: dict[str, Any] = (
-            {} if key is None else {"transforms": [Transform.HMAC], **self._undoing}
-        )
+        signing = {} if key is None else {"transforms": [Transform.HMAC], **self._undoing}
         encode_frame(EMPTY, **signing, **self._writing)  # raises for unfit options
 
     @property
@@ -154,7 +152,12 @@ class _Channel(Generic[_Event]):
         """Bytes that wait for the rest of their frame."""
         return self._stream.held
 
-    def _receive(self, data: Any) -> list[_Event]:
+    def receive(self, data: Any) -> list[_Event]:
+        """Return the calls or replies that `data` completes, in the order of the wire.
+
+        data: bytes-like. It is kept without a copy, so do not write to it later. Raises
+        ConversationError.
+        """
         self._raise_if_failed()
         events: list[_Event] = []
         try:
@@ -362,14 +365,6 @@ class ClientChannel(_Channel[Reply]):
             )
         return data
 
-    def receive(self, data: Any) -> list[Reply]:
-        """Return the replies that `data` completes, in the order of the wire, each with its call.
-
-        data: bytes-like. It is kept without a copy, so do not write to it later. Raises
-        ConversationError.
-        """
-        return self._receive(data)
-
     def forget(self, seqid: int) -> None:
         """Stop waiting for a reply, for example after a timeout or a failed send."""
         self._open.pop(seqid, None)
@@ -429,14 +424,6 @@ class ServerChannel(_Channel[Call]):
         """The number of calls that wait for a reply and that the caller still holds."""
         return len(self._open)
 
-    def receive(self, data: Any) -> list[Call]:
-        """Return the calls that `data` completes, in the order of the wire.
-
-        data: bytes-like. It is kept without a copy, so do not write to it later. Raises
-        ConversationError.
-        """
-        return self._receive(data)
-
     def send_reply(
         self,
         call: Call,
@@ -484,7 +471,10 @@ class ServerChannel(_Channel[Call]):
             strict=call.version > 0,
         )
         if transforms is None:
-            transforms = self._list_reply_transforms(call)
+            unfit = [Transform.NONE]
+            if self._undoing["key"] is None:
+                unfit.append(Transform.HMAC)  # needs a key
+            transforms = [id for id in call.transforms or () if id not in unfit]
         data = self._frame_message(
             message,
             call.kind,
@@ -497,13 +487,6 @@ class ServerChannel(_Channel[Call]):
         )
         self._open.discard(call)
         return data
-
-    def _list_reply_transforms(self, call: Call) -> list[int]:
-        """Return the transforms of a call that a reply can have. HMAC needs a key."""
-        transforms = [id for id in call.transforms or () if id != Transform.NONE]
-        if self._undoing["key"] is None:
-            transforms = [id for id in transforms if id != Transform.HMAC]
-        return transforms
 
     def _make_event(self, service: bytes | None, **attributes: Any) -> Call | None:
         if attributes["type"] not in (MessageType.CALL, MessageType.ONEWAY):

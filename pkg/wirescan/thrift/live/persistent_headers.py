@@ -24,16 +24,8 @@ from wirescan.thrift.transforms import TRANSFORM_COLUMNS
 # Limits on the persistent infos that a peer may set. Every message has all of them.
 MAX_REMEMBERED = 256  # infos
 BYTES_REMEMBERED = 64 << 10  # bytes in keys and values
-PAIR_COLUMNS = [
-    "parent",
-    "kind",
-    "buffer",
-    "start",
-    "key_at",
-    "key_size",
-    "value_at",
-    "value_size",
-]
+PLACES = ["key_at", "key_size", "value_at", "value_size"]
+PAIR_COLUMNS = ["parent", "kind", "buffer", "start", *PLACES]
 
 
 class ConversationError(FrameError):
