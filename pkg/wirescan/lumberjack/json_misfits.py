@@ -14,6 +14,8 @@ import math
 import re
 from typing import Any
 
+import pyarrow as pa
+
 from wirescan.frames.escape import make_visible
 from wirescan.lumberjack.json_lines import extract_shape
 
@@ -36,9 +38,8 @@ class ObjectMembers(list[tuple[str, Any]]):
 
 
 KINDS[ObjectMembers] = "object"
-DECODER = json.JSONDecoder(
-    object_pairs_hook=ObjectMembers
-)  # `json.loads` makes a new one in each call
+# `json.loads` makes a new one in each call.
+DECODER = json.JSONDecoder(object_pairs_hook=ObjectMembers)
 
 
 class _Node:
@@ -66,8 +67,6 @@ class Types:
     """
 
     def __init__(self, types: Any, given_types: Any, *, infers: bool):
-        import pyarrow as pa
-
         self._open = infers
         self._top = self._make_node(pa.struct(types), pa.struct(given_types))
         self._new: list[_Node] = []
@@ -165,16 +164,11 @@ class Types:
 
     def _make_node(self, kind: Any, given_type: Any) -> _Node:
         """Return the node of a type. `given_type` is the given one at the same path, or None."""
-        import pyarrow as pa
-
         is_given = given_type is not None
         if pa.types.is_struct(kind):
             node = _Node("object", open=self._open)
             for field in kind:
-                given_field = None
-                if is_given and pa.types.is_struct(given_type):
-                    index = given_type.get_field_index(field.name)
-                    given_field = None if index < 0 else given_type.field(index).type
+                given_field = find_field_type(given_type, field.name)
                 node.fields[field.name] = self._make_node(field.type, given_field)
             return node
         if pa.types.is_list(kind):
@@ -194,6 +188,14 @@ class Types:
         return _Node(ANY)
 
 
+def find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
+    """Return the type of a field of a struct. None if there is no such field, or no struct."""
+    if kind is None or not pa.types.is_struct(kind):
+        return None
+    index = kind.get_field_index(name)
+    return None if index < 0 else kind.field(index).type
+
+
 def _find_integer_range(name: str) -> tuple[int, int]:
     """Return the smallest and the largest value of an integer type, such as "uint8"."""
     bits = int(name.lstrip("uint"))
@@ -204,8 +206,6 @@ def _find_integer_range(name: str) -> tuple[int, int]:
 
 def _is_time(text: str, kind: Any) -> bool:
     """Return whether the parser accepts a string as a timestamp of this type."""
-    import pyarrow as pa
-
     match = TIME.fullmatch(text)
     if match is None:
         return False
