@@ -14,6 +14,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from wirescan.frames.escape import make_visible
@@ -30,7 +31,6 @@ TIME = re.compile(
 )
 FIRST_YEAR = 1677  # 64 bits of nanoseconds begin within this year
 LAST_YEAR = 2262  # ... and end within this one
-DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # of the months, in a leap year
 
 
 class ObjectMembers(list[tuple[str, Any]]):
@@ -154,10 +154,10 @@ class Types:
         name = str(given_type)
         fits = True
         if name.startswith(("int", "uint")):
-            low, high = _find_integer_range(name)
+            bounds = np.iinfo(name)
             if name != "int64":
                 self._shape_decides = False  # a short number may be outside the range
-            fits = type(value) is int and low <= value <= high
+            fits = type(value) is int and bounds.min <= value <= bounds.max
         elif name.startswith("timestamp"):
             fits = _is_time(value, given_type)
         return None if fits else f"Field {path}: failed to convert {value!r:.80} to {name}"
@@ -196,21 +196,13 @@ def find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
     return None if index < 0 else kind.field(index).type
 
 
-def _find_integer_range(name: str) -> tuple[int, int]:
-    """Return the smallest and the largest value of an integer type, such as "uint8"."""
-    bits = int(name.lstrip("uint"))
-    if name[0] == "u":
-        return 0, (1 << bits) - 1
-    return -1 << bits - 1, (1 << bits - 1) - 1
-
-
 def _is_time(text: str, kind: Any) -> bool:
     """Return whether the parser accepts a string as a timestamp of this type."""
     match = TIME.fullmatch(text)
     if match is None:
         return False
     year, month, day = map(int, match.groups())
-    if day > DAYS[month - 1] or (month, day) == (2, 29) and not calendar.isleap(year):
+    if day > calendar.monthrange(year, month)[1]:
         return False
     if kind.unit != "ns" or FIRST_YEAR < year < LAST_YEAR:
         return True

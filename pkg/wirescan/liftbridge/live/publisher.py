@@ -36,8 +36,6 @@ from wirescan.liftbridge.encode import encode_message, encode_messages
 from wirescan.liftbridge.formats import acks, scan
 from wirescan.liftbridge.live.subjects import check_subject, compute_partition, list_subjects
 
-__all__ = ["Outcome", "PublishError", "Publisher", "Receipt", "Sending"]
-
 ANY_OFFSET = -1  # the expected offset of a message that may get any offset
 MEANING = {
     AckError.UNKNOWN: "the server failed",
