@@ -43,7 +43,6 @@ RECORD_HEAD = 28  # bytes of a record before its message
 MAX_HEADER_KEY = 0x7FFF  # bytes in the key of a record's header
 MAX_HEADERS = 0xFFFF  # headers in a record
 WIRE_BYTES = 2  # protobuf's wire type of byte strings
-COUNT_PART = 5  # index of the header count among the parts of a record's message
 
 # The bounds of a number; None for a byte string.
 STRING = None
@@ -240,7 +239,9 @@ def encode_entry(
         + check_integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big")
     )
     pairs = list_pairs(() if headers is None else headers)
-    parts = [b"\1\0", *_to_nullable_bytes(key, "key"), *_to_nullable_bytes(value, "value"), b""]
+    count = check_integer(len(pairs), "the number of headers", (0, MAX_HEADERS))
+    parts = [b"\1\0", *_to_nullable_bytes(key, "key"), *_to_nullable_bytes(value, "value")]
+    parts.append(count.to_bytes(2, "big"))
     for name, header in pairs:
         if len(name) > MAX_HEADER_KEY:
             raise ValueError(f"a header's key has {len(name)} bytes: the limit is {MAX_HEADER_KEY}")
@@ -249,8 +250,6 @@ def encode_entry(
             name,
             *_to_nullable_bytes(header, f"header {name!r:.80}"),
         )
-    count = check_integer(len(pairs), "the number of headers", (0, MAX_HEADERS))
-    parts[COUNT_PART] = count.to_bytes(2, "big")
     size = sum(map(len, parts)) + 4
     if size > LONGEST - RECORD_HEAD:
         raise ValueError(f"the record has {size + RECORD_HEAD} bytes: the limit is {LONGEST}")

@@ -12,6 +12,7 @@ import calendar
 import json
 import math
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ KINDS[ObjectMembers] = "object"
 DECODER = json.JSONDecoder(object_pairs_hook=ObjectMembers)
 
 
+@dataclass(slots=True)
 class _Node:
     """The kind and the type of the values at one path. The type is None unless it is given.
 
@@ -49,14 +51,11 @@ class _Node:
     open: members without a node are read too.
     """
 
-    __slots__ = ("fields", "item", "kind", "open", "type")
-
-    def __init__(self, kind: str | None = None, type: Any = None, *, open: bool = True):
-        self.kind = kind
-        self.type = type
-        self.open = open
-        self.fields: dict[str, _Node] = {}
-        self.item: _Node | None = None
+    kind: str | None = None
+    type: Any = None
+    open: bool = True
+    fields: dict[str, _Node] = field(default_factory=dict)
+    item: _Node | None = None
 
 
 class Types:
