@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, SupportsIndex
 
-from wirescan.core.arguments import LONGEST, check_integer, to_bytes
+from wirescan.core.arguments import LONGEST, check_integer
 from wirescan.core.arrow_input import as_byte_array
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.table import FrameTable
@@ -63,7 +63,11 @@ def encode_json(sequence: SupportsIndex, document: Any, *, version: SupportsInde
         reader accepts it.
     """
     text = _to_document(document)
-    return _encode_header(version, b"J", sequence, "sequence") + _prefix_length(text)
+    return (
+        _encode_header(version, b"J", sequence, "sequence")
+        + _encode_length(text, "a document")
+        + text
+    )
 
 
 def encode_data(sequence: SupportsIndex, pairs: Any, *, version: SupportsIndex = 1) -> bytes:
@@ -79,8 +83,9 @@ def encode_data(sequence: SupportsIndex, pairs: Any, *, version: SupportsIndex =
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"a pair is (key, value), not {pair!r:.80}")
         for name, value in zip(("a key", "a value"), pair):
-            parts.append(_prefix_length(to_bytes(value, name)))
-    count = (len(parts) // 2).to_bytes(4, "big")
+            text = _to_bytes(value, name)
+            parts += _encode_length(text, name), text
+    count = (len(parts) // 4).to_bytes(4, "big")
     parts[:0] = _encode_header(version, b"D", sequence, "sequence"), count
     if sum(map(len, parts)) > U32[1]:
         raise ValueError("a D frame has less than 4 GiB")
@@ -97,11 +102,8 @@ def encode_compressed(
     """
     data = as_byte_array(frames).data
     payload = zlib.compress(data, check_integer(level, "level", LEVEL))
-    if len(payload) > LONGEST:
-        raise ValueError(
-            f"a zlib stream has {len(payload)} bytes, and at most {LONGEST} are possible"
-        )
-    return b"%dC" % check_integer(version, "version", VERSION) + _prefix_length(payload)
+    header = b"%dC" % check_integer(version, "version", VERSION)
+    return header + _encode_length(payload, "a zlib stream") + payload
 
 
 def encode_batch(
@@ -214,10 +216,11 @@ def encode_data_batches(
     pairs = list(_check_iterable(columns, "columns"))
     if any(not isinstance(pair, (tuple, list)) or len(pair) != 2 for pair in pairs):
         raise TypeError("columns are a mapping, or pairs (key, column)")
-    keys = [_prefix_length(to_bytes(key, "a key")) for key, _ in pairs]
+    keys = [_to_bytes(key, "a key") for key, _ in pairs]
+    keys = [_encode_length(key, "a key") + key for key in keys]
     # A column is one value for all rows, or `ByteStrings`.
     converted = [
-        (to_bytes if isinstance(column, TEXTS) else _list_strings)(column, f"column {key!r}")
+        (_to_bytes if isinstance(column, TEXTS) else _list_strings)(column, f"column {key!r}")
         for key, column in pairs
     ]
     counts = {len(column) for column in converted if isinstance(column, ByteStrings)}
@@ -289,8 +292,25 @@ def _encode_header(version: SupportsIndex, kind: bytes, number: SupportsIndex, n
     return b"%d%b%b" % (digit, kind, check_integer(number, name, U32).to_bytes(4, "big"))
 
 
-def _prefix_length(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + data
+def _encode_length(data: bytes, name: str) -> bytes:
+    """Return the length field of some data."""
+    if len(data) > LONGEST:
+        raise ValueError(f"{name} has {len(data)} bytes, and at most {LONGEST} are possible")
+    return len(data).to_bytes(4, "big")
+
+
+def _to_bytes(text: Any, name: str) -> bytes:
+    # `to_bytes` of wirescan.core.arguments would take 7 % of the time of `encode_batch`.
+    if isinstance(text, str):
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{name} has a surrogate at {error.start}, which UTF-8 cannot hold"
+            ) from None
+    if not isinstance(text, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{name} must be bytes or str, not {type(text).__name__}")
+    return bytes(text)
 
 
 def _to_document(document: Any) -> bytes:
@@ -305,7 +325,7 @@ def _to_document(document: Any) -> bytes:
         )
     if not document:
         raise ValueError("a document must not be empty")
-    return to_bytes(document, "a document")
+    return _to_bytes(document, "a document")
 
 
 def _check_iterable(values: Any, name: str) -> Iterable[Any]:
