@@ -11,13 +11,9 @@ import pyarrow as pa
 import pytest
 
 from wirescan import Fault, FrameError, Limits, lumberjack
-from wirescan.lumberjack.live.receiver import (
-    ConversationError,
-    Reason,
-    Receiver,
-    Sender,
-    guess_protocol,
-)
+from wirescan.lumberjack.live.conversation_errors import ConversationError, Reason, guess_protocol
+from wirescan.lumberjack.live.receiver import Receiver
+from wirescan.lumberjack.live.sender import Sender
 
 U32 = 2**32
 CHUNKS = (1, 2, 7, 64, 1 << 20)

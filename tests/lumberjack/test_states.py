@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.support.examples import read_example_count
-from wirescan.lumberjack.live.receiver import Receiver, Sender
+from wirescan.lumberjack.live.receiver import Receiver
+from wirescan.lumberjack.live.sender import Sender
 
 U32 = 2**32
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.paths import ROOT
 from wirescan import Fault, FrameError, Limits, lumberjack
-from wirescan.lumberjack.live.receiver import Receiver, Sender
+from wirescan.lumberjack.live.receiver import Receiver
+from wirescan.lumberjack.live.sender import Sender
 
 FOLDER = ROOT / "tests/corpus/lumberjack"
 DOCUMENT = (ROOT / "docs/lumberjack.md").read_text(encoding="utf-8")

@@ -6,8 +6,6 @@ Ack.Error); in the server, server/protocol/envelope.go (the types of the envelop
 
 from enum import IntEnum
 
-__all__ = ["AckError", "AckPolicy", "Kind"]
-
 
 class Kind(IntEnum):
     """What a payload holds: 0 to 14 are the type byte of the envelope.

@@ -1,21 +1,7 @@
 """Encoders for Liftbridge: envelopes with messages, and records of commit logs.
 
-Each kind is encoded from single values or from columns. The formats:
-
-    envelope    B9 0E 43 B4 | version u8 0 | header size u8 8 or 12 | flags u8 | kind u8
-                | [CRC-32C u32] | payload
-    Publish     Message: offset 1 | key 2 | value 3 | timestamp 4 | stream 5 | partition 6
-                | subject 7 | reply subject 8 | headers 9 | ack inbox 10 | correlation id 11
-                | ack policy 12                                 (protobuf, by field number)
-    Ack         stream 1 | partition subject 2 | message subject 3 | offset 4 | ack inbox 5
-                | correlation id 6 | ack policy 7 | reception timestamp 8 | commit timestamp 9
-                | error 10                                      (protobuf, by field number)
-    ReplicationResponse     leader epoch u64 | high watermark i64 | records
-    record      offset i64 | timestamp i64 | leader epoch u64 | size i32 | CRC-32C u32 | magic i8 1
-                | attributes i8 0 | key | value | headers u16 | (name size u16 | name | value)*
-                a key or a value is its size i32, -1 for null, and its bytes
-
-Numbers outside protobuf are big-endian. The CRC covers what follows it.
+Each kind is encoded from single values or from columns. scan.pyx shows the formats of envelopes and
+records. MESSAGE, ACK and INTERNAL have the fields of the protobuf messages.
 
 A protobuf number that is 0 is not written. A string that is None (in a column, null) is not written
 either. An empty string is written, as a field without bytes. Liftbridge's own readers treat it as
@@ -49,18 +35,6 @@ from wirescan.core.strings import ByteStrings
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.writer import write_entries, write_messages
 
-__all__ = [
-    "encode_ack",
-    "encode_acks",
-    "encode_entries",
-    "encode_entry",
-    "encode_envelope",
-    "encode_internal",
-    "encode_message",
-    "encode_messages",
-    "encode_replication_response",
-]
-
 MAGIC = b"\xb9\x0e\x43\xb4"
 ENVELOPE_HEADER_SIZE = 8
 CHECKED_ENVELOPE_HEADER_SIZE = 12  # with a CRC-32C
@@ -69,7 +43,6 @@ RECORD_HEAD = 28  # bytes of a record before its message
 MAX_HEADER_KEY = 0x7FFF  # bytes in the key of a record's header
 MAX_HEADERS = 0xFFFF  # headers in a record
 WIRE_BYTES = 2  # protobuf's wire type of byte strings
-COUNT_PART = 5  # index of the header count among the parts of a record's message
 
 # The bounds of a number; None for a byte string.
 STRING = None
@@ -266,7 +239,9 @@ def encode_entry(
         + check_integer(leader_epoch, "leader_epoch", U64).to_bytes(8, "big")
     )
     pairs = list_pairs(() if headers is None else headers)
-    parts = [b"\1\0", *_to_nullable_bytes(key, "key"), *_to_nullable_bytes(value, "value"), b""]
+    count = check_integer(len(pairs), "the number of headers", (0, MAX_HEADERS))
+    parts = [b"\1\0", *_to_nullable_bytes(key, "key"), *_to_nullable_bytes(value, "value")]
+    parts.append(count.to_bytes(2, "big"))
     for name, header in pairs:
         if len(name) > MAX_HEADER_KEY:
             raise ValueError(f"a header's key has {len(name)} bytes: the limit is {MAX_HEADER_KEY}")
@@ -275,8 +250,6 @@ def encode_entry(
             name,
             *_to_nullable_bytes(header, f"header {name!r:.80}"),
         )
-    count = check_integer(len(pairs), "the number of headers", (0, MAX_HEADERS))
-    parts[COUNT_PART] = count.to_bytes(2, "big")
     size = sum(map(len, parts)) + 4
     if size > LONGEST - RECORD_HEAD:
         raise ValueError(f"the record has {size + RECORD_HEAD} bytes: the limit is {LONGEST}")

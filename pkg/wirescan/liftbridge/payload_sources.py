@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.arguments import LONGEST
 from wirescan.core.arrow_input import find_nulls, is_arrow, list_chunks, read_numbers
 from wirescan.core.loop import HEAD
 from wirescan.files.source import view_of
@@ -24,7 +25,6 @@ from wirescan.frames.table import MAX_BUFFERS, FrameTable
 from wirescan.liftbridge.payload_spans import make_message_spans, make_offset_spans, make_view_spans
 from wirescan.nats.scan import MESSAGE
 
-LONGEST = (1 << 31) - 1  # bytes in a payload
 Places = tuple[tuple[memoryview, ...], np.ndarray]
 
 

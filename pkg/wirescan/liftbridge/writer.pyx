@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Writes envelopes with protobuf messages, and records of commit logs, from columns.
 
-`encode.py` calls these functions, and its docstring shows the formats.
+`encode.py` calls these functions. scan.pyx shows the formats of envelopes and records.
 """
 import numpy as np
 

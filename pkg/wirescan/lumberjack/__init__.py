@@ -65,9 +65,9 @@ __getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "Receiver": "live.receiver",
-        "Sender": "live.receiver",
+        "Sender": "live.sender",
         "Window": "live.receiver",
-        "ConversationError": "live.receiver",
+        "ConversationError": "live.conversation_errors",
         "Reason": "live.conversation_errors",
         "Server": "live.server",
         "Bounds": "live.server",

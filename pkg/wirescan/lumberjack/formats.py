@@ -19,7 +19,7 @@ from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
-from wirescan.lumberjack.constants import KINDS
+from wirescan.lumberjack.constants import KINDS, Kind
 from wirescan.lumberjack.files import FILES, find_boundaries
 from wirescan.lumberjack.scan import (
     EVENT,
@@ -27,7 +27,6 @@ from wirescan.lumberjack.scan import (
     PAIR,
     bytes_needed,
     child_spans,
-    find_compressed,
     open_pairs,
     scan_stream,
     scan_streams,
@@ -172,7 +171,8 @@ def _unpack_frames(
     arena = None
     is_finished = False
     while not is_finished:  # each turn opens one more level of compressed frames
-        numbers = find_compressed(rows)
+        numbers = np.flatnonzero(rows["kind"] == Kind.COMPRESSED)
+        numbers = numbers[rows["fault"][numbers] == 0]
         depth -= 1
         last = depth == 0 or not len(numbers)
         if arena is None:

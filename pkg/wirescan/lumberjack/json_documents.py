@@ -22,9 +22,12 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.json
+from pyarrow import compute
 
 from wirescan.core.gather import Places
 from wirescan.frames.errors import check_mode
@@ -33,10 +36,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
 from wirescan.lumberjack.json_lines import REASONS, make_lines
-from wirescan.lumberjack.json_misfits import Types
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from wirescan.lumberjack.json_misfits import Types, find_field_type
 
 TIMESTAMP = "@timestamp"
 DEEPEST = 50  # nesting of objects and arrays; Arrow's own files allow 64
@@ -114,8 +114,6 @@ def documents(
         )
     errors = events.errors if errors is None else errors
     check_mode(errors, limits)
-    import pyarrow as pa
-
     given_types = _list_given_types(schema, others=others)
     refused: dict[int, str] = {}
 
@@ -149,7 +147,7 @@ def documents(
     )
     keep = ~events.bad
     keep[list(refused)] = False
-    return table if errors != "skip" or keep.all() else table.filter(_make_flags(keep))
+    return table if errors != "skip" or keep.all() else table.filter(pa.array(keep))
 
 
 def _list_given_types(schema: pa.Schema | None, *, others: bool) -> pa.Schema:
@@ -157,8 +155,6 @@ def _list_given_types(schema: pa.Schema | None, *, others: bool) -> pa.Schema:
 
     Raises TypeError and ValueError for a schema that cannot be used.
     """
-    import pyarrow as pa
-
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
     fields = [pa.field(field.name, field.type) for field in schema or ()]  # any field may be absent
@@ -188,8 +184,6 @@ def _parse(
     The fast path parses all lines at once. If that fails, the lines that cause it are found and
     refused, and are parsed as {}.
     """
-    import pyarrow as pa
-
     if not len(weights):
         return _read(EMPTY_DOCUMENT, given_types, "ignore").slice(0, 0)
     segment_bounds = _list_segment_bounds(weights)
@@ -225,15 +219,18 @@ def _infer_and_refuse(
     infers: bool,
 ) -> pa.Schema:
     """Return the types of all fields. Replace the lines that the parser refuses by {}."""
-    import pyarrow as pa
-
     types = given_types
     # Segments to parse, the first one last: (first line, line after the last, is a whole segment).
     todo = [(start, stop, True) for start, stop in pairwise(segment_bounds)][::-1]
     while todo:
         start, stop, is_whole = todo.pop()
         if is_whole:
-            _refuse_misfits(lines, start, stop, Types(types, given_types, infers=infers), refuse)
+            fields = Types(types, given_types, infers=infers)
+            for row in range(start, stop):
+                reason = fields.find_misfit(lines[row])
+                if reason is not None:
+                    refuse(row, reason)
+                    lines[row] = EMPTY_DOCUMENT
         segment = b"".join(lines[start:stop])
         try:
             if infers:
@@ -255,42 +252,25 @@ def _infer_and_refuse(
     return _replace_null_lists(types)
 
 
-def _refuse_misfits(
-    lines: list[bytes], start: int, stop: int, types: Types, refuse: Callable[[int, str], None]
-) -> None:
-    """Refuse the lines of a segment that do not fit the types, and replace them by {}."""
-    for row in range(start, stop):
-        reason = types.find_misfit(lines[row])
-        if reason is not None:
-            refuse(row, reason)
-            lines[row] = EMPTY_DOCUMENT
-
-
 def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa.Table:
     """Parse lines of at most `longest` bytes. Types are inferred in one block, so in one thread.
 
     unexpected: what pyarrow does with fields outside the schema: "ignore", "error" or "infer".
     """
-    import pyarrow as pa
-    import pyarrow.json
-
     block = len(text) if unexpected == "infer" else min(len(text), max(longest, BLOCK))
-    options = pyarrow.json.ReadOptions(use_threads=block < len(text), block_size=block)
-    table = pyarrow.json.read_json(
-        pa.BufferReader(text),
-        options,
-        pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
-    )
+    options = pa.json.ReadOptions(use_threads=block < len(text), block_size=block)
+
+    def read(schema: pa.Schema, unexpected: str) -> pa.Table:
+        parsing = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
+        return pa.json.read_json(pa.BufferReader(text), options, parsing)
+
+    table = read(schema, unexpected)
     if not _wraps_timestamps():
         return table
-    stamped = [field for field in schema if _has_nanoseconds(field.type)]
+    as_text = _map_types(pa.struct(schema), _replace_nanoseconds)
+    stamped = [field for field in as_text if field.type != schema.field(field.name).type]
     if stamped:
-        as_text = pa.schema([(field.name, _replace_nanoseconds(field.type)) for field in stamped])
-        texts = pyarrow.json.read_json(
-            pa.BufferReader(text),
-            options,
-            pyarrow.json.ParseOptions(explicit_schema=as_text, unexpected_field_behavior="ignore"),
-        )
+        texts = read(pa.schema(stamped), "ignore")
         for field in stamped:
             _check_years(table[field.name], texts[field.name])
     return table
@@ -299,47 +279,53 @@ def _read(text: Any, schema: pa.Schema, unexpected: str, longest: int = 0) -> pa
 @cache
 def _wraps_timestamps() -> bool:
     """Return whether the parser wraps nanoseconds that int64 cannot hold, instead of refusing."""
-    import pyarrow as pa
-    import pyarrow.json
-
+    schema = pa.schema([("t", pa.timestamp("ns"))])
     try:
-        pyarrow.json.read_json(
+        pa.json.read_json(
             pa.BufferReader(b'{"t":"3000-01-01"}'),
-            parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=pa.schema([("t", pa.timestamp("ns"))])
-            ),
+            parse_options=pa.json.ParseOptions(explicit_schema=schema),
         )
     except pa.ArrowInvalid:
         return False
     return True
 
 
-def _has_nanoseconds(kind: pa.DataType) -> bool:
-    import pyarrow as pa
+def _map_types(
+    kind: pa.DataType,
+    change: Callable[[pa.DataType, pa.DataType | None], pa.DataType],
+    given_type: pa.DataType | None = None,
+) -> pa.DataType:
+    """Return a type after `change` of it, and then of the types in a struct or list.
 
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit == "ns")
-    return any(_has_nanoseconds(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _replace_nanoseconds(kind: pa.DataType) -> pa.DataType:
-    """Return the type, with string in place of each timestamp in nanoseconds."""
-    import pyarrow as pa
-
+    change: function of a type and of the given type at the same path, or None.
+    """
+    kind = change(kind, given_type)
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _replace_nanoseconds(field.type)) for field in kind])
+        return pa.struct(
+            [
+                (
+                    field.name,
+                    _map_types(field.type, change, find_field_type(given_type, field.name)),
+                )
+                for field in kind
+            ]
+        )
     if pa.types.is_list(kind):
-        return pa.list_(_replace_nanoseconds(kind.value_type))
-    return pa.string() if _has_nanoseconds(kind) else kind
+        given_item = None if given_type is None else given_type.value_type
+        return pa.list_(_map_types(kind.value_type, change, given_item))
+    return kind
+
+
+def _replace_nanoseconds(kind: pa.DataType, given_type: pa.DataType | None) -> pa.DataType:
+    """Return string in place of a timestamp in nanoseconds."""
+    is_stamp = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    return pa.string() if is_stamp else kind
 
 
 def _check_years(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> None:
     """Raise ArrowInvalid if a timestamp in nanoseconds, at any depth, differs from its text."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     kind = values.type
-    if not _has_nanoseconds(kind):
+    if kind == texts.type:
         return
     if pa.types.is_struct(kind):
         for value, text in zip(values.flatten(), texts.flatten()):
@@ -360,34 +346,28 @@ def _check_years(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> None:
 
 def _infer_types(text: Any, given_types: pa.Schema) -> pa.Schema:
     """Infer the types of lines. The given fields come first, then the others as they occur."""
-    import pyarrow as pa
-
     inferred = pa.struct(_read(text, given_types, "infer").schema)
-    return _check_field_count(pa.schema(_undo_guessed_times(inferred, pa.struct(given_types))))
+    types = _map_types(inferred, _replace_guessed_time, pa.struct(given_types))
+    return _check_field_count(pa.schema(types))
+
+
+def _replace_guessed_time(kind: pa.DataType, given_type: pa.DataType | None) -> pa.DataType:
+    """Return string in place of a timestamp that was guessed, not given."""
+    return pa.string() if given_type is None and pa.types.is_timestamp(kind) else kind
 
 
 def _replace_null_lists(schema: pa.Schema) -> pa.Schema:
     """Return the schema, with lists of string in place of lists in which only nulls were found."""
-    import pyarrow as pa
-
-    return pa.schema(_replace_inner_null_lists(pa.struct(schema)))
+    return pa.schema(_map_types(pa.struct(schema), _replace_null_list))
 
 
-def _replace_inner_null_lists(kind: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _replace_inner_null_lists(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        is_null = pa.types.is_null(kind.value_type)
-        return pa.list_(pa.string() if is_null else _replace_inner_null_lists(kind.value_type))
-    return kind
+def _replace_null_list(kind: pa.DataType, given_type: pa.DataType | None) -> pa.DataType:
+    is_null = pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
+    return pa.list_(pa.string()) if is_null else kind
 
 
 def _check_field_count(schema: pa.Schema) -> pa.Schema:
     """Return the schema. Raises ValueError if it has too many fields."""
-    import pyarrow as pa
-
     count = _count_fields(pa.struct(schema))
     if count > FIELDS:
         raise ValueError(
@@ -398,34 +378,6 @@ def _check_field_count(schema: pa.Schema) -> pa.Schema:
 
 def _count_fields(kind: pa.DataType) -> int:
     return sum(1 + _count_fields(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _undo_guessed_times(kind: pa.DataType, given_type: pa.DataType | None = None) -> pa.DataType:
-    """Return the type, with string in place of each timestamp that was guessed, not given."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct(
-            [
-                (
-                    field.name,
-                    _undo_guessed_times(field.type, _find_field_type(given_type, field.name)),
-                )
-                for field in kind
-            ]
-        )
-    if pa.types.is_list(kind):
-        given_item = None if given_type is None else given_type.value_type
-        return pa.list_(_undo_guessed_times(kind.value_type, given_item))
-    return pa.string() if given_type is None and pa.types.is_timestamp(kind) else kind
-
-
-def _find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
-    """Return the type of a field of a struct, or None if it has no such field."""
-    if kind is None:
-        return None
-    index = kind.get_field_index(name)
-    return None if index < 0 else kind.field(index).type
 
 
 def _is_string(kind: pa.DataType) -> bool:
@@ -462,12 +414,12 @@ def _convert_to_strings(value: Any, kind: pa.DataType | None) -> Any:
         if isinstance(value, str):
             return value
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    if isinstance(value, dict) and kind.num_fields and not hasattr(kind, "value_type"):
+    if isinstance(value, dict) and pa.types.is_struct(kind):
         return {
-            name: _convert_to_strings(member, _find_field_type(kind, name))
+            name: _convert_to_strings(member, find_field_type(kind, name))
             for name, member in value.items()
         }
-    if isinstance(value, list) and hasattr(kind, "value_type"):
+    if isinstance(value, list) and pa.types.is_list(kind):
         return [_convert_to_strings(item, kind.value_type) for item in value]
     return value
 
@@ -475,21 +427,7 @@ def _convert_to_strings(value: Any, kind: pa.DataType | None) -> Any:
 # ---------------------------------------------------------------------------- to arrays
 
 
-def _make_flags(values: np.ndarray) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _pack_bits(values)])
-
-
-def _pack_bits(values: np.ndarray) -> pa.Buffer:
-    import pyarrow as pa
-
-    return pa.py_buffer(np.packbits(values, bitorder="little"))
-
-
 def _make_reasons(refused: dict[int, str], count: int) -> pa.Array:
-    import pyarrow as pa
-
     if not refused:
         return pa.nulls(count, pa.string())
     return pa.array([refused.get(row) for row in range(count)], pa.string())
@@ -497,12 +435,10 @@ def _make_reasons(refused: dict[int, str], count: int) -> pa.Array:
 
 def _make_structs(table: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
     """Return the rows of a table as structs; `absent` rows are null."""
-    import pyarrow as pa
-
     chunks = []
     start = 0
     for batch in table.to_batches():
-        mask = _make_flags(absent[start : start + len(batch)])
+        mask = pa.array(absent[start : start + len(batch)])
         chunks.append(
             pa.StructArray.from_arrays(batch.columns, fields=list(table.schema), mask=mask)
         )
@@ -512,37 +448,28 @@ def _make_structs(table: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
 
 def _make_maps(events: FrameTable, errors: str, limits: Limits) -> pa.Array:
     """Return the pairs of data frames as maps; other events are null."""
-    import pyarrow as pa
-
-    kind = pa.map_(pa.binary(), pa.binary())
     is_data = (events["kind"] == Kind.DATA) & ~events.bad
     if not is_data.any():
-        return pa.nulls(len(events), kind)
+        return pa.nulls(len(events), pa.map_(pa.binary(), pa.binary()))
     pairs = events.where(is_data).open("pairs", errors=errors, limits=limits)
     pairs = pairs.where(~pairs.bad)  # the keys of a map cannot be null
     parents = np.flatnonzero(is_data)[pairs["parent"]]
     offsets = np.zeros(len(events) + 1, np.int32)
     np.cumsum(np.bincount(parents, minlength=len(events)), out=offsets[1:])
-    entries = pa.StructArray.from_arrays(
-        [_convert_binary(pairs, name) for name in ("key", "value")],
-        fields=[kind.key_field, kind.item_field],
-    )
-    return pa.Array.from_buffers(
-        kind, len(events), [_pack_bits(is_data), pa.py_buffer(offsets)], children=[entries]
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, mask=np.append(~is_data, False)),  # a null offset makes a null map
+        _convert_binary(pairs, "key"),
+        _convert_binary(pairs, "value"),
     )
 
 
 def _convert_binary(pairs: FrameTable, name: str) -> pa.Array:
     """Return a place of the pairs as an array of binary. Raises ValueError for 2 GiB or more."""
-    import pyarrow as pa
-
     places = Places(pairs, name)
     if places.total > LARGEST_COLUMN:
         raise ValueError(
             f"the {name}s of the pairs have {places.total} bytes, and an Arrow column has at most "
             f"{LARGEST_COLUMN}: pass fewer events at a time"
         )
-    offsets, data = places.gather(large=False)
-    return pa.Array.from_buffers(
-        pa.binary(), len(pairs), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+    arrays = places.gather(large=False)
+    return pa.Array.from_buffers(pa.binary(), len(pairs), [None, *map(pa.py_buffer, arrays)])

@@ -12,7 +12,11 @@ import calendar
 import json
 import math
 import re
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from wirescan.frames.escape import make_visible
 from wirescan.lumberjack.json_lines import extract_shape
@@ -28,7 +32,6 @@ TIME = re.compile(
 )
 FIRST_YEAR = 1677  # 64 bits of nanoseconds begin within this year
 LAST_YEAR = 2262  # ... and end within this one
-DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # of the months, in a leap year
 
 
 class ObjectMembers(list[tuple[str, Any]]):
@@ -36,11 +39,11 @@ class ObjectMembers(list[tuple[str, Any]]):
 
 
 KINDS[ObjectMembers] = "object"
-DECODER = json.JSONDecoder(
-    object_pairs_hook=ObjectMembers
-)  # `json.loads` makes a new one in each call
+# `json.loads` makes a new one in each call.
+DECODER = json.JSONDecoder(object_pairs_hook=ObjectMembers)
 
 
+@dataclass(slots=True)
 class _Node:
     """The kind and the type of the values at one path. The type is None unless it is given.
 
@@ -48,14 +51,11 @@ class _Node:
     open: members without a node are read too.
     """
 
-    __slots__ = ("fields", "item", "kind", "open", "type")
-
-    def __init__(self, kind: str | None = None, type: Any = None, *, open: bool = True):
-        self.kind = kind
-        self.type = type
-        self.open = open
-        self.fields: dict[str, _Node] = {}
-        self.item: _Node | None = None
+    kind: str | None = None
+    type: Any = None
+    open: bool = True
+    fields: dict[str, _Node] = field(default_factory=dict)
+    item: _Node | None = None
 
 
 class Types:
@@ -66,8 +66,6 @@ class Types:
     """
 
     def __init__(self, types: Any, given_types: Any, *, infers: bool):
-        import pyarrow as pa
-
         self._open = infers
         self._top = self._make_node(pa.struct(types), pa.struct(given_types))
         self._new: list[_Node] = []
@@ -155,26 +153,21 @@ class Types:
         name = str(given_type)
         fits = True
         if name.startswith(("int", "uint")):
-            low, high = _find_integer_range(name)
+            bounds = np.iinfo(name)
             if name != "int64":
                 self._shape_decides = False  # a short number may be outside the range
-            fits = type(value) is int and low <= value <= high
+            fits = type(value) is int and bounds.min <= value <= bounds.max
         elif name.startswith("timestamp"):
             fits = _is_time(value, given_type)
         return None if fits else f"Field {path}: failed to convert {value!r:.80} to {name}"
 
     def _make_node(self, kind: Any, given_type: Any) -> _Node:
         """Return the node of a type. `given_type` is the given one at the same path, or None."""
-        import pyarrow as pa
-
         is_given = given_type is not None
         if pa.types.is_struct(kind):
             node = _Node("object", open=self._open)
             for field in kind:
-                given_field = None
-                if is_given and pa.types.is_struct(given_type):
-                    index = given_type.get_field_index(field.name)
-                    given_field = None if index < 0 else given_type.field(index).type
+                given_field = find_field_type(given_type, field.name)
                 node.fields[field.name] = self._make_node(field.type, given_field)
             return node
         if pa.types.is_list(kind):
@@ -194,23 +187,21 @@ class Types:
         return _Node(ANY)
 
 
-def _find_integer_range(name: str) -> tuple[int, int]:
-    """Return the smallest and the largest value of an integer type, such as "uint8"."""
-    bits = int(name.lstrip("uint"))
-    if name[0] == "u":
-        return 0, (1 << bits) - 1
-    return -1 << bits - 1, (1 << bits - 1) - 1
+def find_field_type(kind: pa.DataType | None, name: str) -> pa.DataType | None:
+    """Return the type of a field of a struct. None if there is no such field, or no struct."""
+    if kind is None or not pa.types.is_struct(kind):
+        return None
+    index = kind.get_field_index(name)
+    return None if index < 0 else kind.field(index).type
 
 
 def _is_time(text: str, kind: Any) -> bool:
     """Return whether the parser accepts a string as a timestamp of this type."""
-    import pyarrow as pa
-
     match = TIME.fullmatch(text)
     if match is None:
         return False
     year, month, day = map(int, match.groups())
-    if day > DAYS[month - 1] or (month, day) == (2, 29) and not calendar.isleap(year):
+    if day > calendar.monthrange(year, month)[1]:
         return False
     if kind.unit != "ns" or FIRST_YEAR < year < LAST_YEAR:
         return True

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Writer of Lumberjack windows from arrays. `encode.py` uses it, and draws the bytes.
+"""Writer of Lumberjack windows from arrays. `encode.py` uses it, and scan.pyx draws the bytes.
 
 It takes two passes over the events, both without the GIL. The first pass cuts the events into
 windows and measures their frames. The second pass writes all windows into memory of exactly that

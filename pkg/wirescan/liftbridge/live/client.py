@@ -22,8 +22,6 @@ from wirescan.liftbridge.live.publisher import SETTLING, Publisher, Receipt, Sen
 from wirescan.liftbridge.live.subjects import list_subjects
 from wirescan.liftbridge.live.subscriber import Subscriber
 
-__all__ = ["Client"]
-
 SERVERS = "nats://127.0.0.1:4222"
 logger = logging.getLogger(__name__)
 

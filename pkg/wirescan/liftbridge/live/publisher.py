@@ -36,8 +36,6 @@ from wirescan.liftbridge.encode import encode_message, encode_messages
 from wirescan.liftbridge.formats import acks, scan
 from wirescan.liftbridge.live.subjects import check_subject, compute_partition, list_subjects
 
-__all__ = ["Outcome", "PublishError", "Publisher", "Receipt", "Sending"]
-
 ANY_OFFSET = -1  # the expected offset of a message that may get any offset
 MEANING = {
     AckError.UNKNOWN: "the server failed",
@@ -130,20 +128,6 @@ class Sending(NamedTuple):
     payload: bytes
     correlation_id: str
     acknowledged: bool
-
-
-class _Ack(NamedTuple):
-    """One row of liftbridge.acks."""
-
-    correlation_id: bytes | None
-    stream: bytes | None
-    subject: bytes | None
-    fault: int
-    offset: int
-    received: int
-    committed: int
-    policy: int
-    code: int
 
 
 class Publisher:
@@ -367,39 +351,21 @@ class Publisher:
     def _make_receipts(self, table: FrameTable) -> Iterator[Receipt]:
         """Yield a receipt for each row of a table of liftbridge.acks."""
         texts = [ByteStrings((table, name)) for name in ("correlation_id", "stream", "msg_subject")]
-        numbers = [
-            table[name].tolist()
-            for name in (
-                "fault",
-                "offset",
-                "reception_timestamp",
-                "commit_timestamp",
-                "ack_policy",
-                "ack_error",
-            )
-        ]
-        for row, ack in enumerate(map(_Ack._make, zip(*texts, *numbers))):
-            if ack.fault:
+        names = ("offset", "reception_timestamp", "commit_timestamp", "ack_policy", "ack_error")
+        numbers = [table[name].tolist() for name in names]
+        faults = table["fault"].tolist()
+        for row, (values, offset, received, committed, policy, code) in enumerate(
+            zip(zip(*texts), *numbers)
+        ):
+            if faults[row]:
                 yield Receipt(Outcome.DAMAGED, error=make_frame_error(table, row))
                 continue
-            is_refusal = ack.code != AckError.OK
-            outcome = self._judge(ack.correlation_id or b"", ack.policy, is_refusal=is_refusal)
-            id_ = _decode_text(ack.correlation_id)
-            stream = _decode_text(ack.stream)
-            subject = _decode_text(ack.subject)
-            error = None
-            if is_refusal:
-                error = PublishError(ack.code, id_, stream, subject, ack.offset)
-            yield Receipt(
-                outcome,
-                id_,
-                -1 if error else ack.offset,
-                stream,
-                subject,
-                ack.received,
-                ack.committed,
-                error,
-            )
+            is_refusal = code != AckError.OK
+            outcome = self._judge(values[0] or b"", policy, is_refusal=is_refusal)
+            id_, stream, subject = map(_decode_text, values)
+            error = PublishError(code, id_, stream, subject, offset) if is_refusal else None
+            stored_at = -1 if error else offset
+            yield Receipt(outcome, id_, stored_at, stream, subject, received, committed, error)
 
     def _judge(self, id_: bytes, policy: int, *, is_refusal: bool) -> Outcome:
         """Return the outcome of an ack, and remember it."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from wirescan.core.arguments import I32, check_integer, to_bytes
 
-__all__ = ["check_subject", "compute_partition", "list_subjects"]
-
 PARTITIONS = (1, I32[1])  # bounds of a number of partitions
 
 

@@ -23,8 +23,6 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.liftbridge.formats import scan
 
-__all__ = ["Subscriber"]
-
 ENVELOPES = "liftbridge.envelopes"
 
 

@@ -48,6 +48,7 @@ def _find_faults(base: int, entries: np.ndarray) -> Iterator[tuple[Fault, np.nda
 
 
 INDEX_LAYOUT = IndexLayout(INDEX_ENTRY, INDEX, _find_faults, may_be_cut=True)
+# For a comparison with the records, which finds the wrong entries itself.
 UNCHECKED_LAYOUT = replace(INDEX_LAYOUT, find_faults=lambda base, entries: ())
 
 
@@ -68,11 +69,6 @@ def read_index(path: str) -> np.ndarray:
     offset, and OSError.
     """
     return read_entries(path, INDEX_LAYOUT)
-
-
-def read_unchecked(path: str) -> np.ndarray:
-    """Return the entries of an .index as `read_index`, but without validation of the entries."""
-    return read_entries(path, UNCHECKED_LAYOUT)
 
 
 def find_time_hint(path: str, size: int, timestamp: int) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from wirescan.frames.limits import Limits
 from wirescan.liftbridge.files import SEGMENTS
 from wirescan.liftbridge.log import index_files
 from wirescan.liftbridge.scan import ENTRY, scan_entries
-from wirescan.seglog.index_entries import read_or_empty
+from wirescan.seglog.index_entries import read_entries, read_or_empty
 from wirescan.seglog.segments import Segment, SegmentLayout, walk
 
 # A disagreement of an index and its segment. `entry` is -1 for a record without an index entry.
@@ -55,7 +55,8 @@ LAYOUT = SegmentLayout(
 
 def find_disagreements(segment: CommitLogSegment, limits: Limits) -> np.ndarray:
     """Return where a segment and its index disagree, as described at `CommitLog.verify`."""
-    entries = index_files.read_unchecked(index_files.make_index_path(segment.path))
+    index_path = index_files.make_index_path(segment.path)
+    entries = read_entries(index_path, index_files.UNCHECKED_LAYOUT)
     rows = np.concatenate([np.empty(0, ENTRY), *walk(segment.view(), 0, scan_entries, limits)])
     rows = rows[rows["fault"] == 0]
     numbers = np.minimum(np.searchsorted(rows["start"], entries["position"]), len(rows) - 1)

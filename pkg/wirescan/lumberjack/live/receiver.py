@@ -1,8 +1,7 @@
 """The reading side of a Lumberjack conversation, without the socket.
 
-`Receiver` is here; `Sender` is in sender.py, and the package takes both from here. The server uses
-`Receiver`. strictness.py has the table of frames on which real readers disagree. docs/lumberjack.md
-has the rules, in "Events and windows" and "Acknowledgements".
+The server uses it. strictness.py finds the frames on which real readers disagree.
+docs/lumberjack.md has the rules, in "Events and windows" and "Acknowledgements".
 """
 
 from __future__ import annotations
@@ -22,13 +21,10 @@ from wirescan.frames.table import FrameTable, make_empty
 from wirescan.lumberjack.constants import Kind
 from wirescan.lumberjack.encode import encode_ack
 from wirescan.lumberjack.formats import EVENTS, FRAMES, events, plain
-from wirescan.lumberjack.live.conversation_errors import ConversationError, Reason, guess_protocol
-from wirescan.lumberjack.live.sender import Sender
+from wirescan.lumberjack.live.conversation_errors import ConversationError, Reason
 from wirescan.lumberjack.live.strictness import find_offence, mark_tolerable_ends
 from wirescan.lumberjack.scan import EVENT
 from wirescan.reading.stream import Stream
-
-__all__ = ["ConversationError", "Reason", "Receiver", "Sender", "Window", "guess_protocol"]
 
 # The compressed frames of one call may contain MAX_INSIDE windows, and one more for each
 # BYTES_OF_INSIDE of their bytes on the wire. A window costs much more time than its bytes suggest,

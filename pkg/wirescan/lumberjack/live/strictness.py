@@ -2,44 +2,12 @@
 
 `receiver.py` uses it: a strict Receiver refuses these frames, and a lenient Receiver accepts them.
 
-The readers are logstash-input-beats 7.0.9 (L), go-lumber 0.2.0 (G), ruby-lumberjack 0.0.26 (R) and
-Vector of 2026 (V). Both Receivers refuse what all of these readers refuse. That is bytes that are
-not a frame, a JSON frame of no bytes, and zlib data that is damaged or in another format. It is
-also a frame that the end of its compressed frame cuts. Both refuse frames deeper than `depth` or
-above a limit. One row of the table is an exception: a lenient Receiver accepts documents that are
-not JSON.
-
-A strict Receiver checks only whether a document is one JSON object. It accepts two things on which
-the parsers of L (Jackson) and G (Go's encoding/json) disagree. L refuses bytes in a string that are
-not UTF-8, and G replaces them with U+FFFD. L reads 1e999 as infinity, and G refuses it. The bytes
-of the document stay unchanged in both cases, and `lumberjack.documents` refuses them.
-
-    frame                                accepted  strict            lenient
-    fewer events than the window said    R         SHORT_WINDOW      the next W completes the window
-    more events than the window said     R         SURPLUS_EVENT     the surplus events of one chunk
-                                                                     are a window
-    events before any window             R         NO_WINDOW         the same
-    W(n), n > largest_window             L R       LARGE_WINDOW      nothing is allocated for it
-    W(0)                                 all       an empty window, acked with 0
-    a window over several C, or mixed    L R       SPLIT_WINDOW      one window
-    W inside a C, several in one         L R       WINDOW_INSIDE     windows like others
-    J of version 1, D of version 2       R V       WRONG_VERSION     events like others
-    versions mixed otherwise             L R       MIXED_VERSIONS    acked in the version of its W
-    a sequence number of 2**31 or more   G R       LARGE_SEQUENCE    acked like others
-    D without pairs                      G         NO_PAIRS          an event without fields
-    J that is not an object              G R       NOT_AN_OBJECT     an event
-    J that is not JSON                   none      NOT_AN_OBJECT     an event: documents are not
-                                                                     parsed
-    zlib data without an end             L G       CUT_PAYLOAD       the bytes that it decompresses
-                                                                     to
-    zlib data without its Adler-32       L         CUT_PAYLOAD       the same
-    C of no bytes                        L         CUT_PAYLOAD       no events
-    bytes after the zlib data            L G R     LONG_PAYLOAD      discarded
-    a second zlib stream after it        L R       LONG_PAYLOAD      discarded
-    C without frames                     L R       EMPTY_PAYLOAD     no events
-    A from a writer                      V         ACK_FROM_WRITER   discarded
-    C inside a C                         L G R     refused, NESTED, with depth=1; accepted up to a
-                                                   larger `depth`
+The readers are logstash-input-beats, go-lumber, ruby-lumberjack and Vector. docs/lumberjack.md has
+the table of these frames, in "Where readers disagree". Both Receivers refuse what all of these
+readers refuse: bytes that are not a frame, a JSON frame of no bytes, zlib data that is damaged or
+in another format, and a frame that the end of its compressed frame cuts. Both refuse frames deeper
+than `depth` or above a limit. There is one exception: a lenient Receiver does not parse documents,
+so it accepts documents that are not JSON.
 """
 
 from __future__ import annotations
@@ -124,8 +92,9 @@ def _mark_first_non_object(events: FrameTable) -> np.ndarray:
 
 
 def _is_object(document: bytes) -> bool:
-    # Bytes in strings that are not UTF-8 and numbers of any size are accepted: see the docstring of
-    # this file. U+FFFD is legal in strings only, so elsewhere such bytes are refused.
+    # Bytes in strings that are not UTF-8 and numbers of any size are accepted, because the parsers
+    # of Logstash and go-lumber disagree on them. U+FFFD is legal in strings only, so elsewhere such
+    # bytes are refused.
     try:
         value = json.loads(
             document.decode(errors="replace"), parse_int=float, parse_constant=_refuse_constant
