@@ -18,7 +18,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.client.cluster import Cluster, TopicPartition
 from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetch_ranges import FetchedBatches, FetchRange
+from wirescan.kafka.client.fetch_ranges import FetchedBatches, FetchRange, Question, read_range
 from wirescan.kafka.client.offsets import list_offsets
 from wirescan.kafka.formats import records, scan
 from wirescan.kafka.log.transactions import committed
@@ -135,6 +135,20 @@ class Decoding(NamedTuple):
         offset = table["offset"]
         inside = table.bad | ((offset >= fetch_range.start) & (offset < fetch_range.stop))
         return table if inside.all() else table.where(inside)
+
+
+class FetchJob(NamedTuple):
+    """How the ranges of a topic are read: `side_by_side` of them at the same time."""
+
+    cluster: Cluster
+    question: Question
+    decoding: Decoding
+    side_by_side: int
+
+    def read(self, fetch_range: FetchRange) -> Operation[None]:
+        """Give the FetchedBatches of a range. See `read_range`."""
+        limits = self.decoding.limits
+        return read_range(self.cluster, fetch_range, self.question, limits, self.decoding.errors)
 
 
 def _verify(batches: FrameTable) -> None:

@@ -69,7 +69,7 @@ class Link(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """OperationEnd the connection at once. A call that waits for it fails."""
+        """End the connection at once. A call that waits for it fails."""
 
     async def send(self, exchange: Exchange, timeout: float) -> None:
         """Send the request of an exchange, in the newest version that both sides have."""
@@ -144,7 +144,7 @@ class RunningOperation(Generic[AnyLink]):
                 step = self._operation.throw
 
     def close(self) -> None:
-        """OperationEnd the operation and the connections of its unfinished exchanges."""
+        """End the operation and the connections of its unfinished exchanges."""
         self._operation.close()
         for ticket in self._tickets:
             self._driver.drop(ticket.link)
@@ -214,7 +214,7 @@ class Driver(ABC, Generic[AnyLink]):
         raise TypeError(f"an operation must yield an effect, not {effect!r}")
 
     def drop(self, link: AnyLink | None) -> None:
-        """OperationEnd a connection, if there is one."""
+        """End a connection, if there is one."""
         if link is not None:
             with self._lock:
                 self._links.discard(link)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -12,9 +12,15 @@ from wirescan.core.arguments import to_tls_context
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.cluster import Cluster, Metadata, Retries, TopicPartition, parse_nodes
-from wirescan.kafka.client.decode import Decoding
+from wirescan.kafka.client.decode import Bound, Decoding, FetchJob, plan
 from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetch_ranges import HEADROOM, Fetched, Question, fetch_once
+from wirescan.kafka.client.fetch_ranges import (
+    HEADROOM,
+    Fetched,
+    FetchRange,
+    Question,
+    fetch_once,
+)
 from wirescan.kafka.client.offsets import Offset, get_isolation_level, list_offsets
 from wirescan.kafka.client.partitioners import Partitioner
 from wirescan.kafka.client.produce import Produced, produce
@@ -22,6 +28,22 @@ from wirescan.kafka.client.sasl import check as check_login
 from wirescan.kafka.client.send_records import BATCH_BYTES, Producer, send
 
 MAX_TIMEOUT = 86_400  # seconds: a day
+
+
+class FetchOptions(TypedDict, total=False):
+    """The options of the methods `fetch`. See `kafka.fetch` for their meaning and defaults."""
+
+    partitions: Iterable[int] | None
+    start: Bound
+    stop: Bound
+    start_time: int | None
+    stop_time: int | None
+    isolation: str
+    fetch_bytes: int
+    side_by_side: int
+    records: bool
+    errors: str
+    check: bool
 
 
 class Operations:
@@ -244,15 +266,21 @@ class Operations:
 
     def _prepare_fetch(
         self,
+        topic: str,
         *,
-        isolation: str,
-        fetch_bytes: int,
-        side_by_side: int,
-        records: bool,
-        errors: str,
-        check: bool,
-    ) -> tuple[Question, Decoding]:
-        """Validate the arguments of `fetch`; return how to fetch and how to decode.
+        partitions: Iterable[int] | None = None,
+        start: Bound = "earliest",
+        stop: Bound = "latest",
+        start_time: int | None = None,
+        stop_time: int | None = None,
+        isolation: str = "read_uncommitted",
+        fetch_bytes: int = 8 << 20,
+        side_by_side: int = 4,
+        records: bool = True,
+        errors: str = "strict",
+        check: bool = True,
+    ) -> tuple[FetchJob, Operation[list[FetchRange]]]:
+        """Return how to fetch, and the operation that lists the ranges.
 
         Raises ValueError for an argument out of its range.
         """
@@ -271,4 +299,8 @@ class Operations:
             isolation=isolation,
             verify=check and errors != "strict",
         )
-        return question, Decoding(isolation, records, errors, check, self.limits)
+        decoding = Decoding(isolation, records, errors, check, self.limits)
+        planning = plan(
+            self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation
+        )
+        return FetchJob(self.cluster, question, decoding, side_by_side), planning
