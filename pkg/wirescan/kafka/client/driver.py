@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.connection import CLOSED, HANG_UPS, Connection, greet
@@ -110,11 +110,10 @@ class Ticket(Generic[AnyLink]):
         self.error: Exception | None = None
 
 
-class OperationEnd:
+class OperationEnd(NamedTuple):
     """The end of an operation, with its result."""
 
-    def __init__(self, value: Any):
-        self.value = value
+    value: Any
 
 
 class RunningOperation(Generic[AnyLink]):

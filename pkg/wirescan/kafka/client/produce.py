@@ -63,15 +63,10 @@ class Produced(NamedTuple):
     in_doubt: whether it may be in the log in spite of the error, or may be written later.
     """
 
-    base_offset: int
-    log_append_time: int
-    error: Exception | None
-    in_doubt: bool
-
-    @classmethod
-    def from_error(cls, error: Exception, *, in_doubt: bool) -> Produced:
-        """Return the outcome of a record set that failed with an error."""
-        return cls(-1, -1, error, in_doubt)
+    base_offset: int = -1
+    log_append_time: int = -1
+    error: Exception | None = None
+    in_doubt: bool = False
 
 
 class Request:
@@ -115,7 +110,7 @@ class Request:
         try:
             return self._read((yield Finish(ticket)))
         except (OSError, BrokerError, ValueError, MemoryError) as error:
-            return dict.fromkeys(self._share, Produced.from_error(error, in_doubt=self._sent))
+            return dict.fromkeys(self._share, Produced(error=error, in_doubt=self._sent))
 
     def _encode_body(self, version: int) -> dict[str, Any]:
         topics: dict[Any, list[dict[str, Any]]] = {}
@@ -144,7 +139,7 @@ class Request:
 
     def _read(self, answer: Answer) -> dict[TopicPartition, Produced]:
         if answer.table is None:
-            return dict.fromkeys(self._share, Produced(-1, -1, error=None, in_doubt=False))
+            return dict.fromkeys(self._share, Produced())
         topics = answer.table.open("responses")
         topic_of_id = {leader.topic_id: topic for (topic, _), leader in self._share.items()}
         names = [
@@ -154,7 +149,7 @@ class Request:
             for row in topics
         ]
         missing = ConnectionError(f"{self._node} leaves a partition out of its Produce response")
-        results = dict.fromkeys(self._share, Produced.from_error(missing, in_doubt=True))
+        results = dict.fromkeys(self._share, Produced(error=missing, in_doubt=True))
         for row in topics.open("partition_responses"):
             partition = names[row.parent], row.index
             if partition not in results:
@@ -209,7 +204,7 @@ def produce(
     leaders = yield from cluster.find_leaders(sets)
     for partition, leader in leaders.items():
         if isinstance(leader, Exception):
-            results[partition] = Produced.from_error(leader, in_doubt=False)
+            results[partition] = Produced(error=leader)
         else:
             shares.setdefault((leader.node, versions[partition]), {})[partition] = leader
     requests = [

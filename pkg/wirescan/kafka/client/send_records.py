@@ -305,7 +305,10 @@ def send(
     check(acks, timeout_ms)
     partitioners.check(partitioner)
     find_codec(codec, level)
-    _check_options(acks, batch_bytes, idempotent=idempotent)
+    if not 1 <= batch_bytes < INT32_END:
+        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
+    if idempotent and acks != -1:
+        raise ValueError("an idempotent producer needs acks=-1")
     if timestamps is None:
         timestamps = time.time_ns() // 1_000_000
     source = Source(values, keys, timestamps, headers)
@@ -334,14 +337,6 @@ def send(
     return sent
 
 
-def _check_options(acks: int, batch_bytes: int, *, idempotent: bool | None) -> None:
-    """Raise ValueError for options of `send` that are out of range or exclude each other."""
-    if not 1 <= batch_bytes < INT32_END:
-        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
-    if idempotent and acks != -1:
-        raise ValueError("an idempotent producer needs acks=-1")
-
-
 def _choose_partitions(
     cluster: Cluster,
     producer: Producer,
@@ -351,7 +346,6 @@ def _choose_partitions(
     batch_bytes: int,
 ) -> NDArray[np.int64]:
     """Return the partition of each record, by one of PARTITIONERS."""
-    assert source.keys is not None and source.values is not None  # a Source always has both
     turn = producer.turns.get(topic.name, 0)
     producer.turns[topic.name] = turn + len(source)
     return partitioners.choose(
