@@ -17,14 +17,15 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import MEANING
 from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
+from wirescan.kafka.files import SEGMENTS, list_snapshots, parse_directory_name
 from wirescan.kafka.log import index_files
 from wirescan.kafka.log.transactions import (
     ABORT,
-    DATA,
+    SPAN,
     STEP,
     find_transactions,
     list_transaction_steps,
+    make_data_steps,
 )
 from wirescan.seglog.index_entries import read_entries
 
@@ -96,7 +97,7 @@ class SegmentIndexes:
                 self._broken.append(finding)
             if entries is not None:
                 self._entries[kind] = entries
-        self._aborted = np.empty(0, STEP)  # transactions that an abort marker of the segment ends
+        self._aborted = np.empty(0, SPAN)  # transactions that an abort marker of the segment ends
         self._markers: set[tuple[int, int]] = set()  # (producer, offset) of these markers
         self._last = 0  # position of the last batch
         self._size = 0  # position after the last batch
@@ -181,11 +182,13 @@ class SegmentIndexes:
         if not len(steps):
             return
         ends = steps[steps["kind"] == ABORT]
-        self._markers |= set(zip(ends["producer_id"].tolist(), ends["offset"].tolist()))
+        self._markers |= set(ends[["producer_id", "offset"]].tolist())
         memory: Memory = self._log.memory
         ended = find_transactions(np.concatenate([memory.open_transactions, steps]))
-        self._aborted = np.concatenate([self._aborted, _to_steps(ended.aborted, "last_offset")])
-        memory.open_transactions = _to_steps(ended.open, "first_offset")
+        self._aborted = np.concatenate([self._aborted, ended.aborted])
+        memory.open_transactions = make_data_steps(
+            ended.open["producer_id"], ended.open["first_offset"]
+        )
 
     def end(self) -> Iterator[Finding]:
         """Report what is wrong with the indexes once the segment was read to its end."""
@@ -284,7 +287,7 @@ class SegmentIndexes:
 
     def _check_aborts(self) -> Iterator[Finding]:
         """Report differences between `.txnindex` and the abort markers of the segment."""
-        aborted = set(zip(self._aborted["producer_id"].tolist(), self._aborted["offset"].tolist()))
+        aborted = set(self._aborted[["producer_id", "last_offset"]].tolist())
         if "txnindex" not in self._existing:
             if aborted and {"index", "timeindex"} & self._existing:
                 ending = "s" * (len(aborted) != 1)
@@ -295,7 +298,7 @@ class SegmentIndexes:
         if "txnindex" not in self._entries:
             return
         entries = self._entries["txnindex"]
-        listed = list(zip(entries["producer_id"].tolist(), entries["last_offset"].tolist()))
+        listed = entries[["producer_id", "last_offset"]].tolist()
         for producer, offset in sorted(aborted - set(listed)):
             yield self._report_end(
                 "txnindex",
@@ -311,18 +314,9 @@ class SegmentIndexes:
                 )
 
 
-def _to_steps(spans: np.ndarray, column: str) -> np.ndarray:
-    """Return an array of dtype STEP: a batch of data at the offset `column` of each span."""
-    out = np.empty(len(spans), STEP)
-    out["producer_id"] = spans["producer_id"]
-    out["offset"] = spans[column]
-    out["kind"] = DATA
-    return out
-
-
 def check_snapshots(log: LogState) -> Iterator[Finding]:
     """Report damaged and missing producer snapshots of a log. Raises OSError."""
-    offsets = _list_snapshots(log)
+    offsets = list_snapshots(log.names or (), log.prefix or "")
     for path in offsets.values():
         try:
             index_files.read_producer_snapshot(path)
@@ -338,12 +332,6 @@ def check_snapshots(log: LogState) -> Iterator[Finding]:
                 MISSING,
                 "the producer snapshot where the segment begins is missing",
             )
-
-
-def _list_snapshots(log: LogState) -> dict[int, str]:
-    """Return offset -> path of each producer snapshot."""
-    names = filter(None, map(SNAPSHOT.fullmatch, sorted(log.names or ())))
-    return {int(name[1]): f"{log.prefix}{name[0]}" for name in names}
 
 
 def find_orphans(log: LogState) -> dict[int, list[str]]:
@@ -367,7 +355,8 @@ def find_reaches(log: LogState) -> list[Reach]:
     if log.names is None:
         return []
     absent = find_orphans(log)
-    out = [Reach(offset - 1, path) for offset, path in _list_snapshots(log).items()]
+    snapshots = list_snapshots(log.names, log.prefix or "")
+    out = [Reach(offset - 1, path) for offset, path in snapshots.items()]
     out += [Reach(base - 1, paths[0]) for base, paths in absent.items()]
     # For older segments, the name of the next segment is safer than their indexes.
     newest = max([*(log.bases or ()), *absent], default=0)

@@ -93,13 +93,19 @@ def list_transaction_steps(batches: FrameTable) -> np.ndarray:
             f"{getattr(batches, 'name', type(batches).__name__)}"
         )
     transactional = batches.where((batches["is_transactional"] != 0) & ~batches.bad)
-    out = np.empty(len(transactional), STEP)
-    out["producer_id"] = transactional["producer_id"]
-    out["offset"] = transactional["base_offset"]
-    out["kind"] = DATA
+    out = make_data_steps(transactional["producer_id"], transactional["base_offset"])
     control = np.flatnonzero(transactional["is_control"] != 0)
     out["kind"][control] = _read_marker_types(transactional[control])
     return out[np.isin(out["kind"], (ABORT, COMMIT, DATA))]
+
+
+def make_data_steps(producers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return an array of dtype STEP: a batch of data of each producer at each offset."""
+    out = np.empty(len(producers), STEP)
+    out["producer_id"] = producers
+    out["offset"] = offsets
+    out["kind"] = DATA
+    return out
 
 
 def find_transactions(batch_steps: np.ndarray) -> Transactions:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -192,12 +193,7 @@ def body(
 def find_boundaries(
     path: str, size: int, start: int = 0, *, limits: Limits = Limits()
 ) -> list[int]:
-    """Return positions in a file at which a message begins, about `size` bytes apart.
-
-    The first position is `start`. The function walks from size to size. The walk ends at the first
-    size that is not valid: a scan of that slice reports the fault. A size above `limits.frame` is
-    not valid. Raises OSError.
-    """
+    """Return positions in a file at which a message begins. See `find_cuts_at_headers`."""
     return find_cuts_at_headers(path, size, start, SIZED, limits=limits)
 
 
@@ -225,7 +221,13 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
 
 
 def _open_bodies(
-    messages: FrameTable, message: MessageSchema, *, errors: str, limits: Limits, credentials: bool
+    messages: FrameTable,
+    *,
+    message: MessageSchema,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    credentials: bool = False,
 ) -> FrameTable:
     """Open the bodies of a message. The arguments are those of `body`."""
     check_mode(errors, limits)
@@ -286,9 +288,19 @@ def _select(messages: FrameTable, message: MessageSchema) -> tuple[np.ndarray, n
 
 
 def _open_structs(
-    outer: FrameTable, message: MessageSchema, level: Level, *, errors: str, limits: Limits
+    outer: FrameTable,
+    *,
+    message: MessageSchema,
+    level: Level,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    credentials: bool = False,
 ) -> FrameTable:
-    """Open the structs of an array. outer: the table of the enclosing structs."""
+    """Open the structs of an array. outer: the table of the enclosing structs.
+
+    `check` and `credentials` are accepted for consistency and ignored.
+    """
     check_mode(errors, limits)
     rows = outer.rows
     array = level.name
@@ -374,7 +386,9 @@ def _make_formats(
     for inner in level.arrays:
         _make_formats(message, inner, f"kafka.{level.path}", inner_names)
         children[inner.name] = LEVELS[inner.path].read
-    read: Callable[..., FrameTable] = _Reader(message, None if is_body else level)
+    read = partial(_open_structs, message=message, level=level)
+    if is_body:
+        read = partial(_open_bodies, message=message)
     about = f"{message.name} {message.side}s"
     LEVELS[level.path] = Format(
         f"kafka.{level.path}",
@@ -400,28 +414,6 @@ def _declare_columns(level: Level, inherited: tuple[str, ...]) -> dict[str, Colu
         if field.type[:2] == "[]" and field.type[2:]:
             columns[name] = Column(items=f">i{WIDTHS[field.type[2:]]}")
     return columns | dict.fromkeys(inherited, Column(inherited=True))
-
-
-class _Reader:
-    """Reads a level from the table of the enclosing level. level: None for the bodies."""
-
-    def __init__(self, message: MessageSchema, level: Level | None):
-        self._message, self._level = message, level
-
-    def __call__(
-        self,
-        outer: FrameTable,
-        *,
-        errors: str = "strict",
-        check: bool = True,
-        limits: Limits = Limits(),
-        credentials: bool = False,
-    ) -> FrameTable:
-        if self._level is None:
-            return _open_bodies(
-                outer, self._message, errors=errors, limits=limits, credentials=credentials
-            )
-        return _open_structs(outer, self._message, self._level, errors=errors, limits=limits)
 
 
 for _message in reversed(MESSAGE.values()):

@@ -12,8 +12,6 @@ _Rows = NDArray[np.void]
 
 REQUEST: Final[np.dtype[np.void]]
 RESPONSE: Final[np.dtype[np.void]]
-UNKNOWN_REQUEST: Final[tuple[str, ...]]
-UNKNOWN_RESPONSE: Final[tuple[str, ...]]
 
 def scan_requests(
     buffer: Buffer,
