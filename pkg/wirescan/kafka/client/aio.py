@@ -28,7 +28,8 @@ class AsyncClient(Operations):
         super().__init__(*arguments, **options)
         self._driver = TransportDriver(**self._options)
 
-    async def run(self, operation: Operation[Any]) -> Any:
+    # `Operations.run` is typed for `Client`.
+    async def run(self, operation: Operation[Any]) -> Any:  # type: ignore[override]
         """Run an operation and return its result."""
         return await self._driver.run(operation)
 

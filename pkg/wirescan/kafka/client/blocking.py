@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Unpack
 
 from wirescan.kafka.client.decode import Bound
-from wirescan.kafka.client.effects import Operation
+from wirescan.kafka.client.effects import Operation, Result
 from wirescan.kafka.client.operations import FetchOptions, Operations
 from wirescan.kafka.client.prefetch import Parts
 from wirescan.kafka.client.sockets import SocketDriver
@@ -25,7 +25,7 @@ class Client(Operations):
         super().__init__(*arguments, **options)
         self._driver = SocketDriver(**self._options)
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result."""
         return self._driver.run(operation)
 

@@ -23,6 +23,7 @@ from wirescan.kafka.client.effects import (
     Node,
     Now,
     Operation,
+    Result,
     Together,
     Wait,
     may_pass,
@@ -30,7 +31,6 @@ from wirescan.kafka.client.effects import (
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 TopicPartition = tuple[str, int]
 
 UNKNOWN_TOPIC_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -78,12 +78,11 @@ class Decoding(NamedTuple):
 
     def make_part(self, answer: FetchedBatches) -> Part:
         """Return fetched batches as a Part. Raises as `kafka.scan` and `kafka.records`."""
-        topic = answer.range.topic
-        partition = answer.range.partition
-        stop = answer.range.stop
+        fetched = answer.range
         batches = self._select_batches(answer)
-        table = self._open_records(batches, answer.range) if self.records else None
-        return Part(topic, partition, table, min(answer.next_offset, stop), batches)
+        table = self._open_records(batches, fetched) if self.records else None
+        next_offset = min(answer.next_offset, fetched.stop)
+        return Part(fetched.topic, fetched.partition, table, next_offset, batches)
 
     @property
     def _options(self) -> dict[str, Any]:

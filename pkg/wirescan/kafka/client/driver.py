@@ -23,11 +23,10 @@ from wirescan.kafka.client.effects import (
     Node,
     Now,
     Operation,
+    Result,
     Together,
     Wait,
 )
-
-Result = TypeVar("Result")
 
 
 def complete(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -219,13 +218,14 @@ class Driver(ABC, Generic[AnyLink]):
                 self._links.discard(link)
             link.abort()
 
-    async def _run(self, operation: Operation[Any]) -> Any:
+    async def _run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result. The values that it gives are dropped."""
         running = RunningOperation(self, operation)
         try:
             while isinstance(end := await running.advance(), Give):
                 pass
-            return end.value
+            result: Result = end.value
+            return result
         finally:
             running.close()
 

@@ -13,7 +13,7 @@ from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.cluster import Cluster, Metadata, Retries, TopicPartition, parse_nodes
 from wirescan.kafka.client.decode import Bound, Decoding, FetchJob, plan
-from wirescan.kafka.client.effects import Operation
+from wirescan.kafka.client.effects import Operation, Result
 from wirescan.kafka.client.fetch_ranges import (
     HEADROOM,
     Fetched,
@@ -102,7 +102,7 @@ class Operations:
             "limits": limits,
         }
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result."""
         raise NotImplementedError
 
@@ -114,8 +114,7 @@ class Operations:
         """
         if isinstance(topics, (str, bytes)):
             raise TypeError(f"topics must be a list of names, not {type(topics).__name__}")
-        metadata: Metadata = self.run(self.cluster.fetch_metadata(topics))
-        return metadata
+        return self.run(self.cluster.fetch_metadata(topics))
 
     def list_offsets(
         self, partitions: Mapping[TopicPartition, int | str], isolation: str = "read_uncommitted"
@@ -131,10 +130,7 @@ class Operations:
                                 records
             "max_timestamp"     the record with the highest timestamp
         """
-        offsets: dict[TopicPartition, Offset] = self.run(
-            list_offsets(self.cluster, partitions, isolation)
-        )
-        return offsets
+        return self.run(list_offsets(self.cluster, partitions, isolation))
 
     def fetch_once(
         self,
@@ -156,10 +152,7 @@ class Operations:
         """
         question = Question(min_bytes, max_wait, max_bytes, max_bytes, isolation)
         get_isolation_level(isolation)  # raises for an unknown name before anything is sent
-        fetched: dict[TopicPartition, Fetched] = self.run(
-            fetch_once(self.cluster, dict(partitions), question)
-        )
-        return fetched
+        return self.run(fetch_once(self.cluster, dict(partitions), question))
 
     def produce(
         self, partitions: Mapping[TopicPartition, Any], *, acks: int = -1, timeout_ms: int = 30_000
@@ -177,10 +170,7 @@ class Operations:
         set may be in the log in spite of the error. Raises ValueError and TypeError for anything
         but a record set.
         """
-        produced: dict[TopicPartition, Produced] = self.run(
-            produce(self.cluster, dict(partitions), acks, timeout_ms)
-        )
-        return produced
+        return self.run(produce(self.cluster, dict(partitions), acks, timeout_ms))
 
     def send(
         self,
@@ -243,7 +233,7 @@ class Operations:
 
         Before anything is sent, raises as every method.
         """
-        sent: np.ndarray = self.run(
+        return self.run(
             send(
                 self.cluster,
                 self._producer,
@@ -262,7 +252,6 @@ class Operations:
                 batch_bytes=batch_bytes,
             )
         )
-        return sent
 
     def _prepare_fetch(
         self,

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, SupportsIndex
 from crc32c import crc32c
 
 from wirescan.frames.codecs import compress
+from wirescan.kafka.protocol.encode import encode_unsigned
 
 __all__ = ["Record", "encode_batch", "encode_message_set"]
 
@@ -286,12 +287,7 @@ def _encode_varint(number: int) -> bytes:
     rest = (number << 1) & 0xFFFFFFFFFFFFFFFF
     if number & I64:
         rest ^= 0xFFFFFFFFFFFFFFFF
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return encode_unsigned(rest)
 
 
 def _to_bytes(value: Any, name: str) -> bytes:

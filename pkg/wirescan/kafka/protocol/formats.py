@@ -231,12 +231,9 @@ def _open_bodies(
 ) -> FrameTable:
     """Open the bodies of a message. The arguments are those of `body`."""
     check_mode(errors, limits)
-    within = WITHIN[message.side]
-    require_rows(
-        messages,
-        {"kafka.requests": REQUEST, "kafka.responses": RESPONSE}.get(within, RECORD),
-        f"the {message.side}s of {message.name} are opened from a table of {within}",
-    )
+    within, dtype = WITHIN[message.side]
+    subject = f"the {message.side}s of {message.name}"
+    require_rows(messages, dtype, f"{subject} are opened from a table of {within}")
     chosen, version = _select(messages, message)
     programs = compile_programs(message, message.level)
     is_unknown = (version < 0) | (version > message.versions[-1])
@@ -357,11 +354,12 @@ def _open(
 
 
 SIDES = {REQUEST: "request", RESPONSE: "response"}
+# Side of a message -> the name and the dtype of the rows that hold it.
 WITHIN = {
-    "request": "kafka.requests",
-    "response": "kafka.responses",
-    "key": "kafka.records",
-    "value": "kafka.records",
+    "request": ("kafka.requests", REQUEST),
+    "response": ("kafka.responses", RESPONSE),
+    "key": ("kafka.records", RECORD),
+    "value": ("kafka.records", RECORD),
 }
 LEVELS: dict[str, Format] = {}
 BODIES: dict[MessageSchema, Format] = {}
@@ -417,7 +415,7 @@ def _declare_columns(level: Level, inherited: tuple[str, ...]) -> dict[str, Colu
 
 
 for _message in reversed(MESSAGE.values()):
-    _make_formats(_message, _message.level, WITHIN[_message.side])
+    _make_formats(_message, _message.level, WITHIN[_message.side][0])
 
 
 def _list_body_readers(side: str) -> dict[str, Callable[..., FrameTable]]:
