@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack
 
@@ -33,13 +33,19 @@ class AsyncClient(Operations):
         """Run an operation and return its result."""
         return await self._driver.run(operation)
 
-    async def fetch(self, topic: str, **options: Unpack[FetchOptions]) -> AsyncIterator[Part]:
+    async def fetch(
+        self,
+        topic: str,
+        *,
+        partitions: Iterable[int] | None = None,
+        **options: Unpack[FetchOptions],
+    ) -> AsyncIterator[Part]:
         """Yield the records of a topic, or of ranges of it, as Parts. Threads decode them.
 
         See `kafka.fetch` for the arguments. "latest" is the end of the log at the time at which the
         first part is asked for.
         """
-        job, planning = self._prepare_fetch(topic, **options)
+        job, planning = self._prepare_fetch(topic, partitions, **options)
         reader = _PartReader(self._driver, await self.run(planning), job)
         try:
             while (part := await reader.take()) is not None:

@@ -33,12 +33,18 @@ class Client(Operations):
         """Run an operation that gives many results, and yield them."""
         return self._driver.iterate(operation)
 
-    def fetch(self, topic: str, **options: Unpack[FetchOptions]) -> Parts:
+    def fetch(
+        self,
+        topic: str,
+        *,
+        partitions: Iterable[int] | None = None,
+        **options: Unpack[FetchOptions],
+    ) -> Parts:
         """Return an iterator of Parts: the records of a topic, or of ranges of it.
 
         See `kafka.fetch` for the arguments.
         """
-        job, planning = self._prepare_fetch(topic, **options)
+        job, planning = self._prepare_fetch(topic, partitions, **options)
         return Parts(self._driver, self.run(planning), job)
 
     def close(self) -> None:

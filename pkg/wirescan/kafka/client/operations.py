@@ -33,7 +33,6 @@ MAX_TIMEOUT = 86_400  # seconds: a day
 class FetchOptions(TypedDict, total=False):
     """The options of the methods `fetch`. See `kafka.fetch` for their meaning and defaults."""
 
-    partitions: Iterable[int] | None
     start: Bound
     stop: Bound
     start_time: int | None
@@ -256,8 +255,8 @@ class Operations:
     def _prepare_fetch(
         self,
         topic: str,
+        partitions: Iterable[int] | None,
         *,
-        partitions: Iterable[int] | None = None,
         start: Bound = "earliest",
         stop: Bound = "latest",
         start_time: int | None = None,

@@ -39,12 +39,7 @@ from wirescan.kafka.encode.writer import write_batches, write_message_sets
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 SENT = np.dtype(
-    [
-        ("partition", np.int32),
-        ("count", np.int64),
-        ("first_offset", np.int64),
-        ("last_offset", np.int64),
-    ]
+    [("partition", "i4"), ("count", "i8"), ("first_offset", "i8"), ("last_offset", "i8")]
 )
 BATCH_BYTES = 1 << 20
 REQUEST_BYTES = 16 << 20  # of the batches in a request; brokers accept 100 MiB
