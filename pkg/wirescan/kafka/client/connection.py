@@ -264,12 +264,8 @@ def greet(
         answer = yield connection.send("ApiVersions", 0)
     _raise_error(answer.table, f"ApiVersions at {connection.node}")
     keys = answer.table.open("api_keys")
-    connection.versions = dict(
-        zip(
-            keys["api_key"].tolist(),
-            zip(keys["min_version"].tolist(), keys["max_version"].tolist()),
-        )
-    )
+    versions = keys.rows[["min_version", "max_version"]].tolist()
+    connection.versions = dict(zip(keys["api_key"].tolist(), versions))
     if sasl is not None:
         yield from _log_in(connection, *sasl)
 

@@ -31,7 +31,7 @@ from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_i
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
-from wirescan.kafka.protocol.body import open_structs, read_leading_int16
+from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
 from wirescan.kafka.protocol.message import (
@@ -276,12 +276,13 @@ def _select(messages: FrameTable, message: MessageSchema) -> tuple[np.ndarray, n
     if message.side not in ("key", "value"):
         chosen = np.flatnonzero(rows["api_key"] == get_api_key(message.name))
         return chosen, rows["api_version"]
-    keys = read_leading_int16(rows, messages.buffers, "key")
+    # A key and a value begin with their version.
+    keys = read_int16(rows, messages.buffers, "key")
     has_key = np.isin(keys, MESSAGE[message.name, "key"].versions)
     chosen = np.flatnonzero(has_key & (rows[message.side + "_size"] >= 0))
     if message.side == "key":
         return chosen, keys
-    return chosen, read_leading_int16(rows, messages.buffers, "value")
+    return chosen, read_int16(rows, messages.buffers, "value")
 
 
 def _open_structs(
