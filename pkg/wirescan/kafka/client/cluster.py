@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from struct import unpack
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +19,6 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.client.effects import (
-    Answer,
     Exchange,
     Node,
     Now,
@@ -322,30 +322,25 @@ class Cluster:
         return BrokerError(error, f"{name}-{number}")
 
     def _ask_metadata(self, names: list[str] | None, patience: Patience) -> Operation[Metadata]:
-        """Ask one broker after another, until one answers or the time is over."""
+        """Ask brokers, until one answers or the time is over, and remember the answer."""
         brokers = list(self.brokers.values())
         deadline = patience.get_deadline((yield Now()))
         failure: Exception = ConnectionError("there is no broker to ask")
         sample = self.chance.sample(brokers, min(len(brokers), BROKERS_TO_ASK))
         for node in [*sample, *self.bootstrap]:
             try:
-                answer = yield Exchange(
-                    node, "Metadata", lambda version: _encode_metadata_body(names, version)
-                )
+                answer = yield Exchange(node, "Metadata", partial(_encode_metadata_body, names))
             except (ConnectionError, TimeoutError) as error:
                 failure = error
                 if (yield Now()) >= deadline:
                     break
                 continue
-            return self._learn(answer, node)
+            metadata = read_metadata(answer.table, node)
+            if metadata.brokers:
+                self.brokers = dict(metadata.brokers)
+            self.topics = {**self.topics, **metadata.topics}
+            return metadata
         raise failure
-
-    def _learn(self, answer: Answer, node: Node) -> Metadata:
-        metadata = read_metadata(answer.table, node)
-        if metadata.brokers:
-            self.brokers = dict(metadata.brokers)
-        self.topics = {**self.topics, **metadata.topics}
-        return metadata
 
 
 def _spread_outcome(share: Mapping[TopicPartition, Any], outcome: Any) -> dict[TopicPartition, Any]:

@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from wirescan.frames.limits import Limits
@@ -100,13 +101,13 @@ class Link(ABC):
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
+@dataclass(eq=False)
 class Ticket(Generic[AnyLink]):
     """A request that was sent, or the error that prevented it."""
 
-    def __init__(self, exchange: Exchange):
-        self.exchange = exchange
-        self.link: AnyLink | None = None
-        self.error: Exception | None = None
+    exchange: Exchange
+    link: AnyLink | None = None
+    error: Exception | None = None
 
 
 class OperationEnd(NamedTuple):

@@ -321,7 +321,8 @@ def send(
     session = None
     if acks == -1 and idempotent is not False:
         session = yield from _open_session(cluster, producer, is_needed=bool(idempotent))
-    versions = range(_find_first_version(codec, session, headers), STOP_VERSION)
+    first_version = 0 if session is None and headers is None else WITH_BATCHES
+    versions = range(WITH_ZSTD if codec == "zstd" else first_version, STOP_VERSION)
     job = Job(topic, source, codec, level, acks, timeout_ms, batch_bytes, versions)
     lanes = _make_lanes(cluster, job, chosen, partitions, session)
     yield from _run_rounds(cluster, job, lanes)
@@ -353,13 +354,6 @@ def _choose_partitions(
         batch_bytes=batch_bytes,
         chance=cluster.chance,
     )
-
-
-def _find_first_version(codec: str, session: Session | None, headers: Any) -> int:
-    """Return the first version of Produce that can carry the records."""
-    if codec == "zstd":
-        return WITH_ZSTD
-    return 0 if session is None and headers is None else WITH_BATCHES
 
 
 def _make_lanes(
