@@ -22,7 +22,7 @@ from wirescan.files.length_prefix import END, FOUND, MORE, hop
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.partitioner import murmur2, partition_of
 from wirescan.kafka.encode.writer import Columns, Headers, write_batches, write_message_sets
-from wirescan.kafka.protocol.body import read_leading_int16
+from wirescan.kafka.protocol.body import read_int16
 from wirescan.lumberjack.writer import Documents, Fields, write_windows
 
 # Packages have functions of the same names as these modules.
@@ -135,7 +135,7 @@ def make_kafka_rows(dtype):
             make_kafka_rows(kafka_message.REQUEST),
             np.array([-1]),
         ),
-        lambda: read_leading_int16(OUTSIDE, BUFFERS, "key"),
+        lambda: read_int16(OUTSIDE, BUFFERS, "key"),
         lambda: inflate_spans(
             BUFFERS, OUTSIDE, OUTSIDE.copy(), 0, Block(8), 0, 0, (1, 8, 8), 8, check=True
         ),
@@ -269,14 +269,16 @@ def test_a_compressed_window_is_too_large():
         payload.release()
 
 
-def test_leading_numbers_are_read_from_places():
+def test_numbers_are_read_from_places():
     data = b"\x01\x02\x03\x00\x04\x05"
     head = [(name, loop.HEAD[name]) for name in loop.HEAD.names]
     rows = np.zeros(4, np.dtype([*head, ("key_at", "u4"), ("key_size", "i4")]))
     rows["size"] = len(data)
     rows["key_at"] = 0, 2, 4, 0
     rows["key_size"] = 2, 1, 2, -1
-    assert read_leading_int16(rows, (data,), "key").tolist() == [0x0102, -1, 0x0405, -1]
+    assert read_int16(rows, (data,), "key").tolist() == [0x0102, -1, 0x0405, -1]
+    rows["key_size"] = 3, 2, 3, -1
+    assert read_int16(rows, (data,), "key", 1).tolist() == [0x0203, -1, -1, -1]
 
 
 def make_frame_header(**changes):

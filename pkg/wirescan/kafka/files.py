@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -45,6 +46,12 @@ def parse_directory_name(directory: str) -> tuple[str, int] | None:
     """Return the topic and the partition that a directory is named for, or None."""
     match = PARTITION.fullmatch(os.path.basename(os.path.abspath(directory)))
     return None if match is None else (match[1], int(match[2]))
+
+
+def list_snapshots(names: Iterable[str], prefix: str) -> dict[int, str]:
+    """Return offset -> path of the producer snapshots among the names of files."""
+    matches = filter(None, map(SNAPSHOT.fullmatch, sorted(names)))
+    return {int(match[1]): prefix + match[0] for match in matches}
 
 
 def find_boundaries(

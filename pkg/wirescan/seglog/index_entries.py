@@ -56,12 +56,6 @@ class IndexLayout:
     may_be_cut: bool = False
 
 
-class _Index(NamedTuple):
-    base: int  # the first offset of the segment
-    raw: memoryview
-    entries: np.ndarray
-
-
 def parse_base_offset(path: str) -> int:
     """Return the offset in a file's name. Raises ValueError if the name has no valid offset."""
     base = int(get_file_name(path).split(".")[0])
@@ -89,7 +83,8 @@ def read_entries(path: str, layout: IndexLayout) -> np.ndarray:
     Raises FrameError for the first entry with a fault, and for a file that ends inside an entry.
     Raises ValueError if the file's name is no offset, OSError.
     """
-    base, raw, entries = _read_index(path, layout, read_side_file(path))
+    raw = read_side_file(path)
+    base, entries = _parse_index(path, layout, raw)
     size = layout.entry.itemsize
     for fault, bad in layout.find_faults(base, entries):
         for row in np.flatnonzero(bad)[:1].tolist():
@@ -106,13 +101,14 @@ def read_good_entries(path: str, layout: IndexLayout, max_entries: int | None = 
     size = get_seekable_size(path)
     stop = size if max_entries is None else min(size, layout.entry.itemsize * max_entries)
     raw = read_range(path, 0, stop // layout.entry.itemsize * layout.entry.itemsize)
-    base, _, entries = _read_index(path, layout, raw)
+    base, entries = _parse_index(path, layout, raw)
     for _, bad in layout.find_faults(base, entries):
         entries = entries[: int(bad.argmax())] if bad.any() else entries
     return entries
 
 
-def _read_index(path: str, layout: IndexLayout, raw: memoryview) -> _Index:
+def _parse_index(path: str, layout: IndexLayout, raw: memoryview) -> tuple[int, np.ndarray]:
+    """Return the first offset of a segment, and the entries in the bytes of its index."""
     base = parse_base_offset(path)
     size = layout.entry.itemsize
     count, rest = divmod(len(raw), size)
@@ -123,7 +119,7 @@ def _read_index(path: str, layout: IndexLayout, raw: memoryview) -> _Index:
     entries = np.frombuffer(raw[: count * size], layout.entry).astype(layout.dtype)
     if "offset" in (layout.dtype.names or ()):
         entries["offset"] += base
-    return _Index(base, raw, entries)
+    return base, entries
 
 
 def find_falls(values: np.ndarray, least: int, *, strict: bool = True) -> np.ndarray:

@@ -13,12 +13,8 @@ it yields effects and is sent their results. effects.py defines the effects:
 
 The files of this layer:
 
-    cluster.py          Cluster: fetch_metadata(topics), find_leader(topic, partition),
-                        forget(topic), make_patience() and
-                        ask_leaders({(topic, partition): item}, ask). `ask_leaders` asks the leader
-                        of every partition and retries errors that may pass.
-                        ask(node, {(topic, partition): (item, Leader)}) is an operation. Its result
-                        is {(topic, partition): result or exception}.
+    cluster.py          Cluster: the brokers and the leaders of partitions. `ask_leaders` asks the
+                        leader of every partition and retries errors that may pass.
                         Patience.wait(error) pauses, or raises the error.
     offsets.py          list_offsets(cluster, times, isolation)
     fetch_ranges.py     fetch_once(cluster, offsets, question);

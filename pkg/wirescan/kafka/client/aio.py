@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Unpack
 
-from wirescan.kafka.client.cluster import Cluster
-from wirescan.kafka.client.decode import PARTS_AHEAD, Bound, Decoding, Part, plan
+from wirescan.kafka.client.decode import PARTS_AHEAD, FetchJob, Part
 from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetch_ranges import FetchRange, Question, read_range
-from wirescan.kafka.client.operations import Operations
+from wirescan.kafka.client.fetch_ranges import FetchRange
+from wirescan.kafka.client.operations import FetchOptions, Operations
 from wirescan.kafka.client.transports import TransportDriver
 
 
@@ -28,7 +28,8 @@ class AsyncClient(Operations):
         super().__init__(*arguments, **options)
         self._driver = TransportDriver(**self._options)
 
-    async def run(self, operation: Operation[Any]) -> Any:
+    # `Operations.run` is typed for `Client`.
+    async def run(self, operation: Operation[Any]) -> Any:  # type: ignore[override]
         """Run an operation and return its result."""
         return await self._driver.run(operation)
 
@@ -37,35 +38,15 @@ class AsyncClient(Operations):
         topic: str,
         *,
         partitions: Iterable[int] | None = None,
-        start: Bound = "earliest",
-        stop: Bound = "latest",
-        start_time: int | None = None,
-        stop_time: int | None = None,
-        isolation: str = "read_uncommitted",
-        fetch_bytes: int = 8 << 20,
-        side_by_side: int = 4,
-        records: bool = True,
-        errors: str = "strict",
-        check: bool = True,
+        **options: Unpack[FetchOptions],
     ) -> AsyncIterator[Part]:
         """Yield the records of a topic, or of ranges of it, as Parts. Threads decode them.
 
         See `kafka.fetch` for the arguments. "latest" is the end of the log at the time at which the
         first part is asked for.
         """
-        question, decoding = self._prepare_fetch(
-            isolation=isolation,
-            fetch_bytes=fetch_bytes,
-            side_by_side=side_by_side,
-            records=records,
-            errors=errors,
-            check=check,
-        )
-        ranges = await self.run(
-            plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation)
-        )
-        reader = _PartReader(self.cluster, self._driver, question, decoding, side_by_side)
-        reader.start(ranges)
+        job, planning = self._prepare_fetch(topic, partitions, **options)
+        reader = _PartReader(self._driver, await self.run(planning), job)
         try:
             while (part := await reader.take()) is not None:
                 yield part
@@ -86,37 +67,14 @@ class AsyncClient(Operations):
 
 
 class _PartReader:
-    """Reads offset ranges side by side, and has threads decode them.
+    """Reads offset ranges side by side, and has threads decode them."""
 
-    Args:
-        cluster: the cluster of the topic.
-        driver: runs the operations.
-        question: how to fetch.
-        decoding: how to decode.
-        side_by_side: the number of ranges that are read at the same time.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        driver: TransportDriver,
-        question: Question,
-        decoding: Decoding,
-        side_by_side: int,
-    ):
-        self._cluster = cluster
+    def __init__(self, driver: TransportDriver, ranges: Sequence[FetchRange], job: FetchJob):
         self._driver = driver
-        self._question = question
-        self._decoding = decoding
-        self._side_by_side = side_by_side
-        self._remaining: list[FetchRange] = []
+        self._job = job
+        self._remaining = deque(item for item in ranges if item.start < item.stop)
         self._parts: asyncio.Queue[Part | None] = asyncio.Queue()  # None ends them
-        self._free_slots = asyncio.Semaphore(PARTS_AHEAD * side_by_side)
-        self._task: asyncio.Task[None]
-
-    def start(self, ranges: Sequence[FetchRange]) -> None:
-        """Begin to read ranges."""
-        self._remaining = [item for item in reversed(ranges) if item.start < item.stop]
+        self._free_slots = asyncio.Semaphore(PARTS_AHEAD * job.side_by_side)
         self._task = asyncio.create_task(self._read_all())
 
     async def take(self) -> Part | None:
@@ -135,7 +93,7 @@ class _PartReader:
     async def _read_all(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._side_by_side, len(self._remaining))):
+                for _ in range(min(self._job.side_by_side, len(self._remaining))):
                     group.create_task(self._read_ranges())
         finally:
             self._parts.put_nowait(None)
@@ -143,15 +101,9 @@ class _PartReader:
     async def _read_ranges(self) -> None:
         """Read one range after the other, until none is left."""
         while self._remaining:
-            reading = read_range(
-                self._cluster,
-                self._remaining.pop(),
-                self._question,
-                self._decoding.limits,
-                self._decoding.errors,
-            )
+            reading = self._job.read(self._remaining.popleft())
             async with aclosing(self._driver.iterate(reading)) as answers:
                 async for answer in answers:
-                    part = await asyncio.to_thread(self._decoding.make_part, answer)
+                    part = await asyncio.to_thread(self._job.decoding.make_part, answer)
                     await self._free_slots.acquire()
                     self._parts.put_nowait(part)

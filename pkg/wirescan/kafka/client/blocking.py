@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-from wirescan.kafka.client.decode import Bound, plan
-from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.operations import Operations
+from wirescan.kafka.client.decode import Bound
+from wirescan.kafka.client.effects import Operation, Result
+from wirescan.kafka.client.operations import FetchOptions, Operations
 from wirescan.kafka.client.prefetch import Parts
 from wirescan.kafka.client.sockets import SocketDriver
 
@@ -25,7 +25,7 @@ class Client(Operations):
         super().__init__(*arguments, **options)
         self._driver = SocketDriver(**self._options)
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result."""
         return self._driver.run(operation)
 
@@ -38,33 +38,14 @@ class Client(Operations):
         topic: str,
         *,
         partitions: Iterable[int] | None = None,
-        start: Bound = "earliest",
-        stop: Bound = "latest",
-        start_time: int | None = None,
-        stop_time: int | None = None,
-        isolation: str = "read_uncommitted",
-        fetch_bytes: int = 8 << 20,
-        side_by_side: int = 4,
-        records: bool = True,
-        errors: str = "strict",
-        check: bool = True,
+        **options: Unpack[FetchOptions],
     ) -> Parts:
         """Return an iterator of Parts: the records of a topic, or of ranges of it.
 
         See `kafka.fetch` for the arguments.
         """
-        question, decoding = self._prepare_fetch(
-            isolation=isolation,
-            fetch_bytes=fetch_bytes,
-            side_by_side=side_by_side,
-            records=records,
-            errors=errors,
-            check=check,
-        )
-        ranges = self.run(
-            plan(self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation)
-        )
-        return Parts(self.cluster, self._driver, ranges, question, decoding, side_by_side)
+        job, planning = self._prepare_fetch(topic, partitions, **options)
+        return Parts(self._driver, self.run(planning), job)
 
     def close(self) -> None:
         """End all connections; calls that wait for one fail. It may be called again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from struct import unpack
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,11 +19,11 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.client.effects import (
-    Answer,
     Exchange,
     Node,
     Now,
     Operation,
+    Result,
     Together,
     Wait,
     may_pass,
@@ -30,7 +31,6 @@ from wirescan.kafka.client.effects import (
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 TopicPartition = tuple[str, int]
 
 UNKNOWN_TOPIC_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -225,37 +225,39 @@ class Cluster:
         Raises BrokerError where there is none, ConnectionError or TimeoutError where no broker can
         be reached. After an error, `forget` the topic.
         """
-        if self._list_unknown([topic]):
-            yield from self._ask_metadata([topic], patience or self.make_patience())
-        return self._look_up_leader(topic, partition)
+        leaders = yield from self.find_leaders([(topic, partition)], patience)
+        leader = leaders[topic, partition]
+        if isinstance(leader, Exception):
+            raise leader
+        return leader
 
     def find_leaders(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], patience: Patience | None = None
     ) -> Operation[dict[TopicPartition, Leader | Exception]]:
         """Return the leader of each partition.
 
-        Leaders come from memory. Unknown topics are asked for together, once. A partition without
-        a leader has the exception that `find_leader` raises, or a FrameError; then `forget` the
-        topic.
+        Leaders come from memory. Topics that are unknown, or whose error may have passed, are asked
+        for together, once. A partition without a leader has the exception that `find_leader`
+        raises, or a FrameError; then `forget` the topic.
         """
         partitions = list(partitions)
-        unknown = self._list_unknown(topic for topic, _ in partitions)
+        unknown = sorted(
+            topic
+            for topic in {topic for topic, _ in partitions}
+            if topic not in self.topics or self.topics[topic].error
+        )
         failure: Exception | None = None
         if unknown:
             try:
-                yield from self._ask_metadata(unknown, self.make_patience())
+                yield from self._ask_metadata(unknown, patience or self.make_patience())
             except (OSError, BrokerError, FrameError) as error:
                 failure = error
-        leaders: dict[TopicPartition, Leader | Exception] = {}
-        for topic, partition in partitions:
-            if failure is not None and topic in unknown:
-                leaders[topic, partition] = failure
-                continue
-            try:
-                leaders[topic, partition] = self._look_up_leader(topic, partition)
-            except BrokerError as error:
-                leaders[topic, partition] = error
-        return leaders
+        return {
+            (topic, partition): failure
+            if failure is not None and topic in unknown
+            else self._look_up_leader(topic, partition)
+            for topic, partition in partitions
+        }
 
     def forget(self, topic: str) -> None:
         """Forget the leaders of a topic, which may have changed; the next use asks for them."""
@@ -282,13 +284,14 @@ class Cluster:
         remaining = dict(items)
         patience = self.make_patience()
         while remaining:
-            if unknown := self._list_unknown(topic for topic, _ in remaining):
-                try:
-                    yield from self._ask_metadata(unknown, patience)
-                except (OSError, BrokerError) as error:
-                    yield from patience.wait(error)
-                    continue
-            shares, errors = self._share_by_leader(remaining)
+            shares: dict[Node, dict[TopicPartition, tuple[Item, Leader]]] = {}
+            errors: dict[TopicPartition, Exception] = {}
+            leaders = yield from self.find_leaders(remaining, patience)
+            for partition, leader in leaders.items():
+                if isinstance(leader, Exception):
+                    errors[partition] = leader
+                else:
+                    shares.setdefault(leader.node, {})[partition] = remaining[partition], leader
             outcomes = yield Together([ask(node, share) for node, share in shares.items()])
             for share, outcome in zip(shares.values(), outcomes):
                 for partition, result in _spread_outcome(share, outcome).items():
@@ -304,29 +307,7 @@ class Cluster:
                 self.forget(topic)
         return results
 
-    def _share_by_leader(
-        self, items: Mapping[TopicPartition, Item]
-    ) -> tuple[
-        dict[Node, dict[TopicPartition, tuple[Item, Leader]]], dict[TopicPartition, Exception]
-    ]:
-        """Group partitions by their leader; return the groups, and the errors of the others."""
-        shares: dict[Node, dict[TopicPartition, tuple[Item, Leader]]] = {}
-        errors: dict[TopicPartition, Exception] = {}
-        for partition, item in items.items():
-            try:
-                leader = self._look_up_leader(*partition)
-                shares.setdefault(leader.node, {})[partition] = item, leader
-            except BrokerError as error:
-                errors[partition] = error
-        return shares, errors
-
-    def _list_unknown(self, topics: Iterable[str]) -> list[str]:
-        """Return the topics to ask for: the unknown ones, and those whose error may have passed."""
-        return sorted(
-            topic for topic in set(topics) if topic not in self.topics or self.topics[topic].error
-        )
-
-    def _look_up_leader(self, name: str, number: int) -> Leader:
+    def _look_up_leader(self, name: str, number: int) -> Leader | BrokerError:
         topic = self.topics.get(name)
         error: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if topic is not None and not error:
@@ -338,33 +319,28 @@ class Cluster:
                 if node is not None:
                     return Leader(node, partition.leader_epoch, topic.id)
                 error = partition.error or ErrorCode.LEADER_NOT_AVAILABLE
-        raise BrokerError(error, f"{name}-{number}")
+        return BrokerError(error, f"{name}-{number}")
 
     def _ask_metadata(self, names: list[str] | None, patience: Patience) -> Operation[Metadata]:
-        """Ask one broker after another, until one answers or the time is over."""
+        """Ask brokers, until one answers or the time is over, and remember the answer."""
         brokers = list(self.brokers.values())
         deadline = patience.get_deadline((yield Now()))
         failure: Exception = ConnectionError("there is no broker to ask")
         sample = self.chance.sample(brokers, min(len(brokers), BROKERS_TO_ASK))
         for node in [*sample, *self.bootstrap]:
             try:
-                answer = yield Exchange(
-                    node, "Metadata", lambda version: _encode_metadata_body(names, version)
-                )
+                answer = yield Exchange(node, "Metadata", partial(_encode_metadata_body, names))
             except (ConnectionError, TimeoutError) as error:
                 failure = error
                 if (yield Now()) >= deadline:
                     break
                 continue
-            return self._learn(answer, node)
+            metadata = read_metadata(answer.table, node)
+            if metadata.brokers:
+                self.brokers = dict(metadata.brokers)
+            self.topics = {**self.topics, **metadata.topics}
+            return metadata
         raise failure
-
-    def _learn(self, answer: Answer, node: Node) -> Metadata:
-        metadata = read_metadata(answer.table, node)
-        if metadata.brokers:
-            self.brokers = dict(metadata.brokers)
-        self.topics = {**self.topics, **metadata.topics}
-        return metadata
 
 
 def _spread_outcome(share: Mapping[TopicPartition, Any], outcome: Any) -> dict[TopicPartition, Any]:
@@ -432,11 +408,6 @@ def read_metadata(table: FrameTable, node: Node) -> Metadata:
     return Metadata(cluster_id, int(table["controller_id"][0]), brokers, topics)
 
 
-def to_error_code(code: int) -> int:
-    """Return a code as an ErrorCode, or the number itself where the code is unknown."""
-    return BrokerError(code).code
-
-
 def decode_text(place: memoryview | None) -> str | None:
     """Return the text of a broker's string; bytes that are not UTF-8 become backslash escapes."""
     return None if place is None else bytes(place).decode("utf-8", "backslashreplace")
@@ -444,7 +415,7 @@ def decode_text(place: memoryview | None) -> str | None:
 
 def _read_errors(table: FrameTable) -> list[int]:
     codes = table["error_code"].tolist()
-    errors = {code: to_error_code(code) for code in set(codes)}
+    errors = {code: BrokerError(code).code for code in set(codes)}
     return [errors[code] for code in codes]
 
 

@@ -19,6 +19,7 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.escape import make_bytes_visible, make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
+from wirescan.kafka.client.cluster import decode_text
 from wirescan.kafka.client.effects import Answer, Node
 from wirescan.kafka.client.sasl import login
 from wirescan.kafka.protocol.encode import encode_request
@@ -263,12 +264,8 @@ def greet(
         answer = yield connection.send("ApiVersions", 0)
     _raise_error(answer.table, f"ApiVersions at {connection.node}")
     keys = answer.table.open("api_keys")
-    connection.versions = dict(
-        zip(
-            keys["api_key"].tolist(),
-            zip(keys["min_version"].tolist(), keys["max_version"].tolist()),
-        )
-    )
+    versions = keys.rows[["min_version", "max_version"]].tolist()
+    connection.versions = dict(zip(keys["api_key"].tolist(), versions))
     if sasl is not None:
         yield from _log_in(connection, *sasl)
 
@@ -295,13 +292,9 @@ def _log_in(
 
 def _raise_error(table: FrameTable, subject: str) -> None:
     """Raise BrokerError for the error code of a response, if it has one."""
-    code = int(table["error_code"][0])
-    if not code:
-        return
-    message = table.bytes(0, "error_message") if "error_message" in table.places else None
-    if message is None:
-        raise BrokerError(code, subject, None)
-    raise BrokerError(code, subject, bytes(message).decode("utf-8", "backslashreplace"))
+    if code := int(table["error_code"][0]):
+        message = table.bytes(0, "error_message") if "error_message" in table.places else None
+        raise BrokerError(code, subject, decode_text(message))
 
 
 def make_connect_error(node: Node, error: Exception, seconds: float) -> OSError:

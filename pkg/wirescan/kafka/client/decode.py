@@ -18,7 +18,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.client.cluster import Cluster, TopicPartition
 from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetch_ranges import FetchedBatches, FetchRange
+from wirescan.kafka.client.fetch_ranges import FetchedBatches, FetchRange, Question, read_range
 from wirescan.kafka.client.offsets import list_offsets
 from wirescan.kafka.formats import records, scan
 from wirescan.kafka.log.transactions import committed
@@ -78,12 +78,11 @@ class Decoding(NamedTuple):
 
     def make_part(self, answer: FetchedBatches) -> Part:
         """Return fetched batches as a Part. Raises as `kafka.scan` and `kafka.records`."""
-        topic = answer.range.topic
-        partition = answer.range.partition
-        stop = answer.range.stop
+        fetched = answer.range
         batches = self._select_batches(answer)
-        table = self._open_records(batches, answer.range) if self.records else None
-        return Part(topic, partition, table, min(answer.next_offset, stop), batches)
+        table = self._open_records(batches, fetched) if self.records else None
+        next_offset = min(answer.next_offset, fetched.stop)
+        return Part(fetched.topic, fetched.partition, table, next_offset, batches)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -135,6 +134,20 @@ class Decoding(NamedTuple):
         offset = table["offset"]
         inside = table.bad | ((offset >= fetch_range.start) & (offset < fetch_range.stop))
         return table if inside.all() else table.where(inside)
+
+
+class FetchJob(NamedTuple):
+    """How the ranges of a topic are read: `side_by_side` of them at the same time."""
+
+    cluster: Cluster
+    question: Question
+    decoding: Decoding
+    side_by_side: int
+
+    def read(self, fetch_range: FetchRange) -> Operation[None]:
+        """Give the FetchedBatches of a range. See `read_range`."""
+        limits = self.decoding.limits
+        return read_range(self.cluster, fetch_range, self.question, limits, self.decoding.errors)
 
 
 def _verify(batches: FrameTable) -> None:

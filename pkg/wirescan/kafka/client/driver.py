@@ -10,7 +10,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.connection import CLOSED, HANG_UPS, Connection, greet
@@ -23,11 +24,10 @@ from wirescan.kafka.client.effects import (
     Node,
     Now,
     Operation,
+    Result,
     Together,
     Wait,
 )
-
-Result = TypeVar("Result")
 
 
 def complete(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -69,7 +69,7 @@ class Link(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """OperationEnd the connection at once. A call that waits for it fails."""
+        """End the connection at once. A call that waits for it fails."""
 
     async def send(self, exchange: Exchange, timeout: float) -> None:
         """Send the request of an exchange, in the newest version that both sides have."""
@@ -101,20 +101,19 @@ class Link(ABC):
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
+@dataclass(eq=False)
 class Ticket(Generic[AnyLink]):
     """A request that was sent, or the error that prevented it."""
 
-    def __init__(self, exchange: Exchange):
-        self.exchange = exchange
-        self.link: AnyLink | None = None
-        self.error: Exception | None = None
+    exchange: Exchange
+    link: AnyLink | None = None
+    error: Exception | None = None
 
 
-class OperationEnd:
+class OperationEnd(NamedTuple):
     """The end of an operation, with its result."""
 
-    def __init__(self, value: Any):
-        self.value = value
+    value: Any
 
 
 class RunningOperation(Generic[AnyLink]):
@@ -144,7 +143,7 @@ class RunningOperation(Generic[AnyLink]):
                 step = self._operation.throw
 
     def close(self) -> None:
-        """OperationEnd the operation and the connections of its unfinished exchanges."""
+        """End the operation and the connections of its unfinished exchanges."""
         self._operation.close()
         for ticket in self._tickets:
             self._driver.drop(ticket.link)
@@ -214,19 +213,20 @@ class Driver(ABC, Generic[AnyLink]):
         raise TypeError(f"an operation must yield an effect, not {effect!r}")
 
     def drop(self, link: AnyLink | None) -> None:
-        """OperationEnd a connection, if there is one."""
+        """End a connection, if there is one."""
         if link is not None:
             with self._lock:
                 self._links.discard(link)
             link.abort()
 
-    async def _run(self, operation: Operation[Any]) -> Any:
+    async def _run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result. The values that it gives are dropped."""
         running = RunningOperation(self, operation)
         try:
             while isinstance(end := await running.advance(), Give):
                 pass
-            return end.value
+            result: Result = end.value
+            return result
         finally:
             running.close()
 

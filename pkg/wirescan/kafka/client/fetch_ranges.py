@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,15 +98,11 @@ def make_fetch_exchange(
     level = get_isolation_level(question.isolation)
     all_have_ids = all(leader.topic_id != NO_TOPIC_ID for _, leader in share.values())
     stop_version = get_message("Fetch", "request").versions.stop if all_have_ids else FETCH_BY_ID
-
-    def encode_body(version: int) -> dict[str, Any]:
-        return _encode_request_body(share, question, epoch, version)
-
     expected = min(question.max_bytes, question.partition_bytes * len(share)) + HEADROOM
     return Exchange(
         node,
         "Fetch",
-        encode_body,
+        partial(_encode_request_body, share, question, epoch),
         range(WITH_ISOLATION if level else 0, stop_version),
         seconds=question.max_wait / 1000,
         expected=expected,

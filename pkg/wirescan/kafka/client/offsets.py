@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,18 +19,8 @@ FIRST_WITH_ISOLATION = 2
 FIRST_WITH_EPOCH = 4
 
 
-class _NamedTime(NamedTuple):
-    """A name for a time: its number in ListOffsets, and the first version that has it."""
-
-    timestamp: int
-    first_version: int
-
-
-NAMED_TIMES = {
-    "latest": _NamedTime(-1, 0),
-    "earliest": _NamedTime(-2, 0),
-    "max_timestamp": _NamedTime(-3, 7),
-}
+# Name of a time -> its number in ListOffsets, and the first version that has it.
+NAMED_TIMES = {"latest": (-1, 0), "earliest": (-2, 0), "max_timestamp": (-3, 7)}
 
 
 class Offset(NamedTuple):
@@ -61,23 +52,20 @@ def list_offsets(
                 raise ValueError(
                     f"a time is milliseconds, or one of {', '.join(NAMED_TIMES)}, not {time!r}"
                 )
-            named = NAMED_TIMES[time]
-            timestamps[partition] = named.timestamp
-            first_version = max(first_version, named.first_version)
+            timestamps[partition], version = NAMED_TIMES[time]
+            first_version = max(first_version, version)
         elif time < 0:
             raise ValueError(f"a time is milliseconds since 1970, not {time}")
         else:
             timestamps[partition] = time
 
+    versions = range(first_version, get_message("ListOffsets", "request").versions.stop)
+
     def ask(
         node: Node, share: dict[TopicPartition, tuple[int, Leader]]
     ) -> Operation[dict[TopicPartition, Any]]:
-        def encode_body(version: int) -> dict[str, Any]:
-            return _encode_request_body(share, version, level)
-
-        stop_version = get_message("ListOffsets", "request").versions.stop
         answer = yield Exchange(
-            node, "ListOffsets", encode_body, range(first_version, stop_version)
+            node, "ListOffsets", partial(_encode_request_body, share, level), versions
         )
         topics = answer.table.open("topics")
         names = [decode_text(row.name) for row in topics]
@@ -99,7 +87,7 @@ def list_offsets(
 
 
 def _encode_request_body(
-    share: Mapping[TopicPartition, tuple[int, Leader]], version: int, level: int
+    share: Mapping[TopicPartition, tuple[int, Leader]], level: int, version: int
 ) -> dict[str, Any]:
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, partition), (timestamp, leader) in share.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -12,9 +12,15 @@ from wirescan.core.arguments import to_tls_context
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client.cluster import Cluster, Metadata, Retries, TopicPartition, parse_nodes
-from wirescan.kafka.client.decode import Decoding
-from wirescan.kafka.client.effects import Operation
-from wirescan.kafka.client.fetch_ranges import HEADROOM, Fetched, Question, fetch_once
+from wirescan.kafka.client.decode import Bound, Decoding, FetchJob, plan
+from wirescan.kafka.client.effects import Operation, Result
+from wirescan.kafka.client.fetch_ranges import (
+    HEADROOM,
+    Fetched,
+    FetchRange,
+    Question,
+    fetch_once,
+)
 from wirescan.kafka.client.offsets import Offset, get_isolation_level, list_offsets
 from wirescan.kafka.client.partitioners import Partitioner
 from wirescan.kafka.client.produce import Produced, produce
@@ -22,6 +28,21 @@ from wirescan.kafka.client.sasl import check as check_login
 from wirescan.kafka.client.send_records import BATCH_BYTES, Producer, send
 
 MAX_TIMEOUT = 86_400  # seconds: a day
+
+
+class FetchOptions(TypedDict, total=False):
+    """The options of the methods `fetch`. See `kafka.fetch` for their meaning and defaults."""
+
+    start: Bound
+    stop: Bound
+    start_time: int | None
+    stop_time: int | None
+    isolation: str
+    fetch_bytes: int
+    side_by_side: int
+    records: bool
+    errors: str
+    check: bool
 
 
 class Operations:
@@ -80,7 +101,7 @@ class Operations:
             "limits": limits,
         }
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result."""
         raise NotImplementedError
 
@@ -92,8 +113,7 @@ class Operations:
         """
         if isinstance(topics, (str, bytes)):
             raise TypeError(f"topics must be a list of names, not {type(topics).__name__}")
-        metadata: Metadata = self.run(self.cluster.fetch_metadata(topics))
-        return metadata
+        return self.run(self.cluster.fetch_metadata(topics))
 
     def list_offsets(
         self, partitions: Mapping[TopicPartition, int | str], isolation: str = "read_uncommitted"
@@ -109,10 +129,7 @@ class Operations:
                                 records
             "max_timestamp"     the record with the highest timestamp
         """
-        offsets: dict[TopicPartition, Offset] = self.run(
-            list_offsets(self.cluster, partitions, isolation)
-        )
-        return offsets
+        return self.run(list_offsets(self.cluster, partitions, isolation))
 
     def fetch_once(
         self,
@@ -134,10 +151,7 @@ class Operations:
         """
         question = Question(min_bytes, max_wait, max_bytes, max_bytes, isolation)
         get_isolation_level(isolation)  # raises for an unknown name before anything is sent
-        fetched: dict[TopicPartition, Fetched] = self.run(
-            fetch_once(self.cluster, dict(partitions), question)
-        )
-        return fetched
+        return self.run(fetch_once(self.cluster, dict(partitions), question))
 
     def produce(
         self, partitions: Mapping[TopicPartition, Any], *, acks: int = -1, timeout_ms: int = 30_000
@@ -155,10 +169,7 @@ class Operations:
         set may be in the log in spite of the error. Raises ValueError and TypeError for anything
         but a record set.
         """
-        produced: dict[TopicPartition, Produced] = self.run(
-            produce(self.cluster, dict(partitions), acks, timeout_ms)
-        )
-        return produced
+        return self.run(produce(self.cluster, dict(partitions), acks, timeout_ms))
 
     def send(
         self,
@@ -221,7 +232,7 @@ class Operations:
 
         Before anything is sent, raises as every method.
         """
-        sent: np.ndarray = self.run(
+        return self.run(
             send(
                 self.cluster,
                 self._producer,
@@ -240,19 +251,24 @@ class Operations:
                 batch_bytes=batch_bytes,
             )
         )
-        return sent
 
     def _prepare_fetch(
         self,
+        topic: str,
+        partitions: Iterable[int] | None,
         *,
-        isolation: str,
-        fetch_bytes: int,
-        side_by_side: int,
-        records: bool,
-        errors: str,
-        check: bool,
-    ) -> tuple[Question, Decoding]:
-        """Validate the arguments of `fetch`; return how to fetch and how to decode.
+        start: Bound = "earliest",
+        stop: Bound = "latest",
+        start_time: int | None = None,
+        stop_time: int | None = None,
+        isolation: str = "read_uncommitted",
+        fetch_bytes: int = 8 << 20,
+        side_by_side: int = 4,
+        records: bool = True,
+        errors: str = "strict",
+        check: bool = True,
+    ) -> tuple[FetchJob, Operation[list[FetchRange]]]:
+        """Return how to fetch, and the operation that lists the ranges.
 
         Raises ValueError for an argument out of its range.
         """
@@ -271,4 +287,8 @@ class Operations:
             isolation=isolation,
             verify=check and errors != "strict",
         )
-        return question, Decoding(isolation, records, errors, check, self.limits)
+        decoding = Decoding(isolation, records, errors, check, self.limits)
+        planning = plan(
+            self.cluster, topic, partitions, start, stop, start_time, stop_time, isolation
+        )
+        return FetchJob(self.cluster, question, decoding, side_by_side), planning

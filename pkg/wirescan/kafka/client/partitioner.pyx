@@ -19,10 +19,7 @@ from wirescan.core.strings cimport ByteStrings, Strings
 
 cdef enum:
     MULTIPLIER = 0x5bd1e995     # of MurmurHash2
-
-
-cdef enum:
-    LARGEST = 0x7fffffff  # of an int32
+    LARGEST = 0x7fffffff        # of an int32
 
 
 cdef uint32_t hash_murmur2(const uint8_t* at, size_t size) noexcept nogil:

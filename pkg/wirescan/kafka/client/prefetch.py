@@ -7,12 +7,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
-from wirescan.kafka.client.cluster import Cluster
-from wirescan.kafka.client.decode import PARTS_AHEAD, Decoding, Part
-from wirescan.kafka.client.fetch_ranges import FetchRange, Question, read_range
+from wirescan.kafka.client.decode import PARTS_AHEAD, FetchJob, Part
+from wirescan.kafka.client.fetch_ranges import FetchRange
 from wirescan.kafka.client.sockets import SocketDriver
 
 # Seconds that `close` waits for threads. A thread that looks up a host name cannot be ended.
@@ -30,21 +29,11 @@ class Parts(Iterator[Part]):
     also_close: a function that is called at the end, or None.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        driver: SocketDriver,
-        ranges: Sequence[FetchRange],
-        question: Question,
-        decoding: Decoding,
-        side_by_side: int,
-    ):
+    def __init__(self, driver: SocketDriver, ranges: Sequence[FetchRange], job: FetchJob):
         self.ranges = tuple(ranges)
-        jobs = deque(item for item in ranges if item.start < item.stop)
-        count = min(side_by_side, len(jobs))
-        self._work = _Work(
-            cluster, driver.make_branch(), jobs, question, decoding, PARTS_AHEAD * max(count, 1)
-        )
+        remaining = deque(item for item in ranges if item.start < item.stop)
+        count = min(job.side_by_side, len(remaining))
+        self._work = _Work(driver.make_branch(), remaining, job, PARTS_AHEAD * max(count, 1))
         self._threads = [
             threading.Thread(target=self._work.run, daemon=True, name=f"kafka.fetch-{number}")
             for number in range(count)
@@ -120,20 +109,12 @@ class _Work:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        driver: SocketDriver,
-        jobs: deque[FetchRange],
-        question: Question,
-        decoding: Decoding,
-        max_parts: int,
+        self, driver: SocketDriver, remaining: deque[FetchRange], job: FetchJob, max_parts: int
     ):
         self.parts: queue.Queue[Part | BaseException | None] = queue.Queue(max_parts)
-        self._cluster = cluster
         self._driver = driver
-        self._jobs = jobs
-        self._question = question
-        self._decoding = decoding
+        self._remaining = remaining
+        self._job = job
         self._ended = False
 
     def run(self) -> None:
@@ -145,25 +126,19 @@ class _Work:
         try:
             while not self._ended:
                 try:
-                    job = self._jobs.popleft()
+                    fetch_range = self._remaining.popleft()
                 except IndexError:  # no range is left
                     break
-                self._read(job)
+                self._read(fetch_range)
         except BaseException as error:
             end = error
         self._put(end)
 
     def _read(self, fetch_range: FetchRange) -> None:
-        operation = read_range(
-            self._cluster, fetch_range, self._question, self._decoding.limits, self._decoding.errors
-        )
-        answers = self._driver.iterate(operation)
-        try:
+        with closing(self._driver.iterate(self._job.read(fetch_range))) as answers:
             for answer in answers:
-                if not self._put(self._decoding.make_part(answer)):
+                if not self._put(self._job.decoding.make_part(answer)):
                     return
-        finally:
-            answers.close()
 
     def _put(self, result: Part | BaseException | None) -> bool:
         """Put a result into the queue; return False where the work ended before."""

@@ -15,6 +15,7 @@ client knows after a failure:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wirescan.kafka.client.cluster import (
@@ -63,48 +64,40 @@ class Produced(NamedTuple):
     in_doubt: whether it may be in the log in spite of the error, or may be written later.
     """
 
-    base_offset: int
-    log_append_time: int
-    error: Exception | None
-    in_doubt: bool
-
-    @classmethod
-    def from_error(cls, error: Exception, *, in_doubt: bool) -> Produced:
-        """Return the outcome of a record set that failed with an error."""
-        return cls(-1, -1, error, in_doubt)
+    base_offset: int = -1
+    log_append_time: int = -1
+    error: Exception | None = None
+    in_doubt: bool = False
 
 
+@dataclass
 class Request:
     """A Produce request to one leader.
 
     share: the leader's partitions.
     records: the record set of a partition in a version of the API.
+    versions: the versions of the API that may be used.
+    is_sent: whether the request may have been sent.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        share: Mapping[TopicPartition, Leader],
-        records: Callable[[TopicPartition, int], Any],
-        acks: int,
-        timeout_ms: int,
-        versions: range,
-    ):
-        self._node = node
-        self._share = share
-        self._records = records
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._sent = False
-        if any(leader.topic_id == NO_TOPIC_ID for leader in share.values()):
+    node: Node
+    share: Mapping[TopicPartition, Leader]
+    records: Callable[[TopicPartition, int], Any]
+    acks: int
+    timeout_ms: int
+    versions: range
+    is_sent: bool = False
+
+    @property
+    def exchange(self) -> Exchange:
+        """The request and its response."""
+        versions = self.versions
+        if any(leader.topic_id == NO_TOPIC_ID for leader in self.share.values()):
             versions = range(versions.start, min(versions.stop, PRODUCE_BY_ID))
-        self.exchange = Exchange(
-            node,
-            "Produce",
-            self._encode_body,
-            versions,
-            answered=acks != 0,
-            seconds=timeout_ms / 1000,
+        is_answered = self.acks != 0
+        seconds = self.timeout_ms / 1000
+        return Exchange(
+            self.node, "Produce", self._encode_body, versions, answered=is_answered, seconds=seconds
         )
 
     def finish(self, ticket: Any) -> Operation[dict[TopicPartition, Produced]]:
@@ -115,13 +108,13 @@ class Request:
         try:
             return self._read((yield Finish(ticket)))
         except (OSError, BrokerError, ValueError, MemoryError) as error:
-            return dict.fromkeys(self._share, Produced.from_error(error, in_doubt=self._sent))
+            return dict.fromkeys(self.share, Produced(error=error, in_doubt=self.is_sent))
 
     def _encode_body(self, version: int) -> dict[str, Any]:
         topics: dict[Any, list[dict[str, Any]]] = {}
         size = 0
-        for (topic, partition), leader in self._share.items():
-            records = self._records((topic, partition), version)
+        for (topic, partition), leader in self.share.items():
+            records = self.records((topic, partition), version)
             size += memoryview(records).nbytes
             fields = {"index": partition, "records": records}
             topics.setdefault(leader.topic_id if version >= PRODUCE_BY_ID else topic, []).append(
@@ -129,14 +122,14 @@ class Request:
             )
         if size > MAX_REQUEST_BYTES:
             raise ValueError(
-                f"the record sets for {self._node} do not fit in one request: send fewer at a time"
+                f"the record sets for {self.node} do not fit in one request: send fewer at a time"
             )
         # The driver asks for the body when it has a connection, and sends it at once.
-        self._sent = True
+        self.is_sent = True
         key = "topic_id" if version >= PRODUCE_BY_ID else "name"
         return {
-            "acks": self._acks,
-            "timeout_ms": self._timeout_ms,
+            "acks": self.acks,
+            "timeout_ms": self.timeout_ms,
             "topic_data": [
                 {key: topic, "partition_data": fields} for topic, fields in topics.items()
             ],
@@ -144,24 +137,24 @@ class Request:
 
     def _read(self, answer: Answer) -> dict[TopicPartition, Produced]:
         if answer.table is None:
-            return dict.fromkeys(self._share, Produced(-1, -1, error=None, in_doubt=False))
+            return dict.fromkeys(self.share, Produced())
         topics = answer.table.open("responses")
-        topic_of_id = {leader.topic_id: topic for (topic, _), leader in self._share.items()}
+        topic_of_id = {leader.topic_id: topic for (topic, _), leader in self.share.items()}
         names = [
             topic_of_id.get(bytes(row.topic_id))
             if answer.version >= PRODUCE_BY_ID
             else decode_text(row.name)
             for row in topics
         ]
-        missing = ConnectionError(f"{self._node} leaves a partition out of its Produce response")
-        results = dict.fromkeys(self._share, Produced.from_error(missing, in_doubt=True))
+        missing = ConnectionError(f"{self.node} leaves a partition out of its Produce response")
+        results = dict.fromkeys(self.share, Produced(error=missing, in_doubt=True))
         for row in topics.open("partition_responses"):
             partition = names[row.parent], row.index
             if partition not in results:
                 continue
             error = None
             if row.error_code:
-                subject = f"{partition[0]}-{partition[1]} at {self._node}"
+                subject = f"{partition[0]}-{partition[1]} at {self.node}"
                 error = BrokerError(row.error_code, subject, decode_text(row.error_message))
             results[partition] = Produced(
                 row.base_offset, row.log_append_time_ms, error, may_be_written(error)
@@ -209,7 +202,7 @@ def produce(
     leaders = yield from cluster.find_leaders(sets)
     for partition, leader in leaders.items():
         if isinstance(leader, Exception):
-            results[partition] = Produced.from_error(leader, in_doubt=False)
+            results[partition] = Produced(error=leader)
         else:
             shares.setdefault((leader.node, versions[partition]), {})[partition] = leader
     requests = [

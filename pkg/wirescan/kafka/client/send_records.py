@@ -39,12 +39,7 @@ from wirescan.kafka.encode.writer import write_batches, write_message_sets
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 SENT = np.dtype(
-    [
-        ("partition", np.int32),
-        ("count", np.int64),
-        ("first_offset", np.int64),
-        ("last_offset", np.int64),
-    ]
+    [("partition", "i4"), ("count", "i8"), ("first_offset", "i8"), ("last_offset", "i8")]
 )
 BATCH_BYTES = 1 << 20
 REQUEST_BYTES = 16 << 20  # of the batches in a request; brokers accept 100 MiB
@@ -305,7 +300,10 @@ def send(
     check(acks, timeout_ms)
     partitioners.check(partitioner)
     find_codec(codec, level)
-    _check_options(acks, batch_bytes, idempotent=idempotent)
+    if not 1 <= batch_bytes < INT32_END:
+        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
+    if idempotent and acks != -1:
+        raise ValueError("an idempotent producer needs acks=-1")
     if timestamps is None:
         timestamps = time.time_ns() // 1_000_000
     source = Source(values, keys, timestamps, headers)
@@ -323,7 +321,8 @@ def send(
     session = None
     if acks == -1 and idempotent is not False:
         session = yield from _open_session(cluster, producer, is_needed=bool(idempotent))
-    versions = range(_find_first_version(codec, session, headers), STOP_VERSION)
+    first_version = 0 if session is None and headers is None else WITH_BATCHES
+    versions = range(WITH_ZSTD if codec == "zstd" else first_version, STOP_VERSION)
     job = Job(topic, source, codec, level, acks, timeout_ms, batch_bytes, versions)
     lanes = _make_lanes(cluster, job, chosen, partitions, session)
     yield from _run_rounds(cluster, job, lanes)
@@ -332,14 +331,6 @@ def send(
         session.sequences.update({lane.topic_partition: lane.sequence for lane in lanes})
         producer.sessions.append(session)
     return sent
-
-
-def _check_options(acks: int, batch_bytes: int, *, idempotent: bool | None) -> None:
-    """Raise ValueError for options of `send` that are out of range or exclude each other."""
-    if not 1 <= batch_bytes < INT32_END:
-        raise ValueError(f"batch_bytes must be from 1 to {INT32_END - 1}, not {batch_bytes}")
-    if idempotent and acks != -1:
-        raise ValueError("an idempotent producer needs acks=-1")
 
 
 def _choose_partitions(
@@ -351,7 +342,6 @@ def _choose_partitions(
     batch_bytes: int,
 ) -> NDArray[np.int64]:
     """Return the partition of each record, by one of PARTITIONERS."""
-    assert source.keys is not None and source.values is not None  # a Source always has both
     turn = producer.turns.get(topic.name, 0)
     producer.turns[topic.name] = turn + len(source)
     return partitioners.choose(
@@ -364,13 +354,6 @@ def _choose_partitions(
         batch_bytes=batch_bytes,
         chance=cluster.chance,
     )
-
-
-def _find_first_version(codec: str, session: Session | None, headers: Any) -> int:
-    """Return the first version of Produce that can carry the records."""
-    if codec == "zstd":
-        return WITH_ZSTD
-    return 0 if session is None and headers is None else WITH_BATCHES
 
 
 def _make_lanes(

@@ -23,7 +23,7 @@ from wirescan.kafka.client.connection import (
     make_connection_lost_error,
 )
 from wirescan.kafka.client.driver import Driver, Link, RunningOperation, complete
-from wirescan.kafka.client.effects import SIDE_BY_SIDE, Answer, Give, Node, Operation
+from wirescan.kafka.client.effects import SIDE_BY_SIDE, Answer, Give, Node, Operation, Result
 
 MIN_TIMEOUT = 1e-3  # seconds; a timeout of 0 would make the socket non-blocking
 
@@ -114,7 +114,7 @@ class SocketDriver(Driver[SocketLink]):
         """Whether the driver is closed or stopped."""
         return self._closed.is_set()
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Result]) -> Result:
         """Run an operation and return its result. Raises what the operation raises."""
         return complete(self._run(operation))
 

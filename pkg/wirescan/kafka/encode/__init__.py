@@ -3,5 +3,6 @@
 Start with `records.py`, which encodes Python objects. `record_columns.py` encodes arrays, and
 `writer.pyx` has their loops.
 
-Imports the folders below the protocol packages, and nothing else of `wirescan.kafka`.
+Imports the folders below the protocol packages, and of `wirescan.kafka` the varints of
+`protocol/encode.py`.
 """

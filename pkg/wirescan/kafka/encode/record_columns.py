@@ -2,7 +2,7 @@
 
 The package wirescan.kafka exports `encode_batches` and `encode_message_sets`. The producer in
 client/ uses `Source`. `encode_batch` and `encode_message_set` write the same bytes from Python
-records. The docstring of records.py shows the layouts.
+records.
 """
 
 from __future__ import annotations

@@ -3,17 +3,9 @@
 The package wirescan.kafka exports `Record`, `encode_batch` and `encode_message_set`.
 record_columns.py and client/ use the checks of arguments.
 
-    batch    base offset i64 | length i32 | leader epoch i32 | magic i8 | CRC-32C u32
-             | attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64
-             | producer id i64 | producer epoch i16 | base sequence i32 | record count i32 | records
-    record   length | attributes i8 | timestamp delta | offset delta | key | value | headers
-             (zig-zag varints)
-    message  offset i64 | length i32 | CRC-32 u32 | magic i8 | attributes i8 | [timestamp i64]
-             | key | value
-
-All integers are big-endian. Source: Apache Kafka, "Implementation, Message Format"
-(kafka.apache.org/documentation/#messageformat), and its classes DefaultRecordBatch, DefaultRecord
-and LegacyRecord.
+The docstring of record_batches/scan.pyx shows the layouts. Source: Apache Kafka, "Implementation,
+Message Format" (kafka.apache.org/documentation/#messageformat), and its classes DefaultRecordBatch,
+DefaultRecord and LegacyRecord.
 """
 
 from __future__ import annotations
@@ -28,6 +20,7 @@ from typing import Any, NamedTuple, SupportsIndex
 from crc32c import crc32c
 
 from wirescan.frames.codecs import compress
+from wirescan.kafka.protocol.encode import encode_unsigned
 
 __all__ = ["Record", "encode_batch", "encode_message_set"]
 
@@ -196,22 +189,20 @@ def encode_message_set(
             raise ValueError(f"a message of magic {magic} cannot hold headers")
         if magic == 0 and row.timestamp != NO_TIMESTAMP:
             raise ValueError("a message of magic 0 cannot hold a timestamp")
-    if codec == "none":
-        plain = b"".join(
-            _encode_message(magic, bit, row.offset, row.timestamp, row.key, row.value)
-            for row in rows
-        )
-        return _compress(codec, level, plain)[1]
-    if not rows:
-        raise ValueError("a compressed message set needs at least one record")
-    base = rows[0].offset if magic == 1 else 0
-    if base < 0 or any(a.offset >= b.offset for a, b in zip(rows, rows[1:])):
-        raise ValueError("offsets in a compressed message set must rise, from 0 or more")
-    inner = b"".join(
+    base = 0  # offsets count from here
+    if codec != "none":
+        if not rows:
+            raise ValueError("a compressed message set needs at least one record")
+        base = rows[0].offset if magic == 1 else 0
+        if base < 0 or any(a.offset >= b.offset for a, b in zip(rows, rows[1:])):
+            raise ValueError("offsets in a compressed message set must rise, from 0 or more")
+    messages = b"".join(
         _encode_message(magic, bit, row.offset - base, row.timestamp, row.key, row.value)
         for row in rows
     )
-    number, payload = _compress(codec, level, inner)
+    number, payload = _compress(codec, level, messages)
+    if codec == "none":
+        return payload
     offset = _fit_or_default(wrapper_offset, rows[-1].offset, "wrapper_offset")
     highest = max(row.timestamp for row in rows)
     timestamp = _fit_or_default(wrapper_timestamp, highest, "wrapper_timestamp")
@@ -296,12 +287,7 @@ def _encode_varint(number: int) -> bytes:
     rest = (number << 1) & 0xFFFFFFFFFFFFFFFF
     if number & I64:
         rest ^= 0xFFFFFFFFFFFFFFFF
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return encode_unsigned(rest)
 
 
 def _to_bytes(value: Any, name: str) -> bytes:

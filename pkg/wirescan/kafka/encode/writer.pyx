@@ -4,7 +4,7 @@
 record_columns.py and the producer in client/ call these functions. The first pass measures every
 record and decides where the batches begin. The second pass writes the records, into memory of
 exactly that size. With a codec, each batch is written to a scratch block, compressed, and appended
-to the output. The docstring of records.py shows the layouts.
+to the output. The docstring of record_batches/scan.pyx shows the layouts.
 """
 import numpy as np
 

@@ -17,7 +17,7 @@ from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, make_empty, require_rows
 from wirescan.kafka.constants import ISOLATIONS
-from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
+from wirescan.kafka.files import SEGMENTS, list_snapshots, parse_directory_name
 from wirescan.kafka.formats import BATCHES, records, scan
 from wirescan.kafka.log import index_files, transactions
 from wirescan.kafka.log.segment import LAYOUT, LogSegment
@@ -70,8 +70,7 @@ class PartitionLog:
 
         `wirescan.kafka.log.index_files.read_producer_snapshot` reads such a file. Raises OSError.
         """
-        names = filter(None, map(SNAPSHOT.fullmatch, sorted(os.listdir(self.directory))))
-        return {int(name[1]): os.path.join(self.directory, name[0]) for name in names}
+        return list_snapshots(os.listdir(self.directory), os.path.join(self.directory, ""))
 
     def read_leader_epochs(self) -> np.ndarray:
         """Return the leader-epoch-checkpoint: array of `epoch` i8, `start_offset` i8.
@@ -257,10 +256,9 @@ class PartitionLog:
             except (OSError, FrameError):
                 continue
             producers = producers[producers["transaction_first_offset"] >= 0]
-            steps = np.full(len(producers), transactions.DATA, transactions.STEP)
-            steps["producer_id"] = producers["producer_id"]
-            steps["offset"] = producers["transaction_first_offset"]
-            return number, steps
+            return number, transactions.make_data_steps(
+                producers["producer_id"], producers["transaction_first_offset"]
+            )
         return 0, np.empty(0, transactions.STEP)
 
     def find_last_stable_offset(self, until: int | None = None) -> int | None:

@@ -20,11 +20,7 @@ from wirescan.seglog.segments import Segment, SegmentLayout
 
 @dataclass(frozen=True)
 class LogSegment(Segment):
-    """One segment of a partition directory.
-
-    base_offset: the offset in the file's name. path: of the .log file. size: bytes of the .log file
-    when the directory was listed. newest: whether it is the newest segment of its directory. Only
-    the newest segment may end inside a batch. The others end with a batch or with zeros.
+    """One segment of a partition directory, as in `Segment`.
 
     The methods for the three indexes read the files at each call. Without a file they return an
     empty array. They raise as the functions of wirescan.kafka.log.index_files do.

@@ -17,14 +17,15 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import MEANING
 from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.files import SEGMENTS, SNAPSHOT, parse_directory_name
+from wirescan.kafka.files import SEGMENTS, list_snapshots, parse_directory_name
 from wirescan.kafka.log import index_files
 from wirescan.kafka.log.transactions import (
     ABORT,
-    DATA,
+    SPAN,
     STEP,
     find_transactions,
     list_transaction_steps,
+    make_data_steps,
 )
 from wirescan.seglog.index_entries import read_entries
 
@@ -96,7 +97,7 @@ class SegmentIndexes:
                 self._broken.append(finding)
             if entries is not None:
                 self._entries[kind] = entries
-        self._aborted = np.empty(0, STEP)  # transactions that an abort marker of the segment ends
+        self._aborted = np.empty(0, SPAN)  # transactions that an abort marker of the segment ends
         self._markers: set[tuple[int, int]] = set()  # (producer, offset) of these markers
         self._last = 0  # position of the last batch
         self._size = 0  # position after the last batch
@@ -134,12 +135,9 @@ class SegmentIndexes:
         next_base = table["base_offset"][following]
         wrong[:-1] |= has_offsets & is_start[1:] & (here["offset"][:-1] >= next_base)
         for number in np.flatnonzero(wrong & ~table.bad[rows]).tolist():
-            yield self._report_entry(
-                "index",
-                int(low) + number,
-                f"offset {int(here['offset'][number]):,} is not in the batch "
-                f"at byte {int(here['position'][number]):,} of the log",
-            )
+            offset, position = here[number].item()
+            meaning = f"offset {offset:,} is not in the batch at byte {position:,} of the log"
+            yield self._report_entry("index", int(low) + number, meaning)
 
     def _check_times(self, table: FrameTable) -> Iterator[Finding]:
         """Report entries of `.timeindex` whose batch has another time."""
@@ -154,11 +152,9 @@ class SegmentIndexes:
         in_batch &= table["base_offset"][rows] <= entries["offset"]
         wrong = in_batch & (table["max_timestamp"][rows] != entries["timestamp"])
         for number in np.flatnonzero(wrong).tolist():
-            offset = int(entries["offset"][number])
             self._wrong_times.add(number)
-            yield self._report_entry(
-                "timeindex", number, f"the batch of offset {offset:,} has another time"
-            )
+            meaning = f"the batch of offset {int(entries['offset'][number]):,} has another time"
+            yield self._report_entry("timeindex", number, meaning)
 
     def _report_entry(self, kind: str, number: int, meaning: str) -> Finding:
         """Return the finding for entry `number` of an index, which disagrees with the log."""
@@ -181,11 +177,13 @@ class SegmentIndexes:
         if not len(steps):
             return
         ends = steps[steps["kind"] == ABORT]
-        self._markers |= set(zip(ends["producer_id"].tolist(), ends["offset"].tolist()))
+        self._markers |= set(ends[["producer_id", "offset"]].tolist())
         memory: Memory = self._log.memory
         ended = find_transactions(np.concatenate([memory.open_transactions, steps]))
-        self._aborted = np.concatenate([self._aborted, _to_steps(ended.aborted, "last_offset")])
-        memory.open_transactions = _to_steps(ended.open, "first_offset")
+        self._aborted = np.concatenate([self._aborted, ended.aborted])
+        memory.open_transactions = make_data_steps(
+            ended.open["producer_id"], ended.open["first_offset"]
+        )
 
     def end(self) -> Iterator[Finding]:
         """Report what is wrong with the indexes once the segment was read to its end."""
@@ -211,37 +209,26 @@ class SegmentIndexes:
         unused = self._count_unused("index")
         without_entry = self._size - int(positions[-1])
         widest = int(np.diff(positions).max(initial=0))
+        meaning = ""
         if without_entry > max(MAX_WITHOUT_ENTRY, 4 * widest) and self._last > positions[-1]:
-            yield self._report_end(
-                "index",
-                f"there is no entry for the last {without_entry:,} bytes of the log",
-                unused,
-            )
+            meaning = f"there is no entry for the last {without_entry:,} bytes of the log"
         elif unused and self._is_old:
-            yield self._report_end(
-                "index",
-                "zeros follow, which a broker cuts off when it begins the next segment",
-                unused,
-            )
+            meaning = "zeros follow, which a broker cuts off when it begins the next segment"
         elif self._is_old:
             times_after = self._count_times_after(entries)
             are_missing = without_entry > INDEX_INTERVAL * times_after
             if times_after > MAX_TIMES_WITHOUT_OFFSET and are_missing:
-                yield self._report_end(
-                    "index",
+                meaning = (
                     f"the .timeindex has {times_after:,} entries after the last entry of this "
-                    "index: entries at the end are missing",
-                    unused,
+                    "index: entries at the end are missing"
                 )
+        if meaning:
+            yield self._report_end("index", meaning, unused)
         too_far = np.flatnonzero(entries["position"] >= self._size)
         if len(too_far) and not self._log.damaged:
-            number = int(too_far[0])
-            yield self._report_entry(
-                "index",
-                number,
-                f"the log ends at byte {self._size:,}, before byte "
-                f"{int(entries['position'][number]):,}",
-            )
+            position = int(entries["position"][too_far[0]])
+            meaning = f"the log ends at byte {self._size:,}, before byte {position:,}"
+            yield self._report_entry("index", int(too_far[0]), meaning)
 
     def _count_unused(self, kind: str) -> int:
         """Return the number of bytes after the last entry of an index."""
@@ -272,57 +259,43 @@ class SegmentIndexes:
             return
         last = int(entries["timestamp"][number])
         if last < self._largest_time:
-            yield self._report_end(
-                "timeindex",
+            meaning = (
                 f"the last entry has the timestamp {last}, but the largest timestamp of the "
-                f"segment is {self._largest_time}: entries at the end are missing",
+                f"segment is {self._largest_time}: entries at the end are missing"
             )
+            yield self._report_end("timeindex", meaning)
         elif last > self._largest_time and not self._damaged and not self._log.damaged:
-            yield self._report_entry(
-                "timeindex", number, f"no batch of the segment has the timestamp {last}"
-            )
+            meaning = f"no batch of the segment has the timestamp {last}"
+            yield self._report_entry("timeindex", number, meaning)
 
     def _check_aborts(self) -> Iterator[Finding]:
         """Report differences between `.txnindex` and the abort markers of the segment."""
-        aborted = set(zip(self._aborted["producer_id"].tolist(), self._aborted["offset"].tolist()))
+        aborted = set(self._aborted[["producer_id", "last_offset"]].tolist())
         if "txnindex" not in self._existing:
             if aborted and {"index", "timeindex"} & self._existing:
                 ending = "s" * (len(aborted) != 1)
-                yield self._report_missing(
-                    "txnindex", f", which ends {len(aborted):,} aborted transaction{ending}"
-                )
+                detail = f", which ends {len(aborted):,} aborted transaction{ending}"
+                yield self._report_missing("txnindex", detail)
             return
         if "txnindex" not in self._entries:
             return
         entries = self._entries["txnindex"]
-        listed = list(zip(entries["producer_id"].tolist(), entries["last_offset"].tolist()))
+        listed = entries[["producer_id", "last_offset"]].tolist()
         for producer, offset in sorted(aborted - set(listed)):
-            yield self._report_end(
-                "txnindex",
-                f"the aborted transaction of producer {producer:,} that ends at offset "
-                f"{offset:,} is missing",
-            )
+            transaction = f"the aborted transaction of producer {producer:,}"
+            meaning = f"{transaction} that ends at offset {offset:,} is missing"
+            yield self._report_end("txnindex", meaning)
         if self._damaged or self._log.compacted or self._log.damaged:
             return  # the marker may be lost
         for number, (producer, offset) in enumerate(listed):
             if (producer, offset) not in self._markers:
-                yield self._report_entry(
-                    "txnindex", number, f"offset {offset:,} is no abort of producer {producer:,}"
-                )
-
-
-def _to_steps(spans: np.ndarray, column: str) -> np.ndarray:
-    """Return an array of dtype STEP: a batch of data at the offset `column` of each span."""
-    out = np.empty(len(spans), STEP)
-    out["producer_id"] = spans["producer_id"]
-    out["offset"] = spans[column]
-    out["kind"] = DATA
-    return out
+                meaning = f"offset {offset:,} is no abort of producer {producer:,}"
+                yield self._report_entry("txnindex", number, meaning)
 
 
 def check_snapshots(log: LogState) -> Iterator[Finding]:
     """Report damaged and missing producer snapshots of a log. Raises OSError."""
-    offsets = _list_snapshots(log)
+    offsets = list_snapshots(log.names or (), log.prefix or "")
     for path in offsets.values():
         try:
             index_files.read_producer_snapshot(path)
@@ -331,19 +304,8 @@ def check_snapshots(log: LogState) -> Iterator[Finding]:
     # Brokers take one where a segment begins. Old brokers keep only the newest ones.
     for base in log.verified:
         if base not in offsets and any(offset < base for offset in offsets):
-            yield Finding(
-                f"{log.prefix}{base:020}.snapshot",
-                0,
-                0,
-                MISSING,
-                "the producer snapshot where the segment begins is missing",
-            )
-
-
-def _list_snapshots(log: LogState) -> dict[int, str]:
-    """Return offset -> path of each producer snapshot."""
-    names = filter(None, map(SNAPSHOT.fullmatch, sorted(log.names or ())))
-    return {int(name[1]): f"{log.prefix}{name[0]}" for name in names}
+            meaning = "the producer snapshot where the segment begins is missing"
+            yield Finding(f"{log.prefix}{base:020}.snapshot", 0, 0, MISSING, meaning)
 
 
 def find_orphans(log: LogState) -> dict[int, list[str]]:
@@ -367,7 +329,8 @@ def find_reaches(log: LogState) -> list[Reach]:
     if log.names is None:
         return []
     absent = find_orphans(log)
-    out = [Reach(offset - 1, path) for offset, path in _list_snapshots(log).items()]
+    snapshots = list_snapshots(log.names, log.prefix or "")
+    out = [Reach(offset - 1, path) for offset, path in snapshots.items()]
     out += [Reach(base - 1, paths[0]) for base, paths in absent.items()]
     # For older segments, the name of the next segment is safer than their indexes.
     newest = max([*(log.bases or ()), *absent], default=0)

@@ -17,7 +17,8 @@ import numpy as np
 
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.registry import format_of
-from wirescan.frames.table import FrameTable, iter_groups
+from wirescan.frames.table import FrameTable
+from wirescan.kafka.protocol.body import read_int16
 from wirescan.kafka.record_batches.scan import BATCH
 
 # A transaction: its first offset and its last offset.
@@ -27,7 +28,7 @@ STEP = np.dtype([("producer_id", np.int64), ("offset", np.int64), ("kind", np.in
 ABORT = 0  # a marker; the number is its type on the wire, read as unsigned
 COMMIT = 1  # a marker
 DATA = -2  # a batch that is no control batch
-MARKER_KEY = 4  # bytes of the version and the type
+TYPE_AT = 2  # position of the type in the key of a marker
 LAST = OFFSET_END - 1  # the last offset of an open transaction
 
 
@@ -93,13 +94,19 @@ def list_transaction_steps(batches: FrameTable) -> np.ndarray:
             f"{getattr(batches, 'name', type(batches).__name__)}"
         )
     transactional = batches.where((batches["is_transactional"] != 0) & ~batches.bad)
-    out = np.empty(len(transactional), STEP)
-    out["producer_id"] = transactional["producer_id"]
-    out["offset"] = transactional["base_offset"]
-    out["kind"] = DATA
+    out = make_data_steps(transactional["producer_id"], transactional["base_offset"])
     control = np.flatnonzero(transactional["is_control"] != 0)
     out["kind"][control] = _read_marker_types(transactional[control])
     return out[np.isin(out["kind"], (ABORT, COMMIT, DATA))]
+
+
+def make_data_steps(producers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return an array of dtype STEP: a batch of data of each producer at each offset."""
+    out = np.empty(len(producers), STEP)
+    out["producer_id"] = producers
+    out["offset"] = offsets
+    out["kind"] = DATA
+    return out
 
 
 def find_transactions(batch_steps: np.ndarray) -> Transactions:
@@ -191,22 +198,14 @@ def _find_latest(
 def _read_marker_types(control: FrameTable) -> np.ndarray:
     """Return an int32 array with the type in the first record of each control batch.
 
-    -1 means that the first record is bad or has no type.
+    A number that is no type means that the first record is bad or has no type.
     """
     out = np.full(len(control), -1, np.int32)
     if not len(control):
         return out
     # Rows may come without a format, in a table that a user made.
     table = format_of("kafka.batches").children["records"](control, errors="mark")
-    rows = table.rows
-    parents, first = np.unique(rows["parent"], return_index=True)
-    good = (rows["fault"][first] == 0) & (rows["key_size"][first] >= MARKER_KEY)
-    parents = parents[good]
-    first = first[good]
-    at = rows["start"][first] + rows["key_at"][first] + 2
-    for number, selected in iter_groups(rows["buffer"][first], np.arange(len(first))):
-        raw = np.frombuffer(table.buffers[number], np.uint8)
-        high = raw[at[selected]].astype(np.int32)
-        low = raw[at[selected] + 1].astype(np.int32)
-        out[parents[selected]] = high << 8 | low
+    parents, first = np.unique(table["parent"], return_index=True)
+    types = read_int16(table.rows[first], table.buffers, "key", TYPE_AT)
+    out[parents] = types.view(np.uint16)  # as signed numbers, some would be DATA
     return out

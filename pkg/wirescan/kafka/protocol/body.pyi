@@ -30,6 +30,6 @@ def open_structs(
     dtype: np.dtype[np.void],
     limits: Limits,
 ) -> tuple[_Rows, int, int]: ...
-def read_leading_int16(
-    rows: _Rows, buffers: Sequence[memoryview], name: str
+def read_int16(
+    rows: _Rows, buffers: Sequence[memoryview], name: str, at: int = 0
 ) -> NDArray[np.int16]: ...

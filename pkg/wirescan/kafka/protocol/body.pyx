@@ -211,20 +211,21 @@ def open_structs(programs, buffers, spans, counts, dtype, limits):
     return open_frames(programs, buffers, spans, counts, dtype, run_structs, NULL, NULL, limits)
 
 
-def read_leading_int16(rows, buffers, name):
-    """Return an int16 array with the first two bytes of the place `name` of each row.
+def read_int16(rows, buffers, name, at=0):
+    """Return an int16 array with two bytes of the place `name` of each row.
 
-    These bytes are the version of a key or a value. -1 means that the place is null or too short.
-    Raises ValueError if a row points outside its buffer.
+    at: position of these bytes in the place. -1 means that the row is bad, or that the place is
+    null or too short. Raises ValueError if a row points outside its buffer.
     """
     if not lie_inside(rows, buffers):
         raise ValueError("a row points outside its buffer")
-    at = rows[name + "_at"].astype(np.int64)
+    position = rows[name + "_at"].astype(np.int64) + at
     size = rows[name + "_size"]
     out = np.full(len(rows), -1, np.int16)
-    readable = np.flatnonzero((size >= 2) & (rows["fault"] == 0) & (at + 2 <= rows["size"]))
+    readable = np.flatnonzero(
+        (size >= at + 2) & (rows["fault"] == 0) & (position + 2 <= rows["size"]))
     for number, selected in iter_groups(rows["buffer"], readable):
         data = np.frombuffer(buffers[number], np.uint8)
-        first = rows["start"][selected] + at[selected]
+        first = rows["start"][selected] + position[selected]
         out[selected] = (data[first].astype(np.int16) << 8) | data[first + 1]
     return out

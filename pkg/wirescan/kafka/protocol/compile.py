@@ -14,10 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wirescan.kafka.protocol.body import PROGRAM, STEP, Read
-from wirescan.kafka.protocol.schema import WIDTHS, Field, Level, MessageSchema
+from wirescan.kafka.protocol.schema import LENGTHS, UUID, WIDTHS, Field, Level, MessageSchema
 
-LENGTHS = {"string": 2, "bytes": 4, "records": 4}  # bytes of a length that is not compact
-UUID = 16
 # Memory that programs point to. It must live as long as this module: several threads may compile
 # the same program, and the cache keeps only one of the results.
 _REFERENCES: list[np.ndarray] = []

@@ -9,16 +9,22 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wirescan.kafka.protocol.schema import API, Field, get_api_key, get_message
+from wirescan.kafka.protocol.schema import (
+    API,
+    LENGTHS,
+    UUID,
+    Field,
+    MessageSchema,
+    get_api_key,
+    get_message,
+)
 
 __all__ = ["encode_request", "encode_response"]
 
-# Type in the table of messages -> format of `struct`; then, of the length before a string.
+# Type in the table of messages -> format of `struct`.
 LAYOUTS = {"bool": ">?", "int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
-LENGTHS = {"string": "int16", "bytes": "int32", "records": "int32"}
 CONTROLLED_SHUTDOWN = 7  # the key of an API; version 0 of its request has no client id
 API_VERSIONS = 18  # the key of an API; the header of its response has no tagged fields
-UUID = 16  # bytes
 NULL_LENGTH = b"\xff\xff\xff\xff"  # -1
 Parts = list[bytes | memoryview]
 
@@ -55,7 +61,7 @@ def encode_request(
         _append_sized(parts, "client_id", "string", client_id, nullable=True, flexible=False)
         if version >= message.flexible:
             parts.append(b"\0")
-    return _encode_message(parts, message.fields, version, message.flexible, body)
+    return _encode_message(parts, message, version, body)
 
 
 def encode_response(
@@ -71,19 +77,16 @@ def encode_response(
     parts: Parts = [_encode_number("int32", correlation_id, "correlation_id")]
     if version >= message.flexible and key != API_VERSIONS:
         parts.append(b"\0")
-    return _encode_message(parts, message.fields, version, message.flexible, body)
+    return _encode_message(parts, message, version, body)
 
 
 def _encode_message(
-    parts: Parts,
-    fields: tuple[Field, ...],
-    version: int,
-    flexible: int,
-    body: Mapping[str, Any] | None,
+    parts: Parts, message: MessageSchema, version: int, body: Mapping[str, Any] | None
 ) -> bytes:
-    """Return a message. parts: its header. flexible: the first flexible version."""
+    """Return a message. parts: its header."""
     values = {} if body is None else body
-    _append_struct(parts, fields, version, values, "the body", flexible=version >= flexible)
+    is_flexible = version >= message.flexible
+    _append_struct(parts, message.fields, version, values, "the body", flexible=is_flexible)
     size = sum(map(len, parts))
     return b"".join([_encode_number("int32", size, "the size of the message"), *parts])
 
@@ -117,9 +120,9 @@ def _append_struct(
         else:
             _append_field(parts, field, version, value, flexible=flexible)
     if flexible:
-        parts.append(_encode_unsigned(len(tagged)))
+        parts.append(encode_unsigned(len(tagged)))
         for tag, data in sorted(tagged):
-            parts += _encode_unsigned(tag), _encode_unsigned(len(data)), data
+            parts += encode_unsigned(tag), encode_unsigned(len(data)), data
 
 
 def _is_default(value: Any, field: Field) -> bool:
@@ -168,7 +171,7 @@ def _append_array(
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{field.name} must be a list, not {type(values).__name__}")
     values = list(values)
-    parts.append(_encode_unsigned(len(values) + 1) if flexible else struct.pack(">i", len(values)))
+    parts.append(encode_unsigned(len(values) + 1) if flexible else struct.pack(">i", len(values)))
     for value in values:
         if field.is_array:
             subject = f"one of {field.name}"
@@ -185,10 +188,10 @@ def _append_sized(
         raise ValueError(f"{name} must not be None")
     data = None if value is None else _to_bytes(value, name)
     if flexible:
-        parts.append(_encode_unsigned(0 if data is None else len(data) + 1))
+        parts.append(encode_unsigned(0 if data is None else len(data) + 1))
     else:
         length = -1 if data is None else len(data)
-        parts.append(_encode_number(LENGTHS[kind], length, f"the length of {name}"))
+        parts.append(_encode_number(f"int{8 * LENGTHS[kind]}", length, f"the length of {name}"))
     if data is not None:
         parts.append(data)
 
@@ -212,7 +215,7 @@ def _encode_number(kind: str, value: Any, name: str) -> bytes:
         raise ValueError(f"{name} must fit in {kind}, but {value} does not") from None
 
 
-def _encode_unsigned(value: int) -> bytes:
+def encode_unsigned(value: int) -> bytes:
     """Return an unsigned varint."""
     out = bytearray()
     while value > 0x7F:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_i
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
-from wirescan.kafka.protocol.body import open_structs, read_leading_int16
+from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
 from wirescan.kafka.protocol.message import (
@@ -192,12 +193,7 @@ def body(
 def find_boundaries(
     path: str, size: int, start: int = 0, *, limits: Limits = Limits()
 ) -> list[int]:
-    """Return positions in a file at which a message begins, about `size` bytes apart.
-
-    The first position is `start`. The function walks from size to size. The walk ends at the first
-    size that is not valid: a scan of that slice reports the fault. A size above `limits.frame` is
-    not valid. Raises OSError.
-    """
+    """Return positions in a file at which a message begins. See `find_cuts_at_headers`."""
     return find_cuts_at_headers(path, size, start, SIZED, limits=limits)
 
 
@@ -225,16 +221,19 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
 
 
 def _open_bodies(
-    messages: FrameTable, message: MessageSchema, *, errors: str, limits: Limits, credentials: bool
+    messages: FrameTable,
+    *,
+    message: MessageSchema,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    credentials: bool = False,
 ) -> FrameTable:
     """Open the bodies of a message. The arguments are those of `body`."""
     check_mode(errors, limits)
-    within = WITHIN[message.side]
-    require_rows(
-        messages,
-        {"kafka.requests": REQUEST, "kafka.responses": RESPONSE}.get(within, RECORD),
-        f"the {message.side}s of {message.name} are opened from a table of {within}",
-    )
+    within, dtype = WITHIN[message.side]
+    subject = f"the {message.side}s of {message.name}"
+    require_rows(messages, dtype, f"{subject} are opened from a table of {within}")
     chosen, version = _select(messages, message)
     programs = compile_programs(message, message.level)
     is_unknown = (version < 0) | (version > message.versions[-1])
@@ -277,18 +276,29 @@ def _select(messages: FrameTable, message: MessageSchema) -> tuple[np.ndarray, n
     if message.side not in ("key", "value"):
         chosen = np.flatnonzero(rows["api_key"] == get_api_key(message.name))
         return chosen, rows["api_version"]
-    keys = read_leading_int16(rows, messages.buffers, "key")
+    # A key and a value begin with their version.
+    keys = read_int16(rows, messages.buffers, "key")
     has_key = np.isin(keys, MESSAGE[message.name, "key"].versions)
     chosen = np.flatnonzero(has_key & (rows[message.side + "_size"] >= 0))
     if message.side == "key":
         return chosen, keys
-    return chosen, read_leading_int16(rows, messages.buffers, "value")
+    return chosen, read_int16(rows, messages.buffers, "value")
 
 
 def _open_structs(
-    outer: FrameTable, message: MessageSchema, level: Level, *, errors: str, limits: Limits
+    outer: FrameTable,
+    *,
+    message: MessageSchema,
+    level: Level,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+    credentials: bool = False,
 ) -> FrameTable:
-    """Open the structs of an array. outer: the table of the enclosing structs."""
+    """Open the structs of an array. outer: the table of the enclosing structs.
+
+    `check` and `credentials` are accepted for consistency and ignored.
+    """
     check_mode(errors, limits)
     rows = outer.rows
     array = level.name
@@ -345,11 +355,12 @@ def _open(
 
 
 SIDES = {REQUEST: "request", RESPONSE: "response"}
+# Side of a message -> the name and the dtype of the rows that hold it.
 WITHIN = {
-    "request": "kafka.requests",
-    "response": "kafka.responses",
-    "key": "kafka.records",
-    "value": "kafka.records",
+    "request": ("kafka.requests", REQUEST),
+    "response": ("kafka.responses", RESPONSE),
+    "key": ("kafka.records", RECORD),
+    "value": ("kafka.records", RECORD),
 }
 LEVELS: dict[str, Format] = {}
 BODIES: dict[MessageSchema, Format] = {}
@@ -374,7 +385,9 @@ def _make_formats(
     for inner in level.arrays:
         _make_formats(message, inner, f"kafka.{level.path}", inner_names)
         children[inner.name] = LEVELS[inner.path].read
-    read: Callable[..., FrameTable] = _Reader(message, None if is_body else level)
+    read = partial(_open_structs, message=message, level=level)
+    if is_body:
+        read = partial(_open_bodies, message=message)
     about = f"{message.name} {message.side}s"
     LEVELS[level.path] = Format(
         f"kafka.{level.path}",
@@ -402,30 +415,8 @@ def _declare_columns(level: Level, inherited: tuple[str, ...]) -> dict[str, Colu
     return columns | dict.fromkeys(inherited, Column(inherited=True))
 
 
-class _Reader:
-    """Reads a level from the table of the enclosing level. level: None for the bodies."""
-
-    def __init__(self, message: MessageSchema, level: Level | None):
-        self._message, self._level = message, level
-
-    def __call__(
-        self,
-        outer: FrameTable,
-        *,
-        errors: str = "strict",
-        check: bool = True,
-        limits: Limits = Limits(),
-        credentials: bool = False,
-    ) -> FrameTable:
-        if self._level is None:
-            return _open_bodies(
-                outer, self._message, errors=errors, limits=limits, credentials=credentials
-            )
-        return _open_structs(outer, self._message, self._level, errors=errors, limits=limits)
-
-
 for _message in reversed(MESSAGE.values()):
-    _make_formats(_message, _message.level, WITHIN[_message.side])
+    _make_formats(_message, _message.level, WITHIN[_message.side][0])
 
 
 def _list_body_readers(side: str) -> dict[str, Callable[..., FrameTable]]:

@@ -12,8 +12,6 @@ _Rows = NDArray[np.void]
 
 REQUEST: Final[np.dtype[np.void]]
 RESPONSE: Final[np.dtype[np.void]]
-UNKNOWN_REQUEST: Final[tuple[str, ...]]
-UNKNOWN_RESPONSE: Final[tuple[str, ...]]
 
 def scan_requests(
     buffer: Buffer,
@@ -28,19 +26,10 @@ def scan_requests(
 def scan_request_streams(
     buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
-def scan_responses(
-    buffer: Buffer,
-    *,
-    check: bool,
-    resync: bool,
-    limits: Limits,
-    into: _Rows | None = None,
-    more: bool = False,
-    resume: Resume | None = None,
-) -> tuple[_Rows, int, int, int]: ...
-def scan_response_streams(
-    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
-) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
+
+scan_responses = scan_requests
+scan_response_streams = scan_request_streams
+
 def expects_response(requests: _Rows, buffers: Sequence[memoryview]) -> NDArray[np.bool_]: ...
 def match(
     request_ids: NDArray[np.int32],

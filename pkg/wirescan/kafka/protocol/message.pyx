@@ -18,7 +18,7 @@ from wirescan.core cimport (
     BAD_LENGTH, Context, Fault, OK, Reader, Rows, SHORT, TRUNCATED, ScanState, be16, be32, enter,
     int16_t, int32_t, int64_t, left, scan_frames, scan_spans, scan_buffer, sized, take, uint8_t,
     uint32_t, uint64_t, varint32)
-from wirescan.core.loop import flat, lie_inside
+from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.protocol import schema
 
 cdef enum:
@@ -133,8 +133,6 @@ cdef Request _request
 cdef Response _response
 REQUEST = flat(np.asarray(<Request[:1]>&_request).dtype)
 RESPONSE = flat(np.asarray(<Response[:1]>&_response).dtype)
-UNKNOWN_REQUEST = ("api_key", "api_version")
-UNKNOWN_RESPONSE = ("request", *UNKNOWN_REQUEST)
 
 
 def scan_requests(buffer, *, check, resync, limits, into=None, more=False, resume=None):
@@ -144,7 +142,6 @@ def scan_requests(buffer, *, check, resync, limits, into=None, more=False, resum
     checksum.
     """
     return clear_api(
-        UNKNOWN_REQUEST,
         scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into, resume))
 
 
@@ -153,8 +150,7 @@ def scan_request_streams(buffers, spans, *, check, resync, limits):
 
     See `core.loop.scan_spans`. `check` is ignored.
     """
-    return clear_api(
-        UNKNOWN_REQUEST, scan_spans(buffers, spans, REQUEST, run_requests, resync, limits))
+    return clear_api(scan_spans(buffers, spans, REQUEST, run_requests, resync, limits))
 
 
 def scan_responses(buffer, *, check, resync, limits, into=None, more=False, resume=None):
@@ -164,7 +160,6 @@ def scan_responses(buffer, *, check, resync, limits, into=None, more=False, resu
     `name_responses` fills it in.
     """
     return clear_api(
-        UNKNOWN_RESPONSE,
         scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into, resume))
 
 
@@ -173,16 +168,15 @@ def scan_response_streams(buffers, spans, *, check, resync, limits):
 
     See `core.loop.scan_spans`. `check` is ignored.
     """
-    return clear_api(
-        UNKNOWN_RESPONSE, scan_spans(buffers, spans, RESPONSE, run_responses, resync, limits))
+    return clear_api(scan_spans(buffers, spans, RESPONSE, run_responses, resync, limits))
 
 
-cdef tuple clear_api(names, result):
+cdef tuple clear_api(result):
     # Bytes that are no message have no API: set these columns of such rows to -1.
     rows, bad, fault, position = result
     if bad and (rows["fault"] >= BAD_LENGTH).any():
         rows = rows.copy()
-        for name in names:
+        for name in {"request", "api_key", "api_version"}.intersection(rows.dtype.names):
             rows[name][rows["fault"] >= BAD_LENGTH] = -1
         rows.flags.writeable = False
     return rows, bad, fault, position
@@ -223,14 +217,14 @@ def expects_response(requests, buffers):
     cdef uint8_t[::1] out = flags
     if not lie_inside(requests, buffers):
         raise ValueError("a row points outside its buffer")
-    cdef list arrays = [np.frombuffer(b, np.uint8) for b in buffers]
-    cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in arrays], np.uint64)
+    cdef const uint64_t[:, ::1] readable
     if n:
+        readable = addresses(buffers)
         rows = np.ascontiguousarray(requests).view(np.uint8)
         with nogil:
             for i in range(n):
                 row = <const Request*>&rows[i * sizeof(Request)]
-                out[i] = is_answered(row, <const uint8_t*>bases[row.head.buffer])
+                out[i] = is_answered(row, <const uint8_t*>readable[row.head.buffer, 0])
     return flags.view(bool)
 
 
@@ -294,11 +288,11 @@ def name_responses(responses, buffers, requests, numbers):
     cdef Response* row
     cdef const uint8_t* start
     cdef Reader r
-    cdef list arrays = [np.frombuffer(b, np.uint8) for b in buffers]
-    cdef const uint64_t[::1] bases = np.array([b.ctypes.data for b in arrays], np.uint64)
+    cdef const uint64_t[:, ::1] readable
     if not lie_inside(rows, buffers):
         raise ValueError("a row points outside its buffer")
     if n:
+        readable = addresses(buffers)
         view = rows.view(np.uint8)
         with nogil:
             for i in range(n):
@@ -313,7 +307,7 @@ def name_responses(responses, buffers, requests, numbers):
                     row.request = <int32_t>number[i]
                     row.api_key = key[number[i]]
                     row.api_version = version[number[i]]
-                    start = <const uint8_t*>bases[row.head.buffer] + row.head.start
+                    start = <const uint8_t*>readable[row.head.buffer, 0] + row.head.start
                     r = Reader(start + row.head.body, start + row.head.size)
                     if row.api_key == API_VERSIONS:
                         if left(&r) >= 2 and be16(r.at) == UNSUPPORTED_VERSION:

@@ -27,6 +27,8 @@ from wirescan.core.loop import HEAD
 from wirescan.kafka.protocol.api_definitions import APIS, MESSAGES
 
 WIDTHS = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
+LENGTHS = {"string": 2, "bytes": 4, "records": 4}  # bytes of a length that is not compact
+UUID = 16  # bytes
 LINE = re.compile(
     r"( +)(\w+) +(\w+|\[\]\w*)(\?)?(\d+)?\+?(?: +([\d+-]+))?(?: +tag (\d+))?(?: += (\S+))?"
 )

@@ -96,3 +96,12 @@ cdef inline size_t read_short_records(
         row += sizeof(Record)
     r.at = start
     return <size_t>(row - rows) // sizeof(Record)
+
+
+cdef inline size_t read_run(
+        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
+        const Head* span, bint ahead, bint past) noexcept nogil:
+    # A ReadRun. A constant `past` gives each loop its own code without the other's branches.
+    if past:
+        return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, True)
+    return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, False)

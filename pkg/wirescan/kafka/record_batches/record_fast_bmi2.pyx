@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Compile `read_short_records` of record_fast.pxd for processors with BMI2 (x86-64-v3)."""
+"""Compile `read_run` of record_fast.pxd for processors with BMI2 (x86-64-v3)."""
 cdef extern from *:
     """
     #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -12,17 +12,8 @@ cdef extern from *:
     """
     bint WIRESCAN_BMI2
 
-from wirescan.core cimport Head, ReadRun, Readable, Reader
-from wirescan.kafka.record_batches.record_fast cimport read_short_records
-
-
-cdef size_t read_short_records_bmi2(
-        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past) noexcept nogil:
-    # A constant `past` gives each loop its own code without the other's branches.
-    if past:
-        return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, True)
-    return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, False)
+from wirescan.core cimport ReadRun
+from wirescan.kafka.record_batches.record_fast cimport read_run
 
 if WIRESCAN_BMI2:
-    short_records = <void*><ReadRun>read_short_records_bmi2
+    short_records = <void*><ReadRun>read_run

@@ -23,25 +23,17 @@ Guide To The Kafka Protocol" (0.8), "Message sets".
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, Head, NestedScan, ReadRun, Readable, Reader, Rows, SOME, ScanState, VerifyFrame, int32_t,
-    int64_t, scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint64_t)
+    Fault, NestedScan, ReadRun, Readable, Rows, SOME, ScanState, VerifyFrame, int32_t, int64_t,
+    scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint64_t)
 from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.record_batches.batch cimport (
     probe_batch, read_batch, read_batch_checked, verify_batch)
 from wirescan.kafka.record_batches.record_fast_bmi2 cimport short_records
 from wirescan.kafka.record_batches.record cimport (
     close_batch, read_header, read_record, read_record_checked)
-from wirescan.kafka.record_batches.record_fast cimport read_short_records
+from wirescan.kafka.record_batches.record_fast cimport read_run
 from wirescan.kafka.record_batches.rows cimport Batch, Header, Record
 
-
-cdef size_t read_short_records_portable(
-        Reader* r, char* rows, size_t max_rows, const void* parent, const Readable* buffer,
-        const Head* span, bint ahead, bint past) noexcept nogil:
-    # A constant `past` gives each loop its own code without the other's branches.
-    if past:
-        return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, True)
-    return read_short_records(r, rows, max_rows, parent, buffer, span, ahead, False)
 
 # The implementations for records of magic 2 on this processor, the fastest last.
 # All return the same rows.
@@ -53,7 +45,7 @@ cdef ReadRun find_run(path) except? NULL:
     if path == "bmi2":
         return <ReadRun>short_records
     if path == "portable":
-        return read_short_records_portable
+        return read_run
     return <ReadRun>NULL
 
 cdef Fault run_batches(ScanState* state, Rows* rows) noexcept nogil:
