@@ -41,7 +41,11 @@ class ErrorCode(IntEnum):
     LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader for the moment"
     NOT_LEADER_OR_FOLLOWER = 6, True, "The broker is not the partition's leader or has no replica"
     REQUEST_TIMED_OUT = 7, True, "The broker did not finish the request in time"
-    BROKER_NOT_AVAILABLE = 8, False, "The broker is not available; only brokers receive this code"
+    BROKER_NOT_AVAILABLE = (
+        8,
+        False,
+        "The broker is not available; only brokers send this to each other",
+    )
     REPLICA_NOT_AVAILABLE = 9, True, "The broker does not have the replica at the moment"
     MESSAGE_TOO_LARGE = 10, False, "A message is larger than the broker accepts"
     STALE_CONTROLLER_EPOCH = 11, False, "The controller was replaced by a newer one"
@@ -50,10 +54,18 @@ class ErrorCode(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14, True, "The coordinator is still reading its state"
     COORDINATOR_NOT_AVAILABLE = 15, True, "The coordinator cannot be reached, or does not exist yet"
     NOT_COORDINATOR = 16, True, "Another broker coordinates this group or transaction"
-    INVALID_TOPIC_EXCEPTION = 17, False, "The topic's name is not valid, or clients cannot write it"
+    INVALID_TOPIC_EXCEPTION = (
+        17,
+        False,
+        "The topic's name is not valid, or clients must not write to it",
+    )
     RECORD_LIST_TOO_LARGE = 18, False, "The record data is larger than a segment of the log"
     NOT_ENOUGH_REPLICAS = 19, True, "Too few replicas are in sync to accept the write"
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True, "Written, but too few replicas in sync have it"
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        True,
+        "The write is in the log, but too few replicas in sync have it",
+    )
     INVALID_REQUIRED_ACKS = 21, False, "The requested number of acknowledgements is not valid"
     ILLEGAL_GENERATION = 22, False, "The group has a newer generation"
     INCONSISTENT_GROUP_PROTOCOL = 23, False, "The member speaks none of the group's protocols"
@@ -82,22 +94,42 @@ class ErrorCode(IntEnum):
     DUPLICATE_SEQUENCE_NUMBER = 46, False, "The broker has this batch of the producer already"
     INVALID_PRODUCER_EPOCH = 47, False, "The producer's epoch was replaced by a newer one"
     INVALID_TXN_STATE = 48, False, "The transaction's state does not allow the operation"
-    INVALID_PRODUCER_ID_MAPPING = 49, False, "The producer id is not that of the transactional id"
-    INVALID_TRANSACTION_TIMEOUT = 50, False, "The transaction timeout is longer than brokers allow"
+    INVALID_PRODUCER_ID_MAPPING = (
+        49,
+        False,
+        "The producer id does not belong to the transactional id",
+    )
+    INVALID_TRANSACTION_TIMEOUT = (
+        50,
+        False,
+        "The transaction timeout is longer than the broker allows",
+    )
     CONCURRENT_TRANSACTIONS = 51, True, "Another operation of the transaction is in progress"
     TRANSACTION_COORDINATOR_FENCED = 52, False, "Another coordinator has taken over the transaction"
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "The client has no permission for this id"
     SECURITY_DISABLED = 54, False, "Security is disabled on the broker"
-    OPERATION_NOT_ATTEMPTED = 55, False, "Another part of the request failed; this part was skipped"
+    OPERATION_NOT_ATTEMPTED = (
+        55,
+        False,
+        "Another part of the request failed, so the broker did not attempt this part",
+    )
     KAFKA_STORAGE_ERROR = 56, True, "The broker's disk failed"
     LOG_DIR_NOT_FOUND = 57, False, "The broker has no such log directory"
     SASL_AUTHENTICATION_FAILED = 58, False, "The broker rejected the credentials"
-    UNKNOWN_PRODUCER_ID = 59, False, "The broker does not know this producer, or no longer does"
+    UNKNOWN_PRODUCER_ID = (
+        59,
+        False,
+        "The broker does not know this producer; its records may be deleted",
+    )
     REASSIGNMENT_IN_PROGRESS = 60, False, "The partition is being moved to other brokers"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "Delegation tokens are disabled"
     DELEGATION_TOKEN_NOT_FOUND = 62, False, "The broker has no such delegation token"
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "The delegation token belongs to another user"
-    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, False, "This kind of connection cannot get tokens"
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
+        64,
+        False,
+        "This kind of connection cannot request delegation tokens",
+    )
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, False, "The client has no permission for this token"
     DELEGATION_TOKEN_EXPIRED = 66, False, "The delegation token has expired"
     INVALID_PRINCIPAL_TYPE = 67, False, "The broker does not know principals of this type"
@@ -109,10 +141,18 @@ class ErrorCode(IntEnum):
     TOPIC_DELETION_DISABLED = 73, False, "Topics may not be deleted in this cluster"
     FENCED_LEADER_EPOCH = 74, True, "The client's leader epoch is behind that of the broker"
     UNKNOWN_LEADER_EPOCH = 75, True, "The client's leader epoch is ahead of that of the broker"
-    UNSUPPORTED_COMPRESSION_TYPE = 76, False, "The client's version cannot carry the compression"
+    UNSUPPORTED_COMPRESSION_TYPE = (
+        76,
+        False,
+        "The client's version cannot carry this partition's compression",
+    )
     STALE_BROKER_EPOCH = 77, False, "The broker has registered again since"
     OFFSET_NOT_AVAILABLE = 78, True, "A new leader does not know its high watermark yet"
-    MEMBER_ID_REQUIRED = 79, False, "A new member must join again with the response's member id"
+    MEMBER_ID_REQUIRED = (
+        79,
+        False,
+        "A new member must join again with the member id of this response",
+    )
     PREFERRED_LEADER_NOT_AVAILABLE = 80, True, "The preferred leader is not in sync or not running"
     GROUP_MAX_SIZE_REACHED = 81, False, "The group has its maximum number of members"
     FENCED_INSTANCE_ID = 82, False, "Another member uses this static member's instance id"
@@ -130,7 +170,11 @@ class ErrorCode(IntEnum):
     INCONSISTENT_VOTER_SET = 94, False, "The sender or the receiver is not among the voters"
     INVALID_UPDATE_VERSION = 95, False, "A feature cannot be set to this version"
     FEATURE_UPDATE_FAILED = 96, False, "A feature could not be set"
-    PRINCIPAL_DESERIALIZATION_FAILURE = 97, False, "A forwarded request's principal cannot be read"
+    PRINCIPAL_DESERIALIZATION_FAILURE = (
+        97,
+        False,
+        "The principal that a forwarded request names cannot be read",
+    )
     SNAPSHOT_NOT_FOUND = 98, False, "The snapshot does not exist"
     POSITION_OUT_OF_RANGE = 99, False, "The position lies outside the snapshot"
     UNKNOWN_TOPIC_ID = 100, True, "The broker has no topic of this id"
@@ -146,17 +190,29 @@ class ErrorCode(IntEnum):
     FENCED_MEMBER_EPOCH = 110, False, "The member's epoch is fenced; the member must join again"
     UNRELEASED_INSTANCE_ID = 111, False, "A member that has not left yet holds the instance id"
     UNSUPPORTED_ASSIGNOR = 112, False, "The group has no such assignor, or not in this version"
-    STALE_MEMBER_EPOCH = 113, False, "The member's epoch is old; a heartbeat returns the new one"
+    STALE_MEMBER_EPOCH = (
+        113,
+        False,
+        "The member's epoch is old; the next heartbeat returns the new one",
+    )
     MISMATCHED_ENDPOINT_TYPE = 114, False, "This endpoint is for requests of another kind"
     UNSUPPORTED_ENDPOINT_TYPE = 115, False, "Endpoints of this kind are not supported"
     UNKNOWN_CONTROLLER_ID = 116, False, "There is no controller of this id"
     UNKNOWN_SUBSCRIPTION_ID = 117, False, "The telemetry subscription is unknown or old"
     TELEMETRY_TOO_LARGE = 118, False, "The telemetry is larger than the broker accepts"
     INVALID_REGISTRATION = 119, False, "The controller rejects the registration of the broker"
-    TRANSACTION_ABORTABLE = 120, False, "The transaction failed; abort it to continue"
+    TRANSACTION_ABORTABLE = (
+        120,
+        False,
+        "The transaction failed; after an abort the producer can continue",
+    )
     INVALID_RECORD_STATE = 121, False, "The record cannot be acknowledged in the state it is in"
     SHARE_SESSION_NOT_FOUND = 122, True, "The broker does not have this share session"
-    INVALID_SHARE_SESSION_EPOCH = 123, True, "The request has a wrong epoch in its share session"
+    INVALID_SHARE_SESSION_EPOCH = (
+        123,
+        True,
+        "The request has an unexpected epoch in its share session",
+    )
     FENCED_STATE_EPOCH = 124, False, "The state's epoch differs from that of the coordinator"
     INVALID_VOTER_KEY = 125, False, "The voter's key is not that of the receiving replica"
     DUPLICATE_VOTER = 126, False, "The voter is in the set already"
@@ -168,7 +224,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132, False, "The topology was replaced by a newer one"
     SHARE_SESSION_LIMIT_REACHED = 133, True, "The broker has its maximum number of share sessions"
     GROUP_DELETION_FAILED = 134, False, "The group could not be deleted"
-    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, False, "The description could not be stored"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        False,
+        "The description of the topology could not be stored",
+    )
     CONTROLLER_ID_NOT_REGISTERED = 136, False, "No controller is registered under this id"
 
 
