@@ -130,6 +130,52 @@ def test_paths_agree_on_odd_varints():
                 read_by_every_path(make_batch(payload, count) + make_batch(make_record() * 4, 4))
 
 
+def make_varied_records(count, seed):
+    """Return records whose varints change their sizes from one record to the next."""
+    chance = random.Random(seed)
+    records = []
+    for number in range(count):
+        key, value = (bytes(chance.choice((3, 70, 300))) for _ in range(2))
+        key_length = chance.choice((-1, len(key)))
+        headers = {} if chance.randrange(3) == 0 else NO_HEADERS
+        records.append(
+            make_record(
+                timestamp=chance.choice((1, -100, 20_000, 3_000_000)),
+                offset=number,
+                key_length=key_length,
+                key=key if key_length >= 0 else b"",
+                value_length=len(value),
+                value=value,
+                **headers,
+            )
+        )
+    return records
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_varied_records_are_read_by_the_fast_paths(seed):
+    """Records of every shape follow records of varied layouts, and good ones follow them."""
+    before, after = make_varied_records(12, seed), make_varied_records(4, seed + 100)
+    many = make_varied_records(300, seed + 200)
+    rows = read_by_every_path(make_batch(b"".join(many), len(many)))
+    assert not rows["fault"].any()
+    assert rows["size"].tolist() == list(map(len, many))
+    lengths = [make_varint(n, size) for n in (0, 1, -1, -2, 3, 5, 2**34) for size in range(1, 10)]
+    counts = [make_varint(n) for n in (-1, 1, 2, 3, 63, 64, 2**28)]
+    odd = [make_record(**{name: form}) for form in lengths for name in ("offset", "timestamp")]
+    odd += [make_record(**{name: form}) for form in lengths for name in ("key_length", "length")]
+    # The three varints that follow the attributes may fill the eight bytes of a word.
+    odd += [make_record(timestamp=1, offset=form) for form in lengths]
+    odd += [make_record(timestamp=1, key_length=form) for form in lengths]
+    odd += [make_record(value_length=form) for form in lengths]
+    odd += [make_record(header_count=form) for form in counts]
+    odd += [make_record(**NO_HEADERS) + b"\0", make_record(length=40, **NO_HEADERS) + bytes(40)]
+    odd += [make_record(length=12, **NO_HEADERS)]
+    for record in odd:
+        raw = b"".join([*before, record, *after])
+        read_by_every_path(make_batch(raw, len(before) + 1 + len(after)))
+
+
 def test_rows_are_written_into_an_array_of_the_caller():
     raw = encode_batch(golden.RECORDS) * 3
     batches = kafka.scan(raw)

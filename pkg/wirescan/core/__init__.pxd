@@ -5,9 +5,9 @@ from wirescan.core.fault cimport (
     BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, NESTED,
     NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
-    Gaps, Reader, VarintLayout, be16, be32, be64, pack_pair, enter, gaps, extract, le16, le32, le64,
-    learn, left, matches, lowest, prefetch, store_word, sized, take, unknown, varint32, varint64,
-    zigzag32, zigzag64)
+    Gaps, Reader, TOPS, VarintLayout, be16, be32, be64, enter, extract, gaps, join_groups, learn,
+    left, le16, le32, le64, lowest, matches, pack_pair, prefetch, sized, store_word, take, unknown,
+    unzigzag, varint32, varint64, zigzag32, zigzag64)
 from wirescan.core.checksum cimport crc32_of, crc32c_of
 from wirescan.core.loop cimport (
     Context, Head, LIKELY, NestedScan, Parents, ReadRun, Readable, SOME, ScanState, SearchBudget,

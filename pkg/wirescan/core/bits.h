@@ -4,14 +4,15 @@
  * A varint is base-128 groups, low group first. The top bit of a byte says that more bytes follow.
  * Zig-zag puts the sign into the lowest bit. The other bits are called the half here.
  *
- * Neighbouring frames are mostly alike. So the layout of the varints in one word is learnt once,
+ * Neighbouring frames are often alike. Then the layout of the varints in one word is learnt once,
  * and each next word is compared with it. Where the layout is the same, the halves are extracted
- * without a branch. With BMI2 each takes one instruction.
+ * without a branch. With BMI2 each takes one instruction. `join_groups` reads varints whose sizes
+ * follow no order, also without a branch.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__BMI2__) && defined(__x86_64__)
+#if (defined(__BMI__) || defined(__BMI2__)) && defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__SSE2__)
 #include <emmintrin.h>
@@ -114,13 +115,15 @@ static inline Gaps gaps(const uint8_t* at) {
     return bitmaps;
 }
 
-/* Return the number of the lowest bit that is set. The word must not be 0. */
+/* Return the number of the lowest bit that is set, or 64 where none is. */
 static inline unsigned lowest(uint64_t word) {
-#if defined(__GNUC__)
-    return (unsigned)__builtin_ctzll(word);
+#if defined(__BMI__) && defined(__x86_64__)
+    return (unsigned)_tzcnt_u64(word);
+#elif defined(__GNUC__)
+    return word ? (unsigned)__builtin_ctzll(word) : 64;
 #else
     unsigned i = 0;
-    while (!(word >> i & 1))
+    while (i < 64 && !(word >> i & 1))
         i++;
     return i;
 #endif
@@ -131,6 +134,17 @@ static inline uint64_t groups(uint64_t word) {
     word = (word & 0x007f007f007f007full) | (word & 0x7f007f007f007f00ull) >> 1;
     word = (word & 0x00003fff00003fffull) | (word & 0x3fff00003fff0000ull) >> 2;
     return (word & 0x0fffffffull) | (word & 0x0fffffff00000000ull) >> 4;
+}
+
+/* Join the 7-bit groups of the varint in those bytes of a word that are in `mask` and not in
+ * `before`. Both masks are low bits, in whole bytes. */
+static inline uint64_t join_groups(uint64_t word, uint64_t before, uint64_t mask) {
+    mask &= ~before & 0x7f7f7f7f7f7f7f7full;
+#if defined(__BMI2__) && defined(__x86_64__)
+    return _pext_u64(word, mask);
+#else
+    return groups((word & mask) >> (lowest(~before) & 63));
+#endif
 }
 
 /* Return the word that two neighbouring columns of 32 bits are in a row. */

@@ -20,10 +20,12 @@ cdef extern from "bits.h":
         uint64_t blank
         uint64_t line
     Gaps gaps(const uint8_t* at) noexcept nogil
-    # Returns the number of the lowest bit that is set.
+    # Returns the number of the lowest bit that is set, or 64 where none is.
     unsigned int lowest(uint64_t word) noexcept nogil
     # Joins the 7-bit groups of a varint that are the bytes of a word.
     uint64_t groups(uint64_t word) noexcept nogil
+    # The same for the bytes that are in `mask` and not in `before`.
+    uint64_t join_groups(uint64_t word, uint64_t before, uint64_t mask) noexcept nogil
     # Stores of a row, word by word. With `past`, a store bypasses the caches.
     uint64_t pack_pair(uint32_t first, uint32_t second) noexcept nogil
     void store_word(char* at, uint64_t word, bint past) noexcept nogil
