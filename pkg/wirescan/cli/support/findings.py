@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import Failure, describe_error, is_empty
+from wirescan.cli.common import Failure, describe_error, find_end, is_empty
 from wirescan.cli.input import read_input
 from wirescan.cli.output import colour, dump_json, format_count, format_path
 from wirescan.cli.progress import Progress
@@ -539,7 +539,7 @@ class Report:
         """Report how the file ends; `table` is its last one."""
         stop = table.stop
         remaining = len(table.tail)
-        at = table.origins[0] + stop.offset
+        at = find_end(table)
         self._count["bytes"] += at + remaining
         if is_empty(table):
             self._count["empty"] += 1

@@ -10,31 +10,30 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirescan.cli.common import (
     DAMAGE,
+    DEFAULT_COMPRESSION,
     DEFAULT_FORMAT,
     Damage,
     Failure,
-    FileEnd,
+    FileEnds,
     FormatCommand,
     check_option,
     columns_option,
+    compression_option,
     compute_total_size,
     describe_error,
-    describe_tail,
     errors_option,
     format_option,
     is_compressed,
-    is_empty,
+    json_option,
     limits_option,
     parse_names,
     paths_argument,
-    report_empty,
-    report_tails,
     resolve_paths,
 )
 from wirescan.cli.input import read_input
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from wirescan.export.parquet import Summary
     from wirescan.frames.table import FrameTable
 
-COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 FRAME_ERROR = re.compile(r"(?:Frame|Expansion)Error: (.*)")
 
 HELP = """Write frames as Parquet. OUT becomes a directory of part files, complete or not at all.
@@ -91,7 +89,6 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "--engine",
     type=click.Choice(["local", "spark"]),
     default="local",
-    show_default=True,
     help="Use threads of this process, or a local Spark.",
 )
 @errors_option("strict")
@@ -105,20 +102,14 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "by year, month, day or hour: timestamp:day. Text that is too long for a directory name is "
     "shortened, but not with --errors strict.",
 )
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="zstd",
-    show_default=True,
-    help="The compression codec of Parquet.",
-)
+@compression_option
 @click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
 @click.option(
     "--query/--no-query",
     default=True,
-    help="Run a first query on the result (the default), or do not.",
+    help="Run a first query on the result, or do not.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@json_option()
 @click.pass_context
 def convert(
     context: click.Context,
@@ -132,7 +123,7 @@ def convert(
     limits: Limits,
     columns: str | None,
     partition_by: str | None,
-    compression: str,
+    compression: str | None,
     overwrite: bool,
     query: bool,
     as_json: bool,
@@ -150,7 +141,7 @@ def convert(
             "format": format_name.spec,
             "columns": names,
             "partition_by": partitions,
-            "compression": compression,
+            "compression": compression or DEFAULT_COMPRESSION,
             "errors": errors,
             "check": check,
             "limits": limits,
@@ -163,10 +154,9 @@ def convert(
             ends = _describe_ends(files, given_files, summary, format_name, limits, check=check)
     _print_report(out, summary, answer, format_name, as_json=as_json)
     _report_faults(summary.faults, out, errors)
-    report_empty(ends.empty)
-    report_tails(ends.tails)
-    damage = summary.faults or any(tail.is_damage for tail in ends.tails)
-    context.exit(DAMAGE if damage and errors != "skip" else 0)
+    ends.report()
+    is_damaged = summary.faults or ends.is_damaged
+    context.exit(DAMAGE if is_damaged and errors != "skip" else 0)
 
 
 def _run_engine(
@@ -182,16 +172,6 @@ def _run_engine(
         raise
 
 
-class Ends(NamedTuple):
-    """The ends of files, where a file does not end after a whole frame.
-
-    tails: what follows their last frames. empty: the names of those without any frame.
-    """
-
-    tails: list[FileEnd]
-    empty: list[str]
-
-
 def _describe_ends(
     files: Sequence[str],
     names: Sequence[str],
@@ -200,7 +180,7 @@ def _describe_ends(
     limits: Limits,
     *,
     check: bool,
-) -> Ends:
+) -> FileEnds:
     """Return how files end.
 
     Args:
@@ -211,13 +191,11 @@ def _describe_ends(
         limits: bounds on rows and bytes.
         check: verify checksums.
     """
-    lasts = [
-        (_find_last_table(file, format.outermost, limits, check=check), name)
-        for file, name in zip(files, names)
-        if summary.tail or not get_size(file)
-    ]
-    tails = [describe_tail(last, name) for last, name in lasts]
-    return Ends(tails, [name for last, name in lasts if is_empty(last)])
+    ends = FileEnds()
+    for file, name in zip(files, names):
+        if summary.tail or not get_size(file):
+            ends.add(_find_last_table(file, format.outermost, limits, check=check), name)
+    return ends
 
 
 def _report_faults(count: int, out: str, errors: str) -> None:

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import DAMAGE, Damage, Failure, check_option, errors_option, parse_names
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_COMPRESSION,
+    Damage,
+    Failure,
+    check_option,
+    columns_option,
+    compression_option,
+    count_option,
+    errors_option,
+    json_option,
+    parse_names,
+)
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.fetch_store import (
@@ -30,13 +42,13 @@ from wirescan.cli.support.fetch_store import (
     has_partition,
     make_file_name,
 )
-from wirescan.cli.verbs.convert import COMPRESSIONS
 from wirescan.kafka.client.sasl import MECHANISMS
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.progress import ProgressColumn
 
     from wirescan.kafka.client import Client
     from wirescan.kafka.client.decode import Part
@@ -125,7 +137,6 @@ def parse_partitions(
     "kind",
     type=click.Choice(["segments", "parquet"]),
     default="segments",
-    show_default=True,
     help="What to write: Kafka's own files, or Parquet.",
 )
 @click.option(
@@ -137,7 +148,6 @@ def parse_partitions(
 @click.option(
     "--start",
     default="earliest",
-    show_default=True,
     metavar="WHERE",
     callback=parse_log_point,
     help="The first record: an offset, a time (ISO 8601, UTC by default), earliest or latest.",
@@ -145,7 +155,6 @@ def parse_partitions(
 @click.option(
     "--stop",
     default="latest",
-    show_default=True,
     metavar="WHERE",
     callback=parse_log_point,
     help="The end, written like --start. The record there is not fetched.",
@@ -154,30 +163,18 @@ def parse_partitions(
     "--isolation",
     type=click.Choice(ISOLATIONS),
     default=ISOLATIONS[0],
-    show_default=True,
     help="read_committed stops before an open transaction. Parquet then has no aborted records; "
     "segments keep them, with the markers that identify them.",
 )
 @errors_option("strict")
 @check_option
-@click.option(
+@count_option(
     "--segment-bytes",
-    type=click.IntRange(min=1),
-    default=SEGMENT_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Approximate bytes in a segment, or of the records in a Parquet file.",
+    SEGMENT_BYTES,
+    "Approximate bytes in a segment, or of the records in a Parquet file.",
 )
-@click.option(
-    "--columns",
-    metavar="A,B",
-    help="Parquet: write these columns, in this order. An unknown name lists all columns.",
-)
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    help="Parquet: the compression codec. The default is zstd.",
-)
+@columns_option
+@compression_option
 @click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
 @click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
 @click.option("--sasl", type=click.Choice(MECHANISMS), help="Log in with this mechanism.")
@@ -187,7 +184,7 @@ def parse_partitions(
     metavar="FILE",
     help=f"Read the password from the first line of FILE. {PASSWORD} in the environment works too.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@json_option()
 @click.pass_context
 def fetch(
     context: click.Context,
@@ -295,7 +292,13 @@ def _choose_destination(
 
     names = parse_names(columns, COLUMNS) or COLUMNS
     return Destination(
-        Path(directory), kind, size, errors, names, compression or "zstd", make_schema(names)
+        Path(directory),
+        kind,
+        size,
+        errors,
+        names,
+        compression or DEFAULT_COMPRESSION,
+        make_schema(names),
     )
 
 
@@ -512,7 +515,7 @@ def copy_ranges(
         try:
             for part in parts:
                 count = copying.store(part)
-                progress.advance(count, f"{topic}: {copying.describe()}")
+                progress(count, f"{topic}: {copying.describe()}")
         finally:
             copying.close()
     return copying.make_report()
@@ -582,26 +585,13 @@ class Copying:
 class FetchProgress(Progress):
     """A progress bar over offsets."""
 
-    def advance(self, count: int, about: str) -> None:
-        """Add offsets that were just fetched, and replace the text beside the bar."""
-        self._about = about
-        if self._bar is not None:
-            self._bar.update(self._task, description=about)
-        self(count)
-
-    def _start(self) -> None:
+    def make_columns(self) -> list[ProgressColumn]:
+        """Return what the bar shows."""
         from rich import progress
-        from rich.console import Console
 
-        self._bar = progress.Progress(
+        return [
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.TaskProgressColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stderr=False,
-            redirect_stdout=False,
-        )
-        self._task = self._bar.add_task(self._about, total=self._total)
-        self._bar.start()
+        ]

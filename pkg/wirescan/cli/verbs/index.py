@@ -44,7 +44,7 @@ Segments of Kafka and Liftbridge have their own indexes and need none.
 @click.command(cls=FormatCommand, help=HELP, short_help="Note where frames begin, for later jobs.")
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
-@max_frame_option
+@max_frame_option()
 @click.option(
     "--to", "directory", metavar="DIR", help="Write into DIR instead of beside the files."
 )

@@ -16,10 +16,13 @@ from wirescan.cli.common import (
     Damage,
     Failure,
     compute_total_size,
+    count_option,
     describe_error,
     describe_tail,
+    json_option,
     paths_argument,
     resolve_paths,
+    seconds_option,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import (
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 PIECE = 4 << 20  # bytes read at a time
 LONGEST_LINE = Limits().frame  # bytes
 SHOWN_BYTES = 40  # of a bad line
+LARGEST_WINDOW = (1 << 32) - 1  # events
 VERSIONS = ("1", "2")
 LINES = Format("lines", "", np.dtype([]), read=FrameTable)  # the format of files of lines
 # Takes a path and the pieces of the file. Yields what `Client.send` takes.
@@ -85,22 +89,13 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     help="Use this version of the protocol. The default is 2 for lines, and for frames the version "
     "of each frame.",
 )
-@click.option(
+@count_option(
     "--window",
-    type=click.IntRange(1, (1 << 32) - 1),
-    default=2048,
-    show_default=True,
-    metavar="N",
-    help="Maximum events in a window. Many receivers accept up to 10000.",
+    2048,
+    "Maximum events in a window. Many receivers accept up to 10000.",
+    largest=LARGEST_WINDOW,
 )
-@click.option(
-    "--pipelining",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="Maximum windows that wait for their ack.",
-)
+@count_option("--pipelining", 2, "Maximum windows that wait for their ack.")
 @click.option(
     "--compress",
     "level",
@@ -112,7 +107,6 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     "--errors",
     type=click.Choice(["strict", "skip"]),
     default="strict",
-    show_default=True,
     help="On damage, or a line that is no JSON object: stop (strict) or drop it (skip).",
 )
 @click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
@@ -123,23 +117,9 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     metavar="CERT KEY",
     help="Use TLS, with this client certificate and its key (PEM).",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=30,
-    show_default=True,
-    metavar="SECONDS",
-    help="Maximum time for a silent receiver.",
-)
-@click.option(
-    "--attempts",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Give up after N connections in a row without an ack.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@seconds_option("--timeout", 30, "Maximum time for a silent receiver.", smallest=0.1)
+@count_option("--attempts", 8, "Give up after N connections in a row without an ack.")
+@json_option()
 def send(
     *,
     protocol: str,
@@ -303,9 +283,8 @@ def read_frames(
                 yield part[first:stop]
             if error is not None:
                 raise error
-    tail = describe_tail(table, path)
-    if tail.text:
-        print_message(f"wirescan: {tail.text}, dropped")
+    if tail := describe_tail(table, path):
+        print_message(f"wirescan: {tail}, dropped")
 
 
 def read_lines(

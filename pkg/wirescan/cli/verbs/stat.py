@@ -9,17 +9,14 @@ import click
 from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
-    FileEnd,
+    FileEnds,
     FormatCommand,
     check_option,
     compute_total_size,
-    describe_tail,
     format_option,
-    is_empty,
+    json_option,
     limits_option,
     paths_argument,
-    report_empty,
-    report_tails,
     resolve_paths,
 )
 from wirescan.cli.input import read_input
@@ -84,12 +81,7 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
     "and headers; or events, envelopes, messages.",
 )
 @click.option("--total", is_flag=True, help="Print only the total.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help='Print one JSON object: {"files": [...], "total": {...}}.',
-)
+@json_option('Print one JSON object: {"files": [...], "total": {...}}.')
 @click.pass_context
 def stat(
     context: click.Context,
@@ -109,8 +101,7 @@ def stat(
     options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
     total_tally = Tally(top)
     summaries: list[dict[str, Any]] = []
-    tails: list[FileEnd] = []
-    empty: list[str] = []
+    ends = FileEnds()
     with Progress(compute_total_size(files), "counting") as progress:
         for path in files:
             file_tally = Tally(top)
@@ -127,9 +118,7 @@ def stat(
             size = piece.origins[0] + len(piece.buffers[0])
             for tally in tallies:
                 tally.end_file(size, piece.stop.fault, len(piece.tail))
-            tails.append(describe_tail(piece, path))
-            if is_empty(piece):
-                empty.append(path)
+            ends.add(piece, path)
             summary = file_tally.make_summary()
             summaries.append({"file": path, **summary})
             if not as_json and not total:
@@ -140,10 +129,8 @@ def stat(
     elif total or len(files) > 1:
         title = f"total of {format_count(len(files), 'file')}"
         _print_summary(title, total_tally.make_summary(), top)
-    report_empty(empty)
-    report_tails(tails)
-    is_damaged = total_tally.faults or any(tail.is_damage for tail in tails)
-    context.exit(DAMAGE if is_damaged else 0)
+    ends.report()
+    context.exit(DAMAGE if total_tally.faults or ends.is_damaged else 0)
 
 
 def _find_counted_format(outer: Format) -> Format:
