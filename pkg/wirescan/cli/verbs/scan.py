@@ -70,31 +70,12 @@ SUFFIXES = {
 }
 # Message -> suffixes of files that `wirescan scan` does not write.
 UNWRITABLE = {
-    "is not CSV: use -o FILE.jsonl or FILE.arrow, or `wirescan convert`": (
-        ".csv",
-        ".tsv",
-        ".psv",
-    ),
-    "is not Parquet: use `wirescan convert`": (".parquet", ".pq"),
-    "is not compressed: use a pipe": (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".zip"),
-    "is text, JSON lines or an Arrow stream": (
-        ".feather",
-        ".orc",
-        ".avro",
-        ".xlsx",
-        ".xls",
-        ".html",
-        ".xml",
-        ".yaml",
-        ".yml",
-        ".sqlite",
-        ".db",
-        ".npy",
-        ".npz",
-        ".pkl",
-    ),
+    "is not CSV: use -o FILE.jsonl or FILE.arrow, or `wirescan convert`": ".csv .tsv .psv",
+    "is not Parquet: use `wirescan convert`": ".parquet .pq",
+    "is not compressed: use a pipe": ".gz .zst .zstd .bz2 .xz .lz4 .zip",
+    "is text, JSON lines or an Arrow stream": ".feather .orc .avro .xlsx .xls .html .xml .yaml "
+    ".yml .sqlite .db .npy .npz .pkl",
 }
-
 
 HELP = """Print frames one by one: text for people, --json or --arrow for programs.
 
@@ -355,7 +336,7 @@ def _choose_output_kind(output: str | None, option: str | None) -> str:
         )
     suffix = os.path.splitext(output)[1].lower()
     for message, suffixes in UNWRITABLE.items():
-        if suffix in suffixes:
+        if suffix in suffixes.split():
             raise click.UsageError(f"-o {format_path(output)}: the output {message}")
     named = next((kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes), None)
     if option and named and named != option and (option, named) != ("json", "text"):

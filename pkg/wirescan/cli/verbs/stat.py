@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -154,9 +155,9 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
     all_bytes = format_bytes(summary["bytes"])
     lines: Lines = [
         ("frames", f"{summary['frames']:,}, {frame_bytes} of {all_bytes}"),
-        ("frame size", _format_sizes(summary["frame_size"])),
+        ("frame size", _format_quantiles(summary["frame_size"])),
+        ("kinds", _format_counts(summary, "kinds")),
     ]
-    lines.append(("kinds", _format_counts(summary, "kinds")))
     if top.display.record_count is not None:
         lines += _format_records(summary, top)
     if inner is not None:
@@ -201,7 +202,10 @@ def _format_records(summary: dict[str, Any], top: Format) -> Lines:
         text = f"at least {text}; {frames} not opened (--deep)"
     inner = find_counted_format(top)
     counted = "records" if inner is None else str(inner.display.counted_as)
-    return [(counted, text), ("  per frame", _format_numbers(summary["records_per_frame"]))]
+    return [
+        (counted, text),
+        ("  per frame", _format_quantiles(summary["records_per_frame"], "{:,}".format)),
+    ]
 
 
 def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
@@ -218,10 +222,10 @@ def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
         lines.append((counted, f"{summary[counted]:,}"))
     if inner.display.summary.sizes:
         sizes = make_size_name(inner)
-        lines.append((sizes.replace("_", " "), _format_sizes(summary[sizes])))
+        lines.append((sizes.replace("_", " "), _format_quantiles(summary[sizes])))
     if inside:
         places = inner.display.summary.places
-        lines += [(f"{name} size", _format_sizes(inside[f"{name}_size"])) for name in places]
+        lines += [(f"{name} size", _format_quantiles(inside[f"{name}_size"])) for name in places]
         nulls = [f"{inside[f'null_{name}s']:,} {text}" for name, text in places.items()]
         lines.append(("nulls", ", ".join(nulls)))
     if not is_stated:
@@ -277,15 +281,10 @@ def _format_codecs(summary: dict[str, Any], top: Format) -> str:
     return ", ".join(texts)
 
 
-def _format_sizes(sizes: dict[str, int] | None) -> str:
-    """Return the quantiles of sizes as text; an empty string without sizes."""
-    if sizes is None:
+def _format_quantiles(
+    values: dict[str, int] | None, format_value: Callable[[int], str] = format_bytes
+) -> str:
+    """Return the quantiles of sizes, or of other values, as text; an empty string without any."""
+    if values is None:
         return ""
-    return ", ".join(f"{name} {format_bytes(sizes[name])}" for name in QUANTILES)
-
-
-def _format_numbers(numbers: dict[str, int] | None) -> str:
-    """Return the quantiles of numbers as text; an empty string without numbers."""
-    if numbers is None:
-        return ""
-    return ", ".join(f"{name} {numbers[name]:,}" for name in QUANTILES)
+    return ", ".join(f"{name} {format_value(values[name])}" for name in QUANTILES)
