@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -189,37 +189,33 @@ def receive(
     )
     with spool, progress:
         asyncio.run(serve(server, address, progress))
-    report = _make_report(directory, server, spool, time.perf_counter() - started)
-    _print_report(report, as_json=as_json)
+    _print_report(directory, server, spool, time.perf_counter() - started, as_json=as_json)
 
 
-def _make_report(directory: str, server: Server, spool: Spool, seconds: float) -> dict[str, Any]:
-    """Return the counts of a run, in the order of JSON."""
+def _print_report(
+    directory: str, server: Server, spool: Spool, seconds: float, *, as_json: bool
+) -> None:
+    """Print the counts of a run; `directory` is as the user wrote it."""
     totals = server.totals
-    return {
-        "to": directory,
-        "events": totals.events,
-        "windows": totals.windows,
-        "bytes": totals.bytes,
-        "files": spool.files,
-        "connections": totals.connections,
-        "refused": totals.refused,
-        "incomplete": totals.incomplete,
-        "faults": spool.faults,
-        "seconds": round(seconds, 3),
-    }
-
-
-def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
-    """Print the result of `_make_report`."""
     if as_json:
+        report = {
+            "to": directory,
+            "events": totals.events,
+            "windows": totals.windows,
+            "bytes": totals.bytes,
+            "files": spool.files,
+            "connections": totals.connections,
+            "refused": totals.refused,
+            "incomplete": totals.incomplete,
+            "faults": spool.faults,
+            "seconds": round(seconds, 3),
+        }
         click.echo(dump_json(report))
         return
     click.echo(
-        f"wrote {format_path(report['to'])}: {format_count(report['events'], 'event')}, "
-        f"{format_bytes(report['bytes'])} of "
-        f"{format_count(report['connections'], 'connection')} in "
-        f"{format_count(report['files'], 'file')} and {report['seconds']:.1f} s"
+        f"wrote {format_path(directory)}: {format_count(totals.events, 'event')}, "
+        f"{format_bytes(totals.bytes)} of {format_count(totals.connections, 'connection')} in "
+        f"{format_count(spool.files, 'file')} and {seconds:.1f} s"
     )
 
 
