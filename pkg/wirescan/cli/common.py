@@ -349,6 +349,11 @@ def read_head(path: str) -> bytes:
     return bytes(read_range(path, 0, HEAD))
 
 
+def is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe or a device."""
+    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
+
+
 def is_compressed(path: str) -> bool:
     """Return whether a file is decompressed when it is read. Raises OSError."""
     return detect_compression(read_head(path)) is not None

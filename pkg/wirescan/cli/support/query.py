@@ -72,22 +72,11 @@ class Query:
             condition: pc.Expression,
         ) -> pa.Table:
             columns = [*names, FAULT_COLUMN] if self._has_faults else names
+            count: tuple[Any, ...] = ([], "hash_count_all" if keys else "count_all", None, COUNT)
             steps = [
                 ("scan", acero.ScanNodeOptions(frames, columns=columns)),
                 ("filter", acero.FilterNodeOptions(condition)),
-                (
-                    "project",
-                    acero.ProjectNodeOptions(
-                        [*map(pc.field, names), pc.scalar(1)], [*names, COUNT]
-                    ),
-                ),
-                (
-                    "aggregate",
-                    acero.AggregateNodeOptions(
-                        [(COUNT, "hash_sum" if keys else "sum", None, COUNT), *aggregates],
-                        keys=keys,
-                    ),
-                ),
+                ("aggregate", acero.AggregateNodeOptions([count, *aggregates], keys=keys)),
             ]
             return acero.Declaration.from_sequence(
                 [acero.Declaration(*step) for step in steps]
@@ -99,9 +88,7 @@ class Query:
         table = aggregate(self._ranges, ends, [], good)
         scalars = [table[f"{name} {end}"][0] for name in self._ranges for end in ("min", "max")]
         numbers = [
-            getattr(scalar, "value", None)
-            if isinstance(scalar, pa.TimestampScalar)
-            else scalar.as_py()
+            scalar.value if isinstance(scalar, pa.TimestampScalar) else scalar.as_py()
             for scalar in scalars
         ]
         common = None
@@ -110,7 +97,7 @@ class Query:
             counts = aggregate([self._grouped], [], [self._grouped], condition)
             pairs = zip(counts[self._grouped].to_pylist(), counts[COUNT].to_pylist())
             common = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:COMMONEST]
-        return self._make_answer(table[COUNT][0].as_py() or 0, numbers, common)
+        return self._make_answer(table[COUNT][0].as_py(), numbers, common)
 
     def _make_answer(
         self, rows: int, ends: list[Any], common: list[tuple[Any, int]] | None

@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from wirescan.cli.common import (
     errors_option,
     format_option,
     is_compressed,
+    is_pipe,
     json_option,
     limits_option,
     parse_names,
@@ -51,6 +52,7 @@ from wirescan.reading.splits import SLICE_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from wirescan.export.hive_layout import Layout
     from wirescan.export.parquet import Summary
@@ -162,14 +164,64 @@ def convert(
 def _run_engine(
     engine: str, files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
 ) -> tuple[Summary, dict[str, Any] | None]:
-    """Convert with an engine. The other arguments are those of `_convert_with_threads`."""
-    run = _convert_with_spark if engine == "spark" else _convert_with_threads
+    """Convert with an engine; return the counts and the answer of the first query.
+
+    Args:
+        engine: "local" for threads of this process, or "spark".
+        files: what to convert.
+        out: the output directory.
+        options: further arguments of `parquet.convert`.
+        schema: of the output; None for no query.
+    """
+    from wirescan.export import parquet
+
     try:
-        return run(files, out, options, schema)
+        with _start_spark() if engine == "spark" else nullcontext() as spark:
+            if spark is None:
+                summary = parquet.convert(files, out, **options)
+            else:
+                from wirescan.spark import to_parquet
+
+                summary = to_parquet(spark, files, out, **options)
+            if schema is None or not summary.records:
+                return summary, None
+            from wirescan.cli.support.query import Query
+
+            query = Query(schema, format_of(options["format"]))
+            if spark is None:
+                return summary, query.run_with_arrow(out)
+            return summary, query.run_with_spark(spark, os.path.abspath(out))
     except OSError as error:
         if _is_about(error, out):
             raise OSError(error.errno, error.strerror, out) from None
         raise
+
+
+@contextmanager
+def _start_spark() -> Iterator[SparkSession]:
+    """Start a local Spark that stops with the context.
+
+    Raises Damage for a bad frame, and Failure for any other error of Spark.
+    """
+    warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
+    from wirescan.spark import JavaNotFound, session
+
+    try:
+        spark = session("wirescan convert")
+    except JavaNotFound as error:
+        raise Failure(str(error)) from None
+    from pyspark.errors import PySparkException
+
+    spark.sparkContext.setLogLevel("OFF")  # errors are reported below, in one line
+    try:
+        yield spark
+    except PySparkException as error:
+        messages = FRAME_ERROR.findall(str(error))
+        if messages:
+            raise Damage(messages[-1]) from None
+        raise Failure(describe_error(error)) from None
+    finally:
+        spark.stop()
 
 
 def _describe_ends(
@@ -216,58 +268,6 @@ def _make_layout(format: Format, columns: list[str] | None, partition_by: list[s
         return Layout.from_columns(format.spec, columns, partition_by)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _convert_with_threads(
-    files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
-) -> tuple[Summary, dict[str, Any] | None]:
-    """Convert in this process; return the counts and the answer of the first query.
-
-    Args:
-        files: what to convert.
-        out: the output directory.
-        options: further arguments of `parquet.convert`.
-        schema: of the output; None for no query.
-    """
-    from wirescan.export import parquet
-
-    summary = parquet.convert(files, out, **options)
-    if schema is None or not summary.records:
-        return summary, None
-    from wirescan.cli.support.query import Query
-
-    return summary, Query(schema, format_of(options["format"])).run_with_arrow(out)
-
-
-def _convert_with_spark(
-    files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
-) -> tuple[Summary, dict[str, Any] | None]:
-    """Convert with a local Spark; arguments and result are those of `_convert_with_threads`."""
-    warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
-    from wirescan.spark import JavaNotFound, session, to_parquet
-
-    try:
-        spark = session("wirescan convert")
-    except JavaNotFound as error:
-        raise Failure(str(error)) from None
-    from pyspark.errors import PySparkException
-
-    spark.sparkContext.setLogLevel("OFF")  # errors are reported below, in one line
-    try:
-        summary = to_parquet(spark, files, out, **options)
-        if schema is None or not summary.records:
-            return summary, None
-        from wirescan.cli.support.query import Query
-
-        query = Query(schema, format_of(options["format"]))
-        return summary, query.run_with_spark(spark, os.path.abspath(out))
-    except PySparkException as error:
-        messages = FRAME_ERROR.findall(str(error))
-        if messages:
-            raise Damage(messages[-1]) from None
-        raise Failure(describe_error(error)) from None
-    finally:
-        spark.stop()
 
 
 def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> FrameTable:
@@ -376,14 +376,9 @@ def _spool_files(files: list[str], limits: Limits) -> Iterator[list[str]]:
     with ExitStack() as stack:
         paths = []
         for file in files:
-            is_copied = file == "-" or _is_pipe(file) or is_compressed(file)
+            is_copied = file == "-" or is_pipe(file) or is_compressed(file)
             paths.append(_spool(file, limits, stack) if is_copied else file)
         yield paths
-
-
-def _is_pipe(path: str) -> bool:
-    """Return whether a path is a pipe or a device."""
-    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
 
 
 def _spool(path: str, limits: Limits, stack: ExitStack) -> str:
