@@ -333,7 +333,7 @@ class Report:
         for row in bad:
             lost = _make_claimed_loss(claims.get(row))
             self._report_fault(table, row, int(starts[row]), lost)
-        first = find_first_offsets(table) if has_offsets else np.empty(0)
+        first = find_first_offsets(table)
         lists = [self._outermost.children[name] for name in self._outermost.lists]
         for format in self._list_formats_inside(self._outermost):
             at = 0
@@ -342,8 +342,7 @@ class Report:
                 if format.read not in lists:
                     self._count["records"] += int(np.count_nonzero(~inner.bad))
                 self._verify_nested(inner)
-                if has_offsets:
-                    fill_first_offsets(first, inner, at)
+                fill_first_offsets(first, inner, at)
                 at += len(get_outer_table(inner))
         if has_offsets:
             self._verify_offsets(table, first, claims)

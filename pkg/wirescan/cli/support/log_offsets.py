@@ -171,11 +171,13 @@ def parse_segment(format: Format, path: str) -> SegmentName | None:
 
 
 def find_first_offsets(batches: FrameTable) -> np.ndarray:
-    """Return the first offset in each batch by its header.
+    """Return the first offset in each batch by its header; an empty array for frames of no log.
 
     It is UNKNOWN for a batch that does not state its number of records.
     """
-    first = batches[log_columns(batches).first]
+    if batches.format.storage.log is None:
+        return np.empty(0, np.int64)
+    first = batches[batches.format.storage.log.first]
     counted = batches.format.display.record_count
     return np.where(batches[counted] < 0, UNKNOWN, first) if counted else first
 
@@ -184,11 +186,11 @@ def fill_first_offsets(first: np.ndarray, records: FrameTable, at: int) -> None:
     """Replace UNKNOWN in `first` by the offsets of records.
 
     Args:
-        first: i8 array with the first offset of each batch; changed in place.
+        first: the result of `find_first_offsets`; changed in place.
         records: the records of the batches from row `at` on.
         at: a row of the table of batches.
     """
-    if records.format.storage.log is None:
+    if not len(first) or records.format.storage.log is None:
         return
     good = records.where(~records.bad)
     parents, rows = np.unique(good["parent"], return_index=True)

@@ -53,7 +53,10 @@ class Query:
         if self._grouped:
             grouped = frames.where(f.col(self._grouped).isNotNull()).groupBy(self._grouped).count()
             best = grouped.orderBy(f.desc("count"), self._grouped).limit(COMMONEST).collect()
-            common = [(_to_bytes(value), number) for value, number in best]
+            common = [
+                (bytes(value) if isinstance(value, bytearray) else value, number)
+                for value, number in best
+            ]
         return self._make_answer(rows, values, common)
 
     def run_with_arrow(self, path: str) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def make_answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str,
             )
             out.append((f"top {column}", values or "none"))
         else:
-            show = format_time if _is_time(name, format) else _number_text
+            show = format_time if _is_time(name, format) else "{:,}".format
             out.append((name, " to ".join("none" if end is None else show(end) for end in result)))
     return out
 
@@ -159,15 +162,6 @@ def _get_declared(name: str, format: Format) -> Column:
 
 def _is_time(name: str, format: Format) -> bool:
     return _get_declared(name, format).unit is not None
-
-
-def _number_text(number: int) -> str:
-    return f"{number:,}"
-
-
-def _to_bytes(value: Any) -> Any:
-    """Return a value with bytes in place of Spark's bytearray."""
-    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _name_value(column: str, value: Any, format: Format) -> Any:

@@ -524,9 +524,7 @@ def copy_ranges(
 class Copying:
     """Writes the parts of ranges to the stores of their partitions, and counts them.
 
-    Args:
-        unfinished: the ranges to fetch.
-        stores: partition -> its store; a complete one is closed and removed.
+    The arguments are those of `copy_ranges`.
     """
 
     def __init__(self, unfinished: Sequence[OffsetRange], stores: dict[int, Store]):
