@@ -242,7 +242,7 @@ def fetch(
         unfinished = [part for part in remaining if len(part)]
         stores = make_stores(destination, unfinished, ends)
         options = _make_fetch_options(destination, isolation, check=check)
-        report = copy_ranges(client, topic, unfinished, stores, options)
+        report = Copying(topic, unfinished, stores).fetch(client, options)
     lost_offsets = sum(part.deleted for part in remaining)
     report = {"to": directory, **report, "offsets_gone": lost_offsets}
     _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
@@ -326,7 +326,7 @@ def _make_fetch_options(destination: Destination, isolation: str, *, check: bool
 def _print_report(
     report: dict[str, Any], partitions: int, *, is_marked: bool, as_json: bool
 ) -> None:
-    """Print the counts of `copy_ranges`.
+    """Print the counts of `Copying.fetch`.
 
     Args:
         report: the counts, in the order of JSON.
@@ -483,59 +483,61 @@ def make_stores(
     return stores
 
 
-def copy_ranges(
-    client: Client,
-    topic: str,
-    unfinished: Sequence[OffsetRange],
-    stores: dict[int, Store],
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Fetch ranges into their stores, and return the counts for the report.
+class Copying:
+    """Fetches ranges into the stores of their partitions, and counts what it wrote.
 
     Args:
-        client: of the cluster.
         topic: the topic's name.
         unfinished: the ranges to fetch.
         stores: partition -> its store; a complete one is closed and removed.
-        options: further arguments of `Client.fetch`.
-    """
-    copying = Copying(unfinished, stores)
-    with FetchProgress(sum(map(len, unfinished)), topic) as progress, ExitStack() as stack:
-        parts = stack.enter_context(
-            client.fetch(
-                topic,
-                partitions=[part.partition for part in unfinished],
-                start={part.partition: part.start for part in unfinished},
-                stop={part.partition: part.stop for part in unfinished},
-                side_by_side=SIDE_BY_SIDE,
-                **options,
-            )
-        )
-        stack.callback(client.close)  # runs first: threads may be waiting for an answer
-        try:
-            for part in parts:
-                count = copying.store(part)
-                progress(count, f"{topic}: {copying.describe()}")
-        finally:
-            copying.close()
-    return copying.make_report()
-
-
-class Copying:
-    """Writes the parts of ranges to the stores of their partitions, and counts them.
-
-    The arguments are those of `copy_ranges`.
     """
 
-    def __init__(self, unfinished: Sequence[OffsetRange], stores: dict[int, Store]):
+    def __init__(self, topic: str, unfinished: Sequence[OffsetRange], stores: dict[int, Store]):
+        self._topic = topic
         self._started = time.perf_counter()
         self._open_stores = stores
         self._all_stores = list(stores.values())
         self._positions = {part.partition: part.start for part in unfinished}
         self._stops = {part.partition: part.stop for part in unfinished}
+        self._offset_count = sum(map(len, unfinished))
         self._faults = 0
 
-    def store(self, part: Part) -> int:
+    def fetch(self, client: Client, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fetch all ranges, and return the counts for the report.
+
+        Args:
+            client: of the cluster.
+            options: further arguments of `Client.fetch`.
+        """
+        with FetchProgress(self._offset_count, self._topic) as progress, ExitStack() as stack:
+            parts = stack.enter_context(
+                client.fetch(
+                    self._topic,
+                    partitions=list(self._stops),
+                    start=dict(self._positions),
+                    stop=self._stops,
+                    side_by_side=SIDE_BY_SIDE,
+                    **options,
+                )
+            )
+            stack.callback(client.close)  # runs first: threads may be waiting for an answer
+            try:
+                for part in parts:
+                    count = self._store(part)
+                    progress(count, f"{self._topic}: {self._describe()}")
+            finally:
+                for store in self._open_stores.values():
+                    store.close()
+        return {
+            "partitions": len(self._positions),
+            "records": self._sum_stores("records"),
+            "bytes": self._sum_stores("bytes"),
+            "files": self._sum_stores("files"),
+            "faults": self._faults,
+            "seconds": round(time.perf_counter() - self._started, 3),
+        }
+
+    def _store(self, part: Part) -> int:
         """Write a part to its store, and return the number of offsets that it covers."""
         number = part.partition
         # A store that fails is not closed: its file lacks what its name states.
@@ -551,7 +553,7 @@ class Copying:
         self._positions[number] = part.next_offset
         return count
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         """Return the counts and the rate so far, as text for people."""
         size = self._sum_stores("bytes")
         seconds = max(time.perf_counter() - self._started, SHORTEST_TIME)
@@ -559,22 +561,6 @@ class Copying:
             f"{self._sum_stores('records'):,} records, {format_bytes(size)}, "
             f"{format_bytes(size / seconds)}/s"
         )
-
-    def close(self) -> None:
-        """Close the stores that are not complete."""
-        for store in self._open_stores.values():
-            store.close()
-
-    def make_report(self) -> dict[str, Any]:
-        """Return the counts, in the order of the report."""
-        return {
-            "partitions": len(self._positions),
-            "records": self._sum_stores("records"),
-            "bytes": self._sum_stores("bytes"),
-            "files": self._sum_stores("files"),
-            "faults": self._faults,
-            "seconds": round(time.perf_counter() - self._started, 3),
-        }
 
     def _sum_stores(self, name: str) -> int:
         return sum(getattr(store, name) for store in self._all_stores)
