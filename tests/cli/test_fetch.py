@@ -716,8 +716,8 @@ def test_a_terminal_shows_a_progress_bar(monkeypatch, capsys):
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("COLUMNS", "100")
         with FetchProgress(200, "orders") as bar:
-            bar.advance(50, "orders: 5 records, 1.0 KiB, 1.0 KiB/s")
-            bar.advance(50, "orders: 10 records, 2.0 KiB, 1.0 KiB/s")
+            bar(50, "orders: 5 records, 1.0 KiB, 1.0 KiB/s")
+            bar(50, "orders: 10 records, 2.0 KiB, 1.0 KiB/s")
     assert capsys.readouterr().out == ""
     output = ""
     while "50%" not in output:  # a terminal returns its output in pieces

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -34,6 +34,8 @@ DEFAULT_OUTERMOST_FORMAT = "kafka.batches"
 SMALLEST_LIMIT = 16  # bytes
 LARGEST_FRAME = (1 << 32) - 1
 LARGEST_PAYLOAD = (1 << 31) - 1
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")  # codecs of Parquet
+DEFAULT_COMPRESSION = COMPRESSIONS[0]
 # Tails to report.
 TAIL_NAMES: dict[int, str] = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}
 NAMED_FILES = 5  # empty files that a message names
@@ -56,9 +58,63 @@ class Damage(Failure):
     exit_code = DAMAGE
 
 
-def paths_argument(command: Command) -> Command:
-    """Add the argument PATH... to a command."""
-    return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(command)
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+check_option = click.option("--check/--no-check", default=True, help="Verify checksums, or do not.")
+# `parse_names` reads the value.
+columns_option = click.option(
+    "--columns",
+    metavar="A,B",
+    help="Write these columns, in this order. An unknown name lists all columns.",
+)
+
+# Without a default, so that a command can refuse the option for output that is not Parquet.
+compression_option = click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    help=f"The compression codec of Parquet. The default is {DEFAULT_COMPRESSION}.",
+)
+
+
+def json_option(help: str = "Print the report as one JSON object.") -> Callable[[Command], Command]:
+    """Return a decorator that adds --json, whose value is `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def count_option(
+    name: str, default: int | None, help: str, *, smallest: int = 1, largest: int | None = None
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds an option with a number from `smallest` to `largest`."""
+    number = click.IntRange(smallest, largest)
+    return click.option(name, type=number, default=default, metavar="N", help=help)
+
+
+def seconds_option(
+    name: str, default: float, help: str, *, smallest: float
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds an option with a time of at least `smallest` seconds."""
+    number = click.FloatRange(smallest)
+    return click.option(name, type=number, default=default, metavar="SECONDS", help=help)
+
+
+def max_frame_option(
+    default: int = Limits().frame,
+    help: str = "Maximum bytes in one frame. A longer frame is a fault.",
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds --max-frame."""
+    return count_option(
+        "--max-frame", default, help, smallest=SMALLEST_LIMIT, largest=LARGEST_FRAME
+    )
+
+
+def max_inflated_option(default: int = Limits().inflated) -> Callable[[Command], Command]:
+    """Return a decorator that adds --max-inflated."""
+    return count_option(
+        "--max-inflated",
+        default,
+        "Maximum bytes in the decompressed payload of one frame.",
+        smallest=SMALLEST_LIMIT,
+        largest=LARGEST_PAYLOAD,
+    )
 
 
 def format_option(default: str) -> Callable[[Command], Command]:
@@ -67,7 +123,6 @@ def format_option(default: str) -> Callable[[Command], Command]:
         "--format",
         "format_name",
         default=default,
-        show_default=True,
         metavar="NAME",
         callback=lambda context, option, name: _parse_format(name),
         help="The format of the frames. `wirescan formats` lists the names.",
@@ -129,45 +184,23 @@ def _make_option(option: FormatOption) -> click.Option:
     return click.Option(names, metavar=metavar, help=option.help)
 
 
-def max_frame_option(command: Command) -> Command:
-    """Add --max-frame to a command."""
-    return click.option(
-        "--max-frame",
-        type=click.IntRange(SMALLEST_LIMIT, LARGEST_FRAME),
-        default=Limits().frame,
-        show_default=True,
-        metavar="N",
-        help="Maximum bytes in one frame. A longer frame is a fault.",
-    )(command)
-
-
 def limits_option(command: Command) -> Command:
     """Add the options that make one `Limits`, and pass it to the command as `limits`."""
 
-    @max_frame_option
-    @click.option(
-        "--max-inflated",
-        type=click.IntRange(SMALLEST_LIMIT, LARGEST_PAYLOAD),
-        default=Limits().inflated,
-        show_default=True,
-        metavar="N",
-        help="Maximum bytes in the decompressed payload of one frame.",
-    )
-    @click.option(
+    @max_frame_option()
+    @max_inflated_option()
+    @count_option(
         "--max-row-bytes",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Maximum bytes of memory for the rows that are made at once. The default is 256 MiB, "
+        None,
+        "Maximum bytes of memory for the rows that are made at once. The default is 256 MiB, "
         "or 3 times the bytes that hold the frames, if that is more.",
     )
-    @click.option(
+    @count_option(
         "--max-expansion",
-        type=click.IntRange(0),
-        default=Limits().expansion,
-        show_default=True,
-        metavar="N",
-        help="Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small "
+        Limits().expansion,
+        "Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small "
         "files may have N times 512 KiB. 0 means no maximum.",
+        smallest=0,
     )
     @wraps(command)
     def run(
@@ -189,29 +222,12 @@ def limits_option(command: Command) -> Command:
     return run
 
 
-def check_option(command: Command) -> Command:
-    """Add --check and --no-check to a command."""
-    return click.option(
-        "--check/--no-check", default=True, help="Verify checksums (the default), or do not."
-    )(command)
-
-
-def columns_option(command: Command) -> Command:
-    """Add --columns to a command; `parse_names` reads its value."""
-    return click.option(
-        "--columns",
-        metavar="A,B",
-        help="Write these columns, in this order. An unknown name lists all columns.",
-    )(command)
-
-
 def errors_option(default: str) -> Callable[[Command], Command]:
     """Return a decorator that adds --errors, whose value is one of the three modes."""
     return click.option(
         "--errors",
         type=click.Choice(["strict", "mark", "skip"]),
         default=default,
-        show_default=True,
         help="On damage: stop (strict), keep the bad frames as rows (mark), or drop them (skip).",
     )
 
@@ -333,6 +349,11 @@ def read_head(path: str) -> bytes:
     return bytes(read_range(path, 0, HEAD))
 
 
+def is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe or a device."""
+    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
+
+
 def is_compressed(path: str) -> bool:
     """Return whether a file is decompressed when it is read. Raises OSError."""
     return detect_compression(read_head(path)) is not None
@@ -344,18 +365,10 @@ def compute_total_size(files: Iterable[str]) -> int | None:
     return None if "-" in files else sum(get_size(path) for path in files)
 
 
-class FileEnd(NamedTuple):
-    """How a file ends: one line, empty for an ordinary end, and whether that end is damage."""
+def describe_tail(last: FrameTable, path: str) -> str:
+    """Return how a file ends, as one line; an empty string for an ordinary end.
 
-    text: str
-    is_damage: bool
-
-
-def describe_tail(last: FrameTable, path: str) -> FileEnd:
-    """Return how a file ends.
-
-    An end after a whole frame or in zeros is ordinary. A cut frame is not damage: a broker that
-    dies leaves one at the end of the newest segment. It is damage if no frame precedes it.
+    An end after a whole frame or in zeros is ordinary.
 
     Args:
         last: the last table of the file's outermost frames.
@@ -363,36 +376,53 @@ def describe_tail(last: FrameTable, path: str) -> FileEnd:
     """
     name = TAIL_NAMES.get(last.stop.fault)
     if name is None:
-        return FileEnd("", is_damage=False)
-    at = last.origins[0] + last.stop.offset
+        return ""
+    at = find_end(last)
     alone = ", with no frame before it" if at == 0 else ""
     count = format_count(len(last.tail), "byte")
-    text = f"tail: {count}, {name} at byte {at:,} of {format_path(path)}{alone}"
-    return FileEnd(text, is_damage=at == 0)
+    return f"tail: {count}, {name} at byte {at:,} of {format_path(path)}{alone}"
+
+
+def find_end(last: FrameTable) -> int:
+    """Return the byte after a file's last frame; `last` is as for `describe_tail`."""
+    return last.origins[0] + last.stop.offset
 
 
 def is_empty(last: FrameTable) -> bool:
     """Return whether a file holds no byte other than zero; `last` is as for `describe_tail`."""
-    return last.origins[0] + last.stop.offset == 0 and (
-        not len(last.tail) or last.stop.fault == Fault.ZEROS
-    )
+    return find_end(last) == 0 and (not len(last.tail) or last.stop.fault == Fault.ZEROS)
 
 
-def report_tails(tails: Iterable[FileEnd]) -> None:
-    """Print the tails that are not ordinary ends to standard error."""
-    for tail in tails:
-        if tail.text:
-            print_message(f"wirescan: {tail.text}")
+class FileEnds:
+    """Collects how files end, for messages at the end of a command.
 
+    Attributes:
+        is_damaged: whether an end is damage. A cut frame is not: a broker that dies leaves one at
+            the end of the newest segment. It is damage if no frame precedes it.
+    """
 
-def report_empty(paths: Sequence[str]) -> None:
-    """Print which files are empty to standard error."""
-    if not paths:
-        return
-    names = ", ".join(map(format_path, paths[:NAMED_FILES]))
-    unnamed = len(paths) - NAMED_FILES
-    unnamed_files = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
-    print_message(f"wirescan: empty: {names}{unnamed_files}")
+    def __init__(self) -> None:
+        self.is_damaged = False
+        self._tails: list[str] = []
+        self._empty: list[str] = []
+
+    def add(self, last: FrameTable, path: str) -> None:
+        """Note how a file ends; the arguments are those of `describe_tail`."""
+        if tail := describe_tail(last, path):
+            self._tails.append(tail)
+            self.is_damaged |= find_end(last) == 0
+        if is_empty(last):
+            self._empty.append(format_path(path))
+
+    def report(self) -> None:
+        """Print the empty files, and the tails that are not ordinary ends, to standard error."""
+        if self._empty:
+            names = ", ".join(self._empty[:NAMED_FILES])
+            unnamed = len(self._empty) - NAMED_FILES
+            unnamed_files = f" and {format_count(unnamed, 'more file')}" if unnamed > 0 else ""
+            print_message(f"wirescan: empty: {names}{unnamed_files}")
+        for tail in self._tails:
+            print_message(f"wirescan: {tail}")
 
 
 def describe_error(error: BaseException, path: str | None = None) -> str:

@@ -148,58 +148,43 @@ def decompress_chunks(
 
 
 def _gunzip(pieces: Iterable[Any], size: int) -> Iterator[bytes]:
-    """Yield the decompressed bytes of gzip members in pieces of `size` bytes."""
-    decompress = _Gunzip()
+    """Yield the decompressed bytes of gzip members in pieces of `size` bytes.
+
+    Zeros may follow a member.
+    """
+    steps = (
+        bytes(piece[start : start + GZIP_STEP])
+        for piece in pieces
+        for start in range(0, len(piece), GZIP_STEP)
+    )
+    member: Any = None  # None between two members
+    is_first = True
     parts: list[bytes] = []
     size_read = 0
-    for piece in pieces:
-        view = memoryview(piece)
-        for start in range(0, len(view), GZIP_STEP):
-            data = bytes(view[start : start + GZIP_STEP])
-            while data:
-                out, data = decompress(data, size - size_read)
-                parts.append(out)
-                size_read += len(out)
-                if size_read >= size:
-                    yield b"".join(parts)
-                    parts = []
-                    size_read = 0
+    for data in steps:
+        while data:
+            if member is None:
+                data = data if is_first else data.lstrip(b"\0")
+                if not data:
+                    break
+                member = zlib.decompressobj(WINDOW)
+                is_first = False
+            try:
+                out = member.decompress(data, size - size_read)
+            except zlib.error as error:
+                raise CompressionError(f"the gzip data is damaged: {error}") from None
+            data = member.unused_data if member.eof else member.unconsumed_tail
+            member = None if member.eof else member
+            parts.append(out)
+            size_read += len(out)
+            if size_read >= size:
+                yield b"".join(parts)
+                parts = []
+                size_read = 0
     if size_read:
         yield b"".join(parts)
-    if decompress.is_inside:
+    if member is not None:
         raise CompressionError("the gzip data is cut")
-
-
-class _Gunzip:
-    """Decompresses the members of a gzip file one after another; zeros may follow a member."""
-
-    def __init__(self) -> None:
-        self._member: Any = None
-        self._is_first = True
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether a member has begun and has not ended."""
-        return self._member is not None
-
-    def __call__(self, data: bytes, size: int) -> tuple[bytes, bytes]:
-        """Return (at most `size` decompressed bytes, the rest of `data`)."""
-        if self._member is None:
-            data = data if self._is_first else data.lstrip(b"\0")
-            if not data:
-                return b"", b""
-            self._member = zlib.decompressobj(WINDOW)
-            self._is_first = False
-        try:
-            out = self._member.decompress(data, size)
-        except zlib.error as error:
-            raise CompressionError(f"the gzip data is damaged: {error}") from None
-        if self._member.eof:
-            remaining = self._member.unused_data
-            self._member = None
-        else:
-            remaining = self._member.unconsumed_tail
-        return out, remaining
 
 
 def _unzstd(pieces: Iterable[Any], size: int) -> Iterator[bytes]:

@@ -162,7 +162,11 @@ def print_versions(context: click.Context, parameter: click.Parameter, value: An
 @click.group(
     cls=Verbs,
     help=HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
 @click.option(
     "--version",

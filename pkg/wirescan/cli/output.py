@@ -99,12 +99,9 @@ def format_number(count: float) -> str:
     return f"{count:,.0f}" if abs(count) >= 100 or count == int(count) else f"{count:.3g}"
 
 
-def format_count(count: int, singular: str, plural: str | None = None) -> str:
-    """Return a number and its noun, such as "1 file" or "2 batches".
-
-    Without `plural`, the plural is `singular` and an s.
-    """
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+def format_count(count: int, singular: str) -> str:
+    """Return a number and its noun, such as "1 file" or "2 files"."""
+    return f"{count:,} {singular}" + ("" if count == 1 else "s")
 
 
 def dump_json(value: Any) -> str:

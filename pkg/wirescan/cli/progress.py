@@ -7,8 +7,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 PATIENCE = 0.7  # seconds of work before a bar appears
 
@@ -16,7 +18,7 @@ PATIENCE = 0.7  # seconds of work before a bar appears
 class Progress:
     """A progress bar over bytes. Call it with the number of bytes that were just processed.
 
-    Use it as a context manager.
+    Use it as a context manager. A subclass may count other things: `make_columns` shows them.
 
     Args:
         total: bytes of the whole work; None if not known.
@@ -32,25 +34,24 @@ class Progress:
         self._off = quiet or not _is_terminal()
         self._bar: Any = None
 
-    def __call__(self, count: int) -> None:
-        """Add the bytes that were just processed, and show the bar once the work takes long."""
+    def __call__(self, count: int, about: str | None = None) -> None:
+        """Add the bytes that were just processed, and show the bar once the work takes long.
+
+        about: new text beside the bar.
+        """
         self._done += count
+        self._about = about or self._about
         if self._off:
             return
         if self._bar is None and time.monotonic() - self._started > PATIENCE:
             self._start()
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
+            self._bar.update(self._task, completed=self._done, description=self._about)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -59,11 +60,7 @@ class Progress:
         from rich.console import Console
 
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.DownloadColumn(binary_units=True),
-            progress.TransferSpeedColumn(),
-            progress.TimeRemainingColumn(),
+            *self.make_columns(),
             console=Console(stderr=True),
             transient=True,
             redirect_stderr=False,
@@ -72,6 +69,18 @@ class Progress:
         )
         self._task = self._bar.add_task(self._about, total=self._total)
         self._bar.start()
+
+    def make_columns(self) -> list[ProgressColumn]:
+        """Return what the bar shows."""
+        from rich import progress
+
+        return [
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+        ]
 
 
 @contextmanager

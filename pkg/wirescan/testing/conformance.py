@@ -82,9 +82,15 @@ def check_format(
     """
     if not __debug__:
         raise RuntimeError("the laws are assertions, which python -O removes: run without -O")
-    package = make_package(name, expected=expected, children=children, sparse=sparse)
-    for format_name in package.formats:
-        assert_declarations_hold(format_of(format_name))
+    formats = _list_enclosing_formats(name)
+    package = ProtocolPackage(
+        formats=tuple(format.name for format in formats),
+        expected=expected,
+        children=children or {},
+        sparse=tuple(sparse),
+    )
+    for format in formats:
+        assert_declarations_hold(format)
     raws = [bytes(example) for example in examples]
     _refuse_bad_examples(package, raws)
     chance = random.Random(seed)
@@ -110,14 +116,8 @@ def check_format(
         _check_generated_streams(package, generated, generations)
 
 
-def make_package(
-    name: str,
-    *,
-    expected: Callable[..., Expected] | None = None,
-    children: Mapping[str, Callable[[Any], Location | None]] | None = None,
-    sparse: Sequence[str] = (),
-) -> ProtocolPackage:
-    """Return a ProtocolPackage of a format and the formats around it, for the laws.
+def _list_enclosing_formats(name: str) -> list[Format]:
+    """Return a format and the formats around it, the outermost first.
 
     Raises:
         ValueError: there is no such format, or the outermost one has no function `scan`.
@@ -127,12 +127,7 @@ def make_package(
         chain.insert(0, format_of(chain[0].within))
     if chain[0].parser.scan is None:
         raise ValueError(f"the format {chain[0].name!r} has no function `scan`")
-    return ProtocolPackage(
-        formats=tuple(format.name for format in chain),
-        expected=expected,
-        children=children or {},
-        sparse=tuple(sparse),
-    )
+    return chain
 
 
 def exports_agree(package: ProtocolPackage, raw: bytes) -> None:

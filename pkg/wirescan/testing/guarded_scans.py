@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
 
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
@@ -24,20 +23,6 @@ from wirescan.frames.table import FrameTable
 from wirescan.testing.guarded_memory import GuardedMemory
 
 SECONDS = 600  # for all scans
-
-
-class GuardedTask(NamedTuple):
-    """What the program scans.
-
-    Attributes:
-        module: the module to import, which registers the format.
-        name: the name of the format.
-        inputs: the bytes of each scan.
-    """
-
-    module: str
-    name: str
-    inputs: list[bytes]
 
 
 def assert_nothing_is_read_outside(name: str, inputs: Sequence[bytes]) -> None:
@@ -53,10 +38,10 @@ def assert_nothing_is_read_outside(name: str, inputs: Sequence[bytes]) -> None:
         AssertionError: a scan read a byte outside. The message has the input.
         RuntimeError: the process failed in another way.
     """
-    task = GuardedTask(format_of(name).read.__module__, name, list(inputs))
+    task = (format_of(name).read.__module__, name, list(inputs))
     done = subprocess.run(
         [sys.executable, "-m", "wirescan.testing.guarded_scans"],
-        input=pickle.dumps(tuple(task)),
+        input=pickle.dumps(task),
         capture_output=True,
         timeout=SECONDS,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -65,18 +50,24 @@ def assert_nothing_is_read_outside(name: str, inputs: Sequence[bytes]) -> None:
         return
     numbers = done.stdout.split()
     if -done.returncode in (signal.SIGSEGV, signal.SIGBUS) and numbers:
-        raw = task.inputs[int(numbers[-1])]
+        raw = inputs[int(numbers[-1])]
         raise AssertionError(f"a scan of {name} reads bytes outside its buffer: {raw!r}")
     raise RuntimeError(f"the guarded scans of {name} failed: {done.stderr.decode()}")
 
 
-def scan_inputs(task: GuardedTask) -> None:
-    """Scan all inputs. Print the number of each before its scans."""
-    if task.module != "__main__":
-        import_module(task.module)
-    format = format_of(task.name)
-    guarded = GuardedMemory(max(map(len, task.inputs), default=0))
-    for number, raw in enumerate(task.inputs):
+def scan_inputs(module: str, name: str, inputs: list[bytes]) -> None:
+    """Scan all inputs. Print the number of each before its scans.
+
+    Args:
+        module: the module to import, which registers the format.
+        name: the name of the format.
+        inputs: the bytes of each scan.
+    """
+    if module != "__main__":
+        import_module(module)
+    format = format_of(name)
+    guarded = GuardedMemory(max(map(len, inputs), default=0))
+    for number, raw in enumerate(inputs):
         print(number, flush=True)
         for place in (guarded.place_at_end, guarded.place_at_beginning):
             for check in (True, False):
@@ -107,4 +98,4 @@ def _open_children(table: FrameTable) -> None:
 
 
 if __name__ == "__main__":
-    scan_inputs(GuardedTask(*pickle.load(sys.stdin.buffer)))
+    scan_inputs(*pickle.load(sys.stdin.buffer))

@@ -205,7 +205,8 @@ def children_fill_their_parents(package: ProtocolPackage, name: str, table: Fram
     assert all(group == list(range(group[0], group[-1] + 1)) for group in groups.values())
     sparse = name in package.sparse
     locate = package.children.get(name)
-    for parent, row in enumerate(get_outer_table(table).rows):
+    assert table.outer is not None
+    for parent, row in enumerate(table.outer.rows):
         group = groups.get(parent, [])
         location = (None, None, 0) if locate is None else locate(row)
         if locate is not None:
@@ -242,12 +243,6 @@ def _check_children(
         assert stop in (None, last_stop)
     if fault:
         assert table["fault"][group].tolist() == [fault]
-
-
-def get_outer_table(table: FrameTable) -> FrameTable:
-    """Return the table that a table was opened from."""
-    assert table.outer is not None
-    return table.outer
 
 
 def places_are_in_their_frames(table: FrameTable) -> None:

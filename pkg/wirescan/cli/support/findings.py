@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import Failure, describe_error, is_empty
+from wirescan.cli.common import Failure, describe_error, find_end, is_empty
 from wirescan.cli.input import read_input
 from wirescan.cli.output import colour, dump_json, format_count, format_path
 from wirescan.cli.progress import Progress
@@ -87,7 +87,7 @@ class Report:
         deep: bool,
         log_only: bool,
         as_json: bool,
-        limits: Limits = Limits(),
+        limits: Limits,
     ):
         self._fail = fail
         self._outermost = format.outermost
@@ -161,7 +161,7 @@ class Report:
 
     def report_bad_compression(self, message: str) -> None:
         """Report that the compressed file in progress cannot be decompressed further."""
-        self._report("damage", 0, 0, Fault.BAD_COMPRESSION.name, message, b"")
+        self._report(Fault.BAD_COMPRESSION.name, message)
         self._count["files"] += 1
 
     def end_log(self) -> None:
@@ -261,16 +261,14 @@ class Report:
             files = "".join(f"; {format_path(orphans[base][0])} exists" for base in named)
             for base in named:
                 del orphans[base]
-            self._report("damage", at, 0, GONE, GONE_MEANING + files, b"", lost=lost, path=path)
+            self._report(GONE, GONE_MEANING + files, at, lost=lost, path=path)
         verified = sorted(log.verified)
         for base, paths in orphans.items():
             lost_range = None
             if base < verified[0]:
                 following = min(other for other in [*orphans, *verified] if other > base)
                 lost_range = log.add_loss(base, following - 1)
-            self._report(
-                "damage", 0, 0, GONE, NO_SEGMENT_MEANING, b"", lost=lost_range, path=paths[0]
-            )
+            self._report(GONE, NO_SEGMENT_MEANING, lost=lost_range, path=paths[0])
 
     def _verify_end_of_log(self, log: Log, reached: list[Reach]) -> None:
         """Report what the log has lost after its last good batch.
@@ -294,13 +292,9 @@ class Report:
             return
         lost = log.add_loss(last + 1, furthest.offset, log.claims, at_end=not later)
         self._report(
-            "damage",
-            0,
-            0,
             SHORTER,
             f"the log ends with offset {last:,}, but {format_path(furthest.path)} states that it "
             f"had reached offset {furthest.offset:,}",
-            b"",
             lost=lost,
             path=self._make_segment_path(log, newest),
         )
@@ -327,15 +321,7 @@ class Report:
     def _report_findings(self, findings: Iterable[Finding]) -> None:
         """Report damage in the files beside the log."""
         for finding in findings:
-            self._report(
-                "damage",
-                finding.at,
-                finding.size,
-                finding.fault,
-                finding.meaning,
-                finding.near,
-                path=finding.path,
-            )
+            self._report(**finding._asdict())
 
     def _verify_piece(self, table: FrameTable) -> None:
         """Verify the next outermost frames of the file, and what is inside them."""
@@ -345,10 +331,9 @@ class Report:
         bad = np.flatnonzero(table.bad).tolist()
         claims = {row: read_claim(table, row) for row in bad} if has_offsets else {}
         for row in bad:
-            self._report_fault(
-                table, row, int(starts[row]), lost=_make_claimed_loss(claims.get(row))
-            )
-        first = find_first_offsets(table) if has_offsets else np.empty(0)
+            lost = _make_claimed_loss(claims.get(row))
+            self._report_fault(table, row, int(starts[row]), lost)
+        first = find_first_offsets(table)
         lists = [self._outermost.children[name] for name in self._outermost.lists]
         for format in self._list_formats_inside(self._outermost):
             at = 0
@@ -357,8 +342,7 @@ class Report:
                 if format.read not in lists:
                     self._count["records"] += int(np.count_nonzero(~inner.bad))
                 self._verify_nested(inner)
-                if has_offsets:
-                    fill_first_offsets(first, inner, at)
+                fill_first_offsets(first, inner, at)
                 at += len(get_outer_table(inner))
         if has_offsets:
             self._verify_offsets(table, first, claims)
@@ -400,9 +384,7 @@ class Report:
             for row, at, inflated in zip(
                 bad.tolist(), positions, _find_payload_positions(inner, bad)
             ):
-                self._report_fault(
-                    inner, row, at, inside=inner.name, inflated=inflated, lost=losses.get(row)
-                )
+                self._report_fault(inner, row, at, losses.get(row), inflated)
         for format in self._list_formats_inside(inner.format):
             nested = format.read(inner, **self._options)
             self._allowance.spend_nested(nested, inner.outermost)
@@ -428,13 +410,9 @@ class Report:
         self._log.compacted |= self._offsets.missing_inside > missing_inside
         for row, before in disorder:
             offset = int(table[log_columns(table).first][row])
+            meaning = f"{ORDER_MEANING} ({offset:,} after {before:,})"
             self._report(
-                "damage",
-                int(starts[row]),
-                int(table["size"][row]),
-                ORDER,
-                f"{ORDER_MEANING} ({offset:,} after {before:,})",
-                table.frame(row),
+                ORDER, meaning, int(starts[row]), int(table["size"][row]), table.frame(row)
             )
         misplaced = {row for row, _ in disorder}
         for gap in gaps:
@@ -539,15 +517,15 @@ class Report:
         """Report how the file ends; `table` is its last one."""
         stop = table.stop
         remaining = len(table.tail)
-        at = table.origins[0] + stop.offset
+        at = find_end(table)
         self._count["bytes"] += at + remaining
         if is_empty(table):
             self._count["empty"] += 1
             zeros = ": it holds only zeros" if remaining else ""
-            self._report("info", 0, remaining, Fault.EMPTY.name, f"the file is empty{zeros}", b"")
+            meaning = f"the file is empty{zeros}"
+            self._report(Fault.EMPTY.name, meaning, size=remaining, kind="info")
         elif stop.fault == Fault.ZEROS:
-            zeros_follow = table.describe_fault(stop.fault)
-            self._report("info", at, remaining, zeros_follow.name, zeros_follow.meaning, b"")
+            self._report(*table.describe_fault(stop.fault), at, remaining, kind="info")
         elif stop.fault:
             kind = "info" if stop.fault == Fault.FILLER and at else "damage"
             log = table.format.storage.log if kind == "damage" else None
@@ -555,15 +533,8 @@ class Report:
             if claim is not None and claim.first <= (self._offsets.previous or -1):
                 claim = None
             fault = table.describe_fault(stop.fault)
-            self._report(
-                kind,
-                at,
-                remaining,
-                fault.name,
-                fault.meaning,
-                table.tail,
-                lost=_make_claimed_loss(claim),
-            )
+            lost = _make_claimed_loss(claim)
+            self._report(*fault, at, remaining, table.tail, kind=kind, lost=lost)
             if log is not None:
                 self._log.add_damage(claim)
 
@@ -572,34 +543,29 @@ class Report:
         table: FrameTable,
         row: int,
         at: int,
-        *,
-        inside: str | None = None,
+        lost: Lost | None,
         inflated: int | None = None,
-        lost: Lost | None = None,
     ) -> None:
-        """Report a bad row of a table; the arguments are those of `_report`."""
-        fault = table.describe_fault(int(table["fault"][row]))
+        """Report a bad row of a table; the other arguments are those of `_report`."""
         self._report(
-            "damage",
+            *table.describe_fault(int(table["fault"][row])),
             at,
             int(table["size"][row]),
-            fault.name,
-            fault.meaning,
             table.frame(row),
-            inside=inside,
+            inside=None if table.outer is None else table.name,
             inflated=inflated,
             lost=lost,
         )
 
     def _report(
         self,
-        kind: str,
-        at: int,
-        size: int,
         fault: str,
         meaning: str,
-        near: bytes | memoryview,
+        at: int = 0,
+        size: int = 0,
+        near: bytes | memoryview = b"",
         *,
+        kind: str = "damage",
         inside: str | None = None,
         inflated: int | None = None,
         lost: Lost | None = None,
@@ -608,12 +574,12 @@ class Report:
         """Print a finding.
 
         Args:
-            kind: "damage" or "info".
-            at: byte position in the file.
-            size: bytes that are affected.
             fault: its name.
             meaning: what it means.
+            at: byte position in the file.
+            size: bytes that are affected.
             near: the bytes from `at` on; the first NEAR are printed.
+            kind: "damage" or "info".
             inside: the format of a bad frame inside the frame at `at`.
             inflated: its byte position in the decompressed payload.
             lost: what is lost.

@@ -39,6 +39,7 @@ class Offsets:
         first, last: the lowest and the highest offset so far, of all logs; None before any.
         gaps, missing: the number of gaps, and of offsets in them.
         missing_inside: offsets inside batches that have no record, because of compaction.
+        previous: the last offset of the previous good batch; None if this log has none yet.
     """
 
     def __init__(self, format: Format) -> None:
@@ -48,28 +49,23 @@ class Offsets:
         self.gaps = 0
         self.missing = 0
         self.missing_inside = 0
+        self.previous: int | None = None
         self._log: str | None = None
-        self._previous: int | None = None
-        self._earlier: int | None = None  # `_previous` before the last batch in order
+        self._earlier: int | None = None  # `previous` before the last batch in order
 
     def start_file(self, path: str) -> None:
         """Announce that the next batches are those of another file."""
         segment = parse_segment(self._format, path)
         log = segment.prefix if segment else None
         if log is None or log != self._log:
-            self._previous = None
+            self.previous = None
             self._earlier = None
         self._log = log
 
     def expect(self, offset: int) -> None:
         """Set the offset at which the next batch should begin."""
-        self._previous = offset - 1
+        self.previous = offset - 1
         self._earlier = None
-
-    @property
-    def previous(self) -> int | None:
-        """The last offset of the previous good batch; None if this log has none yet."""
-        return self._previous
 
     def follow(
         self, batches: FrameTable, first: np.ndarray
@@ -96,13 +92,13 @@ class Offsets:
         has_begin = begin >= 0
         begin = np.where(has_begin, begin, last)
         self.missing_inside += int((last - base + 1 - count)[count >= 0].sum())
-        start = int(begin[0]) - 1 if self._previous is None else self._previous
+        start = int(begin[0]) - 1 if self.previous is None else self.previous
         before = np.concatenate([[start], last[:-1]])
         misplaced: dict[int, int] = {}
         if (begin <= before).any():
             before, misplaced = self._find_misplaced(begin, last, start)
         else:
-            self._previous = int(last[-1])
+            self.previous = int(last[-1])
             self._earlier = int(before[-1])
         gaps = [
             Gap(int(good[i]), int(before[i]) + 1, int(begin[i]) - 1)
@@ -156,7 +152,7 @@ class Offsets:
             elif i - 1 in misplaced and first > last[i - 1]:
                 # Two batches in a row are in order: the log continues from here.
                 reference = end
-        self._previous = reference
+        self.previous = reference
         self._earlier = earlier
         return before, misplaced
 
@@ -175,11 +171,13 @@ def parse_segment(format: Format, path: str) -> SegmentName | None:
 
 
 def find_first_offsets(batches: FrameTable) -> np.ndarray:
-    """Return the first offset in each batch by its header.
+    """Return the first offset in each batch by its header; an empty array for frames of no log.
 
     It is UNKNOWN for a batch that does not state its number of records.
     """
-    first = batches[log_columns(batches).first]
+    if batches.format.storage.log is None:
+        return np.empty(0, np.int64)
+    first = batches[batches.format.storage.log.first]
     counted = batches.format.display.record_count
     return np.where(batches[counted] < 0, UNKNOWN, first) if counted else first
 
@@ -188,11 +186,11 @@ def fill_first_offsets(first: np.ndarray, records: FrameTable, at: int) -> None:
     """Replace UNKNOWN in `first` by the offsets of records.
 
     Args:
-        first: i8 array with the first offset of each batch; changed in place.
+        first: the result of `find_first_offsets`; changed in place.
         records: the records of the batches from row `at` on.
         at: a row of the table of batches.
     """
-    if records.format.storage.log is None:
+    if not len(first) or records.format.storage.log is None:
         return
     good = records.where(~records.bad)
     parents, rows = np.unique(good["parent"], return_index=True)

@@ -53,7 +53,10 @@ class Query:
         if self._grouped:
             grouped = frames.where(f.col(self._grouped).isNotNull()).groupBy(self._grouped).count()
             best = grouped.orderBy(f.desc("count"), self._grouped).limit(COMMONEST).collect()
-            common = [(_to_bytes(value), number) for value, number in best]
+            common = [
+                (bytes(value) if isinstance(value, bytearray) else value, number)
+                for value, number in best
+            ]
         return self._make_answer(rows, values, common)
 
     def run_with_arrow(self, path: str) -> dict[str, Any]:
@@ -72,22 +75,11 @@ class Query:
             condition: pc.Expression,
         ) -> pa.Table:
             columns = [*names, FAULT_COLUMN] if self._has_faults else names
+            count: tuple[Any, ...] = ([], "hash_count_all" if keys else "count_all", None, COUNT)
             steps = [
                 ("scan", acero.ScanNodeOptions(frames, columns=columns)),
                 ("filter", acero.FilterNodeOptions(condition)),
-                (
-                    "project",
-                    acero.ProjectNodeOptions(
-                        [*map(pc.field, names), pc.scalar(1)], [*names, COUNT]
-                    ),
-                ),
-                (
-                    "aggregate",
-                    acero.AggregateNodeOptions(
-                        [(COUNT, "hash_sum" if keys else "sum", None, COUNT), *aggregates],
-                        keys=keys,
-                    ),
-                ),
+                ("aggregate", acero.AggregateNodeOptions([count, *aggregates], keys=keys)),
             ]
             return acero.Declaration.from_sequence(
                 [acero.Declaration(*step) for step in steps]
@@ -99,9 +91,7 @@ class Query:
         table = aggregate(self._ranges, ends, [], good)
         scalars = [table[f"{name} {end}"][0] for name in self._ranges for end in ("min", "max")]
         numbers = [
-            getattr(scalar, "value", None)
-            if isinstance(scalar, pa.TimestampScalar)
-            else scalar.as_py()
+            scalar.value if isinstance(scalar, pa.TimestampScalar) else scalar.as_py()
             for scalar in scalars
         ]
         common = None
@@ -110,7 +100,7 @@ class Query:
             counts = aggregate([self._grouped], [], [self._grouped], condition)
             pairs = zip(counts[self._grouped].to_pylist(), counts[COUNT].to_pylist())
             common = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:COMMONEST]
-        return self._make_answer(table[COUNT][0].as_py() or 0, numbers, common)
+        return self._make_answer(table[COUNT][0].as_py(), numbers, common)
 
     def _make_answer(
         self, rows: int, ends: list[Any], common: list[tuple[Any, int]] | None
@@ -141,7 +131,7 @@ def make_answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str,
             )
             out.append((f"top {column}", values or "none"))
         else:
-            show = format_time if _is_time(name, format) else _number_text
+            show = format_time if _is_time(name, format) else "{:,}".format
             out.append((name, " to ".join("none" if end is None else show(end) for end in result)))
     return out
 
@@ -172,15 +162,6 @@ def _get_declared(name: str, format: Format) -> Column:
 
 def _is_time(name: str, format: Format) -> bool:
     return _get_declared(name, format).unit is not None
-
-
-def _number_text(number: int) -> str:
-    return f"{number:,}"
-
-
-def _to_bytes(value: Any) -> Any:
-    """Return a value with bytes in place of Spark's bytearray."""
-    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _name_value(column: str, value: Any, format: Format) -> Any:

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,12 +108,7 @@ class Spool:
         self._publisher.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             with self._lock:
                 self._complete_file()

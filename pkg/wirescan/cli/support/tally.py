@@ -368,16 +368,14 @@ def count_piece(tallies: list[Tally], table: FrameTable, opened: Iterable[FrameT
         table: the outermost frames of the piece.
         opened: tables of the frames inside `table`, in order.
     """
-    has_offsets = table.format.storage.log is not None
-    first = find_first_offsets(table) if has_offsets else np.empty(0)
+    first = find_first_offsets(table)
     at = 0
     for inner in opened:
         for tally in tallies:
             tally.count_nested(inner)
-        if has_offsets:
-            fill_first_offsets(first, inner, at)
+        fill_first_offsets(first, inner, at)
         at += len(get_outer_table(inner))
     for tally in tallies:
         tally.count_frames(table)
-        if has_offsets:
+        if table.format.storage.log is not None:
             tally.follow_offsets(table, first)

@@ -8,33 +8,33 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirescan.cli.common import (
     DAMAGE,
+    DEFAULT_COMPRESSION,
     DEFAULT_FORMAT,
     Damage,
     Failure,
-    FileEnd,
+    FileEnds,
     FormatCommand,
     check_option,
     columns_option,
+    compression_option,
     compute_total_size,
     describe_error,
-    describe_tail,
     errors_option,
     format_option,
     is_compressed,
-    is_empty,
+    is_pipe,
+    json_option,
     limits_option,
     parse_names,
     paths_argument,
-    report_empty,
-    report_tails,
     resolve_paths,
 )
 from wirescan.cli.input import read_input
@@ -52,12 +52,12 @@ from wirescan.reading.splits import SLICE_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from wirescan.export.hive_layout import Layout
     from wirescan.export.parquet import Summary
     from wirescan.frames.table import FrameTable
 
-COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 FRAME_ERROR = re.compile(r"(?:Frame|Expansion)Error: (.*)")
 
 HELP = """Write frames as Parquet. OUT becomes a directory of part files, complete or not at all.
@@ -91,7 +91,6 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "--engine",
     type=click.Choice(["local", "spark"]),
     default="local",
-    show_default=True,
     help="Use threads of this process, or a local Spark.",
 )
 @errors_option("strict")
@@ -105,20 +104,14 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "by year, month, day or hour: timestamp:day. Text that is too long for a directory name is "
     "shortened, but not with --errors strict.",
 )
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="zstd",
-    show_default=True,
-    help="The compression codec of Parquet.",
-)
+@compression_option
 @click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
 @click.option(
     "--query/--no-query",
     default=True,
-    help="Run a first query on the result (the default), or do not.",
+    help="Run a first query on the result, or do not.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@json_option()
 @click.pass_context
 def convert(
     context: click.Context,
@@ -132,7 +125,7 @@ def convert(
     limits: Limits,
     columns: str | None,
     partition_by: str | None,
-    compression: str,
+    compression: str | None,
     overwrite: bool,
     query: bool,
     as_json: bool,
@@ -150,7 +143,7 @@ def convert(
             "format": format_name.spec,
             "columns": names,
             "partition_by": partitions,
-            "compression": compression,
+            "compression": compression or DEFAULT_COMPRESSION,
             "errors": errors,
             "check": check,
             "limits": limits,
@@ -163,33 +156,72 @@ def convert(
             ends = _describe_ends(files, given_files, summary, format_name, limits, check=check)
     _print_report(out, summary, answer, format_name, as_json=as_json)
     _report_faults(summary.faults, out, errors)
-    report_empty(ends.empty)
-    report_tails(ends.tails)
-    damage = summary.faults or any(tail.is_damage for tail in ends.tails)
-    context.exit(DAMAGE if damage and errors != "skip" else 0)
+    ends.report()
+    is_damaged = summary.faults or ends.is_damaged
+    context.exit(DAMAGE if is_damaged and errors != "skip" else 0)
 
 
 def _run_engine(
     engine: str, files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
 ) -> tuple[Summary, dict[str, Any] | None]:
-    """Convert with an engine. The other arguments are those of `_convert_with_threads`."""
-    run = _convert_with_spark if engine == "spark" else _convert_with_threads
+    """Convert with an engine; return the counts and the answer of the first query.
+
+    Args:
+        engine: "local" for threads of this process, or "spark".
+        files: what to convert.
+        out: the output directory.
+        options: further arguments of `parquet.convert`.
+        schema: of the output; None for no query.
+    """
+    from wirescan.export import parquet
+
     try:
-        return run(files, out, options, schema)
+        with _start_spark() if engine == "spark" else nullcontext() as spark:
+            if spark is None:
+                summary = parquet.convert(files, out, **options)
+            else:
+                from wirescan.spark import to_parquet
+
+                summary = to_parquet(spark, files, out, **options)
+            if schema is None or not summary.records:
+                return summary, None
+            from wirescan.cli.support.query import Query
+
+            query = Query(schema, format_of(options["format"]))
+            if spark is None:
+                return summary, query.run_with_arrow(out)
+            return summary, query.run_with_spark(spark, os.path.abspath(out))
     except OSError as error:
         if _is_about(error, out):
             raise OSError(error.errno, error.strerror, out) from None
         raise
 
 
-class Ends(NamedTuple):
-    """The ends of files, where a file does not end after a whole frame.
+@contextmanager
+def _start_spark() -> Iterator[SparkSession]:
+    """Start a local Spark that stops with the context.
 
-    tails: what follows their last frames. empty: the names of those without any frame.
+    Raises Damage for a bad frame, and Failure for any other error of Spark.
     """
+    warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
+    from wirescan.spark import JavaNotFound, session
 
-    tails: list[FileEnd]
-    empty: list[str]
+    try:
+        spark = session("wirescan convert")
+    except JavaNotFound as error:
+        raise Failure(str(error)) from None
+    from pyspark.errors import PySparkException
+
+    spark.sparkContext.setLogLevel("OFF")  # errors are reported below, in one line
+    try:
+        yield spark
+    except PySparkException as error:
+        messages = FRAME_ERROR.findall(str(error))
+        if messages:
+            raise Damage(messages[-1]) from None
+        raise Failure(describe_error(error)) from None
+    finally:
+        spark.stop()
 
 
 def _describe_ends(
@@ -200,7 +232,7 @@ def _describe_ends(
     limits: Limits,
     *,
     check: bool,
-) -> Ends:
+) -> FileEnds:
     """Return how files end.
 
     Args:
@@ -211,13 +243,11 @@ def _describe_ends(
         limits: bounds on rows and bytes.
         check: verify checksums.
     """
-    lasts = [
-        (_find_last_table(file, format.outermost, limits, check=check), name)
-        for file, name in zip(files, names)
-        if summary.tail or not get_size(file)
-    ]
-    tails = [describe_tail(last, name) for last, name in lasts]
-    return Ends(tails, [name for last, name in lasts if is_empty(last)])
+    ends = FileEnds()
+    for file, name in zip(files, names):
+        if summary.tail or not get_size(file):
+            ends.add(_find_last_table(file, format.outermost, limits, check=check), name)
+    return ends
 
 
 def _report_faults(count: int, out: str, errors: str) -> None:
@@ -238,58 +268,6 @@ def _make_layout(format: Format, columns: list[str] | None, partition_by: list[s
         return Layout.from_columns(format.spec, columns, partition_by)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _convert_with_threads(
-    files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
-) -> tuple[Summary, dict[str, Any] | None]:
-    """Convert in this process; return the counts and the answer of the first query.
-
-    Args:
-        files: what to convert.
-        out: the output directory.
-        options: further arguments of `parquet.convert`.
-        schema: of the output; None for no query.
-    """
-    from wirescan.export import parquet
-
-    summary = parquet.convert(files, out, **options)
-    if schema is None or not summary.records:
-        return summary, None
-    from wirescan.cli.support.query import Query
-
-    return summary, Query(schema, format_of(options["format"])).run_with_arrow(out)
-
-
-def _convert_with_spark(
-    files: list[str], out: str, options: dict[str, Any], schema: pa.Schema | None
-) -> tuple[Summary, dict[str, Any] | None]:
-    """Convert with a local Spark; arguments and result are those of `_convert_with_threads`."""
-    warnings.filterwarnings("ignore", module="pyspark", category=FutureWarning)
-    from wirescan.spark import JavaNotFound, session, to_parquet
-
-    try:
-        spark = session("wirescan convert")
-    except JavaNotFound as error:
-        raise Failure(str(error)) from None
-    from pyspark.errors import PySparkException
-
-    spark.sparkContext.setLogLevel("OFF")  # errors are reported below, in one line
-    try:
-        summary = to_parquet(spark, files, out, **options)
-        if schema is None or not summary.records:
-            return summary, None
-        from wirescan.cli.support.query import Query
-
-        query = Query(schema, format_of(options["format"]))
-        return summary, query.run_with_spark(spark, os.path.abspath(out))
-    except PySparkException as error:
-        messages = FRAME_ERROR.findall(str(error))
-        if messages:
-            raise Damage(messages[-1]) from None
-        raise Failure(describe_error(error)) from None
-    finally:
-        spark.stop()
 
 
 def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> FrameTable:
@@ -398,14 +376,9 @@ def _spool_files(files: list[str], limits: Limits) -> Iterator[list[str]]:
     with ExitStack() as stack:
         paths = []
         for file in files:
-            is_copied = file == "-" or _is_pipe(file) or is_compressed(file)
+            is_copied = file == "-" or is_pipe(file) or is_compressed(file)
             paths.append(_spool(file, limits, stack) if is_copied else file)
         yield paths
-
-
-def _is_pipe(path: str) -> bool:
-    """Return whether a path is a pipe or a device."""
-    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
 
 
 def _spool(path: str, limits: Limits, stack: ExitStack) -> str:

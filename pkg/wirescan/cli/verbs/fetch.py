@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import DAMAGE, Damage, Failure, check_option, errors_option, parse_names
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_COMPRESSION,
+    Damage,
+    Failure,
+    check_option,
+    columns_option,
+    compression_option,
+    count_option,
+    errors_option,
+    json_option,
+    parse_names,
+)
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.fetch_store import (
@@ -30,13 +42,13 @@ from wirescan.cli.support.fetch_store import (
     has_partition,
     make_file_name,
 )
-from wirescan.cli.verbs.convert import COMPRESSIONS
 from wirescan.kafka.client.sasl import MECHANISMS
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.progress import ProgressColumn
 
     from wirescan.kafka.client import Client
     from wirescan.kafka.client.decode import Part
@@ -125,7 +137,6 @@ def parse_partitions(
     "kind",
     type=click.Choice(["segments", "parquet"]),
     default="segments",
-    show_default=True,
     help="What to write: Kafka's own files, or Parquet.",
 )
 @click.option(
@@ -137,7 +148,6 @@ def parse_partitions(
 @click.option(
     "--start",
     default="earliest",
-    show_default=True,
     metavar="WHERE",
     callback=parse_log_point,
     help="The first record: an offset, a time (ISO 8601, UTC by default), earliest or latest.",
@@ -145,7 +155,6 @@ def parse_partitions(
 @click.option(
     "--stop",
     default="latest",
-    show_default=True,
     metavar="WHERE",
     callback=parse_log_point,
     help="The end, written like --start. The record there is not fetched.",
@@ -154,30 +163,18 @@ def parse_partitions(
     "--isolation",
     type=click.Choice(ISOLATIONS),
     default=ISOLATIONS[0],
-    show_default=True,
     help="read_committed stops before an open transaction. Parquet then has no aborted records; "
     "segments keep them, with the markers that identify them.",
 )
 @errors_option("strict")
 @check_option
-@click.option(
+@count_option(
     "--segment-bytes",
-    type=click.IntRange(min=1),
-    default=SEGMENT_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Approximate bytes in a segment, or of the records in a Parquet file.",
+    SEGMENT_BYTES,
+    "Approximate bytes in a segment, or of the records in a Parquet file.",
 )
-@click.option(
-    "--columns",
-    metavar="A,B",
-    help="Parquet: write these columns, in this order. An unknown name lists all columns.",
-)
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    help="Parquet: the compression codec. The default is zstd.",
-)
+@columns_option
+@compression_option
 @click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
 @click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
 @click.option("--sasl", type=click.Choice(MECHANISMS), help="Log in with this mechanism.")
@@ -187,7 +184,7 @@ def parse_partitions(
     metavar="FILE",
     help=f"Read the password from the first line of FILE. {PASSWORD} in the environment works too.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@json_option()
 @click.pass_context
 def fetch(
     context: click.Context,
@@ -245,7 +242,7 @@ def fetch(
         unfinished = [part for part in remaining if len(part)]
         stores = make_stores(destination, unfinished, ends)
         options = _make_fetch_options(destination, isolation, check=check)
-        report = copy_ranges(client, topic, unfinished, stores, options)
+        report = Copying(topic, unfinished, stores).fetch(client, options)
     lost_offsets = sum(part.deleted for part in remaining)
     report = {"to": directory, **report, "offsets_gone": lost_offsets}
     _print_report(report, len(remaining), is_marked=kind == "parquet", as_json=as_json)
@@ -295,7 +292,13 @@ def _choose_destination(
 
     names = parse_names(columns, COLUMNS) or COLUMNS
     return Destination(
-        Path(directory), kind, size, errors, names, compression or "zstd", make_schema(names)
+        Path(directory),
+        kind,
+        size,
+        errors,
+        names,
+        compression or DEFAULT_COMPRESSION,
+        make_schema(names),
     )
 
 
@@ -323,7 +326,7 @@ def _make_fetch_options(destination: Destination, isolation: str, *, check: bool
 def _print_report(
     report: dict[str, Any], partitions: int, *, is_marked: bool, as_json: bool
 ) -> None:
-    """Print the counts of `copy_ranges`.
+    """Print the counts of `Copying.fetch`.
 
     Args:
         report: the counts, in the order of JSON.
@@ -480,61 +483,61 @@ def make_stores(
     return stores
 
 
-def copy_ranges(
-    client: Client,
-    topic: str,
-    unfinished: Sequence[OffsetRange],
-    stores: dict[int, Store],
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Fetch ranges into their stores, and return the counts for the report.
+class Copying:
+    """Fetches ranges into the stores of their partitions, and counts what it wrote.
 
     Args:
-        client: of the cluster.
         topic: the topic's name.
         unfinished: the ranges to fetch.
         stores: partition -> its store; a complete one is closed and removed.
-        options: further arguments of `Client.fetch`.
-    """
-    copying = Copying(unfinished, stores)
-    with FetchProgress(sum(map(len, unfinished)), topic) as progress, ExitStack() as stack:
-        parts = stack.enter_context(
-            client.fetch(
-                topic,
-                partitions=[part.partition for part in unfinished],
-                start={part.partition: part.start for part in unfinished},
-                stop={part.partition: part.stop for part in unfinished},
-                side_by_side=SIDE_BY_SIDE,
-                **options,
-            )
-        )
-        stack.callback(client.close)  # runs first: threads may be waiting for an answer
-        try:
-            for part in parts:
-                count = copying.store(part)
-                progress.advance(count, f"{topic}: {copying.describe()}")
-        finally:
-            copying.close()
-    return copying.make_report()
-
-
-class Copying:
-    """Writes the parts of ranges to the stores of their partitions, and counts them.
-
-    Args:
-        unfinished: the ranges to fetch.
-        stores: partition -> its store; a complete one is closed and removed.
     """
 
-    def __init__(self, unfinished: Sequence[OffsetRange], stores: dict[int, Store]):
+    def __init__(self, topic: str, unfinished: Sequence[OffsetRange], stores: dict[int, Store]):
+        self._topic = topic
         self._started = time.perf_counter()
         self._open_stores = stores
         self._all_stores = list(stores.values())
         self._positions = {part.partition: part.start for part in unfinished}
         self._stops = {part.partition: part.stop for part in unfinished}
+        self._offset_count = sum(map(len, unfinished))
         self._faults = 0
 
-    def store(self, part: Part) -> int:
+    def fetch(self, client: Client, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fetch all ranges, and return the counts for the report.
+
+        Args:
+            client: of the cluster.
+            options: further arguments of `Client.fetch`.
+        """
+        with FetchProgress(self._offset_count, self._topic) as progress, ExitStack() as stack:
+            parts = stack.enter_context(
+                client.fetch(
+                    self._topic,
+                    partitions=list(self._stops),
+                    start=dict(self._positions),
+                    stop=self._stops,
+                    side_by_side=SIDE_BY_SIDE,
+                    **options,
+                )
+            )
+            stack.callback(client.close)  # runs first: threads may be waiting for an answer
+            try:
+                for part in parts:
+                    count = self._store(part)
+                    progress(count, f"{self._topic}: {self._describe()}")
+            finally:
+                for store in self._open_stores.values():
+                    store.close()
+        return {
+            "partitions": len(self._positions),
+            "records": self._sum_stores("records"),
+            "bytes": self._sum_stores("bytes"),
+            "files": self._sum_stores("files"),
+            "faults": self._faults,
+            "seconds": round(time.perf_counter() - self._started, 3),
+        }
+
+    def _store(self, part: Part) -> int:
         """Write a part to its store, and return the number of offsets that it covers."""
         number = part.partition
         # A store that fails is not closed: its file lacks what its name states.
@@ -550,7 +553,7 @@ class Copying:
         self._positions[number] = part.next_offset
         return count
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         """Return the counts and the rate so far, as text for people."""
         size = self._sum_stores("bytes")
         seconds = max(time.perf_counter() - self._started, SHORTEST_TIME)
@@ -559,22 +562,6 @@ class Copying:
             f"{format_bytes(size / seconds)}/s"
         )
 
-    def close(self) -> None:
-        """Close the stores that are not complete."""
-        for store in self._open_stores.values():
-            store.close()
-
-    def make_report(self) -> dict[str, Any]:
-        """Return the counts, in the order of the report."""
-        return {
-            "partitions": len(self._positions),
-            "records": self._sum_stores("records"),
-            "bytes": self._sum_stores("bytes"),
-            "files": self._sum_stores("files"),
-            "faults": self._faults,
-            "seconds": round(time.perf_counter() - self._started, 3),
-        }
-
     def _sum_stores(self, name: str) -> int:
         return sum(getattr(store, name) for store in self._all_stores)
 
@@ -582,26 +569,13 @@ class Copying:
 class FetchProgress(Progress):
     """A progress bar over offsets."""
 
-    def advance(self, count: int, about: str) -> None:
-        """Add offsets that were just fetched, and replace the text beside the bar."""
-        self._about = about
-        if self._bar is not None:
-            self._bar.update(self._task, description=about)
-        self(count)
-
-    def _start(self) -> None:
+    def make_columns(self) -> list[ProgressColumn]:
+        """Return what the bar shows."""
         from rich import progress
-        from rich.console import Console
 
-        self._bar = progress.Progress(
+        return [
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.TaskProgressColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stderr=False,
-            redirect_stdout=False,
-        )
-        self._task = self._bar.add_task(self._about, total=self._total)
-        self._bar.start()
+        ]

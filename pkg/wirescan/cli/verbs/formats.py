@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from wirescan.cli.common import json_option
 from wirescan.cli.output import dump_json
 from wirescan.frames import registry
 from wirescan.frames.columns import list_columns, list_places
@@ -21,12 +22,7 @@ Examples:
 
 
 @click.command(help=HELP, short_help="List the formats of frames that can be read.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print JSON lines, with every column and its type.",
-)
+@json_option("Print JSON lines, with every column and its type.")
 def formats(*, as_json: bool) -> None:
     """Run `wirescan formats`."""
     all_formats = list(registry.formats().values())

@@ -13,6 +13,7 @@ from wirescan.cli.common import (
     compute_total_size,
     format_option,
     is_compressed,
+    is_pipe,
     max_frame_option,
     paths_argument,
     resolve_paths,
@@ -44,7 +45,7 @@ Segments of Kafka and Liftbridge have their own indexes and need none.
 @click.command(cls=FormatCommand, help=HELP, short_help="Note where frames begin, for later jobs.")
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
-@max_frame_option
+@max_frame_option()
 @click.option(
     "--to", "directory", metavar="DIR", help="Write into DIR instead of beside the files."
 )
@@ -78,7 +79,7 @@ def _check_files(files: list[str]) -> None:
     if "-" in files:
         raise Failure("standard input (-) cannot be indexed: an index is written beside a file")
     for path in files:
-        if not URL.match(path) and os.path.exists(path) and not os.path.isfile(path):
+        if is_pipe(path):
             raise Failure(
                 f"{format_path(path)}: only a file can be indexed, not a pipe or a device"
             )

@@ -10,16 +10,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from wirescan.cli.common import (
-    LARGEST_FRAME,
-    LARGEST_PAYLOAD,
+    DEFAULT_COMPRESSION,
     SMALLEST_LIMIT,
     columns_option,
+    compression_option,
+    count_option,
+    json_option,
+    max_frame_option,
+    max_inflated_option,
     parse_names,
+    seconds_option,
 )
 from wirescan.cli.output import (
     dump_json,
@@ -33,12 +38,13 @@ from wirescan.cli.progress import Progress
 from wirescan.cli.row_values import list_all_columns
 from wirescan.cli.support.spool import Spool
 from wirescan.cli.support.tls import make_server_context
-from wirescan.cli.verbs.convert import COMPRESSIONS
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 
 if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
     from wirescan.lumberjack.live.server import Server
 
 PROTOCOLS = ("lumberjack",)
@@ -92,7 +98,6 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     "--listen",
     "address",
     default="127.0.0.1:5044",
-    show_default=True,
     metavar="HOST:PORT",
     callback=parse_address,
     help="The address to serve. Port 0 is any free port.",
@@ -103,7 +108,6 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     "kind",
     type=click.Choice(["frames", "parquet"]),
     default="frames",
-    show_default=True,
     help="Write the frames as received, or their events as Parquet.",
 )
 @click.option(
@@ -117,75 +121,27 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     metavar="FILE",
     help="Accept only writers with a certificate of an authority in FILE (PEM).",
 )
-@click.option(
-    "--roll-bytes",
-    type=click.IntRange(min=1),
-    default=ROLL_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Begin a new file when one has N bytes.",
-)
-@click.option(
-    "--roll-seconds",
-    type=click.FloatRange(min=0.01),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Begin a new file when one has this age.",
-)
+@count_option("--roll-bytes", ROLL_BYTES, "Begin a new file when one has N bytes.")
+@seconds_option("--roll-seconds", 60, "Begin a new file when one has this age.", smallest=0.01)
 @click.option("--strict", is_flag=True, help="Refuse what not every receiver accepts.")
 @click.option(
     "--keep-incomplete",
     is_flag=True,
     help="Store the events of a window that its writer left incomplete. They are not acked.",
 )
-@click.option(
-    "--max-connections",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Maximum open connections. More are refused.",
-)
-@click.option(
-    "--max-frame",
-    type=click.IntRange(SMALLEST_LIMIT, LARGEST_FRAME),
-    default=DEFAULT_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Maximum bytes in a frame.",
-)
-@click.option(
-    "--max-inflated",
-    type=click.IntRange(SMALLEST_LIMIT, LARGEST_PAYLOAD),
-    default=DEFAULT_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Maximum bytes in the decompressed payload of a frame.",
-)
-@click.option(
+@count_option("--max-connections", 1000, "Maximum open connections. More are refused.")
+@max_frame_option(DEFAULT_BYTES, "Maximum bytes in a frame.")
+@max_inflated_option(DEFAULT_BYTES)
+@count_option(
     "--max-window",
-    type=click.IntRange(min=SMALLEST_LIMIT),
-    default=DEFAULT_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Maximum bytes of memory for an incomplete window. A larger one is stored in parts.",
+    DEFAULT_BYTES,
+    "Maximum bytes of memory for an incomplete window. A larger one is stored in parts.",
+    smallest=SMALLEST_LIMIT,
 )
-@click.option(
-    "--idle",
-    type=click.FloatRange(min=0.1),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Close connections that are silent for this time.",
-)
+@seconds_option("--idle", 60, "Close connections that are silent for this time.", smallest=0.1)
 @columns_option
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    help="Parquet: the compression codec. The default is zstd.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@compression_option
+@json_option()
 def receive(
     *,
     protocol: str,
@@ -216,7 +172,9 @@ def receive(
         raise click.UsageError("--client-ca is for --tls")
     names = parse_names(columns, list_all_columns(format_of(f"{protocol}.events")))
     limits = Limits(frame=max_frame, inflated=max_inflated)
-    spool = Spool(Path(directory), kind, roll_bytes, roll_seconds, names, compression or "zstd")
+    spool = Spool(
+        Path(directory), kind, roll_bytes, roll_seconds, names, compression or DEFAULT_COMPRESSION
+    )
     raise_file_limit(max_connections + OTHER_FILES)
     started = time.perf_counter()
     progress = ReceiveProgress(None, "")
@@ -231,37 +189,33 @@ def receive(
     )
     with spool, progress:
         asyncio.run(serve(server, address, progress))
-    report = _make_report(directory, server, spool, time.perf_counter() - started)
-    _print_report(report, as_json=as_json)
+    _print_report(directory, server, spool, time.perf_counter() - started, as_json=as_json)
 
 
-def _make_report(directory: str, server: Server, spool: Spool, seconds: float) -> dict[str, Any]:
-    """Return the counts of a run, in the order of JSON."""
+def _print_report(
+    directory: str, server: Server, spool: Spool, seconds: float, *, as_json: bool
+) -> None:
+    """Print the counts of a run; `directory` is as the user wrote it."""
     totals = server.totals
-    return {
-        "to": directory,
-        "events": totals.events,
-        "windows": totals.windows,
-        "bytes": totals.bytes,
-        "files": spool.files,
-        "connections": totals.connections,
-        "refused": totals.refused,
-        "incomplete": totals.incomplete,
-        "faults": spool.faults,
-        "seconds": round(seconds, 3),
-    }
-
-
-def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
-    """Print the result of `_make_report`."""
     if as_json:
+        report = {
+            "to": directory,
+            "events": totals.events,
+            "windows": totals.windows,
+            "bytes": totals.bytes,
+            "files": spool.files,
+            "connections": totals.connections,
+            "refused": totals.refused,
+            "incomplete": totals.incomplete,
+            "faults": spool.faults,
+            "seconds": round(seconds, 3),
+        }
         click.echo(dump_json(report))
         return
     click.echo(
-        f"wrote {format_path(report['to'])}: {format_count(report['events'], 'event')}, "
-        f"{format_bytes(report['bytes'])} of "
-        f"{format_count(report['connections'], 'connection')} in "
-        f"{format_count(report['files'], 'file')} and {report['seconds']:.1f} s"
+        f"wrote {format_path(directory)}: {format_count(totals.events, 'event')}, "
+        f"{format_bytes(totals.bytes)} of {format_count(totals.connections, 'connection')} in "
+        f"{format_count(spool.files, 'file')} and {seconds:.1f} s"
     )
 
 
@@ -294,9 +248,10 @@ async def show_totals(server: Server, progress: ReceiveProgress) -> None:
         totals = server.totals
         bytes_now = totals.bytes
         rate = (bytes_now - bytes_before) / REFRESH
-        progress.show(
+        progress(
+            0,
             f"{format_count(server.open, 'connection')}, {totals.events:,} events, "
-            f"{format_bytes(bytes_now)}, {format_bytes(rate)}/s"
+            f"{format_bytes(bytes_now)}, {format_bytes(rate)}/s",
         )
         bytes_before = bytes_now
 
@@ -337,13 +292,6 @@ class MessageLimiter:
 class ReceiveProgress(Progress):
     """Totals that grow without a known end."""
 
-    def show(self, about: str) -> None:
-        """Replace the text of the totals."""
-        self._about = about
-        if self._bar is not None:
-            self._bar.update(self._task, description=about)
-        self(0)
-
     def show_message(self, message: str) -> None:
         """Print a message, above the totals if they are shown."""
         if self._bar is None:
@@ -351,18 +299,12 @@ class ReceiveProgress(Progress):
         else:
             self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
 
-    def _start(self) -> None:
+    def make_columns(self) -> list[ProgressColumn]:
+        """Return what the line of totals shows."""
         from rich import progress
-        from rich.console import Console
 
-        self._bar = progress.Progress(
+        return [
             progress.SpinnerColumn(),
             progress.TextColumn("{task.description}"),
             progress.TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stderr=False,
-            redirect_stdout=False,
-        )
-        self._task = self._bar.add_task(self._about, total=None)
-        self._bar.start()
+        ]

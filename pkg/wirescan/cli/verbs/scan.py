@@ -16,20 +16,17 @@ from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_FORMAT,
     Failure,
-    FileEnd,
+    FileEnds,
     FormatCommand,
     check_option,
     columns_option,
     compute_total_size,
-    describe_tail,
+    count_option,
     errors_option,
     format_option,
-    is_empty,
     limits_option,
     parse_names,
     paths_argument,
-    report_empty,
-    report_tails,
     resolve_paths,
 )
 from wirescan.cli.input import read_input
@@ -73,31 +70,12 @@ SUFFIXES = {
 }
 # Message -> suffixes of files that `wirescan scan` does not write.
 UNWRITABLE = {
-    "is not CSV: use -o FILE.jsonl or FILE.arrow, or `wirescan convert`": (
-        ".csv",
-        ".tsv",
-        ".psv",
-    ),
-    "is not Parquet: use `wirescan convert`": (".parquet", ".pq"),
-    "is not compressed: use a pipe": (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".zip"),
-    "is text, JSON lines or an Arrow stream": (
-        ".feather",
-        ".orc",
-        ".avro",
-        ".xlsx",
-        ".xls",
-        ".html",
-        ".xml",
-        ".yaml",
-        ".yml",
-        ".sqlite",
-        ".db",
-        ".npy",
-        ".npz",
-        ".pkl",
-    ),
+    "is not CSV: use -o FILE.jsonl or FILE.arrow, or `wirescan convert`": ".csv .tsv .psv",
+    "is not Parquet: use `wirescan convert`": ".parquet .pq",
+    "is not compressed: use a pipe": ".gz .zst .zstd .bz2 .xz .lz4 .zip",
+    "is text, JSON lines or an Arrow stream": ".feather .orc .avro .xlsx .xls .html .xml .yaml "
+    ".yml .sqlite .db .npy .npz .pkl",
 }
-
 
 HELP = """Print frames one by one: text for people, --json or --arrow for programs.
 
@@ -137,14 +115,13 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @errors_option("mark")
 @check_option
 @limits_option
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N frames.")
+@count_option("--limit", None, "Stop after N frames.", smallest=0)
 @columns_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
 @click.option("--arrow", "as_arrow", is_flag=True, help="Write an Arrow IPC stream.")
 @click.option(
     "--encoding",
     default="utf8",
-    show_default=True,
     metavar="NAME,COLUMN=NAME",
     help="Write bytes in text and JSON as utf8, base64, hex or escape, in all columns or in some.",
 )
@@ -233,7 +210,7 @@ class Tables:
         errors: str,
         limit: int | None,
         progress: Progress,
-        limits: Limits = Limits(),
+        limits: Limits,
         *,
         check: bool,
     ):
@@ -246,8 +223,7 @@ class Tables:
         self._seen = 0
         self.damage = False
         self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
-        self._tails: list[FileEnd] = []
-        self._empty: list[str] = []
+        self._ends = FileEnds()
 
     def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
         for path in self._files:
@@ -261,16 +237,12 @@ class Tables:
                     yield from self._apply_mode(table, path)
                     if self._left == 0:
                         return
-            tail = describe_tail(piece, path)
-            self._tails.append(tail)
-            self.damage |= tail.is_damage
-            if is_empty(piece):
-                self._empty.append(path)
+            self._ends.add(piece, path)
+            self.damage |= self._ends.is_damaged
 
     def report(self) -> None:
         """Print empty files, cut tails and bad frames to standard error."""
-        report_empty(self._empty)
-        report_tails(self._tails)
+        self._ends.report()
         for (_, fault), count in sorted(self._faults.items()):
             dropped = " (dropped)" if self._errors == "skip" else ""
             frames = format_count(count, "bad frame")
@@ -364,7 +336,7 @@ def _choose_output_kind(output: str | None, option: str | None) -> str:
         )
     suffix = os.path.splitext(output)[1].lower()
     for message, suffixes in UNWRITABLE.items():
-        if suffix in suffixes:
+        if suffix in suffixes.split():
             raise click.UsageError(f"-o {format_path(output)}: the output {message}")
     named = next((kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes), None)
     if option and named and named != option and (option, named) != ("json", "text"):

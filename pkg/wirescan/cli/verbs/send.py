@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,13 @@ from wirescan.cli.common import (
     Damage,
     Failure,
     compute_total_size,
+    count_option,
     describe_error,
     describe_tail,
+    json_option,
     paths_argument,
     resolve_paths,
+    seconds_option,
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import (
@@ -46,10 +48,9 @@ if TYPE_CHECKING:
 PIECE = 4 << 20  # bytes read at a time
 LONGEST_LINE = Limits().frame  # bytes
 SHOWN_BYTES = 40  # of a bad line
+LARGEST_WINDOW = (1 << 32) - 1  # events
 VERSIONS = ("1", "2")
 LINES = Format("lines", "", np.dtype([]), read=FrameTable)  # the format of files of lines
-# Takes a path and the pieces of the file. Yields what `Client.send` takes.
-Reader = Callable[[str, Iterable[memoryview]], Iterator[Any]]
 
 HELP = """Send the events in files to a receiver of Lumberjack, and wait until all are acked.
 
@@ -85,22 +86,13 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     help="Use this version of the protocol. The default is 2 for lines, and for frames the version "
     "of each frame.",
 )
-@click.option(
+@count_option(
     "--window",
-    type=click.IntRange(1, (1 << 32) - 1),
-    default=2048,
-    show_default=True,
-    metavar="N",
-    help="Maximum events in a window. Many receivers accept up to 10000.",
+    2048,
+    "Maximum events in a window. Many receivers accept up to 10000.",
+    largest=LARGEST_WINDOW,
 )
-@click.option(
-    "--pipelining",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="Maximum windows that wait for their ack.",
-)
+@count_option("--pipelining", 2, "Maximum windows that wait for their ack.")
 @click.option(
     "--compress",
     "level",
@@ -112,7 +104,6 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     "--errors",
     type=click.Choice(["strict", "skip"]),
     default="strict",
-    show_default=True,
     help="On damage, or a line that is no JSON object: stop (strict) or drop it (skip).",
 )
 @click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
@@ -123,23 +114,9 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     metavar="CERT KEY",
     help="Use TLS, with this client certificate and its key (PEM).",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=30,
-    show_default=True,
-    metavar="SECONDS",
-    help="Maximum time for a silent receiver.",
-)
-@click.option(
-    "--attempts",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Give up after N connections in a row without an ack.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@seconds_option("--timeout", 30, "Maximum time for a silent receiver.", smallest=0.1)
+@count_option("--attempts", 8, "Give up after N connections in a row without an ack.")
+@json_option()
 def send(
     *,
     protocol: str,
@@ -165,7 +142,7 @@ def send(
         raise click.UsageError("--lines json is for version 2: version 1 has fields of text")
     files = resolve_paths(paths, format_of(f"{protocol}.frames") if lines is None else LINES)
     started = time.perf_counter()
-    counts = Counts()
+    reader = EventReader(protocol, lines, version, errors)
     client = Client(
         *address,
         tls=make_client_context(tls_ca, tls_cert, use_tls=tls),
@@ -176,33 +153,25 @@ def send(
         level=level,
         version=int(version) if version else None,
     )
-    read = _choose_reader(protocol, lines, version, errors, counts)
     try:
-        _send_files(files, read, client, counts)
+        _send_files(files, reader, client)
     except (OSError, FrameError, Damage) as error:
         text = _describe_failure(error, client.acknowledged)
         raise (Failure if isinstance(error, OSError) else Damage)(text) from None
     report = {
         "files": len(files),
         "events": client.acknowledged,
-        "bytes": counts.bytes,
-        "faults": counts.faults,
+        "bytes": reader.bytes,
+        "faults": reader.faults,
         "connections": client.connections,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    _print_report(report, counts, "bad frame" if lines is None else "line", as_json=as_json)
+    _print_report(
+        report, reader.replaced, "bad frame" if lines is None else "line", as_json=as_json
+    )
 
 
-def _choose_reader(
-    protocol: str, lines: str | None, version: str | None, errors: str, counts: Counts
-) -> Reader:
-    """Return the function that reads events from a file: its frames, or its lines."""
-    if lines is None:
-        return partial(read_frames, protocol=protocol, errors=errors, counts=counts)
-    return partial(read_lines, kind=lines, version=version, errors=errors, counts=counts)
-
-
-def _send_files(files: Sequence[str], read: Reader, client: Client, counts: Counts) -> None:
+def _send_files(files: Sequence[str], reader: EventReader, client: Client) -> None:
     """Send the events in files, and wait until all are acked.
 
     Raises FrameError and Damage after the events that precede the damage are acked, and OSError.
@@ -210,8 +179,7 @@ def _send_files(files: Sequence[str], read: Reader, client: Client, counts: Coun
     with Progress(compute_total_size(files), "sending") as progress, client:
         try:
             for path in files:
-                pieces = read_input(path, partial(counts.add_bytes, progress), PIECE)
-                for part in read(path, pieces):
+                for part in reader.read(path, progress):
                     client.send(part)
         except (FrameError, Damage):
             client.flush()  # sends what precedes the damage
@@ -226,8 +194,15 @@ def _describe_failure(error: OSError | FrameError | Damage, acknowledged: int) -
     return f"{text}; events acked before: {acknowledged:,}"
 
 
-def _print_report(report: dict[str, Any], counts: Counts, dropped: str, *, as_json: bool) -> None:
-    """Print the report of `send`; `dropped` names what was dropped."""
+def _print_report(report: dict[str, Any], replaced: int, dropped: str, *, as_json: bool) -> None:
+    """Print the report of `send`.
+
+    Args:
+        report: the counts, in the order of JSON.
+        replaced: lines that are not UTF-8.
+        dropped: what the bad parts of files are called.
+        as_json: print one JSON object.
+    """
     if as_json:
         click.echo(dump_json(report))
     else:
@@ -236,17 +211,24 @@ def _print_report(report: dict[str, Any], counts: Counts, dropped: str, *, as_js
             f"{format_count(report['files'], 'file')}, {format_bytes(report['bytes'])}, in "
             f"{report['seconds']:.1f} s"
         )
-    if counts.replaced:
+    if replaced:
         print_message(
-            f"wirescan: {format_count(counts.replaced, 'line')} not in UTF-8: U+FFFD replaces the "
+            f"wirescan: {format_count(replaced, 'line')} not in UTF-8: U+FFFD replaces the "
             "bad bytes"
         )
-    if counts.faults:
-        print_message(f"wirescan: {format_count(counts.faults, dropped)} dropped")
+    if report["faults"]:
+        print_message(f"wirescan: {format_count(report['faults'], dropped)} dropped")
 
 
-class Counts:
-    """What was read.
+class EventReader:
+    """Reads events from files, and counts what it reads.
+
+    Args:
+        protocol: one of PROTOCOLS.
+        lines: "json" or "text" for files of lines; None for files of frames.
+        version: of the protocol, for lines; "1" takes bytes instead of text.
+        errors: "strict" raises an error for a bad frame, or for a line that is no JSON object,
+            after the events before it; "skip" drops them.
 
     Attributes:
         bytes: all bytes of the files.
@@ -254,108 +236,92 @@ class Counts:
         replaced: lines that are not UTF-8.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: str, lines: str | None, version: str | None, errors: str):
+        self._format = format_of(f"{protocol}.events")
+        self._lines = lines
+        self._version = version
+        self._errors = errors
         self.bytes = 0
         self.faults = 0
         self.replaced = 0
 
-    def add_bytes(self, progress: Progress, count: int) -> None:
-        """Count bytes that were read, and show them."""
-        self.bytes += count
-        progress(count)
+    def read(self, path: str, progress: Progress) -> Iterator[Any]:
+        """Yield the events in a file, in parts that `Client.send` takes.
 
-    def decode(self, line: bytes) -> str:
+        Raises:
+            FrameError: for a bad frame.
+            Damage: for a line that is no JSON object, or is too long.
+        """
+
+        def advance(count: int) -> None:
+            self.bytes += count
+            progress(count)
+
+        pieces = read_input(path, advance, PIECE)
+        read = self._read_frames if self._lines is None else self._read_lines
+        return read(path, pieces)
+
+    def _read_frames(self, path: str, pieces: Iterable[memoryview]) -> Iterator[FrameTable]:
+        """Yield the events in a file of frames, in tables with one protocol version each.
+
+        A frame that the file's end cuts is dropped, with a message.
+        """
+        options: dict[str, Any] = {"errors": "mark", "source": path}
+        for table in scan_outermost(pieces, self._format.outermost, **options):
+            for part in open_nested(table, self._format, **options):
+                error = None
+                if self._errors == "strict" and part.bad.any():
+                    row = int(part.bad.argmax())
+                    error = make_frame_error(part, row)
+                    error.source = path
+                    part = part[:row]
+                self.faults += int(np.count_nonzero(part.bad))
+                part = part.where(~part.bad)
+                ends = np.flatnonzero(np.diff(part["version"])) + 1  # a window has one version
+                for first, stop in zip([0, *ends], [*ends, len(part)]):
+                    yield part[first:stop]
+                if error is not None:
+                    raise error
+        if tail := describe_tail(table, path):
+            print_message(f"wirescan: {tail}, dropped")
+
+    def _read_lines(self, path: str, pieces: Iterable[memoryview]) -> Iterator[list[Any]]:
+        """Yield the lines of a file as lists of events, without empty lines."""
+        pending = b""
+        number = 0
+        for piece in chain(pieces, [b"\n"]):
+            *complete, pending = (pending + bytes(piece)).split(b"\n")
+            if len(pending) > LONGEST_LINE:
+                raise Damage(
+                    f"{format_path(path)}: line {number + len(complete) + 1:,} has more than "
+                    f"{LONGEST_LINE:,} bytes"
+                )
+            events: list[Any] = []
+            for line in complete:
+                number += 1
+                line = line.removesuffix(b"\r")
+                if self._lines == "text" and line:
+                    events.append({"message": line if self._version == "1" else self._decode(line)})
+                elif self._lines == "json" and line.strip():
+                    if is_json_object(line):
+                        events.append(line)
+                    elif self._errors == "strict":
+                        yield events
+                        raise Damage(
+                            f"{format_path(path)}: line {number:,} is no JSON object: "
+                            f"{show_bytes(line[:SHOWN_BYTES])}"
+                        )
+                    else:
+                        self.faults += 1
+            yield events
+
+    def _decode(self, line: bytes) -> str:
         """Return a line as text, with U+FFFD in place of bytes that are not UTF-8."""
         try:
             return line.decode()
         except UnicodeDecodeError:
             self.replaced += 1
             return line.decode(errors="replace")
-
-
-def read_frames(
-    path: str, pieces: Iterable[memoryview], protocol: str, errors: str, counts: Counts
-) -> Iterator[FrameTable]:
-    """Yield the events in a file of frames, in tables with one protocol version each.
-
-    A frame that the file's end cuts is dropped, with a message.
-
-    Args:
-        path: the file, for messages.
-        pieces: its bytes.
-        protocol: one of PROTOCOLS.
-        errors: "strict" raises FrameError after the events before the damage; "skip" drops it.
-        counts: where bad frames are counted.
-    """
-    events = format_of(f"{protocol}.events")
-    for table in scan_outermost(pieces, events.outermost, errors="mark", source=path):
-        for part in open_nested(table, events, errors="mark", source=path):
-            error = None
-            if errors == "strict" and part.bad.any():
-                row = int(part.bad.argmax())
-                error = make_frame_error(part, row)
-                error.source = path
-                part = part[:row]
-            counts.faults += int(np.count_nonzero(part.bad))
-            part = part.where(~part.bad)
-            ends = np.flatnonzero(np.diff(part["version"])) + 1  # a window has one version
-            for first, stop in zip([0, *ends], [*ends, len(part)]):
-                yield part[first:stop]
-            if error is not None:
-                raise error
-    tail = describe_tail(table, path)
-    if tail.text:
-        print_message(f"wirescan: {tail.text}, dropped")
-
-
-def read_lines(
-    path: str,
-    pieces: Iterable[memoryview],
-    kind: str,
-    version: str | None,
-    errors: str,
-    counts: Counts,
-) -> Iterator[list[Any]]:
-    """Yield the lines of a file as lists of events, without empty lines.
-
-    Args:
-        path: the file, for messages.
-        pieces: its bytes.
-        kind: "json" or "text".
-        version: of the protocol; "1" takes bytes instead of text.
-        errors: "strict" raises Damage for a line that is no JSON object; "skip" drops it.
-        counts: where dropped and replaced lines are counted.
-
-    Raises:
-        Damage: also for a line that is too long.
-    """
-    pending = b""
-    number = 0
-    for piece in chain(pieces, [b"\n"]):
-        *complete, pending = (pending + bytes(piece)).split(b"\n")
-        if len(pending) > LONGEST_LINE:
-            raise Damage(
-                f"{format_path(path)}: line {number + len(complete) + 1:,} has more than "
-                f"{LONGEST_LINE:,} bytes"
-            )
-        events: list[Any] = []
-        for line in complete:
-            number += 1
-            line = line.removesuffix(b"\r")
-            if kind == "text" and line:
-                events.append({"message": line if version == "1" else counts.decode(line)})
-            elif kind == "json" and line.strip():
-                if is_json_object(line):
-                    events.append(line)
-                elif errors == "strict":
-                    yield events
-                    raise Damage(
-                        f"{format_path(path)}: line {number:,} is no JSON object: "
-                        f"{show_bytes(line[:SHOWN_BYTES])}"
-                    )
-                else:
-                    counts.faults += 1
-        yield events
 
 
 def is_json_object(line: bytes) -> bool:

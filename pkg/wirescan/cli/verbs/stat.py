@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,17 +10,14 @@ import click
 from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
-    FileEnd,
+    FileEnds,
     FormatCommand,
     check_option,
     compute_total_size,
-    describe_tail,
     format_option,
-    is_empty,
+    json_option,
     limits_option,
     paths_argument,
-    report_empty,
-    report_tails,
     resolve_paths,
 )
 from wirescan.cli.input import read_input
@@ -84,12 +82,7 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
     "and headers; or events, envelopes, messages.",
 )
 @click.option("--total", is_flag=True, help="Print only the total.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help='Print one JSON object: {"files": [...], "total": {...}}.',
-)
+@json_option('Print one JSON object: {"files": [...], "total": {...}}.')
 @click.pass_context
 def stat(
     context: click.Context,
@@ -109,8 +102,7 @@ def stat(
     options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
     total_tally = Tally(top)
     summaries: list[dict[str, Any]] = []
-    tails: list[FileEnd] = []
-    empty: list[str] = []
+    ends = FileEnds()
     with Progress(compute_total_size(files), "counting") as progress:
         for path in files:
             file_tally = Tally(top)
@@ -127,9 +119,7 @@ def stat(
             size = piece.origins[0] + len(piece.buffers[0])
             for tally in tallies:
                 tally.end_file(size, piece.stop.fault, len(piece.tail))
-            tails.append(describe_tail(piece, path))
-            if is_empty(piece):
-                empty.append(path)
+            ends.add(piece, path)
             summary = file_tally.make_summary()
             summaries.append({"file": path, **summary})
             if not as_json and not total:
@@ -140,10 +130,8 @@ def stat(
     elif total or len(files) > 1:
         title = f"total of {format_count(len(files), 'file')}"
         _print_summary(title, total_tally.make_summary(), top)
-    report_empty(empty)
-    report_tails(tails)
-    is_damaged = total_tally.faults or any(tail.is_damage for tail in tails)
-    context.exit(DAMAGE if is_damaged else 0)
+    ends.report()
+    context.exit(DAMAGE if total_tally.faults or ends.is_damaged else 0)
 
 
 def _find_counted_format(outer: Format) -> Format:
@@ -167,9 +155,9 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
     all_bytes = format_bytes(summary["bytes"])
     lines: Lines = [
         ("frames", f"{summary['frames']:,}, {frame_bytes} of {all_bytes}"),
-        ("frame size", _format_sizes(summary["frame_size"])),
+        ("frame size", _format_quantiles(summary["frame_size"])),
+        ("kinds", _format_counts(summary, "kinds")),
     ]
-    lines.append(("kinds", _format_counts(summary, "kinds")))
     if top.display.record_count is not None:
         lines += _format_records(summary, top)
     if inner is not None:
@@ -214,7 +202,10 @@ def _format_records(summary: dict[str, Any], top: Format) -> Lines:
         text = f"at least {text}; {frames} not opened (--deep)"
     inner = find_counted_format(top)
     counted = "records" if inner is None else str(inner.display.counted_as)
-    return [(counted, text), ("  per frame", _format_numbers(summary["records_per_frame"]))]
+    return [
+        (counted, text),
+        ("  per frame", _format_quantiles(summary["records_per_frame"], "{:,}".format)),
+    ]
 
 
 def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
@@ -231,10 +222,10 @@ def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
         lines.append((counted, f"{summary[counted]:,}"))
     if inner.display.summary.sizes:
         sizes = make_size_name(inner)
-        lines.append((sizes.replace("_", " "), _format_sizes(summary[sizes])))
+        lines.append((sizes.replace("_", " "), _format_quantiles(summary[sizes])))
     if inside:
         places = inner.display.summary.places
-        lines += [(f"{name} size", _format_sizes(inside[f"{name}_size"])) for name in places]
+        lines += [(f"{name} size", _format_quantiles(inside[f"{name}_size"])) for name in places]
         nulls = [f"{inside[f'null_{name}s']:,} {text}" for name, text in places.items()]
         lines.append(("nulls", ", ".join(nulls)))
     if not is_stated:
@@ -290,15 +281,10 @@ def _format_codecs(summary: dict[str, Any], top: Format) -> str:
     return ", ".join(texts)
 
 
-def _format_sizes(sizes: dict[str, int] | None) -> str:
-    """Return the quantiles of sizes as text; an empty string without sizes."""
-    if sizes is None:
+def _format_quantiles(
+    values: dict[str, int] | None, format_value: Callable[[int], str] = format_bytes
+) -> str:
+    """Return the quantiles of sizes, or of other values, as text; an empty string without any."""
+    if values is None:
         return ""
-    return ", ".join(f"{name} {format_bytes(sizes[name])}" for name in QUANTILES)
-
-
-def _format_numbers(numbers: dict[str, int] | None) -> str:
-    """Return the quantiles of numbers as text; an empty string without numbers."""
-    if numbers is None:
-        return ""
-    return ", ".join(f"{name} {numbers[name]:,}" for name in QUANTILES)
+    return ", ".join(f"{name} {format_value(values[name])}" for name in QUANTILES)

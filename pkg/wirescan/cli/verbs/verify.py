@@ -13,6 +13,7 @@ from wirescan.cli.common import (
     compute_total_size,
     describe_error,
     format_option,
+    json_option,
     limits_option,
     paths_argument,
     resolve_paths,
@@ -67,19 +68,14 @@ Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
 @click.option(
     "--deep/--shallow",
     default=True,
-    help="Decompress and read what is inside the frames too (the default), or the frames only.",
+    help="Decompress and read what is inside the frames too, or the frames only.",
 )
 @click.option(
     "--log-only",
     is_flag=True,
     help="Kafka: verify the segments only, not the indexes and snapshots beside them.",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print JSON lines: each finding, a line for each file, a summary.",
-)
+@json_option("Print JSON lines: each finding, a line for each file, a summary.")
 @click.pass_context
 def verify(
     context: click.Context,
