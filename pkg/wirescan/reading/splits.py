@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,7 @@ BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Cut = Callable[[Sequence[File], int], Sequence[Sequence[int]]]
+Part = TypeVar("Part", bound=Sized)
 
 
 @dataclass(frozen=True)
@@ -303,12 +304,12 @@ def find_starts_in_threads(
         return list(pool.map(find_starts, paths, repeat(size), repeat(format), repeat(limits)))
 
 
-def group_slices(slices: Sequence[Slice], size: int = SLICE_BYTES) -> list[list[Slice]]:
+def group_slices(slices: Sequence[Part], size: int = SLICE_BYTES) -> list[list[Part]]:
     """Group adjacent slices, in their order, so that each group has about `size` bytes.
 
-    Small files share a group.
+    Small files share a group. The slices may be any objects with a length.
     """
-    out: list[list[Slice]] = []
+    out: list[list[Part]] = []
     remaining = 0
     for slice in slices:
         if not out or len(slice) > remaining:

@@ -149,7 +149,7 @@ def _write_in_tasks(
                     layout,
                     compression=compression,
                     file_bytes=file_bytes,
-                    **_list_options(reading),
+                    **reading.options,
                 )
             row = asdict(summary) | {"parts": [part._asdict() for part in parts]}
             yield pa.RecordBatch.from_pylist([row], schema=RESULT)
@@ -243,23 +243,13 @@ def _count_and_read(
     schema: the schema with these columns. count: is called with the summary of each table.
     """
     with hide_traceback():
-        for piece in write_counted(slices, layout, **_list_options(reading)):
+        for piece in write_counted(slices, layout, **reading.options):
             count(piece.summary)
             for key, batch in piece.batches:
                 keys = [pa.repeat(pa.scalar(text, pa.string()), batch.num_rows) for text in key]
                 if keys:
                     batch = pa.RecordBatch.from_arrays([*batch.columns, *keys], schema=schema)
                 yield batch
-
-
-def _list_options(reading: Reading) -> dict[str, Any]:
-    """Return the arguments of `write_counted` that a reading has."""
-    return {
-        "errors": reading.errors,
-        "check": reading.check,
-        "limits": reading.limits,
-        "filters": reading.filters,
-    }
 
 
 class _SummaryAccumulator(AccumulatorParam):
