@@ -21,6 +21,26 @@ if TYPE_CHECKING:
 SCAN_COLUMNS = ("size", "body", "fault")
 
 
+def list_levels(table: FrameTable) -> list[FrameTable]:
+    """Return a table, the table around it, and so on to the outermost table."""
+    levels = [table]
+    while levels[-1].outer is not None:
+        levels.append(levels[-1].outer)
+    return levels
+
+
+def find_outermost_rows(table: FrameTable) -> tuple[FrameTable, np.ndarray | slice]:
+    """Return the outermost table, and its rows that contain the frames of a table, one for each.
+
+    Raises ValueError for a row that points outside the table around it.
+    """
+    *levels, outermost = list_levels(table)
+    rows: np.ndarray | slice = slice(None)
+    for level in levels:
+        rows = find_parents(level, rows)
+    return outermost, rows
+
+
 def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the rows of `table.outer` that contain the frames of a table.
 
@@ -184,26 +204,19 @@ def find_innermost_faults(table: FrameTable) -> tuple[np.ndarray, np.ndarray]:
     """
     faults = np.array(table["fault"])
     levels = np.zeros(len(table), np.uint8)
-    level = table
-    depth = 0
+    inner, *outers = list_levels(table)
     parents: np.ndarray | None = None
-    while level.outer is not None:
-        parents = find_parents(level, parents)
-        level = level.outer
-        depth += 1
+    for depth, level in enumerate(outers, 1):
+        parents = find_parents(inner, parents)
         levels[faults == 0] = depth
         faults = np.where(faults, faults, level["fault"][parents])
+        inner = level
     return faults, levels
 
 
 def list_declared_faults(table: FrameTable) -> list[Mapping[int, FaultMeaning]]:
     """Return the faults that the formats of a table and of those around it declare, by level."""
-    declared: list[Mapping[int, FaultMeaning]] = []
-    level: FrameTable | None = table
-    while level is not None:
-        declared.append({} if level.format is None else level.format.faults)
-        level = level.outer
-    return declared
+    return [{} if level.format is None else level.format.faults for level in list_levels(table)]
 
 
 def _find_unread(table: FrameTable, column: ColumnDescription) -> np.ndarray | None:

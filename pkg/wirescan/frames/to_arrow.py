@@ -47,6 +47,7 @@ from wirescan.frames.lookup import (
     find_rows_with_list,
     find_rows_without_lists,
     list_declared_faults,
+    list_levels,
 )
 from wirescan.frames.registry import format_of
 
@@ -74,7 +75,9 @@ class _Context(NamedTuple):
     file: str | None
     errors: str
     limits: Limits
-    damaged: set[int]  # the result of `_find_damaged`
+    # The ids of those with bad rows, of the table and the tables around it. Mostly there are none,
+    # and then no column is searched for unread numbers.
+    damaged: set[int]
 
 
 def list_default_columns(format: str | Format) -> list[str]:
@@ -146,7 +149,8 @@ def to_batch(
         FrameError: a fault in a list, under "strict".
     """
     out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
-    context = _Context(file, errors or table.errors, limits, _find_damaged(table))
+    damaged = {id(level) for level in list_levels(table) if level.bad.any()}
+    context = _Context(file, errors or table.errors, limits, damaged)
     try:
         arrays = [_make_column(table, field, context) for field in out_schema]
     except FrameError as error:
@@ -223,20 +227,6 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
     width = column.dtype.str[1:]
     is_wider = types == "spark" and width in WIDER
     return WIDER[width] if is_wider else pa.from_numpy_dtype(column.dtype)
-
-
-def _find_damaged(table: FrameTable) -> set[int]:
-    """Return the ids of the tables with bad rows, of a table and those around it.
-
-    Most tables have none, and then no column is searched for unread numbers.
-    """
-    damaged = set()
-    level: FrameTable | None = table
-    while level is not None:
-        if level.bad.any():
-            damaged.add(id(level))
-        level = level.outer
-    return damaged
 
 
 def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Array:

@@ -81,28 +81,38 @@ def iter_tables(
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
-    allowance = Allowance(limits)
-    for table in scan_outermost(
-        allowance.count_chunks(read_chunks(path, start, stop, piece)),
+    yield from scan_nested(
+        read_chunks(path, start, stop, piece),
         inner,
+        offset=start,
+        tail=tail or stop >= end,
+        filters=checked_filters,
         errors=errors,
         check=check,
         limits=limits,
         source=path,
-        offset=start,
-        tail=tail or stop >= end,
-        allowance=allowance,
-    ):
-        yield from open_nested(
-            table,
-            inner,
-            errors=errors,
-            check=check,
-            limits=limits,
-            source=path,
-            filters=checked_filters,
-            allowance=allowance,
-        )
+    )
+
+
+def scan_nested(
+    chunks: Iterable[Any],
+    format: Format,
+    *,
+    offset: int,
+    tail: bool,
+    limits: Limits,
+    filters: Sequence[Filter] = (),
+    **options: Any,
+) -> Iterator[FrameTable]:
+    """Yield the frames of a format from the chunks of a file, which has an allowance of its own.
+
+    The arguments and errors are those of `scan_outermost` and `open_nested`.
+    """
+    allowance = Allowance(limits)
+    options |= {"limits": limits, "allowance": allowance}
+    counted = allowance.count_chunks(chunks)
+    for table in scan_outermost(counted, format, offset=offset, tail=tail, **options):
+        yield from open_nested(table, format, filters=filters, **options)
 
 
 def read_chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:

@@ -37,8 +37,7 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import PIECE, open_nested, read_pieces, scan_outermost
+from wirescan.reading.chunked import PIECE, read_pieces, scan_nested
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.reading.stream import Stream
 
@@ -290,18 +289,15 @@ class Tail:
         """
         try:
             with self._files.open(part.file) as (path, read):
-                chunks = read_pieces(read, path, part.start, part.stop, piece)
-                allowance = Allowance(self._options["limits"])
-                options = {"source": path, "allowance": allowance, **self._options}
-                for table in scan_outermost(
-                    allowance.count_chunks(chunks),
+                tables = scan_nested(
+                    read_pieces(read, path, part.start, part.stop, piece),
                     self._format,
                     offset=part.start,
                     tail=False,
-                    **options,
-                ):
-                    for inner in open_nested(table, self._format, **options):
-                        yield path, inner
+                    source=path,
+                    **self._options,
+                )
+                yield from ((path, table) for table in tables)
         except (FileNotFoundError, EOFError) as error:
             self._report_loss(error)
 

@@ -1,6 +1,8 @@
 """Growing files as a stream: `spark.readStream.format("wirescan").load(path)`.
 
-`datasource.py` describes its options. A frame is read when all its bytes are in the file. Files that were renamed or rotated continue at
+`datasource.py` describes its options.
+
+A frame is read when all its bytes are in the file. Files that were renamed or rotated continue at
 the position that was reached, see `wirescan.reading.growing`. With Trigger.AvailableNow the query
 reads the bytes that files had when it started, and ends.
 

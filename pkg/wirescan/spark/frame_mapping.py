@@ -24,6 +24,7 @@ from wirescan.frames.columns import START
 from wirescan.frames.errors import NEAR, FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_outermost_rows
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, Stop, make_empty
 from wirescan.reading.allowance import Allowance
@@ -214,7 +215,7 @@ def read_values(
                 limits=reading.limits,
                 allowance=allowance,
             ):
-                rows, outermost = _find_outermost_rows(table)
+                outermost, rows = find_outermost_rows(table)
                 holders = group[origins[rows]]
                 origins = origins[len(outermost) :]  # the next table has the frames that follow
                 bad = table.bad
@@ -248,15 +249,6 @@ def _read_value_offsets(values: pa.Array) -> np.ndarray:
     kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     offsets = np.frombuffer(values.buffers()[1], kind)
     return offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
-
-
-def _find_outermost_rows(table: FrameTable) -> tuple[np.ndarray, FrameTable]:
-    """Return the outermost table, and for each row of `table` the row there that encloses it."""
-    rows = np.arange(len(table))
-    while table.outer is not None:
-        rows = table["parent"][rows]
-        table = table.outer
-    return rows, table
 
 
 def _count_from_value(batch: pa.RecordBatch, starts: np.ndarray) -> pa.RecordBatch:
