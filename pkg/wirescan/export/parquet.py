@@ -165,10 +165,7 @@ def write(
         format: the name of the format.
         columns: as in `wirescan.frames.to_arrow.make_schema`.
         compression: the name of a Parquet codec.
-        options: those of `write_counted`.
-
-    Raises:
-        FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
+        options: those of `write_counted`, whose errors this function raises too.
     """
     layout = Layout.from_columns(format, columns)
     sink = Sink(lambda number: out, compression, float("inf"))
@@ -197,10 +194,7 @@ def write_parts(
         layout: the columns and directories.
         compression: the name of a Parquet codec.
         file_bytes: the size after which a file is followed by another.
-        options: those of `write_counted`.
-
-    Raises:
-        FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
+        options: those of `write_counted`, whose errors this function raises too.
     """
     sink = Sink(lambda number: f"{stem}-{number}.parquet", compression, file_bytes)
     return _write_to_sink(slices, sink, layout, options, with_faults=True)

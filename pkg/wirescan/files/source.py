@@ -163,7 +163,7 @@ def make_sibling_path(path: str, ending: str) -> str:
 
 def get_size(path: str) -> int:
     """Return the size of a file or object in bytes. Raises FileNotFoundError, OSError."""
-    return object_store.get_size(path) if URL.match(path) else os.stat(path).st_size
+    return get_stamp(path)[0]
 
 
 def get_stamp(path: str) -> tuple[int, int]:
@@ -183,12 +183,15 @@ def get_seekable_size(path: str) -> int:
 
     Raises FileNotFoundError, and OSError for a pipe or a device, which cannot be read in parts.
     """
-    if URL.match(path):
-        return object_store.get_size(path)
+    return get_size(path) if URL.match(path) else stat_file(path).st_size
+
+
+def stat_file(path: str) -> os.stat_result:
+    """Return the state of a local file. Raises as `get_seekable_size`."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.ESPIPE, "not a regular file, so it cannot be read in parts", path)
-    return state.st_size
+    return state
 
 
 @contextmanager

@@ -58,12 +58,7 @@ def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> n
 def find_buffers(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the numbers of the buffers that contain the frames of a table.
 
-    Args:
-        table: the frames.
-        rows: some rows of the table. None, the default: all rows.
-
-    Raises:
-        ValueError: a row names a buffer that does not exist.
+    rows: as in `find_parents`. Raises ValueError if a row names a buffer that does not exist.
     """
     return _read_numbers(table, "buffer", rows, len(table.buffers), "to a buffer that is not there")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -129,16 +129,10 @@ def read_pieces(
 ) -> Iterator[memoryview]:
     """Yield the bytes of a range of an open file, `piece` at a time.
 
-    Args:
-        read: a function of two positions that returns the bytes between them. It returns fewer
-            where the file ends.
-        path: the path that an error names.
-        start: the first position.
-        stop: the last position.
-        piece: bytes read at a time.
+    read: a function of two positions that returns the bytes between them. It returns fewer where
+        the file ends.
 
-    Raises:
-        EOFError: the file ends before `stop`.
+    The other arguments and the errors are those of `read_chunks`.
     """
     for at in range(start, stop, piece):
         piece_stop = min(at + piece, stop)
@@ -155,13 +149,10 @@ def scan_outermost(
     chunks: Iterable[Any],
     format: Format,
     *,
-    errors: str = "strict",
-    check: bool = True,
-    limits: Limits = Limits(),
     source: str | None = None,
-    offset: int = 0,
     tail: bool = True,
     allowance: Allowance | None = None,
+    **options: Any,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
@@ -172,9 +163,7 @@ def scan_outermost(
     Raises:
         FrameError: as `errors` says, and ExpansionError for more frames than the allowance.
     """
-    stream = Stream(
-        format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset
-    )
+    stream = Stream(format.outermost, source=source, **options)
     for chunk in chunks:
         table = stream.feed(chunk)
         if len(table):
@@ -229,28 +218,26 @@ def open_nested(
     while first < len(table) and (max_rows is None or max_rows > 0):
         part = table[first : first + size.frames]
         with _add_source(source):
-            group = _open_group(
+            inner = _open_group(
                 part,
                 format,
                 max_rows,
+                size,
                 # Bad rows are skipped at the end, so that a frame above a limit is noticed here.
                 errors="mark" if errors == "skip" else errors,
                 check=check,
                 limits=limits if len(part) == 1 else together,
             )
-            if group.inner is None:
-                size.shrink(group.fitting)
+            if inner is None:
                 continue
             if allowance is not None:
-                allowance.spend_nested(group.inner, part)
-        inner = group.inner
+                allowance.spend_nested(inner, part)
         if max_rows is not None:
             max_rows -= len(inner) - int(np.count_nonzero(inner.bad))
         if errors == "skip":
             inner = replace(inner.where(~inner.bad), errors=errors)
         yield apply_filters(inner, filters, source)
         first += len(part)
-        size.grow(was_too_large=group.is_too_large)
 
 
 class _GroupSize:
@@ -289,23 +276,19 @@ class _GroupSize:
             self._fitted = 0
 
 
-class _Group(NamedTuple):
-    """The result of opening a group of outermost frames.
-
-    inner: the frames inside; None if the outermost frames exceed a limit together.
-    is_too_large: a limit was exceeded.
-    fitting: the number of outermost frames before the limit, where `inner` is None.
-    """
-
-    inner: FrameTable | None
-    is_too_large: bool
-    fitting: int = 0
-
-
 def _open_group(
-    part: FrameTable, format: Format, max_rows: int | None, *, limits: Limits, **options: Any
-) -> _Group:
-    """Open a group of outermost frames. The arguments are those of `_open_inside`.
+    part: FrameTable,
+    format: Format,
+    max_rows: int | None,
+    size: _GroupSize,
+    *,
+    limits: Limits,
+    **options: Any,
+) -> FrameTable | None:
+    """Return the frames inside a group of outermost frames, and adjust the size of the next group.
+
+    The result is None if the outermost frames exceed a limit together. The arguments are those of
+    `_open_inside`.
 
     Raises FrameError as `errors` says, but not where several frames exceed a limit together.
     """
@@ -319,14 +302,16 @@ def _open_group(
         fitting = len(part) // 2
         if error.partial is not None and len(error.partial):
             fitting = _find_outermost_row(error.partial, len(error.partial) - 1, part)
-        return _Group(None, is_too_large=True, fitting=fitting)
+        size.shrink(fitting)
+        return None
     refused = inner["fault"] == Fault.TOO_LARGE
     too_large = bool(refused.any())
     if too_large and not alone:
         # The frames exceed a limit together, but those before the limit do not.
-        fitting = _find_outermost_row(inner, int(refused.argmax()), part)
-        return _Group(None, is_too_large=True, fitting=fitting)
-    return _Group(inner, is_too_large=too_large)
+        size.shrink(_find_outermost_row(inner, int(refused.argmax()), part))
+        return None
+    size.grow(was_too_large=too_large)
+    return inner
 
 
 @contextmanager

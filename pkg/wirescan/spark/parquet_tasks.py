@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,22 +106,12 @@ def to_parquet(
     reading = Reading(format, columns, errors, check, limits, filters)
     layout = Layout.from_columns(format, columns, partition_by)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
-    directory = os.fspath(out)
+    write = _write_with_spark
     if writer == "task":
-        summary = _write_in_tasks(
-            spark,
-            reading,
-            layout,
-            plan,
-            directory,
-            compression=compression,
-            file_bytes=file_bytes,
-            overwrite=overwrite,
-        )
-    else:
-        summary = _write_with_spark(
-            spark, reading, layout, plan, directory, compression=compression, overwrite=overwrite
-        )
+        write = partial(_write_in_tasks, file_bytes=file_bytes)
+    summary = write(
+        spark, reading, layout, plan, os.fspath(out), compression=compression, overwrite=overwrite
+    )
     files = len({part.path for part in plan.slices})
     return replace(summary, files=files, seconds=time.perf_counter() - begun)
 
