@@ -276,7 +276,9 @@ class Output:
         if any(not name.startswith("_temporary") for name in others):
             raise FileExistsError(f"{self.path} has files of another conversion by now")
         if schema is not None and all(part.directory == FAULTS for part in parts):
-            parts = [*parts, self._make_empty_batch(schema)]
+            path = f"{self.make_part_path('empty')}.parquet"
+            make_writer(path, schema, COMPRESSION).close()
+            parts = [*parts, WrittenFile("", path, 0, os.path.getsize(path))]
         for old in self._old:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         if self.faults.exists():
@@ -291,11 +293,6 @@ class Output:
                 move(part.path, folder / f"part-{number:05}.parquet")
         (self.path / "_SUCCESS").touch()
         return sum(part.written for part in parts if part.directory != FAULTS)
-
-    def _make_empty_batch(self, schema: pa.Schema) -> WrittenFile:
-        path = f"{self.make_part_path('empty')}.parquet"
-        make_writer(path, schema, COMPRESSION).close()
-        return WrittenFile("", path, 0, os.path.getsize(path))
 
     def __exit__(self, *error: object) -> None:
         # After the rename, a task that Spark gave up can create no further file in it.

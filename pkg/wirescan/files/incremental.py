@@ -47,12 +47,7 @@ class FrameScanner:
     If all bytes are in memory, `read` scans a window of them that begins at `offset`, and holds
     nothing.
 
-    It holds the bytes of a frame that was cut, and joins only such a frame in memory. The rows are
-    those of a scan of the whole stream, wherever it is cut. But a gap of more than `limits.frame`
-    bytes may be several adjacent rows with the same fault.
-
-    At most `limits.frame` bytes of a frame are held, and up to two and a quarter times as many
-    during a search. Zeros at the end of the stream are counted and not held.
+    `wirescan.reading.stream.Stream` describes what is held, and how the rows depend on the pieces.
 
     Args:
         scan: `Parser.scan` of an outermost `Format`.

@@ -312,7 +312,12 @@ def _make_no_files_error(path: str) -> FileNotFoundError:
 
 def _list_directory(directory: str, files: str | None) -> list[str]:
     root = len(os.path.join(directory, ""))
-    return sorted(name for name in _walk(directory) if _is_asked_for(name[root:], files))
+    paths = (
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(directory, onerror=_raise)
+        for name in names
+    )
+    return sorted(path for path in paths if _is_asked_for(path[root:], files))
 
 
 def _is_asked_for(path: str, files: str | None) -> bool:
@@ -330,11 +335,6 @@ def _is_left_out(path: str, ignore: str | None) -> bool:
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _walk(directory: str) -> Iterator[str]:
-    for folder, _, names in os.walk(directory, onerror=_raise):
-        yield from (os.path.join(folder, name) for name in names)
 
 
 def _map_file(path: str) -> memoryview:

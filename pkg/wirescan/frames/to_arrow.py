@@ -151,8 +151,12 @@ def to_batch(
     out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
     damaged = {id(level) for level in list_levels(table) if level.bad.any()}
     context = _Context(file, errors or table.errors, limits, damaged)
+    arrays = []
     try:
-        arrays = [_make_column(table, field, context) for field in out_schema]
+        for field in out_schema:
+            found = find_column(table, field.name)
+            make = MAKERS.get(found.column.kind, _make_number_column)
+            arrays.append(make(found, field.type, context))
     except FrameError as error:
         error.source = error.source or file
         raise
@@ -227,13 +231,6 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
     width = column.dtype.str[1:]
     is_wider = types == "spark" and width in WIDER
     return WIDER[width] if is_wider else pa.from_numpy_dtype(column.dtype)
-
-
-def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Array:
-    """Return a column, place, list or exported column of a table."""
-    found = find_column(table, field.name)
-    make = MAKERS.get(found.column.kind, _make_number_column)
-    return make(found, field.type, context)
 
 
 def _make_paths(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:

@@ -71,11 +71,6 @@ class _Search:
     max_files: float
     turn: tuple[str, int] = ("", 0)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more may be read."""
-        return self.max_bytes <= 0 or self.max_files <= 0
-
 
 class Tail:
     """The files of some paths, as they grow. For one thread.
@@ -157,7 +152,7 @@ class Tail:
                 continue
             if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
-            if search.is_over:
+            if search.max_bytes <= 0 or search.max_files <= 0:
                 self._postpone(search, path, state, size)
                 continue
             # The next listing notices a file that was deleted since this one.

@@ -188,7 +188,8 @@ def _write_with_spark(
             "writer='spark' counts rows with accumulators, which Spark Connect does not have: "
             "use writer='task', or write the result of wirescan.spark.read"
         )
-    path, file_system = _open_hadoop_path(spark, make_faults_path(out))
+    path = spark._jvm.org.apache.hadoop.fs.Path(make_faults_path(out))
+    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
     if not is_local and not overwrite and file_system.exists(path):
         raise FileExistsError(
             f"{make_faults_path(out)} has files in it; choose another directory, or overwrite it"
@@ -214,12 +215,6 @@ def _write_with_spark(
         bad = find_faults(spark, plan, reading)
         bad.write.option("compression", compression).parquet(make_faults_path(out))
     return summary
-
-
-def _open_hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """Return a path as Hadoop's Path object, and the file system of the path."""
-    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
-    return hadoop_path, hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration())
 
 
 def _count_and_read(
