@@ -62,9 +62,8 @@ def split_by_bytes(
 def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
     """Yield slices of rows, so that the sizes of each part add up to about `size`.
 
-    Args:
-        sizes: the bytes of each row.
-        size: the bytes of a part. Each part has at least one row and at most BATCH_ROWS rows.
+    sizes: the bytes of each row.
+    size: the bytes of a part. Each part has at least one row and at most BATCH_ROWS rows.
     """
     ends = np.cumsum(sizes, dtype=np.int64)
     first = 0
@@ -82,9 +81,8 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
     These are the bytes of the frame, and those of the places of enclosing frames among the
     columns.
 
-    Args:
-        table: the frames.
-        columns: the exported columns. None, the default: those of the format.
+    table: the frames.
+    columns: the exported columns. None, the default: those of the format.
     """
     format = get_format(table)
     total: np.ndarray = table["size"].astype(np.int64)

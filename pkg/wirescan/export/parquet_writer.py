@@ -120,10 +120,9 @@ class Sink:
 def make_writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
     """Return a Parquet writer whose encodings suit columns of frames.
 
-    Args:
-        out: a path or an open file.
-        schema: the Arrow schema of the rows.
-        compression: the name of a Parquet codec.
+    out: a path or an open file.
+    schema: the Arrow schema of the rows.
+    compression: the name of a Parquet codec.
     """
     numbers = [
         f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)
@@ -181,10 +180,9 @@ def replace_merged(
 ) -> list[WrittenFile]:
     """Return the parts, in which merged files replace the files that they were made of.
 
-    Args:
-        parts: all parts.
-        runs: the result of `small`.
-        into: the merged file of each run.
+    parts: all parts.
+    runs: the result of `find_small`.
+    into: the merged file of each run.
     """
     replacement = {run[0].path: part for run, part in zip(runs, into)}
     merged = {part.path for run in runs for part in run[1:]}

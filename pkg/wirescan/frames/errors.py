@@ -145,13 +145,11 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
 def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
     """Return the error for the fault of row i, or for the fault after it that ended the scan.
 
-    Args:
-        table: the frames.
-        i: the row.
-        ended: the fault that ended the scan after row i; 0, the default, for that of the row.
+    table: the frames.
+    i: the row.
+    ended: the fault that ended the scan after row i; 0, the default, for that of the row.
 
-    Raises:
-        ValueError: the row points outside its buffer or outside the table around it.
+    Raises ValueError if the row points outside its buffer or outside the table around it.
     """
     row = table.rows[i]
     check_place(table, i)

@@ -68,9 +68,8 @@ FAULT_NAMES: Mapping[int, str] = {fault.value: fault.name for fault in Fault if 
 def describe_fault(fault: int, declared: Mapping[int, FaultMeaning]) -> FaultMeaning:
     """Return the name and the meaning of a fault. A number without a name is named by its digits.
 
-    Args:
-        fault: any number. Rows may come from a user.
-        declared: the faults that the format declares, `Format.faults`.
+    fault: any number. Rows may come from a user.
+    declared: the faults that the format declares, `Format.faults`.
     """
     number = int(fault)
     if number in declared:

@@ -44,12 +44,10 @@ def find_outermost_rows(table: FrameTable) -> tuple[FrameTable, np.ndarray | sli
 def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the rows of `table.outer` that contain the frames of a table.
 
-    Args:
-        table: a table with an `outer` table.
-        rows: some rows of the table. None, the default: all rows.
+    table: a table with an `outer` table.
+    rows: some rows of the table. None, the default: all rows.
 
-    Raises:
-        ValueError: a row points outside the table around it.
+    Raises ValueError if a row points outside the table around it.
     """
     assert table.outer is not None
     return _read_numbers(table, "parent", rows, len(table.outer), "outside the table around it")

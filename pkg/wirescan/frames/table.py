@@ -427,9 +427,8 @@ class FrameTable:
 def iter_groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each number of some rows, in ascending order, and the rows that have it.
 
-    Args:
-        numbers: a number for each row of a table.
-        chosen: the row numbers to group.
+    numbers: a number for each row of a table.
+    chosen: the row numbers to group.
     """
     order = chosen[np.argsort(numbers[chosen], kind="stable")]
     borders = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -493,10 +492,9 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
 def require_rows(table: Any, dtype: np.dtype[Any], message: str) -> None:
     """Raise TypeError unless `table` is a FrameTable whose rows have a dtype.
 
-    Args:
-        table: the object to check.
-        dtype: the expected dtype.
-        message: the start of the message, which says what was expected.
+    table: the object to check.
+    dtype: the expected dtype.
+    message: the start of the message, which says what was expected.
     """
     if not isinstance(table, FrameTable) or table.dtype != dtype:
         raise TypeError(f"{message}, not {getattr(table, 'name', type(table).__name__)}")

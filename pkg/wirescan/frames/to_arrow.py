@@ -133,20 +133,16 @@ def to_batch(
     With `binary="view"` no payload is copied, and the batch keeps the table's buffers alive.
     In a bad row, bytes and lists are null. Its numbers are what was read, or null.
 
-    Args:
-        table: the frames.
-        columns: as in `make_schema`.
-        binary: as in `make_schema`.
-        types: as in `make_schema`.
-        file: the value of the column `_file`.
-        errors: how to treat a fault in a list, such as headers: "strict" raises FrameError, "mark"
-            makes the bad pair null, "skip" removes it. None, the default: as in `table.errors`.
-        limits: the limits for the lists.
+    table: the frames.
+    columns, binary, types: as in `make_schema`.
+    file: the value of the column `_file`.
+    errors: how to treat a fault in a list, such as headers: "strict" raises FrameError, "mark"
+        makes the bad pair null, "skip" removes it. None, the default: as in `table.errors`.
+    limits: the limits for the lists.
 
-    Raises:
-        ValueError: an unknown name, text that is not UTF-8, more than 2 GiB in one column of
-            "binary", or rows that point outside the buffers or the tables around them.
-        FrameError: a fault in a list, under "strict".
+    Raises FrameError for a fault in a list, under "strict". Raises ValueError for an unknown name,
+    text that is not UTF-8, more than 2 GiB in one column of "binary", and rows that point outside
+    the buffers or the tables around them.
     """
     out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
     damaged = {id(level) for level in list_levels(table) if level.bad.any()}
@@ -176,12 +172,10 @@ def make_reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
 
     A reader can be read once.
 
-    Args:
-        table: the frames.
-        rows: the number of rows in a batch, at most.
+    table: the frames.
+    rows: the number of rows in a batch, at most.
 
-    Raises:
-        ValueError: `rows` is below 1.
+    Raises ValueError for `rows` below 1.
     """
     if rows < 1:
         raise ValueError(f"a batch has at least 1 row, not {rows}")
@@ -297,11 +291,10 @@ def _make_faults(
 
     It does not call `pa.array`, which imports pandas if that is installed.
 
-    Args:
-        faults: the numbers, u1.
-        levels: for each number, the index in `declared` of the faults of its format.
-        declared: the faults that each format declares.
-        kind: the Arrow type.
+    faults: the numbers, u1.
+    levels: for each number, the index in `declared` of the faults of its format.
+    declared: the faults that each format declares.
+    kind: the Arrow type.
     """
     # The dictionary is the same in all batches of a format.
     names = list(FAULT_NAMES.values())

@@ -190,20 +190,16 @@ def open_nested(
 
     The size of a group bounds the decompressed bytes and the rows that are held.
 
-    Args:
-        table: the outermost frames.
-        format: the format of the frames inside.
-        errors: "strict", "mark" or "skip".
-        check: verify checksums.
-        limits: bounds on rows and bytes.
-        source: the path of the file of the table. Errors name it.
-        filters: the result of `filters.check_filters`. Only rows that pass are returned.
-        max_rows: the number of good rows that are wanted. The iteration ends after them or a
-            few more, and opens few frames after them.
-        allowance: counts what is opened, over all tables of a file. None, the default: no bound.
+    table: the outermost frames.
+    format: the format of the frames inside.
+    errors, check, limits: as in `iter_tables`.
+    source: the path of the file of the table. Errors name it.
+    filters: the result of `filters.check_filters`. Only rows that pass are returned.
+    max_rows: the number of good rows that are wanted. The iteration ends after them or a few more,
+        and opens few frames after them.
+    allowance: counts what is opened, over all tables of a file. None, the default: no bound.
 
-    Raises:
-        FrameError: as `errors` says, and ExpansionError for more than the allowance.
+    Raises FrameError as `errors` says, and ExpansionError for more than the allowance.
     """
     if filters:
         table = prune_frames(table, format, filters, errors, source)
@@ -243,9 +239,8 @@ def open_nested(
 class _GroupSize:
     """The number of outermost frames that are opened together.
 
-    Args:
-        count: the number of all outermost frames.
-        max_rows: the number of good rows that are wanted; None for all.
+    count: the number of all outermost frames.
+    max_rows: the number of good rows that are wanted; None for all.
 
     Attributes:
         frames: the number for the next group.

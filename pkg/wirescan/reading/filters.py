@@ -114,10 +114,9 @@ def apply_filters(
 ) -> FrameTable:
     """Return the rows of a table that pass all filters.
 
-    Args:
-        table: the rows.
-        filters: the result of `check_filters`.
-        file: the value of the column `_file`.
+    table: the rows.
+    filters: the result of `check_filters`.
+    file: the value of the column `_file`.
     """
     # Numbers come first, because they are compared faster than byte strings.
     for condition_on in sorted(filters, key=lambda filter: filter.column in table.places):

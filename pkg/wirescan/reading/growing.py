@@ -274,13 +274,11 @@ class Tail:
     def read_tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of a part in tables, each with the current path of the file.
 
-        Args:
-            part: an element of the result of `plan_tasks`.
-            piece: bytes of the file per table.
+        part: an element of the result of `plan_tasks`.
+        piece: bytes of the file per table.
 
-        Raises:
-            FrameError: with the path and the position in the file.
-            OSError: the file cannot be read. See also `lossless`.
+        Raises FrameError with the path and the position in the file, and OSError if the file cannot
+        be read. See also `lossless`.
         """
         try:
             with self._files.open(part.file) as (path, read):
@@ -362,13 +360,12 @@ class Tail:
         A fault of a frame may show only in the bytes that follow it, so no part ends with damage
         elsewhere.
 
-        Args:
-            path: the path that an error names.
-            read: the function that reads a range of the file.
-            start: the first byte of the range.
-            stop: the end of the range.
-            enough: the position after which the search may end.
-            is_old: the file ended at `stop` long ago, so damage at its end counts as read.
+        path: the path that an error names.
+        read: the function that reads a range of the file.
+        start: the first byte of the range.
+        stop: the end of the range.
+        enough: the position after which the search may end.
+        is_old: the file ended at `stop` long ago, so damage at its end counts as read.
         """
         strict = self._options["errors"] == "strict"
         at = end = start if enough < stop else self._find_cuts(path, start, stop, INDEX_FROM)[-1]

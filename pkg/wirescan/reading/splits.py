@@ -239,12 +239,11 @@ def _assign(
 ) -> list[list[Slice]]:
     """Cut parts of files into tasks.
 
-    Args:
-        parts: the parts, in their order.
-        starts: for each part, the positions in its file at which a task may start.
-        begins: for each part, its position in the line of all parts.
-        total: the length of that line.
-        share: the length of a task on that line.
+    parts: the parts, in their order.
+    starts: for each part, the positions in its file at which a task may start.
+    begins: for each part, its position in the line of all parts.
+    total: the length of that line.
+    share: the length of a task on that line.
     """
     # Of all possible starts, the one nearest to each border starts a task.
     line = np.concatenate(
