@@ -25,9 +25,8 @@ SUM_LIMIT = 2.0**63  # int64 sums below this cannot overflow
 class Groups:
     """Tables of groups, which are merged when they are large.
 
-    Args:
-        keys: the names of the columns that identify a group.
-        merges: the other columns, each with the Arrow function that merges it.
+    keys: the names of the columns that identify a group.
+    merges: the other columns, each with the Arrow function that merges it.
     """
 
     def __init__(self, keys: Sequence[str], merges: Sequence[tuple[str, str]]):

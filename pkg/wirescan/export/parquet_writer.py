@@ -263,12 +263,10 @@ class Output:
 
         The bytes of the faults table are not included.
 
-        Args:
-            parts: the files, in their order.
-            schema: the schema of the rows. If it is given, there is a file even without rows.
+        parts: the files, in their order.
+        schema: the schema of the rows. If it is given, there is a file even without rows.
 
-        Raises:
-            FileExistsError: another output has put files into the directory meanwhile.
+        Raises FileExistsError if another output has put files into the directory meanwhile.
         """
         others = {path.name for path in self.path.iterdir()} - {path.name for path in self._old}
         if any(not name.startswith("_temporary") for name in others):

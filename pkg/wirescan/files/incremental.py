@@ -128,12 +128,10 @@ class FrameScanner:
 
         The next call must begin at the new `offset`, with more bytes than remained.
 
-        Args:
-            view: the bytes.
-            more: whether bytes follow them.
+        view: the bytes.
+        more: whether bytes follow them.
 
-        Raises:
-            FrameError: there are more frames than `limits` allow. The fault is LIMIT.
+        Raises FrameError with the fault LIMIT if there are more frames than `limits` allow.
         """
         rows, bad, fault, used = self._scan(view, more=more)
         scanned = self._report(view, rows, bad, Stop(fault, used))
@@ -143,9 +141,8 @@ class FrameScanner:
     def close(self, *, tail: bool = True) -> Scanned:
         """End the stream and return the frames in the held bytes.
 
-        Args:
-            tail: a cut frame is no fault: the stop says SHORT. With False, held bytes are a fault,
-                BAD_LENGTH.
+        tail: a cut frame is no fault: the stop says SHORT. With False, held bytes are a fault,
+            BAD_LENGTH.
         """
         view = view_of(bytes(self._held)) if self._held else _make_zeros(self._zeros)
         held = len(view)

@@ -112,14 +112,12 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
     "strict" raises FrameError for the first fault, in the order of the wire: for bad rows, then
     for a scan that stopped before the end. "mark" keeps all rows, "skip" the good rows.
 
-    Args:
-        table: the scanned frames.
-        errors: one of MODES.
-        bad: the number of rows with a fault. The loop counts them, so that good rows are not
-            examined again.
+    table: the scanned frames.
+    errors: one of MODES.
+    bad: the number of rows with a fault. The loop counts them, so that good rows are not examined
+        again.
 
-    Raises:
-        FrameError: under "strict", if there is a fault.
+    Raises FrameError under "strict" if there is a fault.
     """
     if errors != "strict":
         table = replace(table, errors=errors)

@@ -110,8 +110,7 @@ class FoundColumn(NamedTuple):
 
         A number is null if it stands for no time, or was not read of a bad frame.
 
-        Args:
-            has_bad_rows: False if the caller knows that no row of `table` is bad.
+        has_bad_rows: False if the caller knows that no row of `table` is bad.
         """
         nulls = _find_unread(self.table, self.column) if has_bad_rows else None
         no_time = self.column.declared.no_time
@@ -128,13 +127,11 @@ class FoundColumn(NamedTuple):
 def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundColumn:
     """Find a column of exports in a table, or in the nearest table around it.
 
-    Args:
-        table: the exported table.
-        name: the column.
-        lists: whether a list of pairs hides a place of the same name.
+    table: the exported table.
+    name: the column.
+    lists: whether a list of pairs hides a place of the same name.
 
-    Raises:
-        ValueError: no table has the column.
+    Raises ValueError if no table has the column.
     """
     if name in EXPORT_KINDS:
         return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
@@ -159,8 +156,7 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
 def open_pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
     """Return the pairs of the list `name` in all rows where it can be read.
 
-    Returns:
-        The table of the pairs, and an i8 array: the row that each pair belongs to.
+    The result is the table of the pairs, and an i8 array: the row that each pair belongs to.
     """
     rows = np.flatnonzero(find_rows_with_list(table, name))
     inner = table.format.children[name](table[rows], errors="mark")
@@ -172,13 +168,10 @@ def find_bad_frames(
 ) -> list[tuple[FrameTable, np.ndarray]]:
     """Return the bad frames of a table, and those in the lists of its rows.
 
-    Args:
-        table: the frames.
-        columns: the lists to examine are those among these names. None, the default: all lists.
+    The result is tables that have rows, each with an i8 array: the rows of `table` that the frames
+    are or belong to.
 
-    Returns:
-        Tables that have rows, each with an i8 array: the rows of `table` that the frames are or
-        belong to.
+    columns: the lists to examine are those among these names. None, the default: all lists.
     """
     lists = () if table.format is None else table.format.lists
     levels = [(table, np.arange(len(table)))]
@@ -191,9 +184,8 @@ def find_bad_frames(
 def find_innermost_faults(table: FrameTable) -> tuple[np.ndarray, np.ndarray]:
     """Return the fault of each row, or of the nearest bad frame around a good row.
 
-    Returns:
-        The faults (u1), and the level that each of them is from (u1): 0 for the table itself, 1 for
-        the table around it, and so on.
+    The result is the faults (u1), and the level that each of them is from (u1): 0 for the table
+    itself, 1 for the table around it, and so on.
     """
     faults = np.array(table["fault"])
     levels = np.zeros(len(table), np.uint8)

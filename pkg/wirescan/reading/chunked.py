@@ -160,8 +160,7 @@ def scan_outermost(
     `Stream` and of `Stream.close`, and `allowance`, which counts the frames. Whoever reads the
     chunks counts their bytes (`Allowance.count_chunks`). None, the default: no bound.
 
-    Raises:
-        FrameError: as `errors` says, and ExpansionError for more frames than the allowance.
+    Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
     stream = Stream(format.outermost, source=source, **options)
     for chunk in chunks:

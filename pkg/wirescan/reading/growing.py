@@ -129,14 +129,12 @@ class Tail:
         In other modes damage is read when a frame follows it, or when the file has not changed
         for a minute.
 
-        Args:
-            start: an earlier offset.
-            max_bytes: the bytes of these frames, at most; one frame is always read.
-            max_files: the number of files that contain these frames, at most.
+        start: an earlier offset.
+        max_bytes: the bytes of these frames, at most; one frame is always read.
+        max_files: the number of files that contain these frames, at most.
 
-        Raises:
-            FrameError: damage is next, under "strict".
-            OSError: a file cannot be read. See also `lossless`.
+        Raises FrameError under "strict" if damage is next, and OSError if a file cannot be read.
+        See also `lossless`.
         """
         progress = parse_offset(start)
         states = self._files.list_present(progress)
