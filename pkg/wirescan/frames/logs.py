@@ -105,6 +105,10 @@ class SegmentCheck(Protocol):
         """Report what is wrong once the segment was read to its end."""
 
 
+def keep_nothing() -> None:
+    """Return None: the memory of checks that do not depend on each other."""
+
+
 @dataclass(frozen=True)
 class SideFiles:
     """The checks of the files beside the segments of a log. Each of them raises OSError.
@@ -113,15 +117,14 @@ class SideFiles:
     check_snapshots: state -> findings in files that belong to the log and not to a segment.
     find_orphans: state -> base offset and the files that belong to a segment which is not there.
     find_reaches: state -> how far the log has reached by these files, in rising order.
-    make_memory: returns a new object for `LogState.memory`. It is called once for each log. The
-        default returns None, for checks that do not depend on each other.
+    make_memory: returns a new object for `LogState.memory`. It is called once for each log.
     """
 
     check_segment: Callable[[str, LogState], SegmentCheck]
     check_snapshots: Callable[[LogState], Iterable[Finding]]
     find_orphans: Callable[[LogState], dict[int, list[str]]]
     find_reaches: Callable[[LogState], list[Reach]]
-    make_memory: Callable[[], Any] = lambda: None
+    make_memory: Callable[[], Any] = keep_nothing
 
 
 @dataclass(frozen=True)
