@@ -218,6 +218,11 @@ def test_invalid_arguments_are_refused(spark, parts, by, measures, message):
         aggregate(parts, by, measures)
 
 
+def test_ranges_have_a_format_of_their_own(parts):
+    with pytest.raises(ValueError, match="Ranges have their own format"):
+        aggregate(parts, format="kafka.batches")
+
+
 def test_places_have_no_measures(spark, log):
     df = spark.createDataFrame([(bytearray(make_batch(0)),)], "v binary")
     with pytest.raises(ValueError, match="_file can be grouped by, but has no min"):

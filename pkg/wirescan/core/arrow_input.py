@@ -68,7 +68,7 @@ def as_byte_array(data: Any) -> np.ndarray:
 def read_numbers(buffer: Any, dtype: Any, first: int, count: int) -> np.ndarray:
     """Return `count` numbers of a buffer, from number `first` on, as an aligned array.
 
-    Raises ValueError where the buffer ends before, TypeError as `flat`.
+    Raises ValueError where the buffer ends before, TypeError as `as_byte_array`.
     """
     dtype = np.dtype(dtype)
     data = as_byte_array(buffer)

@@ -5,7 +5,7 @@ Parquet, Spark and the command line use this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,32 +27,21 @@ def iter_batches(
     start: int = 0,
     stop: int | None = None,
     *,
-    format: str,
     columns: Sequence[str] | None = None,
     batch_bytes: int = BATCH_BYTES,
     errors: str = "strict",
-    check: bool = True,
     limits: Limits = Limits(),
     binary: str = "binary",
     types: str = "arrow",
-    tail: bool = False,
-    filters: Iterable[tuple[Any, ...]] = (),
+    **options: Any,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file as record batches of about `batch_bytes`.
 
-    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`.
+    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`. The
+    options are `format`, `check`, `tail` and `filters` of `chunked.iter_tables`.
     """
     for table in iter_tables(
-        path,
-        start,
-        stop,
-        format=format,
-        piece=batch_bytes,
-        errors=errors,
-        check=check,
-        limits=limits,
-        tail=tail,
-        filters=filters,
+        path, start, stop, piece=batch_bytes, errors=errors, limits=limits, **options
     ):
         for part in split_by_bytes(table, batch_bytes, columns):
             yield to_batch(
@@ -73,9 +62,8 @@ def split_by_bytes(
 def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
     """Yield slices of rows, so that the sizes of each part add up to about `size`.
 
-    Args:
-        sizes: the bytes of each row.
-        size: the bytes of a part. Each part has at least one row and at most BATCH_ROWS rows.
+    sizes: the bytes of each row.
+    size: the bytes of a part. Each part has at least one row and at most BATCH_ROWS rows.
     """
     ends = np.cumsum(sizes, dtype=np.int64)
     first = 0
@@ -93,9 +81,8 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
     These are the bytes of the frame, and those of the places of enclosing frames among the
     columns.
 
-    Args:
-        table: the frames.
-        columns: the exported columns. None, the default: those of the format.
+    table: the frames.
+    columns: the exported columns. None, the default: those of the format.
     """
     format = get_format(table)
     total: np.ndarray = table["size"].astype(np.int64)

@@ -42,11 +42,10 @@ def to_batch(
 ) -> pa.RecordBatch:
     """Return the bad frames of a table as a record batch of SCHEMA, in the order of `start`.
 
-    Args:
-        table: frames that were read with "mark".
-        file: the path of the file.
-        columns: bad frames in the lists among these columns are included. None, the default: in
-            all lists.
+    table: frames that were read with "mark".
+    file: the path of the file.
+    columns: bad frames in the lists among these columns are included. None, the default: in all
+        lists.
     """
     levels = [
         bad for frames, _ in find_bad_frames(table, columns) for bad in _find_outermost_bad(frames)

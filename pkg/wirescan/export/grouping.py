@@ -25,9 +25,8 @@ SUM_LIMIT = 2.0**63  # int64 sums below this cannot overflow
 class Groups:
     """Tables of groups, which are merged when they are large.
 
-    Args:
-        keys: the names of the columns that identify a group.
-        merges: the other columns, each with the Arrow function that merges it.
+    keys: the names of the columns that identify a group.
+    merges: the other columns, each with the Arrow function that merges it.
     """
 
     def __init__(self, keys: Sequence[str], merges: Sequence[tuple[str, str]]):
@@ -103,11 +102,10 @@ def group(
 ) -> pa.Table:
     """Return the groups of a table.
 
-    Args:
-        table: the rows.
-        keys: the names of the columns that identify a group.
-        functions: pairs of a column and an Arrow aggregate function.
-        names: the names of the columns of results.
+    table: the rows.
+    keys: the names of the columns that identify a group.
+    functions: pairs of a column and an Arrow aggregate function.
+    names: the names of the columns of results.
     """
     keys = list(keys)
     functions = list(functions)
@@ -163,10 +161,9 @@ def _select_valid(raw: pa.Table, by: Sequence[str], name: str, new_name: str) ->
 def make_summaries(table: pa.Table, by: Sequence[str], measure: str) -> Iterator[pa.Table]:
     """Yield the sketches or histograms of groups: tables of the columns `by` and `measure`.
 
-    Args:
-        table: the result of `collect_coupons` or `count_buckets`.
-        by: the names of the columns that identify a group.
-        measure: "distinct" or "histogram".
+    table: the result of `collect_coupons` or `count_buckets`.
+    by: the names of the columns that identify a group.
+    measure: "distinct" or "histogram".
     """
     names = [measure, COUNT] if measure == "histogram" else [measure]
     if not by:

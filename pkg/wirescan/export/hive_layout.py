@@ -95,15 +95,13 @@ class Layout:
         A column whose values name directories is not in the files. A column truncated to a unit
         is in both.
 
-        Args:
-            format: the name of a format.
-            columns: as in `wirescan.frames.to_arrow.make_schema`. Columns that partition need
-                not be among them.
-            partition_by: columns that partition, as in the module's table.
+        format: the name of a format.
+        columns: as in `wirescan.frames.to_arrow.make_schema`. Columns that partition need not be
+            among them.
+        partition_by: columns that partition, as in the module's table.
 
-        Raises:
-            ValueError: an unknown column or unit, a column that cannot partition, or no column
-                for the files.
+        Raises ValueError for an unknown column or unit, for a column that cannot partition, and if
+        no column is left for the files.
         """
         several = [partition_by] if isinstance(partition_by, str) else partition_by
         by = tuple(
@@ -136,11 +134,10 @@ class Layout:
     ) -> Iterator[tuple[Key, pa.RecordBatch]]:
         """Yield the rows of a table in record batches of `schema`, each with the key of its rows.
 
-        Args:
-            table: the frames.
-            file: the path of the file.
-            errors: the error mode. In modes other than "strict", text in a key that is too long
-                for the name of a directory is shortened.
+        table: the frames.
+        file: the path of the file.
+        errors: the error mode. In modes other than "strict", text in a key that is too long for the
+            name of a directory is shortened.
         """
         for part in split_by_bytes(table, BATCH_BYTES, self.columns):
             runs = [_Run((), 0, len(part))]

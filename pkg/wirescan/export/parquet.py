@@ -159,16 +159,11 @@ def write(
 
     The file is written even if there are no rows.
 
-    Args:
-        slices: the slices.
-        out: the path of the file.
-        format: the name of the format.
-        columns: as in `wirescan.frames.to_arrow.make_schema`.
-        compression: the name of a Parquet codec.
-        options: those of `write_counted`.
-
-    Raises:
-        FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
+    slices, options: those of `write_counted`, whose errors this function raises too.
+    out: the path of the file.
+    format: the name of the format.
+    columns: as in `wirescan.frames.to_arrow.make_schema`.
+    compression: the name of a Parquet codec.
     """
     layout = Layout.from_columns(format, columns)
     sink = Sink(lambda number: out, compression, float("inf"))
@@ -191,16 +186,10 @@ def write_parts(
 
     Bad frames are listed in further files, which belong to the directory FAULTS.
 
-    Args:
-        slices: the slices.
-        stem: the start of the paths, which are `<stem>-<n>.parquet`.
-        layout: the columns and directories.
-        compression: the name of a Parquet codec.
-        file_bytes: the size after which a file is followed by another.
-        options: those of `write_counted`.
-
-    Raises:
-        FrameError, ValueError, TypeError, EOFError, OSError: as `write_counted`.
+    slices, layout, options: those of `write_counted`, whose errors this function raises too.
+    stem: the start of the paths, which are `<stem>-<n>.parquet`.
+    compression: the name of a Parquet codec.
+    file_bytes: the size after which a file is followed by another.
     """
     sink = Sink(lambda number: f"{stem}-{number}.parquet", compression, file_bytes)
     return _write_to_sink(slices, sink, layout, options, with_faults=True)

@@ -120,10 +120,9 @@ class Sink:
 def make_writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
     """Return a Parquet writer whose encodings suit columns of frames.
 
-    Args:
-        out: a path or an open file.
-        schema: the Arrow schema of the rows.
-        compression: the name of a Parquet codec.
+    out: a path or an open file.
+    schema: the Arrow schema of the rows.
+    compression: the name of a Parquet codec.
     """
     numbers = [
         f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)
@@ -181,10 +180,9 @@ def replace_merged(
 ) -> list[WrittenFile]:
     """Return the parts, in which merged files replace the files that they were made of.
 
-    Args:
-        parts: all parts.
-        runs: the result of `small`.
-        into: the merged file of each run.
+    parts: all parts.
+    runs: the result of `find_small`.
+    into: the merged file of each run.
     """
     replacement = {run[0].path: part for run, part in zip(runs, into)}
     merged = {part.path for run in runs for part in run[1:]}
@@ -265,18 +263,18 @@ class Output:
 
         The bytes of the faults table are not included.
 
-        Args:
-            parts: the files, in their order.
-            schema: the schema of the rows. If it is given, there is a file even without rows.
+        parts: the files, in their order.
+        schema: the schema of the rows. If it is given, there is a file even without rows.
 
-        Raises:
-            FileExistsError: another output has put files into the directory meanwhile.
+        Raises FileExistsError if another output has put files into the directory meanwhile.
         """
         others = {path.name for path in self.path.iterdir()} - {path.name for path in self._old}
         if any(not name.startswith("_temporary") for name in others):
             raise FileExistsError(f"{self.path} has files of another conversion by now")
         if schema is not None and all(part.directory == FAULTS for part in parts):
-            parts = [*parts, self._make_empty_batch(schema)]
+            path = f"{self.make_part_path('empty')}.parquet"
+            make_writer(path, schema, COMPRESSION).close()
+            parts = [*parts, WrittenFile("", path, 0, os.path.getsize(path))]
         for old in self._old:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         if self.faults.exists():
@@ -291,11 +289,6 @@ class Output:
                 move(part.path, folder / f"part-{number:05}.parquet")
         (self.path / "_SUCCESS").touch()
         return sum(part.written for part in parts if part.directory != FAULTS)
-
-    def _make_empty_batch(self, schema: pa.Schema) -> WrittenFile:
-        path = f"{self.make_part_path('empty')}.parquet"
-        make_writer(path, schema, COMPRESSION).close()
-        return WrittenFile("", path, 0, os.path.getsize(path))
 
     def __exit__(self, *error: object) -> None:
         # After the rename, a task that Spark gave up can create no further file in it.

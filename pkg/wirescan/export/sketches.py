@@ -69,8 +69,7 @@ class Histogram:
 
         `to_arrow` and `wirescan.spark.aggregate` return such triples.
 
-        Raises:
-            ValueError: these are no buckets of a histogram.
+        Raises ValueError for triples that are no buckets of a histogram.
         """
         listed = buckets.to_pylist() if hasattr(buckets, "to_pylist") else buckets
         rows = np.array(
@@ -114,11 +113,9 @@ class Histogram:
 
         It is in the bucket of the value of rank ceil(q * n), as with numpy's `inverted_cdf`.
 
-        Args:
-            q: a share from 0 to 1, or an array of shares. For an array, the result is an array.
+        q: a share from 0 to 1, or an array of shares. For an array, the result is an array.
 
-        Raises:
-            ValueError: a share is out of range, or the histogram is empty.
+        Raises ValueError for a share out of range, and for an empty histogram.
         """
         q = np.asarray(q, float)
         total = len(self)
@@ -185,8 +182,7 @@ def compute_fingerprints(values: tuple[np.ndarray, np.ndarray] | np.ndarray) -> 
 
     Equal values have equal fingerprints, in every process. Different values hardly ever do.
 
-    Args:
-        values: an array of numbers of at most 64 bits, or byte strings as (offsets, bytes).
+    values: an array of numbers of at most 64 bits, or byte strings as (offsets, bytes).
     """
     if not isinstance(values, tuple):
         numbers = np.ascontiguousarray(values)
@@ -229,8 +225,7 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def make_coupons(fingerprints: np.ndarray) -> np.ndarray:
     """Return the coupons of fingerprints (uint32): 26 bits of address, and 6 bits of value above.
 
-    Args:
-        fingerprints: fingerprints (uint64), see `compute_fingerprints`.
+    fingerprints: fingerprints (uint64), see `compute_fingerprints`.
     """
     address = (fingerprints & np.uint64(ADDRESS)).astype(np.uint32)
     high_bits = fingerprints >> np.uint64(ADDRESS_BITS)  # 38 bits; a float holds them exactly
@@ -249,9 +244,8 @@ def make_sketches(coupons: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray,
     reads it. It holds fingerprints of this module. Sketches that Spark makes of the same values
     hold other fingerprints, so the two must not be merged.
 
-    Args:
-        coupons: coupons (uint32), each distinct in its group.
-        offsets: group i is coupons[offsets[i] : offsets[i + 1]] (integers).
+    coupons: coupons (uint32), each distinct in its group.
+    offsets: group i is coupons[offsets[i] : offsets[i + 1]] (integers).
     """
     counts = np.diff(offsets)
     dense = counts > SET_MAX

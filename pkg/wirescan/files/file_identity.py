@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from wirescan.files.object_store import URL
-from wirescan.files.source import GLOB, expand, list_files, open_ranges
+from wirescan.files.source import GLOB, expand, list_files, open_ranges, stat_file
 from wirescan.frames.format import Format
 
 EDGE_BYTES = 1024  # bytes at each end of the bytes already read, which a checksum covers
@@ -312,7 +311,5 @@ def _find_renamed(files: Iterable[FileProgress], nodes: set[int]) -> dict[str, S
 
 
 def _stat_file(path: str) -> State:
-    state = os.stat(path)
-    if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.ESPIPE, "not a regular file, so it cannot be read in parts", path)
+    state = stat_file(path)
     return State(state.st_size, state.st_ino, state.st_mtime_ns, state.st_dev)

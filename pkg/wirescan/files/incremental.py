@@ -47,12 +47,7 @@ class FrameScanner:
     If all bytes are in memory, `read` scans a window of them that begins at `offset`, and holds
     nothing.
 
-    It holds the bytes of a frame that was cut, and joins only such a frame in memory. The rows are
-    those of a scan of the whole stream, wherever it is cut. But a gap of more than `limits.frame`
-    bytes may be several adjacent rows with the same fault.
-
-    At most `limits.frame` bytes of a frame are held, and up to two and a quarter times as many
-    during a search. Zeros at the end of the stream are counted and not held.
+    `wirescan.reading.stream.Stream` describes what is held, and how the rows depend on the pieces.
 
     Args:
         scan: `Parser.scan` of an outermost `Format`.
@@ -133,12 +128,10 @@ class FrameScanner:
 
         The next call must begin at the new `offset`, with more bytes than remained.
 
-        Args:
-            view: the bytes.
-            more: whether bytes follow them.
+        view: the bytes.
+        more: whether bytes follow them.
 
-        Raises:
-            FrameError: there are more frames than `limits` allow. The fault is LIMIT.
+        Raises FrameError with the fault LIMIT if there are more frames than `limits` allow.
         """
         rows, bad, fault, used = self._scan(view, more=more)
         scanned = self._report(view, rows, bad, Stop(fault, used))
@@ -148,9 +141,8 @@ class FrameScanner:
     def close(self, *, tail: bool = True) -> Scanned:
         """End the stream and return the frames in the held bytes.
 
-        Args:
-            tail: a cut frame is no fault: the stop says SHORT. With False, held bytes are a fault,
-                BAD_LENGTH.
+        tail: a cut frame is no fault: the stop says SHORT. With False, held bytes are a fault,
+            BAD_LENGTH.
         """
         view = view_of(bytes(self._held)) if self._held else _make_zeros(self._zeros)
         held = len(view)

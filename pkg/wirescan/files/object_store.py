@@ -43,11 +43,6 @@ def split(url: str) -> tuple[str, str, str]:
     return parts[1], parts[2] or "", parts[3] or ""
 
 
-def get_size(url: str) -> int:
-    """Return the size of an object in bytes. Raises FileNotFoundError, OSError."""
-    return get_stamp(url)[0]
-
-
 def get_stamp(url: str) -> tuple[int, int]:
     """Return (size in bytes, time of the last change) of an object.
 

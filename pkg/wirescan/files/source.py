@@ -163,7 +163,7 @@ def make_sibling_path(path: str, ending: str) -> str:
 
 def get_size(path: str) -> int:
     """Return the size of a file or object in bytes. Raises FileNotFoundError, OSError."""
-    return object_store.get_size(path) if URL.match(path) else os.stat(path).st_size
+    return get_stamp(path)[0]
 
 
 def get_stamp(path: str) -> tuple[int, int]:
@@ -183,12 +183,15 @@ def get_seekable_size(path: str) -> int:
 
     Raises FileNotFoundError, and OSError for a pipe or a device, which cannot be read in parts.
     """
-    if URL.match(path):
-        return object_store.get_size(path)
+    return get_size(path) if URL.match(path) else stat_file(path).st_size
+
+
+def stat_file(path: str) -> os.stat_result:
+    """Return the state of a local file. Raises as `get_seekable_size`."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.ESPIPE, "not a regular file, so it cannot be read in parts", path)
-    return state.st_size
+    return state
 
 
 @contextmanager
@@ -309,7 +312,12 @@ def _make_no_files_error(path: str) -> FileNotFoundError:
 
 def _list_directory(directory: str, files: str | None) -> list[str]:
     root = len(os.path.join(directory, ""))
-    return sorted(name for name in _walk(directory) if _is_asked_for(name[root:], files))
+    paths = (
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(directory, onerror=_raise)
+        for name in names
+    )
+    return sorted(path for path in paths if _is_asked_for(path[root:], files))
 
 
 def _is_asked_for(path: str, files: str | None) -> bool:
@@ -327,11 +335,6 @@ def _is_left_out(path: str, ignore: str | None) -> bool:
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _walk(directory: str) -> Iterator[str]:
-    for folder, _, names in os.walk(directory, onerror=_raise):
-        yield from (os.path.join(folder, name) for name in names)
 
 
 def _map_file(path: str) -> memoryview:

@@ -339,15 +339,13 @@ class Arena:
         After an error the arena is as it was before. An arena that has spent much work on
         payloads above a limit refuses all further payloads.
 
-        Args:
-            codec: as in `decompress_into`.
-            payload: the compressed bytes.
-            wire: the bytes of the payload on the wire, if an earlier step decompressed it.
-                The ratio is computed from this size. Default: the size of `payload`.
+        codec: as in `decompress_into`.
+        payload: the compressed bytes.
+        wire: the bytes of the payload on the wire, if an earlier step decompressed it. The ratio is
+            computed from this size. Default: the size of `payload`.
 
-        Raises:
-            CodecError: TOO_LARGE if the payload decompresses to more than the limits allow;
-                otherwise as `decompress_into`.
+        Raises CodecError: TOO_LARGE if the payload decompresses to more than the limits allow;
+        otherwise as `decompress_into`.
         """
         start = self._used
         max_bytes = self._limit_output(len(payload) if wire is None else wire)
@@ -376,13 +374,11 @@ class Arena:
         The fault is TRUNCATED if the payload ends before the stream, LEFTOVER if bytes follow
         the stream, otherwise OK. After an error the arena is as after `add`.
 
-        Args:
-            payload: the zlib stream.
-            check: verify Adler-32.
-            wire: as in `add`.
+        payload: the zlib stream.
+        check: verify Adler-32.
+        wire: as in `add`.
 
-        Raises:
-            CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
+        Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
         """
         max_bytes = self._limit_output(len(payload) if wire is None else wire)
         try:
@@ -463,8 +459,7 @@ class Arena:
     def add_parts(self, parts: Sequence[memoryview]) -> Place:
         """Copy bytes into the arena, one part after another, and return their place.
 
-        Raises:
-            CodecError: TOO_LARGE if the limits do not allow so many bytes.
+        Raises CodecError: TOO_LARGE if the limits do not allow so many bytes.
         """
         size = sum(map(len, parts))
         self._wire += size

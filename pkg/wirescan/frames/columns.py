@@ -144,10 +144,9 @@ def describe_own_column(
 ) -> ColumnDescription | None:
     """Return what a column or place of rows is; None if the rows do not have it.
 
-    Args:
-        dtype: the dtype of the rows. They may have more or fewer columns than the format.
-        format: the format of the rows, or None.
-        name: the column or place.
+    dtype: the dtype of the rows. They may have more or fewer columns than the format.
+    format: the format of the rows, or None.
+    name: the column or place.
     """
     declared = HEAD_COLUMNS.get(name, PLAIN) if format is None else format.get_column(name)
     if name in list_places(dtype):

@@ -112,14 +112,12 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
     "strict" raises FrameError for the first fault, in the order of the wire: for bad rows, then
     for a scan that stopped before the end. "mark" keeps all rows, "skip" the good rows.
 
-    Args:
-        table: the scanned frames.
-        errors: one of MODES.
-        bad: the number of rows with a fault. The loop counts them, so that good rows are not
-            examined again.
+    table: the scanned frames.
+    errors: one of MODES.
+    bad: the number of rows with a fault. The loop counts them, so that good rows are not examined
+        again.
 
-    Raises:
-        FrameError: under "strict", if there is a fault.
+    Raises FrameError under "strict" if there is a fault.
     """
     if errors != "strict":
         table = replace(table, errors=errors)
@@ -145,13 +143,11 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
 def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
     """Return the error for the fault of row i, or for the fault after it that ended the scan.
 
-    Args:
-        table: the frames.
-        i: the row.
-        ended: the fault that ended the scan after row i; 0, the default, for that of the row.
+    table: the frames.
+    i: the row.
+    ended: the fault that ended the scan after row i; 0, the default, for that of the row.
 
-    Raises:
-        ValueError: the row points outside its buffer or outside the table around it.
+    Raises ValueError if the row points outside its buffer or outside the table around it.
     """
     row = table.rows[i]
     check_place(table, i)

@@ -68,9 +68,8 @@ FAULT_NAMES: Mapping[int, str] = {fault.value: fault.name for fault in Fault if 
 def describe_fault(fault: int, declared: Mapping[int, FaultMeaning]) -> FaultMeaning:
     """Return the name and the meaning of a fault. A number without a name is named by its digits.
 
-    Args:
-        fault: any number. Rows may come from a user.
-        declared: the faults that the format declares, `Format.faults`.
+    fault: any number. Rows may come from a user.
+    declared: the faults that the format declares, `Format.faults`.
     """
     number = int(fault)
     if number in declared:
@@ -89,14 +88,12 @@ def list_names(declared: Mapping[int, FaultMeaning]) -> list[str | None]:
 def check_declared_faults(declared: Mapping[int, FaultMeaning], format: str) -> None:
     """Check the faults that a format declares.
 
-    Args:
-        declared: the faults.
-        format: the name of the format, for messages.
+    declared: the faults.
+    format: the name of the format, for messages.
 
-    Raises:
-        ValueError: a number outside DECLARED_SOFT and DECLARED_HARD, a name that is no identifier,
-            and a name that belongs to another fault.
-        TypeError: a value that is no FaultMeaning.
+    Raises ValueError for a number outside DECLARED_SOFT and DECLARED_HARD, for a name that is no
+    identifier, and for a name that belongs to another fault. Raises TypeError for a value that is
+    no FaultMeaning.
     """
     used = {fault.name for fault in Fault}
     for number, fault in declared.items():

@@ -26,6 +26,7 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
+from wirescan.frames.lookup import list_levels
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import format_of, load_formats
 from wirescan.frames.summary_columns import SummaryColumns
@@ -286,11 +287,7 @@ def _reduce_limits(outer: FrameTable, options: dict[str, Any]) -> dict[str, Any]
     The rows of the tables so far count against `Limits.row_bytes`.
     """
     limits = options.get("limits", Limits())
-    used = 0
-    table: FrameTable | None = outer
-    while table is not None:
-        used += table.rows.nbytes
-        table = table.outer
+    used = sum(level.rows.nbytes for level in list_levels(outer))
     remaining = limits.limit_row_bytes(sum(map(len, outer.buffers))) - used
     return {**options, "limits": replace(limits, row_bytes=max(remaining, 1))}
 

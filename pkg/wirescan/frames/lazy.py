@@ -16,9 +16,8 @@ def make_lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions `__getattr__` and `__dir__` for a package.
 
-    Args:
-        package: the name of the package.
-        modules: name -> the module that defines it, relative to the package.
+    package: the name of the package.
+    modules: name -> the module that defines it, relative to the package.
     """
 
     def get(name: str) -> Any:

@@ -21,15 +21,33 @@ if TYPE_CHECKING:
 SCAN_COLUMNS = ("size", "body", "fault")
 
 
+def list_levels(table: FrameTable) -> list[FrameTable]:
+    """Return a table, the table around it, and so on to the outermost table."""
+    levels = [table]
+    while levels[-1].outer is not None:
+        levels.append(levels[-1].outer)
+    return levels
+
+
+def find_outermost_rows(table: FrameTable) -> tuple[FrameTable, np.ndarray | slice]:
+    """Return the outermost table, and its rows that contain the frames of a table, one for each.
+
+    Raises ValueError for a row that points outside the table around it.
+    """
+    *levels, outermost = list_levels(table)
+    rows: np.ndarray | slice = slice(None)
+    for level in levels:
+        rows = find_parents(level, rows)
+    return outermost, rows
+
+
 def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the rows of `table.outer` that contain the frames of a table.
 
-    Args:
-        table: a table with an `outer` table.
-        rows: some rows of the table. None, the default: all rows.
+    table: a table with an `outer` table.
+    rows: some rows of the table. None, the default: all rows.
 
-    Raises:
-        ValueError: a row points outside the table around it.
+    Raises ValueError if a row points outside the table around it.
     """
     assert table.outer is not None
     return _read_numbers(table, "parent", rows, len(table.outer), "outside the table around it")
@@ -38,12 +56,7 @@ def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> n
 def find_buffers(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
     """Return the numbers of the buffers that contain the frames of a table.
 
-    Args:
-        table: the frames.
-        rows: some rows of the table. None, the default: all rows.
-
-    Raises:
-        ValueError: a row names a buffer that does not exist.
+    rows: as in `find_parents`. Raises ValueError if a row names a buffer that does not exist.
     """
     return _read_numbers(table, "buffer", rows, len(table.buffers), "to a buffer that is not there")
 
@@ -97,8 +110,7 @@ class FoundColumn(NamedTuple):
 
         A number is null if it stands for no time, or was not read of a bad frame.
 
-        Args:
-            has_bad_rows: False if the caller knows that no row of `table` is bad.
+        has_bad_rows: False if the caller knows that no row of `table` is bad.
         """
         nulls = _find_unread(self.table, self.column) if has_bad_rows else None
         no_time = self.column.declared.no_time
@@ -115,13 +127,11 @@ class FoundColumn(NamedTuple):
 def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundColumn:
     """Find a column of exports in a table, or in the nearest table around it.
 
-    Args:
-        table: the exported table.
-        name: the column.
-        lists: whether a list of pairs hides a place of the same name.
+    table: the exported table.
+    name: the column.
+    lists: whether a list of pairs hides a place of the same name.
 
-    Raises:
-        ValueError: no table has the column.
+    Raises ValueError if no table has the column.
     """
     if name in EXPORT_KINDS:
         return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
@@ -146,8 +156,7 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
 def open_pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
     """Return the pairs of the list `name` in all rows where it can be read.
 
-    Returns:
-        The table of the pairs, and an i8 array: the row that each pair belongs to.
+    The result is the table of the pairs, and an i8 array: the row that each pair belongs to.
     """
     rows = np.flatnonzero(find_rows_with_list(table, name))
     inner = table.format.children[name](table[rows], errors="mark")
@@ -159,13 +168,10 @@ def find_bad_frames(
 ) -> list[tuple[FrameTable, np.ndarray]]:
     """Return the bad frames of a table, and those in the lists of its rows.
 
-    Args:
-        table: the frames.
-        columns: the lists to examine are those among these names. None, the default: all lists.
+    The result is tables that have rows, each with an i8 array: the rows of `table` that the frames
+    are or belong to.
 
-    Returns:
-        Tables that have rows, each with an i8 array: the rows of `table` that the frames are or
-        belong to.
+    columns: the lists to examine are those among these names. None, the default: all lists.
     """
     lists = () if table.format is None else table.format.lists
     levels = [(table, np.arange(len(table)))]
@@ -178,32 +184,24 @@ def find_bad_frames(
 def find_innermost_faults(table: FrameTable) -> tuple[np.ndarray, np.ndarray]:
     """Return the fault of each row, or of the nearest bad frame around a good row.
 
-    Returns:
-        The faults (u1), and the level that each of them is from (u1): 0 for the table itself, 1 for
-        the table around it, and so on.
+    The result is the faults (u1), and the level that each of them is from (u1): 0 for the table
+    itself, 1 for the table around it, and so on.
     """
     faults = np.array(table["fault"])
     levels = np.zeros(len(table), np.uint8)
-    level = table
-    depth = 0
+    inner, *outers = list_levels(table)
     parents: np.ndarray | None = None
-    while level.outer is not None:
-        parents = find_parents(level, parents)
-        level = level.outer
-        depth += 1
+    for depth, level in enumerate(outers, 1):
+        parents = find_parents(inner, parents)
         levels[faults == 0] = depth
         faults = np.where(faults, faults, level["fault"][parents])
+        inner = level
     return faults, levels
 
 
 def list_declared_faults(table: FrameTable) -> list[Mapping[int, FaultMeaning]]:
     """Return the faults that the formats of a table and of those around it declare, by level."""
-    declared: list[Mapping[int, FaultMeaning]] = []
-    level: FrameTable | None = table
-    while level is not None:
-        declared.append({} if level.format is None else level.format.faults)
-        level = level.outer
-    return declared
+    return [{} if level.format is None else level.format.faults for level in list_levels(table)]
 
 
 def _find_unread(table: FrameTable, column: ColumnDescription) -> np.ndarray | None:

@@ -47,10 +47,8 @@ class FormatOption:
 def apply_options(format: Format, values: Mapping[str, str]) -> Format:
     """Return a format with options, {name: text}. Its tables have that format.
 
-    Raises:
-        ValueError: the format does not have such an option, or the value is unfit.
-        OSError: an option names a file that cannot be read.
-        ImportError: an option needs a package that is not installed.
+    Raises ValueError if the format does not have such an option or the value is unfit, and the
+    OSError and ImportError of `FormatOption.apply`.
     """
     names = [option.name for option in format.accepts]
     for name in values:

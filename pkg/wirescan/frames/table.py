@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -13,7 +13,12 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import RESERVED, is_place, list_columns, list_places
 from wirescan.frames.fault_names import FaultMeaning, describe_fault
-from wirescan.frames.lookup import find_buffers, find_parents, find_rows_with_list
+from wirescan.frames.lookup import (
+    find_buffers,
+    find_outermost_rows,
+    find_rows_with_list,
+    list_levels,
+)
 
 SHOWN = 10  # rows in a repr
 SHOWN_BYTES = 16  # of a byte string in a repr
@@ -228,10 +233,7 @@ class FrameTable:
     @property
     def outermost(self) -> FrameTable:
         """The table whose frames enclose all others, or the table itself if it is outermost."""
-        table = self
-        while table.outer is not None:
-            table = table.outer
-        return table
+        return list_levels(self)[-1]
 
     @property
     def stop(self) -> Stop:
@@ -259,11 +261,7 @@ class FrameTable:
         Raises ValueError for rows that point outside the tables around them, or that name a
         buffer that does not exist.
         """
-        table = self
-        rows: np.ndarray | slice = slice(None)
-        while table.outer is not None:
-            rows = find_parents(table, rows)
-            table = table.outer
+        table, rows = find_outermost_rows(self)
         origins = np.array(table.origins or [0] * len(table.buffers), np.int64)
         positions: np.ndarray = table["start"][rows] + origins[find_buffers(table, rows)]
         return positions
@@ -429,9 +427,8 @@ class FrameTable:
 def iter_groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each number of some rows, in ascending order, and the rows that have it.
 
-    Args:
-        numbers: a number for each row of a table.
-        chosen: the row numbers to group.
+    numbers: a number for each row of a table.
+    chosen: the row numbers to group.
     """
     order = chosen[np.argsort(numbers[chosen], kind="stable")]
     borders = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -495,10 +492,9 @@ def join(tables: Sequence[FrameTable]) -> FrameTable:
 def require_rows(table: Any, dtype: np.dtype[Any], message: str) -> None:
     """Raise TypeError unless `table` is a FrameTable whose rows have a dtype.
 
-    Args:
-        table: the object to check.
-        dtype: the expected dtype.
-        message: the start of the message, which says what was expected.
+    table: the object to check.
+    dtype: the expected dtype.
+    message: the start of the message, which says what was expected.
     """
     if not isinstance(table, FrameTable) or table.dtype != dtype:
         raise TypeError(f"{message}, not {getattr(table, 'name', type(table).__name__)}")
@@ -588,15 +584,11 @@ def _restore(
     checked: bool,  # noqa: FBT001 - pickle passes it by position
     errors: str,
 ) -> FrameTable:
-    if format is not None and not _has_columns(rows, format.dtype.names):
+    if format is not None and not set(format.dtype.names) <= set(list_columns(rows.dtype)):
         format = _restrict(format, rows.dtype)
     shared = () if outer is None else outer.buffers
     views = (shared[b] if isinstance(b, int) else memoryview(b).cast("B") for b in buffers)
     return FrameTable(tuple(views), _freeze(rows), stops, format, outer, origins, checked, errors)
-
-
-def _has_columns(rows: np.ndarray, names: Collection[str]) -> bool:
-    return set(names) <= set(list_columns(rows.dtype))
 
 
 def _format_cell(value: Any) -> str:

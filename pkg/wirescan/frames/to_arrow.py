@@ -47,6 +47,7 @@ from wirescan.frames.lookup import (
     find_rows_with_list,
     find_rows_without_lists,
     list_declared_faults,
+    list_levels,
 )
 from wirescan.frames.registry import format_of
 
@@ -74,7 +75,9 @@ class _Context(NamedTuple):
     file: str | None
     errors: str
     limits: Limits
-    damaged: set[int]  # the result of `_find_damaged`
+    # The ids of those with bad rows, of the table and the tables around it. Mostly there are none,
+    # and then no column is searched for unread numbers.
+    damaged: set[int]
 
 
 def list_default_columns(format: str | Format) -> list[str]:
@@ -130,25 +133,26 @@ def to_batch(
     With `binary="view"` no payload is copied, and the batch keeps the table's buffers alive.
     In a bad row, bytes and lists are null. Its numbers are what was read, or null.
 
-    Args:
-        table: the frames.
-        columns: as in `make_schema`.
-        binary: as in `make_schema`.
-        types: as in `make_schema`.
-        file: the value of the column `_file`.
-        errors: how to treat a fault in a list, such as headers: "strict" raises FrameError, "mark"
-            makes the bad pair null, "skip" removes it. None, the default: as in `table.errors`.
-        limits: the limits for the lists.
+    table: the frames.
+    columns, binary, types: as in `make_schema`.
+    file: the value of the column `_file`.
+    errors: how to treat a fault in a list, such as headers: "strict" raises FrameError, "mark"
+        makes the bad pair null, "skip" removes it. None, the default: as in `table.errors`.
+    limits: the limits for the lists.
 
-    Raises:
-        ValueError: an unknown name, text that is not UTF-8, more than 2 GiB in one column of
-            "binary", or rows that point outside the buffers or the tables around them.
-        FrameError: a fault in a list, under "strict".
+    Raises FrameError for a fault in a list, under "strict". Raises ValueError for an unknown name,
+    text that is not UTF-8, more than 2 GiB in one column of "binary", and rows that point outside
+    the buffers or the tables around them.
     """
     out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
-    context = _Context(file, errors or table.errors, limits, _find_damaged(table))
+    damaged = {id(level) for level in list_levels(table) if level.bad.any()}
+    context = _Context(file, errors or table.errors, limits, damaged)
+    arrays = []
     try:
-        arrays = [_make_column(table, field, context) for field in out_schema]
+        for field in out_schema:
+            found = find_column(table, field.name)
+            make = MAKERS.get(found.column.kind, _make_number_column)
+            arrays.append(make(found, field.type, context))
     except FrameError as error:
         error.source = error.source or file
         raise
@@ -168,12 +172,10 @@ def make_reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
 
     A reader can be read once.
 
-    Args:
-        table: the frames.
-        rows: the number of rows in a batch, at most.
+    table: the frames.
+    rows: the number of rows in a batch, at most.
 
-    Raises:
-        ValueError: `rows` is below 1.
+    Raises ValueError for `rows` below 1.
     """
     if rows < 1:
         raise ValueError(f"a batch has at least 1 row, not {rows}")
@@ -223,27 +225,6 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
     width = column.dtype.str[1:]
     is_wider = types == "spark" and width in WIDER
     return WIDER[width] if is_wider else pa.from_numpy_dtype(column.dtype)
-
-
-def _find_damaged(table: FrameTable) -> set[int]:
-    """Return the ids of the tables with bad rows, of a table and those around it.
-
-    Most tables have none, and then no column is searched for unread numbers.
-    """
-    damaged = set()
-    level: FrameTable | None = table
-    while level is not None:
-        if level.bad.any():
-            damaged.add(id(level))
-        level = level.outer
-    return damaged
-
-
-def _make_column(table: FrameTable, field: pa.Field, context: _Context) -> pa.Array:
-    """Return a column, place, list or exported column of a table."""
-    found = find_column(table, field.name)
-    make = MAKERS.get(found.column.kind, _make_number_column)
-    return make(found, field.type, context)
 
 
 def _make_paths(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
@@ -310,11 +291,10 @@ def _make_faults(
 
     It does not call `pa.array`, which imports pandas if that is installed.
 
-    Args:
-        faults: the numbers, u1.
-        levels: for each number, the index in `declared` of the faults of its format.
-        declared: the faults that each format declares.
-        kind: the Arrow type.
+    faults: the numbers, u1.
+    levels: for each number, the index in `declared` of the faults of its format.
+    declared: the faults that each format declares.
+    kind: the Arrow type.
     """
     # The dictionary is the same in all batches of a format.
     names = list(FAULT_NAMES.values())

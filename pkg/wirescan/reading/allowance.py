@@ -79,8 +79,7 @@ class Allowance:
     def spend_contents(self, data: memoryview) -> None:
         """Count the next contents of a file that is compressed as a whole.
 
-        Raises:
-            ExpansionError: they are more than the allowance.
+        Raises ExpansionError if they are more than the allowance.
         """
         position = self._unpacked
         self._unpacked += len(data)
@@ -90,20 +89,17 @@ class Allowance:
     def spend_frames(self, frames: FrameTable) -> None:
         """Count outermost frames.
 
-        Raises:
-            ExpansionError: the rows so far are more than the allowance.
+        Raises ExpansionError if the rows so far are more than the allowance.
         """
         self._spend(frames, frames, 0, ROW_COST * len(frames))
 
     def spend_nested(self, inner: FrameTable, outermost: FrameTable) -> None:
         """Count the frames that were opened inside some outermost frames.
 
-        Args:
-            inner: the frames inside.
-            outermost: the outermost frames that were opened.
+        inner: the frames inside.
+        outermost: the outermost frames that were opened.
 
-        Raises:
-            ExpansionError: what was opened so far is more than the allowance.
+        Raises ExpansionError if what was opened so far is more than the allowance.
         """
         if inner.format is outermost.format:
             return  # `spend_frames` has counted them

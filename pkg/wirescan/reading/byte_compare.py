@@ -28,15 +28,13 @@ def compare_bytes(table: FrameTable, column: str, op: str, value: Any) -> np.nda
 
     Null passes only "is_null".
 
-    Args:
-        table: the rows.
-        column: the name of the place.
-        op: one of COMPARISONS, "starts_with", "ends_with", "contains", "in", "not in",
-            "is_null" or "is_not_null".
-        value: bytes. For "in" and "not in" several, for "is_null" and "is_not_null" ignored.
+    table: the rows.
+    column: the name of the place.
+    op: one of COMPARISONS, "starts_with", "ends_with", "contains", "in", "not in", "is_null" or
+        "is_not_null".
+    value: bytes. For "in" and "not in" several, for "is_null" and "is_not_null" ignored.
 
-    Raises:
-        ValueError: a row points outside its buffer.
+    Raises ValueError if a row points outside its buffer.
     """
     places = Places(table, column)
     if op in SIDES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -81,28 +81,38 @@ def iter_tables(
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
-    allowance = Allowance(limits)
-    for table in scan_outermost(
-        allowance.count_chunks(read_chunks(path, start, stop, piece)),
+    yield from scan_nested(
+        read_chunks(path, start, stop, piece),
         inner,
+        offset=start,
+        tail=tail or stop >= end,
+        filters=checked_filters,
         errors=errors,
         check=check,
         limits=limits,
         source=path,
-        offset=start,
-        tail=tail or stop >= end,
-        allowance=allowance,
-    ):
-        yield from open_nested(
-            table,
-            inner,
-            errors=errors,
-            check=check,
-            limits=limits,
-            source=path,
-            filters=checked_filters,
-            allowance=allowance,
-        )
+    )
+
+
+def scan_nested(
+    chunks: Iterable[Any],
+    format: Format,
+    *,
+    offset: int,
+    tail: bool,
+    limits: Limits,
+    filters: Sequence[Filter] = (),
+    **options: Any,
+) -> Iterator[FrameTable]:
+    """Yield the frames of a format from the chunks of a file, which has an allowance of its own.
+
+    The arguments and errors are those of `scan_outermost` and `open_nested`.
+    """
+    allowance = Allowance(limits)
+    options |= {"limits": limits, "allowance": allowance}
+    counted = allowance.count_chunks(chunks)
+    for table in scan_outermost(counted, format, offset=offset, tail=tail, **options):
+        yield from open_nested(table, format, filters=filters, **options)
 
 
 def read_chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
@@ -119,16 +129,10 @@ def read_pieces(
 ) -> Iterator[memoryview]:
     """Yield the bytes of a range of an open file, `piece` at a time.
 
-    Args:
-        read: a function of two positions that returns the bytes between them. It returns fewer
-            where the file ends.
-        path: the path that an error names.
-        start: the first position.
-        stop: the last position.
-        piece: bytes read at a time.
+    read: a function of two positions that returns the bytes between them. It returns fewer where
+        the file ends.
 
-    Raises:
-        EOFError: the file ends before `stop`.
+    The other arguments and the errors are those of `read_chunks`.
     """
     for at in range(start, stop, piece):
         piece_stop = min(at + piece, stop)
@@ -145,13 +149,10 @@ def scan_outermost(
     chunks: Iterable[Any],
     format: Format,
     *,
-    errors: str = "strict",
-    check: bool = True,
-    limits: Limits = Limits(),
     source: str | None = None,
-    offset: int = 0,
     tail: bool = True,
     allowance: Allowance | None = None,
+    **options: Any,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
@@ -159,12 +160,9 @@ def scan_outermost(
     `Stream` and of `Stream.close`, and `allowance`, which counts the frames. Whoever reads the
     chunks counts their bytes (`Allowance.count_chunks`). None, the default: no bound.
 
-    Raises:
-        FrameError: as `errors` says, and ExpansionError for more frames than the allowance.
+    Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
-    stream = Stream(
-        format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset
-    )
+    stream = Stream(format.outermost, source=source, **options)
     for chunk in chunks:
         table = stream.feed(chunk)
         if len(table):
@@ -191,20 +189,16 @@ def open_nested(
 
     The size of a group bounds the decompressed bytes and the rows that are held.
 
-    Args:
-        table: the outermost frames.
-        format: the format of the frames inside.
-        errors: "strict", "mark" or "skip".
-        check: verify checksums.
-        limits: bounds on rows and bytes.
-        source: the path of the file of the table. Errors name it.
-        filters: the result of `filters.check_filters`. Only rows that pass are returned.
-        max_rows: the number of good rows that are wanted. The iteration ends after them or a
-            few more, and opens few frames after them.
-        allowance: counts what is opened, over all tables of a file. None, the default: no bound.
+    table: the outermost frames.
+    format: the format of the frames inside.
+    errors, check, limits: as in `iter_tables`.
+    source: the path of the file of the table. Errors name it.
+    filters: the result of `filters.check_filters`. Only rows that pass are returned.
+    max_rows: the number of good rows that are wanted. The iteration ends after them or a few more,
+        and opens few frames after them.
+    allowance: counts what is opened, over all tables of a file. None, the default: no bound.
 
-    Raises:
-        FrameError: as `errors` says, and ExpansionError for more than the allowance.
+    Raises FrameError as `errors` says, and ExpansionError for more than the allowance.
     """
     if filters:
         table = prune_frames(table, format, filters, errors, source)
@@ -219,36 +213,33 @@ def open_nested(
     while first < len(table) and (max_rows is None or max_rows > 0):
         part = table[first : first + size.frames]
         with _add_source(source):
-            group = _open_group(
+            inner = _open_group(
                 part,
                 format,
                 max_rows,
+                size,
                 # Bad rows are skipped at the end, so that a frame above a limit is noticed here.
                 errors="mark" if errors == "skip" else errors,
                 check=check,
                 limits=limits if len(part) == 1 else together,
             )
-            if group.inner is None:
-                size.shrink(group.fitting)
+            if inner is None:
                 continue
             if allowance is not None:
-                allowance.spend_nested(group.inner, part)
-        inner = group.inner
+                allowance.spend_nested(inner, part)
         if max_rows is not None:
             max_rows -= len(inner) - int(np.count_nonzero(inner.bad))
         if errors == "skip":
             inner = replace(inner.where(~inner.bad), errors=errors)
         yield apply_filters(inner, filters, source)
         first += len(part)
-        size.grow(was_too_large=group.is_too_large)
 
 
 class _GroupSize:
     """The number of outermost frames that are opened together.
 
-    Args:
-        count: the number of all outermost frames.
-        max_rows: the number of good rows that are wanted; None for all.
+    count: the number of all outermost frames.
+    max_rows: the number of good rows that are wanted; None for all.
 
     Attributes:
         frames: the number for the next group.
@@ -279,23 +270,19 @@ class _GroupSize:
             self._fitted = 0
 
 
-class _Group(NamedTuple):
-    """The result of opening a group of outermost frames.
-
-    inner: the frames inside; None if the outermost frames exceed a limit together.
-    is_too_large: a limit was exceeded.
-    fitting: the number of outermost frames before the limit, where `inner` is None.
-    """
-
-    inner: FrameTable | None
-    is_too_large: bool
-    fitting: int = 0
-
-
 def _open_group(
-    part: FrameTable, format: Format, max_rows: int | None, *, limits: Limits, **options: Any
-) -> _Group:
-    """Open a group of outermost frames. The arguments are those of `_open_inside`.
+    part: FrameTable,
+    format: Format,
+    max_rows: int | None,
+    size: _GroupSize,
+    *,
+    limits: Limits,
+    **options: Any,
+) -> FrameTable | None:
+    """Return the frames inside a group of outermost frames, and adjust the size of the next group.
+
+    The result is None if the outermost frames exceed a limit together. The arguments are those of
+    `_open_inside`.
 
     Raises FrameError as `errors` says, but not where several frames exceed a limit together.
     """
@@ -309,14 +296,16 @@ def _open_group(
         fitting = len(part) // 2
         if error.partial is not None and len(error.partial):
             fitting = _find_outermost_row(error.partial, len(error.partial) - 1, part)
-        return _Group(None, is_too_large=True, fitting=fitting)
+        size.shrink(fitting)
+        return None
     refused = inner["fault"] == Fault.TOO_LARGE
     too_large = bool(refused.any())
     if too_large and not alone:
         # The frames exceed a limit together, but those before the limit do not.
-        fitting = _find_outermost_row(inner, int(refused.argmax()), part)
-        return _Group(None, is_too_large=True, fitting=fitting)
-    return _Group(inner, is_too_large=too_large)
+        size.shrink(_find_outermost_row(inner, int(refused.argmax()), part))
+        return None
+    size.grow(was_too_large=too_large)
+    return inner
 
 
 @contextmanager

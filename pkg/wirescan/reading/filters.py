@@ -114,14 +114,17 @@ def apply_filters(
 ) -> FrameTable:
     """Return the rows of a table that pass all filters.
 
-    Args:
-        table: the rows.
-        filters: the result of `check_filters`.
-        file: the value of the column `_file`.
+    table: the rows.
+    filters: the result of `check_filters`.
+    file: the value of the column `_file`.
     """
     # Numbers come first, because they are compared faster than byte strings.
     for condition_on in sorted(filters, key=lambda filter: filter.column in table.places):
-        passes = _test_rows(table, condition_on, file)
+        # There is no filter on a list. One on an outer table may name a place that a list hides.
+        found = find_column(table, condition_on.column, lists=False)
+        passes = _test_column(found.table, found.column, condition_on, file)
+        if found.parents is not None:
+            passes = passes[found.parents]
         table = table if passes.all() else table.where(passes)
     return table
 
@@ -362,14 +365,6 @@ def _replace_fraction(column: str, op: str, value: Any) -> Filter:
 
 
 # ------------------------------------------------------------------------------ rows
-
-
-def _test_rows(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
-    """Return a bool array: the rows that pass a filter."""
-    # There is no filter on a list. One on an outer table may name a place that a list hides.
-    found = find_column(table, filter.column, lists=False)
-    passes = _test_column(found.table, found.column, filter, file)
-    return passes if found.parents is None else passes[found.parents]
 
 
 def _test_column(

@@ -37,8 +37,7 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import PIECE, open_nested, read_pieces, scan_outermost
+from wirescan.reading.chunked import PIECE, read_pieces, scan_nested
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.reading.stream import Stream
 
@@ -71,11 +70,6 @@ class _Search:
     max_bytes: float
     max_files: float
     turn: tuple[str, int] = ("", 0)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more may be read."""
-        return self.max_bytes <= 0 or self.max_files <= 0
 
 
 class Tail:
@@ -135,14 +129,12 @@ class Tail:
         In other modes damage is read when a frame follows it, or when the file has not changed
         for a minute.
 
-        Args:
-            start: an earlier offset.
-            max_bytes: the bytes of these frames, at most; one frame is always read.
-            max_files: the number of files that contain these frames, at most.
+        start: an earlier offset.
+        max_bytes: the bytes of these frames, at most; one frame is always read.
+        max_files: the number of files that contain these frames, at most.
 
-        Raises:
-            FrameError: damage is next, under "strict".
-            OSError: a file cannot be read. See also `lossless`.
+        Raises FrameError under "strict" if damage is next, and OSError if a file cannot be read.
+        See also `lossless`.
         """
         progress = parse_offset(start)
         states = self._files.list_present(progress)
@@ -158,7 +150,7 @@ class Tail:
                 continue
             if file and file.cut and file != progress.get(path):
                 continue  # the next offset continues after that position
-            if search.is_over:
+            if search.max_bytes <= 0 or search.max_files <= 0:
                 self._postpone(search, path, state, size)
                 continue
             # The next listing notices a file that was deleted since this one.
@@ -280,28 +272,23 @@ class Tail:
     def read_tables(self, part: TailSlice, piece: int = PIECE) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of a part in tables, each with the current path of the file.
 
-        Args:
-            part: an element of the result of `plan_tasks`.
-            piece: bytes of the file per table.
+        part: an element of the result of `plan_tasks`.
+        piece: bytes of the file per table.
 
-        Raises:
-            FrameError: with the path and the position in the file.
-            OSError: the file cannot be read. See also `lossless`.
+        Raises FrameError with the path and the position in the file, and OSError if the file cannot
+        be read. See also `lossless`.
         """
         try:
             with self._files.open(part.file) as (path, read):
-                chunks = read_pieces(read, path, part.start, part.stop, piece)
-                allowance = Allowance(self._options["limits"])
-                options = {"source": path, "allowance": allowance, **self._options}
-                for table in scan_outermost(
-                    allowance.count_chunks(chunks),
+                tables = scan_nested(
+                    read_pieces(read, path, part.start, part.stop, piece),
                     self._format,
                     offset=part.start,
                     tail=False,
-                    **options,
-                ):
-                    for inner in open_nested(table, self._format, **options):
-                        yield path, inner
+                    source=path,
+                    **self._options,
+                )
+                yield from ((path, table) for table in tables)
         except (FileNotFoundError, EOFError) as error:
             self._report_loss(error)
 
@@ -371,13 +358,12 @@ class Tail:
         A fault of a frame may show only in the bytes that follow it, so no part ends with damage
         elsewhere.
 
-        Args:
-            path: the path that an error names.
-            read: the function that reads a range of the file.
-            start: the first byte of the range.
-            stop: the end of the range.
-            enough: the position after which the search may end.
-            is_old: the file ended at `stop` long ago, so damage at its end counts as read.
+        path: the path that an error names.
+        read: the function that reads a range of the file.
+        start: the first byte of the range.
+        stop: the end of the range.
+        enough: the position after which the search may end.
+        is_old: the file ended at `stop` long ago, so damage at its end counts as read.
         """
         strict = self._options["errors"] == "strict"
         at = end = start if enough < stop else self._find_cuts(path, start, stop, INDEX_FROM)[-1]

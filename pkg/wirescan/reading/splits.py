@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,7 @@ BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Cut = Callable[[Sequence[File], int], Sequence[Sequence[int]]]
+Part = TypeVar("Part", bound=Sized)
 
 
 @dataclass(frozen=True)
@@ -139,15 +140,10 @@ def plan(
     Files are cut at frame starts from their indexes, or from a walk over the headers. A file
     without either stays whole. A file with damage in its headers stays whole from there on.
 
-    Args:
-        sources: paths, globs, directories or URLs.
-        format: the name of the format.
-        size: bytes per slice.
-        limits: a frame above `limits.frame` is damage.
+    sources, format, size, limits: as in `plan_tasks`; `size` is that of a slice.
 
-    Raises:
-        ValueError: an unknown format, or a size below 1.
-        OSError: a source cannot be read.
+    Raises ValueError for an unknown format and a size below 1, and OSError if a source cannot be
+    read.
     """
     slices = []
     _check_size(size)
@@ -180,26 +176,21 @@ def plan_tasks(
     contain a border between tasks are cut, as `plan` cuts them, at the frame start next to the
     border. Small files share a task, at most a thousand of them.
 
-    Args:
-        sources: paths, globs, directories or URLs.
-        format: the name of the format.
-        size: bytes per task.
-        filters: as in `chunked.iter_tables`. Files without wanted rows, and such starts and ends
-            of files, are excluded by names and indexes. The remaining rows still have to be
-            filtered.
-        errors: as in `chunked.iter_tables`.
-        limits: bounds on rows and bytes. A frame above `limits.frame` is damage, and the file is
-            not cut after it.
-        cut: a function of files and a distance in bytes. For each file it returns ascending
-            positions from 0 on, at which frames start, about that distance apart. Default:
-            threads look for them.
-        slots: how many tasks run at a time. The number of tasks is a multiple of it, unless the
-            tasks become too small.
+    sources: paths, globs, directories or URLs.
+    format: the name of the format.
+    size: bytes per task.
+    filters: as in `chunked.iter_tables`. Files without wanted rows, and such starts and ends of
+        files, are excluded by names and indexes. The remaining rows still have to be filtered.
+    errors: as in `chunked.iter_tables`.
+    limits: bounds on rows and bytes. A frame above `limits.frame` is damage, and the file is not
+        cut after it.
+    cut: a function of files and a distance in bytes. For each file it returns ascending positions
+        from 0 on, at which frames start, about that distance apart. Default: threads look for them.
+    slots: how many tasks run at a time. The number of tasks is a multiple of it, unless the tasks
+        become too small.
 
-    Raises:
-        ValueError: an unknown format, a size or slots below 1, or as `filters.check_filters`.
-        TypeError: as `filters.check_filters`.
-        OSError: a source cannot be read.
+    Raises ValueError for an unknown format and for a size or slots below 1, the errors of
+    `filters.check_filters`, and OSError if a source cannot be read.
     """
     _check_size(size)
     if slots < 1:
@@ -238,12 +229,11 @@ def _assign(
 ) -> list[list[Slice]]:
     """Cut parts of files into tasks.
 
-    Args:
-        parts: the parts, in their order.
-        starts: for each part, the positions in its file at which a task may start.
-        begins: for each part, its position in the line of all parts.
-        total: the length of that line.
-        share: the length of a task on that line.
+    parts: the parts, in their order.
+    starts: for each part, the positions in its file at which a task may start.
+    begins: for each part, its position in the line of all parts.
+    total: the length of that line.
+    share: the length of a task on that line.
     """
     # Of all possible starts, the one nearest to each border starts a task.
     line = np.concatenate(
@@ -303,12 +293,12 @@ def find_starts_in_threads(
         return list(pool.map(find_starts, paths, repeat(size), repeat(format), repeat(limits)))
 
 
-def group_slices(slices: Sequence[Slice], size: int = SLICE_BYTES) -> list[list[Slice]]:
+def group_slices(slices: Sequence[Part], size: int = SLICE_BYTES) -> list[list[Part]]:
     """Group adjacent slices, in their order, so that each group has about `size` bytes.
 
-    Small files share a group.
+    Small files share a group. The slices may be any objects with a length.
     """
-    out: list[list[Slice]] = []
+    out: list[list[Part]] = []
     remaining = 0
     for slice in slices:
         if not out or len(slice) > remaining:

@@ -5,7 +5,7 @@ The public `wirescan.stream` makes one. Files are read with it in `chunked.py` a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import partial
 from typing import Any
@@ -83,7 +83,7 @@ class Stream:
         self._source = source
         self._closed = False
         self._failed: FrameError | None = None
-        self._intact: list[FrameTable] = []  # of the chunk that failed
+        self._intact: list[FrameTable] = []  # before the fault that ended it
 
     @property
     def offset(self) -> int:
@@ -109,27 +109,15 @@ class Stream:
         """
         if self._closed:
             raise ValueError("the stream is closed")
-        return self._run(partial(self._feed, view_of(chunk)))
+        return self._read(partial(self._scanner.feed, view_of(chunk)))
 
     @property
     def intact(self) -> FrameTable:
-        """Outermost frames before the fault in the chunk that ended a strict stream.
+        """Outermost frames before the fault in the bytes that ended a strict stream.
 
         In every other case the table is empty.
         """
         return join(self._intact) if self._intact else make_empty(self._outermost)
-
-    def _feed(self, view: memoryview) -> FrameTable:
-        tables: list[FrameTable] = []
-        try:
-            for scanned in self._scanner.feed(view):
-                self._append(tables, scanned)
-        except FrameError:
-            self._intact = tables
-            # A fault inside a frame that precedes this one comes first.
-            self._open_nested(tables)
-            raise
-        return self._open_nested(tables)
 
     def close(self, *, tail: bool = True) -> FrameTable:
         """End the stream and return the frames in the held bytes.
@@ -140,17 +128,30 @@ class Stream:
                 a file that is known to stop at the end of a frame.
         """
         self._closed = True
-        return self._run(partial(self._close, tail=tail))
+        return self._read(lambda: [self._scanner.close(tail=tail)])
 
-    def _close(self, *, tail: bool) -> FrameTable:
+    def _read(self, scan: Callable[[], Iterable[Scanned]]) -> FrameTable:
+        """Return the frames that a scan completes.
+
+        A FrameError gets its source and ends the stream.
+        """
+        if self._failed is not None:
+            raise copy(self._failed)
         tables: list[FrameTable] = []
         try:
-            self._append(tables, self._scanner.close(tail=tail))
-        except FrameError:
-            # A fault inside a frame that precedes this one comes first.
-            self._open_nested(tables)
+            try:
+                for scanned in scan():
+                    self._append(tables, scanned)
+            except FrameError:
+                self._intact = tables
+                # A fault inside a frame that precedes this one comes first.
+                self._open_nested(tables)
+                raise
+            return self._open_nested(tables)
+        except FrameError as error:
+            error.source = error.source or self._source
+            self._failed = copy(error)  # without the stack frames of its traceback
             raise
-        return self._open_nested(tables)
 
     def _append(self, tables: list[FrameTable], scanned: Scanned) -> None:
         """Append a table of rows. Before `strict` raises, append the rows before the fault."""
@@ -162,17 +163,6 @@ class Stream:
             tables.append(enforce_mode(table, self._errors, bad))
         except FrameError:
             tables.append(table[: int(table.bad.argmax())] if bad else table)
-            raise
-
-    def _run(self, call: Callable[[], FrameTable]) -> FrameTable:
-        """Return the result of a call. A FrameError gets its source and ends the stream."""
-        if self._failed is not None:
-            raise copy(self._failed)
-        try:
-            return call()
-        except FrameError as error:
-            error.source = error.source or self._source
-            self._failed = copy(error)  # without the stack frames of its traceback
             raise
 
     def _open_nested(self, tables: list[FrameTable]) -> FrameTable:

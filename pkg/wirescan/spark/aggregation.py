@@ -41,13 +41,6 @@ from wirescan.spark.partition_mapping import ROWS, map_tables
 from wirescan.spark.ranges import Ranges
 from wirescan.spark.run import DEFAULT_FORMAT, TablesOfFiles, make_struct
 
-# Arrow's functions that merge partial results of its functions.
-MERGE = {
-    "count": "sum",
-    "sum": "sum",
-    "min": "min",
-    "max": "max",
-}
 # Arrow's functions whose partial results make up each measure.
 PARTS = {
     "count": ["count"],
@@ -115,7 +108,6 @@ def aggregate(
     column's type, and for two results of the same name. Raises the exceptions of `map_partitions`
     too. The tasks raise OverflowError if a sum, or the sum of a mean, may exceed 64 bits.
     """
-    is_ranges = isinstance(source, Ranges)
     job = Aggregation(
         source.reading.format if isinstance(source, Ranges) else format,
         (by,) if isinstance(by, str) else tuple(by),
@@ -126,13 +118,13 @@ def aggregate(
         job.iter_partials,
         make_struct(job.schema),
         column=column,
-        format=DEFAULT_FORMAT if is_ranges else format,
+        format=format,
         errors=errors,
         check=check,
         cut=cut,
         limits=limits,
     )
-    if START in job.columns and not is_ranges:
+    if START in job.columns and not isinstance(source, Ranges):
         raise ValueError(
             f"{START} is a byte position in a file, and the values of a DataFrame are not in files"
         )
@@ -253,7 +245,10 @@ class Aggregation:
         Raises OverflowError if a sum may exceed 64 bits.
         """
         files: dict[str | None, int] = {}
-        merges = [(f"{name} {part}", MERGE[part]) for name, part in self.numbers]
+        # Arrow merges the partial results of a function by the same function, but adds counts.
+        merges = [
+            (f"{name} {part}", "sum" if part == "count" else part) for name, part in self.numbers
+        ]
         levels = [Groups(self.by, [(COUNT, "sum"), *merges])]
         for _, function in self.sketches:
             counts = [(COUNT, "sum")] if function == "histogram" else []

@@ -31,9 +31,11 @@ Options for files, with their defaults:
 A stream (`spark.readStream`) reads what is appended to files. It has these options too:
 
     maxBytesPerTrigger, maxFilesPerTrigger
-                        bytes or files of one batch; default: everything that is available
-    failOnDataLoss      whether the query fails if a file is removed before it was read; default
-                        true
+                        bytes of whole frames in one batch, approximately, or files in one batch; a
+                        number, or with k, m or g. Default: everything that is available. They need
+                        Spark 4.2.
+    failOnDataLoss      whether the query fails if a file is removed or truncated before it was
+                        read; default true
 
 Options for topics of a live Kafka cluster, as they are when the query is planned:
 

@@ -37,6 +37,7 @@ STREAM_OPTIONS = ("maxBytesPerTrigger", "maxFilesPerTrigger", "failOnDataLoss")
 SIZE = re.compile(r"(\d+)([kmg]?)b?", re.IGNORECASE)
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30}  # binary exponents
 AnyReading = TypeVar("AnyReading", bound=Reading | TopicReading)
+Number = TypeVar("Number", int, float)
 
 
 def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
@@ -145,11 +146,14 @@ def parse_paths(options: Mapping[str, str]) -> list[str]:
 
 
 def parse_size(
-    text: str | None, default: int = SLICE_BYTES, name: str = "bytesPerPartition"
-) -> int:
+    text: str | None,
+    default: Number = SLICE_BYTES,
+    name: str = "bytesPerPartition",
+    expected: str = "a size such as 64m",
+) -> int | Number:
     """Return the bytes of an option such as 67108864 or 64m, or the default if it is not given.
 
-    name: the option's name, for errors.
+    name, expected: the option's name, and what it must be, for errors.
 
     Raises ValueError for another text and for zero.
     """
@@ -157,5 +161,5 @@ def parse_size(
         return default
     match = SIZE.fullmatch(text.strip())
     if not match or not int(match[1]):
-        raise ValueError(f"option {name} must be a size such as 64m, not {text!r}")
+        raise ValueError(f"option {name} must be {expected}, not {text!r}")
     return int(match[1]) << UNITS[match[2].lower()]

@@ -40,8 +40,9 @@ from wirescan.frames.registry import format_of
 from wirescan.kafka.client.topic_batches import ADDED
 from wirescan.kafka.client.topic_ranges import EARLIEST, OffsetRange
 from wirescan.reading import filters as row_filters
+from wirescan.reading.splits import group_slices
 from wirescan.spark.datasource_reader import WirescanReader
-from wirescan.spark.kafka_topics import TopicReading, group_ranges
+from wirescan.spark.kafka_topics import TopicPlan, TopicReading
 from wirescan.spark.run import hide_traceback
 
 # The operators of `wirescan.reading.filters` for Spark's filters, and for the same inside a Not.
@@ -94,8 +95,7 @@ class PushdownReader(WirescanReader):
         """Return one partition for each task, with slices or ranges that may have wanted rows."""
         if not isinstance(self._reading, TopicReading):
             return super().partitions()
-        assert self._topic_plan is not None  # a reading of topics has it
-        plan = self._topic_plan
+        plan = TopicPlan(*self._plan)
         bounds: dict[str, tuple[int | None, int | None]] = {}
         if self._reading.errors != "mark":  # the columns of a bad row may have any number
             format = format_of(self._reading.format)
@@ -112,7 +112,7 @@ class PushdownReader(WirescanReader):
                 if self._is_accepted("partition", offsets.partition):
                     ranges.append(clamp_range(offsets, low, high))
         filled = [offsets for offsets in ranges if len(offsets)]
-        return [InputPartition(parts) for parts in group_ranges(filled, plan.size)]
+        return [InputPartition(parts) for parts in group_slices(filled, plan.size)]
 
     def _is_accepted(self, column: str, value: Any) -> bool:
         """Return whether a value passes all filters on its column."""

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from wirescan.kafka.client.topic_ranges import OffsetRange
-from wirescan.reading.splits import Slice
 from wirescan.spark import kafka_topics
 from wirescan.spark.datasource_options import choose_columns, parse_plan, parse_reading
-from wirescan.spark.kafka_topics import TopicPlan, TopicReading
 from wirescan.spark.run import freeze_gc_once, hide_traceback, make_arrow_schema
 
 
@@ -30,26 +28,14 @@ class WirescanReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType):
         self._reading = choose_columns(parse_reading(options), schema)
         self._schema = make_arrow_schema(schema)
-        self._topic_plan: TopicPlan | None = None
-        self._file_plan: tuple[list[str], int] | None = None
-        if kafka_topics.is_topic(options):
-            self._topic_plan = kafka_topics.parse_plan(options)
-        else:
-            self._file_plan = parse_plan(options)
+        parse = kafka_topics.parse_plan if kafka_topics.is_topic(options) else parse_plan
+        self._plan: tuple[Any, ...] = parse(options)  # the arguments of the reading's `plan`
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
         """Return one partition for each task, with its slices or ranges."""
         freeze_gc_once()  # this worker plans the next query too
-        return [InputPartition(parts) for parts in self._plan_tasks()]
-
-    def _plan_tasks(self) -> Sequence[list[Slice]] | Sequence[list[OffsetRange]]:
-        """Return what each task reads."""
-        if isinstance(self._reading, TopicReading):
-            assert self._topic_plan is not None  # a reading of topics has it
-            return self._reading.plan(*self._topic_plan)
-        assert self._file_plan is not None
-        return self._reading.plan(*self._file_plan)
+        return [InputPartition(parts) for parts in self._reading.plan(*self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task."""

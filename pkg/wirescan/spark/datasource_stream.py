@@ -1,12 +1,6 @@
 """Growing files as a stream: `spark.readStream.format("wirescan").load(path)`.
 
-It has the options of `datasource`, and these:
-
-    maxBytesPerTrigger  bytes of whole frames in one batch, approximately, as a number, or with k, m
-                        or g; default: no limit. It needs Spark 4.2.
-    maxFilesPerTrigger  files in one batch; default: no limit. It needs Spark 4.2.
-    failOnDataLoss      whether the query fails if files are removed or truncated before they were
-                        read; default true
+`datasource.py` describes its options.
 
 A frame is read when all its bytes are in the file. Files that were renamed or rotated continue at
 the position that was reached, see `wirescan.reading.growing`. With Trigger.AvailableNow the query
@@ -32,8 +26,6 @@ from wirescan.frames.table import FrameTable
 from wirescan.reading.growing import Tail
 from wirescan.spark import kafka_topics
 from wirescan.spark.datasource_options import (
-    SIZE,
-    UNITS,
     choose_columns,
     parse_paths,
     parse_reading,
@@ -87,8 +79,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reading = choose_columns(reading, schema)
         self._schema = make_arrow_schema(schema)
         lossless = kafka_topics.parse_flag(options, "failOnDataLoss", default=True)
-        self._max_bytes = _parse_number(options, "maxBytesPerTrigger")
-        self._max_files = _parse_number(options, "maxFilesPerTrigger")
+        self._max_bytes, self._max_files = (
+            parse_size(options.get(name), math.inf, name, "a number such as 1000 or 64m")
+            for name in LIMITS
+        )
         if not HAS_LIMITS and (self._max_bytes < math.inf or self._max_files < math.inf):
             raise ValueError(f"options {' and '.join(LIMITS)} need Spark 4.2")
         self._tail = Tail(
@@ -171,17 +165,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             freeze_gc_once()
             # The schemas differ if the user's schema has NOT NULL columns.
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
-
-
-def _parse_number(options: Mapping[str, str], name: str) -> float:
-    """Return the bytes or files of an option, or infinity if it is not given.
-
-    Raises ValueError for anything but a number of at least 1. The number may end with k, m or g.
-    """
-    text = options.get(name)
-    if text is None:
-        return math.inf
-    match = SIZE.fullmatch(text.strip())
-    if not match or not int(match[1]):
-        raise ValueError(f"option {name} must be a number such as 1000 or 64m, not {text!r}")
-    return int(match[1]) << UNITS[match[2].lower()]

@@ -24,6 +24,7 @@ from wirescan.frames.columns import START
 from wirescan.frames.errors import NEAR, FrameError, make_frame_error
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_outermost_rows
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, Stop, make_empty
 from wirescan.reading.allowance import Allowance
@@ -107,19 +108,11 @@ def _make_batch_mapper(
     """
 
     def read_frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        first = 0
-        partition = TaskContext.get().partitionId()
-        for batch in batches:
+        for batch, tables in read_each_batch(batches, kept_columns, reading, cut, column):
             kept_batch = batch.select(range(kept_columns))
             sizes = _measure_rows(kept_batch)
             starts = _read_value_offsets(batch.column(kept_columns))
-            for table, values in read_values(
-                batch.column(kept_columns),
-                reading,
-                cut,
-                first,
-                lambda row: f"column {column}, row {row} of partition {partition}",
-            ):
+            for table, values in tables:
                 row_sizes = count_gathered_bytes(table, reading.columns) + sizes[values]
                 for part in split_rows(row_sizes, BATCH_BYTES):
                     frames = to_arrow.to_batch(table[part], reading.columns, types="spark")
@@ -130,13 +123,35 @@ def _make_batch_mapper(
                         [*copied.columns, *frames.columns],
                         schema=pa.schema([*kept_batch.schema, *frames.schema]),
                     )
-            first += len(batch)
 
     def map_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with hide_traceback():
             yield from freeze_gc_for_batches(read_frames(batches))
 
     return map_batches
+
+
+def read_each_batch(
+    batches: Iterator[pa.RecordBatch], number: int, reading: Reading, cut: str, column: str
+) -> Iterator[tuple[pa.RecordBatch, Iterator[tuple[FrameTable, np.ndarray]]]]:
+    """Yield each batch of a task, with the result of `read_values` for one of its columns.
+
+    number: of the column. column: its name, for errors.
+    """
+    first = 0
+    partition = TaskContext.get().partitionId()
+    for batch in batches:
+        yield (
+            batch,
+            read_values(
+                batch.column(number),
+                reading,
+                cut,
+                first,
+                lambda row: f"column {column}, row {row} of partition {partition}",
+            ),
+        )
+        first += len(batch)
 
 
 def _measure_rows(batch: pa.RecordBatch) -> np.ndarray:
@@ -187,9 +202,10 @@ def read_values(
             continue
         value: int | None = None
         try:
-            outer, origins = scan(
-                data, offsets[group], offsets[group + 1], reading, cut, format.in_values
-            )
+            spans = np.zeros(len(group), HEAD)
+            spans["start"] = offsets[group]
+            spans["size"] = offsets[group + 1] - offsets[group]
+            outer, origins = scan(data, spans, reading, cut, format.in_values)
             allowance.count_read(int(outer["size"].sum(dtype=np.int64)))
             for table in open_nested(
                 outer,
@@ -199,7 +215,7 @@ def read_values(
                 limits=reading.limits,
                 allowance=allowance,
             ):
-                rows, outermost = _find_outermost_rows(table)
+                outermost, rows = find_outermost_rows(table)
                 holders = group[origins[rows]]
                 origins = origins[len(outermost) :]  # the next table has the frames that follow
                 bad = table.bad
@@ -235,15 +251,6 @@ def _read_value_offsets(values: pa.Array) -> np.ndarray:
     return offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
 
 
-def _find_outermost_rows(table: FrameTable) -> tuple[np.ndarray, FrameTable]:
-    """Return the outermost table, and for each row of `table` the row there that encloses it."""
-    rows = np.arange(len(table))
-    while table.outer is not None:
-        rows = table["parent"][rows]
-        table = table.outer
-    return rows, table
-
-
 def _count_from_value(batch: pa.RecordBatch, starts: np.ndarray) -> pa.RecordBatch:
     """Return the batch with `_start` counted from the start of each row's value."""
     at = batch.schema.names.index(START)
@@ -252,21 +259,14 @@ def _count_from_value(batch: pa.RecordBatch, starts: np.ndarray) -> pa.RecordBat
 
 
 def _scan_streams(
-    data: memoryview,
-    starts: np.ndarray,
-    stops: np.ndarray,
-    reading: Reading,
-    cut: str,
-    format: Format,
+    data: memoryview, spans: np.ndarray, reading: Reading, cut: str, format: Format
 ) -> tuple[FrameTable, np.ndarray]:
     """Return the outermost frames in parts of a buffer, and the number of each frame's part.
 
-    Bad frames are rows too. starts, stops: byte positions of the parts (int64).
+    Bad frames are rows too. spans: the parts (dtype HEAD).
     """
-    spans = np.zeros(len(starts), HEAD)
-    spans["start"] = starts
-    spans["size"] = stops - starts
-    spans["parent"] = np.arange(len(starts))
+    spans["parent"] = np.arange(len(spans))
+    stops = spans["start"] + spans["size"]
     scan = format.parser.spans or partial(_scan_spans, format)
     rows, _, faults, ends = scan(
         (data,), spans, check=reading.check, resync=True, limits=reading.limits
@@ -279,7 +279,7 @@ def _scan_streams(
     rows["parent"] = -1
     is_cut = ends < stops
     if cut == "leave":
-        is_cut &= np.bincount(parts, minlength=len(starts)) == 0
+        is_cut &= np.bincount(parts, minlength=len(spans)) == 0
     if is_cut.any():
         # The bytes after the last whole frame of a part become a bad row.
         short = np.flatnonzero(is_cut)
@@ -325,25 +325,17 @@ def _scan_spans(
 
 
 def _scan_single_frames(
-    data: memoryview,
-    starts: np.ndarray,
-    stops: np.ndarray,
-    reading: Reading,
-    cut: str,
-    format: Format,
+    data: memoryview, spans: np.ndarray, reading: Reading, cut: str, format: Format
 ) -> tuple[FrameTable, np.ndarray]:
     """Return parts of a buffer as one frame each, and the number of each frame's part.
 
-    starts, stops: byte positions of the parts (int64). cut: accepted for consistency and ignored.
+    spans: the parts (dtype HEAD). cut: accepted for consistency and ignored.
     """
     assert format.parser.scan_values is not None  # read_values uses this function only if it exists
-    spans = np.zeros(len(starts), HEAD)
-    spans["start"] = starts
-    spans["size"] = stops - starts
     spans["parent"] = -1
     rows, _ = format.parser.scan_values(data, spans, check=reading.check, limits=reading.limits)
     if len(rows) < len(spans):
-        at = int(starts[len(rows)])
+        at = int(spans["start"][len(rows)])
         raise FrameError(Fault.LIMIT, at, len(rows), data[at : at + NEAR])
     return FrameTable((data,), rows, (), format, checked=reading.check), np.arange(len(rows))
 

@@ -133,7 +133,7 @@ class TopicReading:
             if offsets.deleted:
                 first = offsets.start - offsets.deleted
                 raise ValueError(f"{offsets.name}: offsets {first} to {offsets.start - 1} are gone")
-        return group_ranges(topic_ranges.split_ranges(clipped, size), size)
+        return group_slices(topic_ranges.split_ranges(clipped, size), size)
 
     def read_batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Yield the records of ranges in record batches of some megabytes.
@@ -158,12 +158,6 @@ class TopicReading:
                         errors=self.errors,
                         limits=self.limits,
                     )
-
-
-def group_ranges(ranges: list[OffsetRange], size: int) -> list[list[OffsetRange]]:
-    """Return ranges in groups of about `size` offsets, in their order."""
-    # `groups` is declared for slices of files. It uses nothing of them but their length.
-    return group_slices(ranges, size)  # type: ignore[arg-type, return-value]
 
 
 def read_topic(

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,22 +106,12 @@ def to_parquet(
     reading = Reading(format, columns, errors, check, limits, filters)
     layout = Layout.from_columns(format, columns, partition_by)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
-    directory = os.fspath(out)
+    write = _write_with_spark
     if writer == "task":
-        summary = _write_in_tasks(
-            spark,
-            reading,
-            layout,
-            plan,
-            directory,
-            compression=compression,
-            file_bytes=file_bytes,
-            overwrite=overwrite,
-        )
-    else:
-        summary = _write_with_spark(
-            spark, reading, layout, plan, directory, compression=compression, overwrite=overwrite
-        )
+        write = partial(_write_in_tasks, file_bytes=file_bytes)
+    summary = write(
+        spark, reading, layout, plan, os.fspath(out), compression=compression, overwrite=overwrite
+    )
     files = len({part.path for part in plan.slices})
     return replace(summary, files=files, seconds=time.perf_counter() - begun)
 
@@ -149,7 +140,7 @@ def _write_in_tasks(
                     layout,
                     compression=compression,
                     file_bytes=file_bytes,
-                    **_list_options(reading),
+                    **reading.options,
                 )
             row = asdict(summary) | {"parts": [part._asdict() for part in parts]}
             yield pa.RecordBatch.from_pylist([row], schema=RESULT)
@@ -197,7 +188,8 @@ def _write_with_spark(
             "writer='spark' counts rows with accumulators, which Spark Connect does not have: "
             "use writer='task', or write the result of wirescan.spark.read"
         )
-    path, file_system = _open_hadoop_path(spark, make_faults_path(out))
+    path = spark._jvm.org.apache.hadoop.fs.Path(make_faults_path(out))
+    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
     if not is_local and not overwrite and file_system.exists(path):
         raise FileExistsError(
             f"{make_faults_path(out)} has files in it; choose another directory, or overwrite it"
@@ -225,12 +217,6 @@ def _write_with_spark(
     return summary
 
 
-def _open_hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """Return a path as Hadoop's Path object, and the file system of the path."""
-    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
-    return hadoop_path, hadoop_path.getFileSystem(spark._jsc.hadoopConfiguration())
-
-
 def _count_and_read(
     reading: Reading,
     layout: Layout,
@@ -243,23 +229,13 @@ def _count_and_read(
     schema: the schema with these columns. count: is called with the summary of each table.
     """
     with hide_traceback():
-        for piece in write_counted(slices, layout, **_list_options(reading)):
+        for piece in write_counted(slices, layout, **reading.options):
             count(piece.summary)
             for key, batch in piece.batches:
                 keys = [pa.repeat(pa.scalar(text, pa.string()), batch.num_rows) for text in key]
                 if keys:
                     batch = pa.RecordBatch.from_arrays([*batch.columns, *keys], schema=schema)
                 yield batch
-
-
-def _list_options(reading: Reading) -> dict[str, Any]:
-    """Return the arguments of `write_counted` that a reading has."""
-    return {
-        "errors": reading.errors,
-        "check": reading.check,
-        "limits": reading.limits,
-        "filters": reading.filters,
-    }
 
 
 class _SummaryAccumulator(AccumulatorParam):

@@ -11,14 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.reading.splits import Slice
-from wirescan.spark.frame_mapping import check_values, quote, read_values
+from wirescan.spark.frame_mapping import check_values, quote, read_each_batch
 from wirescan.spark.ranges import Ranges
 from wirescan.spark.run import (
     DEFAULT_FORMAT,
@@ -32,8 +31,8 @@ from wirescan.spark.run import (
 )
 
 ROWS = 1 << 16  # rows in a batch for the JVM, at most
-# The arguments column, format, errors, check, cut and limits if the user gives none of them.
-DEFAULTS = (None, DEFAULT_FORMAT, "strict", True, "fault", Limits())
+# How the values of a DataFrame are read if the user gives no arguments.
+DEFAULTS = {"format": DEFAULT_FORMAT, "errors": "strict", "check": True, "limits": Limits()}
 Schema: TypeAlias = str | StructType | pa.Schema
 
 _is = pa.types
@@ -128,22 +127,20 @@ def map_tables(
     struct: StructType,
     *,
     column: str | None,
-    format: str,
-    errors: str,
-    check: bool,
     cut: str,
-    limits: Limits,
+    **options: Any,
 ) -> DataFrame:
     """Return the batches that `call` makes of each partition's tables as a DataFrame.
 
     call: a function of the tables, each with the path of its file; the path is None if the source
         is a DataFrame.
     struct: the schema of the batches.
+    column, cut, options: the other arguments of `map_partitions`; `options` has those of DEFAULTS.
 
-    The other arguments and the exceptions are those of `map_partitions`.
+    Raises the exceptions of `map_partitions`.
     """
     if isinstance(source, Ranges):
-        if (column, format, errors, check, cut, limits) != DEFAULTS:
+        if (column, cut, options) != (None, "fault", DEFAULTS):
             raise ValueError(
                 "Ranges have their own format, errors, check and limits: give these to "
                 "wirescan.spark.ranges; column and cut are for a DataFrame"
@@ -159,24 +156,14 @@ def map_tables(
         )
     if not isinstance(source, DataFrame):
         raise TypeError(f"source must be Ranges or a DataFrame, not {type(source).__name__}")
-    reading = Reading(format, None, errors, check, limits)
+    reading = Reading(**options)
     check_values(source, [column], cut)
     assert column is not None  # check_values raises for None
 
     def read_batches(batches: Iterator[pa.RecordBatch]) -> TablesOfFiles:
-        first = 0
-        partition = TaskContext.get().partitionId()
         with hide_traceback():
-            for batch in batches:
-                for table, _ in read_values(
-                    batch.column(0),
-                    reading,
-                    cut,
-                    first,
-                    lambda row: f"column {column}, row {row} of partition {partition}",
-                ):
-                    yield None, table
-                first += len(batch)
+            for _, tables in read_each_batch(batches, 0, reading, cut, column):
+                yield from ((None, table) for table, _ in tables)
 
     def map_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return freeze_gc_for_batches(call(read_batches(batches)))

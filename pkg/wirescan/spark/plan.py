@@ -117,14 +117,8 @@ def _has_index(path: str) -> bool:
 
     It is False for a URL: the tasks ask the object store, not the driver.
     """
-    if URL.match(path):
-        return False
-    return any(
-        map(
-            os.path.exists,
-            (make_sibling_path(path, ".index"), boundary_index.make_sidecar_path(path)),
-        )
-    )
+    beside = make_sibling_path(path, ".index"), boundary_index.make_sidecar_path(path)
+    return not URL.match(path) and any(map(os.path.exists, beside))
 
 
 def _find_starts_in_tasks(
@@ -134,10 +128,8 @@ def _find_starts_in_tasks(
 
     def find_starts(share: list[tuple[int, str]]) -> Iterator[pa.RecordBatch]:
         for number, path in share:
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([number]), pa.array([starts(path)], STARTS.field("starts").type)],
-                schema=STARTS,
-            )
+            row = {"file": number, "starts": starts(path)}
+            yield pa.RecordBatch.from_pylist([row], schema=STARTS)
 
     # The tasks get the files in turns, the largest files first, so that they end together.
     order = sorted(range(len(files)), key=lambda number: -files[number].size)

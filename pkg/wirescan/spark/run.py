@@ -72,9 +72,8 @@ class Reading:
         check_mode(self.errors, self.limits)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
-        to_arrow.make_schema(
-            self.format, self.columns, types="spark"
-        )  # raises for an unknown column
+        # Raises ValueError for an unknown column.
+        to_arrow.make_schema(self.format, self.columns, types="spark")
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,6 +84,16 @@ class Reading:
     def struct(self) -> StructType:
         """Return the schema of the batches as a Spark schema."""
         return make_struct(self.schema)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the arguments that all functions which read slices have."""
+        return {
+            "errors": self.errors,
+            "check": self.check,
+            "limits": self.limits,
+            "filters": self.filters,
+        }
 
     def read_batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield the frames of slices in record batches of about BATCH_BYTES.
@@ -100,12 +109,9 @@ class Reading:
                     format=self.format,
                     columns=self.columns,
                     batch_bytes=BATCH_BYTES,
-                    errors=self.errors,
-                    check=self.check,
-                    limits=self.limits,
                     types="spark",
                     tail=part.last,
-                    filters=self.filters,
+                    **self.options,
                 )
 
     def read_tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
@@ -119,11 +125,8 @@ class Reading:
                 part.start,
                 part.stop,
                 format=self.format,
-                errors=self.errors,
-                check=self.check,
-                limits=self.limits,
                 tail=part.last,
-                filters=self.filters,
+                **self.options,
             ):
                 yield part.path, table
 
