@@ -5,7 +5,7 @@ Parquet, Spark and the command line use this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,21 +27,32 @@ def iter_batches(
     start: int = 0,
     stop: int | None = None,
     *,
+    format: str,
     columns: Sequence[str] | None = None,
     batch_bytes: int = BATCH_BYTES,
     errors: str = "strict",
+    check: bool = True,
     limits: Limits = Limits(),
     binary: str = "binary",
     types: str = "arrow",
-    **options: Any,
+    tail: bool = False,
+    filters: Iterable[tuple[Any, ...]] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file as record batches of about `batch_bytes`.
 
-    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`. The
-    options are `format`, `check`, `tail` and `filters` of `chunked.iter_tables`.
+    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`.
     """
     for table in iter_tables(
-        path, start, stop, piece=batch_bytes, errors=errors, limits=limits, **options
+        path,
+        start,
+        stop,
+        format=format,
+        piece=batch_bytes,
+        errors=errors,
+        check=check,
+        limits=limits,
+        tail=tail,
+        filters=filters,
     ):
         for part in split_by_bytes(table, batch_bytes, columns):
             yield to_batch(
