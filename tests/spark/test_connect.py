@@ -102,15 +102,22 @@ def test_a_client_has_no_jvm(server, tmp_path):
     assert unknown.endswith("False")
 
 
-def test_tests_of_classic_sessions_pass(server):
+@pytest.mark.parametrize(
+    "modules",
+    [
+        pytest.param(("test_read.py", "test_mapping.py"), id="a sample"),
+        pytest.param(MODULES, id="all", marks=pytest.mark.nightly),
+    ],
+)
+def test_tests_of_classic_sessions_pass(server, modules):
     """They run in their own process, which cannot have classic sessions and those of Connect."""
     pytest_command = [sys.executable, "-m", "pytest", "-q", "-m", "spark"]
     options = ["-p", "no:cacheprovider", "-W", "ignore"]
     options += [
-        f"--deselect=tests/spark/{module}::{test}" for module in MODULES for test in ONLY_CLASSIC
+        f"--deselect=tests/spark/{module}::{test}" for module in modules for test in ONLY_CLASSIC
     ]
     done = subprocess.run(
-        [*pytest_command, *options, *(f"tests/spark/{module}" for module in MODULES)],
+        [*pytest_command, *options, *(f"tests/spark/{module}" for module in modules)],
         cwd=HERE.parents[1],
         env=os.environ | {"SPARK_REMOTE": server},
         capture_output=True,

@@ -180,7 +180,7 @@ def test_older_spark_reads_without_limits(log, monkeypatch):
 
 
 @limited
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly)])
 def test_a_driver_that_is_killed(spark, tmp_path, kills):
     """Every frame is read once. The kill happens at a random time, mostly within a batch.
 
