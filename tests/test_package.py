@@ -139,6 +139,18 @@ def test_the_package_works_without_pyarrow():
     assert run_program(program).split() == ["2", "b'b'", "True", "2"]
 
 
+@pytest.mark.parametrize("package", PROTOCOLS)
+def test_all_names_of_a_package_exist_without_pyarrow(package):
+    """So `import *` and `help` work after an installation without extras."""
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('pyarrow', 'pyspark', 'click')))\n"
+        f"from wirescan.{package} import *\n"
+        "print('good')\n"
+    )
+    assert run_program(program) == "good\n"
+
+
 FILES = sorted(path for suffix in ("py", "pyx", "pxd") for path in ROOT.rglob(f"*.{suffix}"))
 CIMPORT = re.compile(r"^\s*from ([\w.]+) c?import (\([^)]*\)|.*)$", re.MULTILINE)
 
@@ -245,6 +257,7 @@ def test_only_optional_packages_are_imported_late():
 LATE_HERE = {
     "__main__.py",
     "frames/table.py",
+    "lumberjack/formats.py",
     "spark/datasource.py",
 }
 

@@ -23,7 +23,7 @@ from bench.workloads import records_and_events
 from wirescan import lumberjack as ours
 from wirescan.frames import to_arrow
 from wirescan.frames.table import FrameTable
-from wirescan.lumberjack.json_documents import documents
+from wirescan.lumberjack.formats import documents
 
 COPY = "buf.copy()"
 FULL = {

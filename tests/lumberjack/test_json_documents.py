@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from wirescan import FrameError, lumberjack
 from wirescan.core.strings import ByteStrings
 from wirescan.lumberjack import json_documents as columns
-from wirescan.lumberjack.json_documents import documents
+from wirescan.lumberjack.formats import documents
 from wirescan.lumberjack.json_lines import REASONS, make_lines
 
 UTC = pa.timestamp("ns", "UTC")

@@ -7,7 +7,7 @@ draws the bytes. docs/lumberjack.md describes the protocol. The other parts:
     encode.py           encode_window, encode_json, encode_data, encode_compressed, encode_ack;
                         for whole windows encode_batch, encode_batches, encode_data_batches,
                         encode_events
-    json_documents.py   documents: events as Arrow columns, with their JSON parsed
+    json_documents.py   the parser of `documents`: events as Arrow columns, with their JSON parsed
     live/               Receiver and Sender without sockets, Server and Client with sockets
 
 This package may import the folders below the protocol packages, and no other protocol package.
@@ -26,7 +26,7 @@ from wirescan.lumberjack.encode import (
     encode_json,
     encode_window,
 )
-from wirescan.lumberjack.formats import FORMATS, events, pairs, plain, scan, unroll
+from wirescan.lumberjack.formats import FORMATS, documents, events, pairs, plain, scan, unroll
 from wirescan.lumberjack.scan import EVENT, FRAME, PAIR
 
 __all__ = [
@@ -72,6 +72,5 @@ __getattr__, __dir__ = make_lazy_names(
         "Server": "live.server",
         "Bounds": "live.server",
         "Client": "live.client",
-        "documents": "json_documents",
     },
 )

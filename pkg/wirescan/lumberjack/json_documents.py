@@ -1,6 +1,6 @@
 """Events as an Arrow table, with their JSON documents parsed into typed columns.
 
-`lumberjack.documents` is the function `documents` of this module. The parser is the JSON reader of
+`documents` of formats.py calls `parse_documents`. The parser is the JSON reader of
 pyarrow. Version 26.0 of it has these limits, which this module works around:
 
 - It skips an empty line, and reads two objects in one line as two rows. It recurses without bound
@@ -51,62 +51,15 @@ EMPTY_DOCUMENT = b"{}\n"
 FIRST_YEAR = 1970  # year of the time 0
 
 
-def documents(
+def parse_documents(
     events: FrameTable,
     *,
-    schema: pa.Schema | None = None,
-    others: bool = False,
-    errors: str | None = None,
-    limits: Limits = Limits(),
+    schema: pa.Schema | None,
+    others: bool,
+    errors: str | None,
+    limits: Limits,
 ) -> pa.Table:
-    """Return events as an Arrow table, row for row, with their JSON documents parsed.
-
-    events: table of lumberjack.events.
-    schema: the wanted fields and their types. The types are those that pyarrow.json.read_json
-        accepts. Other fields are discarded unless `others` is set. A field of type string accepts
-        any value: a value that is not a string becomes its JSON text.
-    others: also keep the fields that `schema` does not have.
-    errors: what happens to a refused document. "strict" raises. "mark" keeps the row. "skip"
-        discards the row, and also rows of bad events. None: as in `events.errors`.
-    limits: bounds for the pairs.
-
-    Columns of the result:
-
-    - sequence uint32, version uint16, window int32, fault (its name, or null): as in the events.
-    - pairs: map<binary, binary>, the pairs of a data frame in the order of the wire, duplicates
-      included; null for other events.
-    - document: struct, the fields of the JSON document; null if the event has none or it is
-      refused.
-    - refused: string, the reason why the document is refused, or null.
-
-    `pyarrow.Table.from_struct_array(table["document"])` has the fields as columns, with the same
-    rows. Memory is proportional to the number of rows times the number of fields.
-
-    Without a schema, or with `others`, types are inferred from all documents. The inferred types
-    are null, bool, int64, double, string, struct and list. Numbers are double if one of them is not
-    an int64. A list is of string if no such list has a value. `@metadata` is a struct like any
-    other. Strings are not parsed as dates, with one exception: "@timestamp", unless the schema has
-    it, is timestamp[ns, UTC]. It accepts ISO 8601 with any offset; without an offset the time is
-    UTC.
-
-    A document is refused for these reasons:
-
-    - It is not one object in UTF-8. No bytes are replaced. A strict receiver accepts bytes in
-      strings that are not UTF-8, so documents that it accepted may be refused here.
-    - An object has the name of a kept field twice.
-    - A string has half a surrogate pair.
-    - A number is too large for a double, or has more than 300 digits.
-    - More than 50 objects and arrays are nested, or there are more than 8,192 objects and members.
-    - It has 1 GiB or more.
-    - A value does not have the type of its field. The type is given, or was inferred from earlier
-      events. So fields that change their type need a schema.
-
-    Raises ImportError without pyarrow. Raises TypeError for other tables. Raises ValueError for a
-    schema that the parser does not accept, and for more than 1,000 inferred fields. Raises
-    ValueError for 2 GiB of keys or values of pairs. With "strict", raises ValueError for a refused
-    document; the message has its row, the reason and its first bytes. Raises FrameError for pairs,
-    as `errors` says.
-    """
+    """Return events as an Arrow table: `wirescan.lumberjack.documents`."""
     if not isinstance(events, FrameTable) or "json" not in events.places:
         raise TypeError(
             "documents are those of a table of lumberjack.events, not of "
