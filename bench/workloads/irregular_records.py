@@ -24,7 +24,7 @@ NOISE_SIZE = 1 << 20
 HEADER_SIZE = 16
 
 
-class Draw:
+class RandomColumns:
     """Random columns of `count` records.
 
     Args:
@@ -36,7 +36,7 @@ class Draw:
         self.generator = np.random.default_rng(3)
         self.noise = self.generator.bytes(NOISE_SIZE)
 
-    def strings(self, sizes: np.ndarray, nulls: float = 0.0) -> pa.Array:
+    def make_strings(self, sizes: np.ndarray, nulls: float = 0.0) -> pa.Array:
         """Return byte strings of these sizes. `nulls` is the share of nulls."""
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         repeats = -(-int(offsets[-1]) // NOISE_SIZE)
@@ -47,23 +47,23 @@ class Draw:
         is_null = pa.array(self.generator.random(self.count) < nulls)
         return pa.compute.if_else(is_null, pa.scalar(None, pa.large_binary()), array)
 
-    def same(self, size: int) -> np.ndarray:
+    def repeat_size(self, size: int) -> np.ndarray:
         return np.full(self.count, size)
 
-    def lognormal(self, mean: float, largest: int) -> np.ndarray:
+    def draw_lognormal_sizes(self, mean: float, largest: int) -> np.ndarray:
         sizes = self.generator.lognormal(mean, 0.8, self.count)
         return np.minimum(sizes, largest).astype(np.int64)
 
-    def key_sizes(self) -> np.ndarray:
+    def draw_key_sizes(self) -> np.ndarray:
         return self.generator.integers(8, 32, self.count)
 
-    def steady(self) -> np.ndarray:
+    def make_steady_times(self) -> np.ndarray:
         return FIRST_TIMESTAMP + np.arange(self.count)
 
-    def jittering(self) -> np.ndarray:
+    def draw_jittering_times(self) -> np.ndarray:
         return FIRST_TIMESTAMP + self.generator.integers(0, JITTER, self.count)
 
-    def headers(self) -> tuple[np.ndarray, list[bytes], pa.Array]:
+    def make_headers(self) -> tuple[np.ndarray, list[bytes], pa.Array]:
         """Return one header in a third of the records, as (counts, keys, values)."""
         counts = (np.arange(self.count) % 3 == 0).astype(np.int64)
         total = int(counts.sum())
@@ -71,53 +71,57 @@ class Draw:
         return counts, [b"trace"] * total, values
 
 
-def write_regular(draw: Draw) -> bytes:
+def write_regular(columns: RandomColumns) -> bytes:
     return kafka.encode_batches(
-        draw.strings(draw.same(100)), keys=draw.strings(draw.same(16)), timestamps=draw.steady()
+        columns.make_strings(columns.repeat_size(100)),
+        keys=columns.make_strings(columns.repeat_size(16)),
+        timestamps=columns.make_steady_times(),
     )
 
 
-def write_jittering(draw: Draw) -> bytes:
+def write_jittering(columns: RandomColumns) -> bytes:
     return kafka.encode_batches(
-        draw.strings(draw.same(100)), keys=draw.strings(draw.same(16)), timestamps=draw.jittering()
+        columns.make_strings(columns.repeat_size(100)),
+        keys=columns.make_strings(columns.repeat_size(16)),
+        timestamps=columns.draw_jittering_times(),
     )
 
 
-def write_lognormal(draw: Draw) -> bytes:
+def write_lognormal(columns: RandomColumns) -> bytes:
     return kafka.encode_batches(
-        draw.strings(draw.lognormal(4.4, 5000)),
-        keys=draw.strings(draw.key_sizes()),
-        timestamps=draw.jittering(),
+        columns.make_strings(columns.draw_lognormal_sizes(4.4, 5000)),
+        keys=columns.make_strings(columns.draw_key_sizes()),
+        timestamps=columns.draw_jittering_times(),
     )
 
 
-def write_nulls(draw: Draw) -> bytes:
+def write_nulls(columns: RandomColumns) -> bytes:
     return kafka.encode_batches(
-        draw.strings(draw.lognormal(4.4, 5000), nulls=0.1),
-        keys=draw.strings(draw.key_sizes(), nulls=0.4),
-        timestamps=draw.jittering(),
+        columns.make_strings(columns.draw_lognormal_sizes(4.4, 5000), nulls=0.1),
+        keys=columns.make_strings(columns.draw_key_sizes(), nulls=0.4),
+        timestamps=columns.draw_jittering_times(),
     )
 
 
-def write_headers(draw: Draw) -> bytes:
+def write_headers(columns: RandomColumns) -> bytes:
     return kafka.encode_batches(
-        draw.strings(draw.lognormal(4.4, 5000)),
-        keys=draw.strings(draw.key_sizes()),
-        timestamps=draw.jittering(),
-        headers=draw.headers(),
+        columns.make_strings(columns.draw_lognormal_sizes(4.4, 5000)),
+        keys=columns.make_strings(columns.draw_key_sizes()),
+        timestamps=columns.draw_jittering_times(),
+        headers=columns.make_headers(),
     )
 
 
-def write_large(draw: Draw) -> bytes:
+def write_large(columns: RandomColumns) -> bytes:
     return kafka.encode_batches(
-        draw.strings(draw.lognormal(9.0, 200_000)),
-        keys=draw.strings(draw.key_sizes()),
-        timestamps=draw.jittering(),
+        columns.make_strings(columns.draw_lognormal_sizes(9.0, 200_000)),
+        keys=columns.make_strings(columns.draw_key_sizes()),
+        timestamps=columns.draw_jittering_times(),
     )
 
 
 # The shapes, and the share of the records that each workload has.
-SHAPES: dict[str, tuple[Callable[[Draw], bytes], float]] = {
+SHAPES: dict[str, tuple[Callable[[RandomColumns], bytes], float]] = {
     "regular": (write_regular, 1),
     "jittering times": (write_jittering, 1),
     "lognormal": (write_lognormal, 1),
@@ -134,4 +138,4 @@ def make_segment(shape: str, records: int) -> tuple[np.ndarray, int]:
     """
     write, share = SHAPES[shape]
     count = max(1, int(records * share))
-    return np.frombuffer(write(Draw(count)), np.uint8), count
+    return np.frombuffer(write(RandomColumns(count)), np.uint8), count

@@ -269,6 +269,7 @@ def test_the_slices_of_a_damaged_file(tmp_path):
     assert f"from byte {uncut.start} on" in str(shared)
 
 
+@pytest.mark.hypothesis  # its generated function is inside it
 def test_any_bytes_as_a_sidecar(tmp_path):
     """No error is raised. Starts that are used rise from 0 and are inside the file."""
     path = tmp_path / "any.nats"

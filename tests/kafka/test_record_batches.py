@@ -137,6 +137,7 @@ def make_varied_records(count, seed):
     for number in range(count):
         key, value = (bytes(chance.choice((3, 70, 300))) for _ in range(2))
         key_length = chance.choice((-1, len(key)))
+        value_length = chance.choice((-1, len(value), len(value)))
         headers = {} if chance.randrange(3) == 0 else NO_HEADERS
         records.append(
             make_record(
@@ -144,8 +145,8 @@ def make_varied_records(count, seed):
                 offset=number,
                 key_length=key_length,
                 key=key if key_length >= 0 else b"",
-                value_length=len(value),
-                value=value,
+                value_length=value_length,
+                value=value if value_length >= 0 else b"",
                 **headers,
             )
         )
@@ -171,6 +172,9 @@ def test_varied_records_are_read_by_the_fast_paths(seed):
     odd += [make_record(header_count=form) for form in counts]
     odd += [make_record(**NO_HEADERS) + b"\0", make_record(length=40, **NO_HEADERS) + bytes(40)]
     odd += [make_record(length=12, **NO_HEADERS)]
+    body = len(make_record(**NO_HEADERS)) - 1
+    odd += [make_record(length=make_varint(body, size), **NO_HEADERS) for size in range(1, 11)]
+    odd += [make_record(length=-body - 1, **NO_HEADERS)]  # its code is one more than that of body
     for record in odd:
         raw = b"".join([*before, record, *after])
         read_by_every_path(make_batch(raw, len(before) + 1 + len(after)))

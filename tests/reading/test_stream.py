@@ -539,6 +539,22 @@ def test_a_stream_ends_where_it_raised():
     )
 
 
+def test_frames_before_a_fault_at_the_end_are_intact():
+    cut = BATCHES[1][:-1]
+    stream = wirescan.stream("kafka.batches")
+    assert len(stream.feed(BATCHES[0])) == 1
+    assert len(stream.feed(cut)) == 0
+    with pytest.raises(FrameError) as caught:
+        stream.close(tail=False)
+    assert caught.value.offset == len(BATCHES[0])
+    assert len(stream.intact) == 0  # the first batch was returned before
+    damaged = bytes(BATCHES[1][:-1]) + bytes([BATCHES[1][-1] ^ 1])
+    stream = wirescan.stream("kafka.batches")
+    with pytest.raises(FrameError):
+        stream.feed(BATCHES[0] + damaged)
+    assert stream.intact["size"].tolist() == [len(BATCHES[0])]
+
+
 @pytest.mark.parametrize("errors", MODES)
 def test_more_rows_than_allowed_end_it_in_every_mode(errors):
     batch = encode_batch([b"x"])

@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from typing import Any, Unpack
+from typing import Any
 
-from wirescan.kafka.client.decode import PARTS_AHEAD, FetchJob, Part
+from wirescan.kafka.client.decode import PARTS_AHEAD, Bound, FetchJob, Part
 from wirescan.kafka.client.effects import Operation
 from wirescan.kafka.client.fetch_ranges import FetchRange
-from wirescan.kafka.client.operations import FetchOptions, Operations
+from wirescan.kafka.client.operations import Operations
 from wirescan.kafka.client.transports import TransportDriver
 
 
@@ -38,14 +38,36 @@ class AsyncClient(Operations):
         topic: str,
         *,
         partitions: Iterable[int] | None = None,
-        **options: Unpack[FetchOptions],
+        start: Bound = "earliest",
+        stop: Bound = "latest",
+        start_time: int | None = None,
+        stop_time: int | None = None,
+        isolation: str = "read_uncommitted",
+        fetch_bytes: int = 8 << 20,
+        side_by_side: int = 4,
+        records: bool = True,
+        errors: str = "strict",
+        check: bool = True,
     ) -> AsyncIterator[Part]:
         """Yield the records of a topic, or of ranges of it, as Parts. Threads decode them.
 
         See `kafka.fetch` for the arguments. "latest" is the end of the log at the time at which the
         first part is asked for.
         """
-        job, planning = self._prepare_fetch(topic, partitions, **options)
+        job, planning = self._prepare_fetch(
+            topic,
+            partitions,
+            start=start,
+            stop=stop,
+            start_time=start_time,
+            stop_time=stop_time,
+            isolation=isolation,
+            fetch_bytes=fetch_bytes,
+            side_by_side=side_by_side,
+            records=records,
+            errors=errors,
+            check=check,
+        )
         reader = _PartReader(self._driver, await self.run(planning), job)
         try:
             while (part := await reader.take()) is not None:

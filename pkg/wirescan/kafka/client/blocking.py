@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 from wirescan.kafka.client.decode import Bound
 from wirescan.kafka.client.effects import Operation, Result
-from wirescan.kafka.client.operations import FetchOptions, Operations
+from wirescan.kafka.client.operations import Operations
 from wirescan.kafka.client.prefetch import Parts
 from wirescan.kafka.client.sockets import SocketDriver
 
@@ -38,13 +38,35 @@ class Client(Operations):
         topic: str,
         *,
         partitions: Iterable[int] | None = None,
-        **options: Unpack[FetchOptions],
+        start: Bound = "earliest",
+        stop: Bound = "latest",
+        start_time: int | None = None,
+        stop_time: int | None = None,
+        isolation: str = "read_uncommitted",
+        fetch_bytes: int = 8 << 20,
+        side_by_side: int = 4,
+        records: bool = True,
+        errors: str = "strict",
+        check: bool = True,
     ) -> Parts:
         """Return an iterator of Parts: the records of a topic, or of ranges of it.
 
         See `kafka.fetch` for the arguments.
         """
-        job, planning = self._prepare_fetch(topic, partitions, **options)
+        job, planning = self._prepare_fetch(
+            topic,
+            partitions,
+            start=start,
+            stop=stop,
+            start_time=start_time,
+            stop_time=stop_time,
+            isolation=isolation,
+            fetch_bytes=fetch_bytes,
+            side_by_side=side_by_side,
+            records=records,
+            errors=errors,
+            check=check,
+        )
         return Parts(self._driver, self.run(planning), job)
 
     def close(self) -> None:

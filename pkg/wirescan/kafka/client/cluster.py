@@ -292,6 +292,9 @@ class Cluster:
                     errors[partition] = leader
                 else:
                     shares.setdefault(leader.node, {})[partition] = remaining[partition], leader
+            for error in errors.values():
+                if not may_pass(error):
+                    raise error
             outcomes = yield Together([ask(node, share) for node, share in shares.items()])
             for share, outcome in zip(shares.values(), outcomes):
                 for partition, result in _spread_outcome(share, outcome).items():

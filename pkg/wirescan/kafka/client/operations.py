@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -28,21 +28,6 @@ from wirescan.kafka.client.sasl import check as check_login
 from wirescan.kafka.client.send_records import BATCH_BYTES, Producer, send
 
 MAX_TIMEOUT = 86_400  # seconds: a day
-
-
-class FetchOptions(TypedDict, total=False):
-    """The options of the methods `fetch`. See `kafka.fetch` for their meaning and defaults."""
-
-    start: Bound
-    stop: Bound
-    start_time: int | None
-    stop_time: int | None
-    isolation: str
-    fetch_bytes: int
-    side_by_side: int
-    records: bool
-    errors: str
-    check: bool
 
 
 class Operations:
@@ -257,16 +242,16 @@ class Operations:
         topic: str,
         partitions: Iterable[int] | None,
         *,
-        start: Bound = "earliest",
-        stop: Bound = "latest",
-        start_time: int | None = None,
-        stop_time: int | None = None,
-        isolation: str = "read_uncommitted",
-        fetch_bytes: int = 8 << 20,
-        side_by_side: int = 4,
-        records: bool = True,
-        errors: str = "strict",
-        check: bool = True,
+        start: Bound,
+        stop: Bound,
+        start_time: int | None,
+        stop_time: int | None,
+        isolation: str,
+        fetch_bytes: int,
+        side_by_side: int,
+        records: bool,
+        errors: str,
+        check: bool,
     ) -> tuple[FetchJob, Operation[list[FetchRange]]]:
         """Return how to fetch, and the operation that lists the ranges.
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Unpack
 
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END
 from wirescan.kafka.client import Client
-from wirescan.kafka.client.operations import FetchOptions
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -76,7 +74,12 @@ def plan_ranges(
     client: Client,
     topics: Iterable[str],
     partitions: Collection[int] | None = None,
-    **options: Unpack[FetchOptions],
+    *,
+    start: OffsetBound = EARLIEST,
+    stop: OffsetBound = LATEST,
+    start_time: int | None = None,
+    stop_time: int | None = None,
+    isolation: str = "read_uncommitted",
 ) -> list[OffsetRange]:
     """Return the ranges that the arguments name, one for each partition of the topics.
 
@@ -85,7 +88,16 @@ def plan_ranges(
     numbers = None if partitions is None else sorted(set(partitions))
     result = []
     for topic in dict.fromkeys(topics):
-        for fetch_range in client.fetch(topic, partitions=numbers, **options).ranges:
+        parts = client.fetch(
+            topic,
+            partitions=numbers,
+            start=start,
+            stop=stop,
+            start_time=start_time,
+            stop_time=stop_time,
+            isolation=isolation,
+        )
+        for fetch_range in parts.ranges:
             # Offsets that a broker reports may be wrong, so they are made valid here.
             begin = max(fetch_range.start, 0)
             end = max(begin, fetch_range.stop)

@@ -13,10 +13,12 @@ from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 cdef enum:
     MARGIN = 32                     # readable bytes after the last record of these loops
     FARTHEST = 128 << 10            # longest prefetch distance in bytes; fits a second-level cache
-    CHANGES = 4                     # changes of a layout before the records count as varied
+    CHANGES = 4                     # layouts that are learnt before the records count as varied;
+                                    # the first record has three
     VARIED = 64                     # varied records that are read before the next layout is tried
-    INT32_ENDS = 0x80808080         # the top bits of four bytes
-    INT32_BITS = 32                 # bits of four bytes
+    # Varints of more than four bytes are left to record.pxd, except in timestamps.
+    SHORT_ENDS = 0x80808080         # the top bits of four bytes
+    SHORT_BITS = 32                 # their number of bits
     ODD_COUNT = 0x81                # bits of a header count that is negative or has two bytes
 
 # The records of one batch that are left to read, and what their rows share.
@@ -56,7 +58,7 @@ cdef inline void prefetch_record(const Run* run) noexcept nogil:
 
 
 cdef inline void read_alike_records(Run* state, bint past) noexcept nogil:
-    # Read records without headers, until the layout of their varints has changed CHANGES times.
+    # Read records without headers, until more than CHANGES layouts were learnt.
     cdef Run run = state[0]         # so that the compiler keeps it in registers
     cdef VarintLayout length = unknown(), fields = unknown(), last = unknown()
     cdef uint64_t word, value, key, timestamp, offset
@@ -122,8 +124,8 @@ cdef inline uint64_t cover_first(uint64_t ends) noexcept nogil:
 
 
 cdef inline void read_varied_records(Run* state, bint past) noexcept nogil:
-    # Read at most VARIED records, with fewer than 64 headers each. The checks of a record are
-    # joined, so that each branch but those at the end of the loop is seldom taken.
+    # Read at most VARIED records, with fewer than 64 headers each. A good record takes none of the
+    # branches.
     cdef Run run = state[0]
     cdef uint64_t word, ends, last, first, second, length, header_count
     cdef int64_t timestamp, offset, key_size, value_size
@@ -140,7 +142,7 @@ cdef inline void read_varied_records(Run* state, bint past) noexcept nogil:
         length = join_groups(word, 0, cover_first(ends))
         body = (lowest(ends) >> 3) + 1
         p = run.start + body
-        if (ends & INT32_ENDS) == 0 or length & 1 or <int64_t>(length >> 1) > run.limit - p:
+        if (ends & SHORT_ENDS) == 0 or length & 1 or <int64_t>(length >> 1) > run.limit - p:
             break
         end = p + (length >> 1)
         prefetch_record(&run)
@@ -173,8 +175,8 @@ cdef inline void read_varied_records(Run* state, bint past) noexcept nogil:
         header_count = p[0]         # its code: twice the number, or an odd one if it is negative
         p += 1
         # A header has at least two bytes. Without headers no bytes are left.
-        if ((ends == 0) | ((last & INT32_ENDS) == 0)
-                | (second_end - first_end > INT32_BITS) | (third_end - second_end > INT32_BITS)
+        if ((ends == 0) | ((last & SHORT_ENDS) == 0)
+                | (second_end - first_end > SHORT_BITS) | (third_end - second_end > SHORT_BITS)
                 | ((header_count & ODD_COUNT) != 0) | (<int64_t>header_count > end - p)
                 | ((header_count == 0) & (p != end))):
             break
@@ -209,7 +211,7 @@ cdef inline size_t read_short_records(
     run.row = rows
     run.stop = rows + max_rows * sizeof(Record)
     run.start = r.at
-    # A word is loaded at most 19 bytes after the end of its record, before that is noticed.
+    # A word is loaded at most nine bytes after the end of its record, before that is noticed.
     run.limit = min(r.end, buffer.end - MARGIN)
     run.base = buffer.at
     memcpy(&run.head_word, <const char*>&head + sizeof(Head) - sizeof(run.head_word),
