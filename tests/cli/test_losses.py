@@ -240,6 +240,18 @@ def test_one_misplaced_batch_is_one_finding(tmp_path, change):
     assert ranges == [(20_200, 20_209, 10)]
 
 
+@pytest.mark.parametrize("offsets", [(-(2**63), -(2**63)), (-(2**63), 5, 4)])
+def test_a_batch_with_the_smallest_offset_is_followed(tmp_path, offsets):
+    path = tmp_path / make_file_name(0)
+    batch = encode_batch([b""])
+    path.write_bytes(
+        b"".join(offset.to_bytes(8, "big", signed=True) + batch[8:] for offset in offsets)
+    )
+    result = run(path)
+    assert result.exit_code == 1, result.exception
+    assert "OFFSET_ORDER" in result.stdout
+
+
 def test_a_first_segment_without_a_batch_is_missing(orders):
     (orders / make_file_name(0)).write_bytes(b"")
     (finding,) = find_damage("--log-only", orders)

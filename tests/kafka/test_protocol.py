@@ -376,6 +376,13 @@ def test_the_position_of_a_forged_body_is_not_read():
         ]
 
 
+@pytest.mark.parametrize("offset", [2**63, np.uint64(2**63)])
+def test_numbers_that_do_not_fit_are_named(offset):
+    body = {"topics": [{"name": "t", "partitions": [{"offset": offset}]}]}
+    with pytest.raises(ValueError, match="offset must fit in int64"):
+        kafka.encode_response("ListOffsets", 10, body, correlation_id=1)
+
+
 def test_an_error_names_the_row_of_a_malformed_response():
     names = ("ApiVersions", *["Metadata"] * 3)
     up = b"".join(kafka.encode_request(name, 1, None, correlation_id=1) for name in names)

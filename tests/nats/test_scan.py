@@ -402,6 +402,14 @@ def test_options_have_no_credentials():
         nats.options(nats.headers(table))
 
 
+def test_options_of_a_row_without_bytes_are_none():
+    """Rows may come from a user."""
+    table = nats.scan(INFO)
+    rows = table.rows.copy()
+    rows["size"] = 0
+    assert nats.options(wirescan.FrameTable(table.buffers, rows, (), table.format)) == [None]
+
+
 # ---- headers
 
 

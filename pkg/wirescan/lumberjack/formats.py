@@ -20,7 +20,7 @@ from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
-from wirescan.lumberjack.constants import KINDS, Kind
+from wirescan.lumberjack.constants import KINDS
 from wirescan.lumberjack.files import FILES, find_boundaries
 from wirescan.lumberjack.scan import (
     EVENT,
@@ -28,6 +28,7 @@ from wirescan.lumberjack.scan import (
     PAIR,
     bytes_needed,
     child_spans,
+    find_compressed,
     open_pairs,
     scan_stream,
     scan_streams,
@@ -175,8 +176,7 @@ def _unpack_frames(
     arena = None
     is_finished = False
     while not is_finished:  # each turn opens one more level of compressed frames
-        numbers = np.flatnonzero(rows["kind"] == Kind.COMPRESSED)
-        numbers = numbers[rows["fault"][numbers] == 0]
+        numbers = find_compressed(rows)
         depth -= 1
         last = depth == 0 or not len(numbers)
         if arena is None:

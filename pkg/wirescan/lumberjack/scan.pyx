@@ -102,6 +102,26 @@ def bytes_needed(held, at=0, pairs=0):
     return position, position, remaining
 
 
+def find_compressed(frames):
+    """Return an int64 array: the numbers of the good compressed frames in rows of dtype FRAME."""
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(frames)
+    cdef Py_ssize_t count = 0
+    cdef const uint8_t[::1] view
+    cdef const Frame* row
+    numbers = np.empty(n, np.int64)
+    cdef int64_t[::1] out = numbers
+    if n:
+        view = np.ascontiguousarray(frames).view(np.uint8)
+        with nogil:
+            for i in range(n):
+                row = <const Frame*>&view[i * sizeof(Frame)]
+                if row.head.kind == COMPRESSED and not row.head.fault:
+                    out[count] = i
+                    count += 1
+    return numbers[:count]
+
+
 cdef inline bint add(Rows* rows, const Frame* frame, bint events, int32_t* window) noexcept nogil:
     # Append one row: the frame, or its event. Return False if the row array cannot grow.
     cdef Event* event

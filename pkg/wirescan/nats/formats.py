@@ -128,9 +128,9 @@ def options(messages: FrameTable, *, credentials: bool = False) -> list[dict[str
     kinds = messages["kind"]
     has_json = ((kinds == Kind.INFO) | (kinds == Kind.CONNECT)) & ~messages.bad
     for i in np.flatnonzero(has_json).tolist():
-        text = bytes(messages.frame(i)).split(None, 1)[-1]
+        words = bytes(messages.frame(i)).split(None, 1)
         try:
-            members = json.loads(text)
+            members = json.loads(words[-1] if words else b"")
         except (ValueError, RecursionError):
             continue
         if isinstance(members, dict):

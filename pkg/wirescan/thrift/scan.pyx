@@ -134,6 +134,7 @@ cdef tuple count_unframed_bytes_needed(
         fault = read_begin(&r, compact, &begin)
         if fault:
             return (r.at - p + begin.needed if begin.needed else n), 0, b""
+        memset(&walk, 0, sizeof(Walk))          # all of it is returned
         begin_walk(&walk, compact, begin.version)
     else:
         saved = state
@@ -322,9 +323,8 @@ cdef inline Fault read_message(const uint8_t* p, uint32_t size, const Frame* fra
     return OK
 
 
-cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span,
-                             const uint8_t* p) noexcept nogil:
-    # span: the bytes at p, which are the payload of `frame`, or the whole frame where it is bad.
+cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span, const uint8_t* p,
+                             int64_t start) noexcept nogil:
     cdef Message* row = <Message*>rows.at + rows.count
     cdef uint8_t fault = span.fault
     memset(row, 0, sizeof(Message))
@@ -332,72 +332,13 @@ cdef inline void add_message(Rows* rows, const Frame* frame, const Head* span,
         fault = <uint8_t>read_message(p, span.size, frame, row)
         if fault:
             memset(row, 0, sizeof(Message))
-    row.head.start = span.start
+    row.head.start = start
     row.head.size = span.size
     row.head.parent = span.parent
     row.head.buffer = span.buffer
     row.head.fault = fault
     rows.bad += fault != OK
     rows.count += 1
-
-
-cdef object open_payloads(frames, plain, buffers, limits):
-    # Opens rows of dtype PLAIN, or the payloads in rows of dtype FRAME where `plain` is None.
-    cdef Py_ssize_t i
-    cdef Py_ssize_t count = len(frames)
-    cdef Py_ssize_t n = count if plain is None else len(plain)
-    cdef const uint8_t[::1] view
-    cdef const uint8_t[::1] plain_view
-    cdef const uint64_t[:, ::1] readable
-    cdef const Frame* frame
-    cdef const uint8_t* start
-    cdef Head span
-    cdef size_t buffer_count = len(buffers)
-    cdef bint in_place = plain is None
-    cdef bint good = True
-    cdef bint packed = False
-    cdef Fault fault = OK
-    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
-    cdef Rows* rows = &block.rows
-    if n:
-        view = np.ascontiguousarray(frames).view(np.uint8)
-        plain_view = view if in_place else np.ascontiguousarray(plain).view(np.uint8)
-        readable = addresses(buffers)
-        with nogil:
-            for i in range(n):
-                if in_place:
-                    frame = <const Frame*>&view[i * sizeof(Frame)]
-                    span = frame.head
-                else:
-                    span = (<const Plain*>&plain_view[i * sizeof(Plain)]).head
-                start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
-                if in_place:
-                    good = start is not NULL and is_inside(
-                        &span, frame.payload_at, frame.payload_size)
-                    packed = frame.transform_count or span.kind == HTTP_CHUNKED
-                    if packed or not good:
-                        break
-                    span.parent = <int32_t>i
-                    if not span.fault:
-                        start += frame.payload_at
-                        span.start += frame.payload_at
-                        span.size = <uint32_t>max(frame.payload_size, 0)
-                else:
-                    good = start is not NULL and 0 <= span.parent < count
-                    if not good:
-                        break
-                    frame = <const Frame*>&view[span.parent * sizeof(Frame)]
-                if span.size == 0 and not span.fault:   # an empty payload holds no message
-                    continue
-                if rows.count == rows.capacity:
-                    fault = LIMIT
-                    break
-                add_message(rows, frame, &span, start)
-    if not good:
-        raise ValueError(f"row {i} points outside its buffer{'' if in_place else ' or its table'}")
-    if packed:
-        return None
-    return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
 
 
 def open_messages(frames, buffers, limits):
@@ -409,18 +350,93 @@ def open_messages(frames, buffers, limits):
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(frames)
+    cdef const uint8_t[::1] view
+    cdef const uint64_t[:, ::1] readable
+    cdef const Frame* frame
+    cdef const uint8_t* start
+    cdef Head span
+    cdef size_t buffer_count = len(buffers)
+    cdef bint good = True
+    cdef bint packed = False
+    cdef Fault fault = OK
     if frames.dtype != FRAME:
         raise TypeError("open_messages takes rows of thrift.frames")
-    return open_payloads(frames, None, buffers, limits)
+    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
+    cdef Rows* rows = &block.rows
+    if n:
+        view = np.ascontiguousarray(frames).view(np.uint8)
+        readable = addresses(buffers)
+        with nogil:
+            for i in range(n):
+                frame = <const Frame*>&view[i * sizeof(Frame)]
+                span = frame.head
+                start = locate_frame(&span, <const Readable*>&readable[0, 0], buffer_count)
+                good = start is not NULL and is_inside(&span, frame.payload_at, frame.payload_size)
+                packed = frame.transform_count or span.kind == HTTP_CHUNKED
+                if packed or not good:
+                    break
+                span.parent = <int32_t>i
+                if not span.fault:
+                    if frame.payload_size <= 0:         # an empty payload holds no message
+                        continue
+                    start += frame.payload_at
+                    span.start += frame.payload_at
+                    span.size = <uint32_t>frame.payload_size
+                if rows.count == rows.capacity:
+                    fault = LIMIT
+                    break
+                add_message(rows, frame, &span, start, span.start)
+    if not good:
+        raise ValueError(f"row {i} points outside its buffer")
+    if packed:
+        return None
+    return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)
 
 
 def open_plain(frames, plain, buffers, limits):
-    """Return the same as `open_messages`, for the messages in rows of dtype PLAIN.
+    """Return (rows of dtype MESSAGE, bad, fault): the messages in rows of dtype PLAIN.
 
-    frames: the rows of dtype FRAME that column `parent` of `plain` names.
+    frames: the rows of dtype FRAME that column `parent` of `plain` names. A payload has a row where
+    it is bad or not empty. The fault is LIMIT where there are more messages than the limits allow.
 
     Raises ValueError where a row points outside its buffer or names no frame, MemoryError.
     """
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n = len(plain)
+    cdef Py_ssize_t count = len(frames)
+    cdef const uint8_t[::1] view
+    cdef const uint8_t[::1] plain_view
+    cdef const uint64_t[:, ::1] readable
+    cdef const Plain* payload
+    cdef const Frame* frame
+    cdef const uint8_t* start
+    cdef size_t buffer_count = len(buffers)
+    cdef bint good = True
+    cdef Fault fault = OK
     if frames.dtype != FRAME or plain.dtype != PLAIN:
         raise TypeError("open_plain takes rows of thrift.frames and rows of thrift.plain")
-    return open_payloads(frames, plain, buffers, limits)
+    cdef RowBlock block = allocate_rows(MESSAGE, n, limits, None, buffers)
+    cdef Rows* rows = &block.rows
+    if n and count:
+        view = np.ascontiguousarray(frames).view(np.uint8)
+        readable = addresses(buffers)
+        plain_view = np.ascontiguousarray(plain).view(np.uint8)
+        with nogil:
+            for i in range(n):
+                payload = <const Plain*>&plain_view[i * sizeof(Plain)]
+                start = locate_frame(&payload.head, <const Readable*>&readable[0, 0], buffer_count)
+                good = start is not NULL and 0 <= payload.head.parent < count
+                if not good:
+                    break
+                if payload.head.size == 0 and not payload.head.fault:
+                    continue
+                if rows.count == rows.capacity:
+                    fault = LIMIT
+                    break
+                frame = <const Frame*>&view[payload.head.parent * sizeof(Frame)]
+                add_message(rows, frame, &payload.head, start, payload.head.start)
+    if not good or n and not count:
+        raise ValueError("a row points outside its buffer or its table")
+    return rows_to_array(block, MESSAGE, None, fault), rows.bad, int(fault)

@@ -127,9 +127,10 @@ class Offsets:
             start: the offset before the first of them.
 
         Returns:
-            (i8 array of the offset that each batch follows, {row: the offset that it is not above})
+            (array of the offset that each batch follows, {row: the offset that it is not above})
         """
-        before = np.empty(len(begin), np.int64)
+        # An object array, since the offset before -2**63 does not fit into 64 bits.
+        before = np.empty(len(begin), object)
         misplaced: dict[int, int] = {}
         reference = start
         earlier = self._earlier
@@ -148,7 +149,7 @@ class Offsets:
                 before[i] = earlier
                 reference = end
                 if accepted >= 0:
-                    before[accepted] = begin[accepted] - 1
+                    before[accepted] = int(begin[accepted]) - 1
             elif i - 1 in misplaced and first > last[i - 1]:
                 # Two batches in a row are in order: the log continues from here.
                 reference = end

@@ -209,7 +209,7 @@ def _to_bytes(value: Any, name: str) -> bytes | memoryview:
 def _encode_number(kind: str, value: Any, name: str) -> bytes:
     try:
         return struct.pack(LAYOUTS[kind], value)
-    except struct.error:
+    except (struct.error, OverflowError):  # the latter for an integer of numpy
         if not hasattr(value, "__index__"):
             raise TypeError(f"{name} must be an integer, not {value!r}") from None
         raise ValueError(f"{name} must fit in {kind}, but {value} does not") from None
