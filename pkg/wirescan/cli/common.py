@@ -36,6 +36,9 @@ LARGEST_FRAME = (1 << 32) - 1
 LARGEST_PAYLOAD = (1 << 31) - 1
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")  # codecs of Parquet
 DEFAULT_COMPRESSION = COMPRESSIONS[0]
+# The help of --columns and --compression, in commands that refuse them without --as parquet.
+PARQUET_COLUMNS = "Parquet: write these columns, in this order. An unknown name lists all columns."
+PARQUET_COMPRESSION = f"Parquet: the compression codec. The default is {DEFAULT_COMPRESSION}."
 # Tails to report.
 TAIL_NAMES: dict[int, str] = {Fault.SHORT: "cut frame", Fault.FILLER: "overflow filler"}
 NAMED_FILES = 5  # empty files that a message names
@@ -60,19 +63,23 @@ class Damage(Failure):
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 check_option = click.option("--check/--no-check", default=True, help="Verify checksums, or do not.")
-# `parse_names` reads the value.
-columns_option = click.option(
-    "--columns",
-    metavar="A,B",
-    help="Write these columns, in this order. An unknown name lists all columns.",
-)
 
-# Without a default, so that a command can refuse the option for output that is not Parquet.
-compression_option = click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    help=f"The compression codec of Parquet. The default is {DEFAULT_COMPRESSION}.",
-)
+
+def columns_option(
+    help: str = "Write these columns, in this order. An unknown name lists all columns.",
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds --columns. `parse_names` reads the value."""
+    return click.option("--columns", metavar="A,B", help=help)
+
+
+def compression_option(
+    help: str = f"The compression codec of Parquet. The default is {DEFAULT_COMPRESSION}.",
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds --compression.
+
+    The option has no default, so that a command can refuse it for output that is not Parquet.
+    """
+    return click.option("--compression", type=click.Choice(COMPRESSIONS), help=help)
 
 
 def json_option(help: str = "Print the report as one JSON object.") -> Callable[[Command], Command]:
@@ -81,7 +88,12 @@ def json_option(help: str = "Print the report as one JSON object.") -> Callable[
 
 
 def count_option(
-    name: str, default: int | None, help: str, *, smallest: int = 1, largest: int | None = None
+    name: str,
+    *,
+    default: int | None,
+    help: str,
+    smallest: int = 1,
+    largest: int | None = None,
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds an option with a number from `smallest` to `largest`."""
     number = click.IntRange(smallest, largest)
@@ -102,7 +114,7 @@ def max_frame_option(
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds --max-frame."""
     return count_option(
-        "--max-frame", default, help, smallest=SMALLEST_LIMIT, largest=LARGEST_FRAME
+        "--max-frame", default=default, help=help, smallest=SMALLEST_LIMIT, largest=LARGEST_FRAME
     )
 
 
@@ -110,8 +122,8 @@ def max_inflated_option(default: int = Limits().inflated) -> Callable[[Command],
     """Return a decorator that adds --max-inflated."""
     return count_option(
         "--max-inflated",
-        default,
-        "Maximum bytes in the decompressed payload of one frame.",
+        default=default,
+        help="Maximum bytes in the decompressed payload of one frame.",
         smallest=SMALLEST_LIMIT,
         largest=LARGEST_PAYLOAD,
     )
@@ -191,14 +203,14 @@ def limits_option(command: Command) -> Command:
     @max_inflated_option()
     @count_option(
         "--max-row-bytes",
-        None,
-        "Maximum bytes of memory for the rows that are made at once. The default is 256 MiB, "
+        default=None,
+        help="Maximum bytes of memory for the rows that are made at once. The default is 256 MiB, "
         "or 3 times the bytes that hold the frames, if that is more.",
     )
     @count_option(
         "--max-expansion",
-        Limits().expansion,
-        "Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small "
+        default=Limits().expansion,
+        help="Maximum decompressed bytes per byte of a file; a row counts as 512 bytes. Small "
         "files may have N times 512 KiB. 0 means no maximum.",
         smallest=0,
     )

@@ -47,7 +47,9 @@ class FrameScanner:
     If all bytes are in memory, `read` scans a window of them that begins at `offset`, and holds
     nothing.
 
-    `wirescan.reading.stream.Stream` describes what is held, and how the rows depend on the pieces.
+    `feed` holds the bytes of a cut frame, at most `limits.frame`. During a search it holds up to
+    two and a quarter times as many. It counts zeros at the end and does not hold them. The rows do
+    not depend on the pieces, but a gap of more than `limits.frame` bytes may be several rows.
 
     Args:
         scan: `Parser.scan` of an outermost `Format`.
@@ -143,6 +145,8 @@ class FrameScanner:
 
         tail: a cut frame is no fault: the stop says SHORT. With False, held bytes are a fault,
             BAD_LENGTH.
+
+        Raises FrameError with the fault LIMIT if there are more frames than `limits` allow.
         """
         view = view_of(bytes(self._held)) if self._held else _make_zeros(self._zeros)
         held = len(view)

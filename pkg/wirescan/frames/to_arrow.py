@@ -75,8 +75,8 @@ class _Context(NamedTuple):
     file: str | None
     errors: str
     limits: Limits
-    # The ids of those with bad rows, of the table and the tables around it. Mostly there are none,
-    # and then no column is searched for unread numbers.
+    # The ids of the tables with bad rows: the exported table and those around it. Mostly there are
+    # none, and then no column is searched for unread numbers.
     damaged: set[int]
 
 

@@ -49,7 +49,10 @@ def parse_directory_name(directory: str) -> tuple[str, int] | None:
 
 
 def list_snapshots(names: Iterable[str], prefix: str) -> dict[int, str]:
-    """Return offset -> path of the producer snapshots among the names of files."""
+    """Return offset -> path of the producer snapshots among the names of files.
+
+    prefix: what precedes each name in its path.
+    """
     matches = filter(None, map(SNAPSHOT.fullmatch, sorted(names)))
     return {int(match[1]): prefix + match[0] for match in matches}
 

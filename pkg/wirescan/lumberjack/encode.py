@@ -24,7 +24,8 @@ from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.writer import Documents, Events, Fields, Frames, write_windows
 
 # Bounds of numbers, both inclusive.
-U32 = (0, (1 << 32) - 1)
+U32_MAX = (1 << 32) - 1
+U32 = (0, U32_MAX)
 VERSION = (1, 2)
 LEVEL = (0, 9)
 DEFAULT_WINDOW = 2048  # events in a window, as libbeat sends them
@@ -87,7 +88,7 @@ def encode_data(sequence: SupportsIndex, pairs: Any, *, version: SupportsIndex =
             parts += _encode_length(text, name), text
     count = (len(parts) // 4).to_bytes(4, "big")
     parts[:0] = _encode_header(version, b"D", sequence, "sequence"), count
-    if sum(map(len, parts)) > U32[1]:
+    if sum(map(len, parts)) > U32_MAX:
         raise ValueError("a D frame has less than 4 GiB")
     return b"".join(parts)
 
@@ -141,7 +142,7 @@ def encode_batch(
             if frames == "json":
                 encoded.append(_to_document(event))
             else:
-                encoded.append(encode_data(first + i & U32[1], event, version=version))
+                encoded.append(encode_data((first + i) & U32_MAX, event, version=version))
         except (TypeError, ValueError) as error:
             raise _prefix_error(error, f"event {i}") from None
     if not encoded:
@@ -218,11 +219,7 @@ def encode_data_batches(
         raise TypeError("columns are a mapping, or pairs (key, column)")
     keys = [_to_bytes(key, "a key") for key, _ in pairs]
     keys = [_encode_length(key, "a key") + key for key in keys]
-    # A column is one value for all rows, or `ByteStrings`.
-    converted = [
-        (_to_bytes if isinstance(column, TEXTS) else _list_strings)(column, f"column {key!r}")
-        for key, column in pairs
-    ]
+    converted = [_convert_column(column, f"column {key!r}") for key, column in pairs]
     counts = {len(column) for column in converted if isinstance(column, ByteStrings)}
     if not counts:
         raise ValueError("no column is an array, so the number of rows is not known")
@@ -274,7 +271,7 @@ def _encode_windows(
         raise ValueError(f"sequence must be 'window' or 'stream', not {sequence!r}")
     return write_windows(
         events,
-        check_integer(window, "window", (1, U32[1])),
+        check_integer(window, "window", (1, U32_MAX)),
         check_integer(first, "first", U32),
         restart=sequence == "window",
         compress=_make_compressor(level),
@@ -332,6 +329,13 @@ def _check_iterable(values: Any, name: str) -> Iterable[Any]:
     if isinstance(values, TEXTS) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be an iterable, not {type(values).__name__}")
     return values
+
+
+def _convert_column(column: Any, name: str) -> bytes | ByteStrings:
+    """Return the value of all rows as bytes, or the values of the rows."""
+    if isinstance(column, TEXTS):
+        return _to_bytes(column, name)
+    return _list_strings(column, name)
 
 
 def _list_strings(source: Any, name: str) -> ByteStrings:

@@ -98,27 +98,52 @@ def scan_nested(
     chunks: Iterable[Any],
     format: Format,
     *,
+    errors: str,
+    check: bool,
+    limits: Limits,
+    source: str,
     offset: int,
     tail: bool,
-    limits: Limits,
     filters: Sequence[Filter] = (),
-    **options: Any,
 ) -> Iterator[FrameTable]:
-    """Yield the frames of a format from the chunks of a file, which has an allowance of its own.
+    """Yield the frames of a format inside the chunks of one file.
 
-    The arguments and errors are those of `scan_outermost` and `open_nested`.
+    `limits.expansion` bounds the whole file. The other arguments and the errors are those of
+    `scan_outermost` and `open_nested`.
     """
     allowance = Allowance(limits)
-    options |= {"limits": limits, "allowance": allowance}
-    counted = allowance.count_chunks(chunks)
-    for table in scan_outermost(counted, format, offset=offset, tail=tail, **options):
-        yield from open_nested(table, format, filters=filters, **options)
+    tables = scan_outermost(
+        allowance.count_chunks(chunks),
+        format,
+        errors=errors,
+        check=check,
+        limits=limits,
+        source=source,
+        offset=offset,
+        tail=tail,
+        allowance=allowance,
+    )
+    for table in tables:
+        yield from open_nested(
+            table,
+            format,
+            errors=errors,
+            check=check,
+            limits=limits,
+            source=source,
+            filters=filters,
+            allowance=allowance,
+        )
 
 
 def read_chunks(path: str, start: int, stop: int, piece: int = PIECE) -> Iterator[memoryview]:
     """Yield the bytes of a range of a file, `piece` at a time.
 
-    Raises EOFError if the file ends before `stop`.
+    path: the file; errors name it.
+    start, stop: byte positions; `stop` is exclusive.
+    piece: bytes read at a time.
+
+    Raises OSError, and EOFError if the file ends before `stop`.
     """
     with open_ranges(path) as read:
         yield from read_pieces(read, path, start, stop, piece)
@@ -149,10 +174,13 @@ def scan_outermost(
     chunks: Iterable[Any],
     format: Format,
     *,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
     source: str | None = None,
+    offset: int = 0,
     tail: bool = True,
     allowance: Allowance | None = None,
-    **options: Any,
 ) -> Iterator[FrameTable]:
     """Yield the outermost frames around a format, from the chunks of a stream.
 
@@ -162,7 +190,9 @@ def scan_outermost(
 
     Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
-    stream = Stream(format.outermost, source=source, **options)
+    stream = Stream(
+        format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset
+    )
     for chunk in chunks:
         table = stream.feed(chunk)
         if len(table):

@@ -32,7 +32,7 @@ BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Cut = Callable[[Sequence[File], int], Sequence[Sequence[int]]]
-Part = TypeVar("Part", bound=Sized)
+Sliceable = TypeVar("Sliceable", bound=Sized)
 
 
 @dataclass(frozen=True)
@@ -293,12 +293,12 @@ def find_starts_in_threads(
         return list(pool.map(find_starts, paths, repeat(size), repeat(format), repeat(limits)))
 
 
-def group_slices(slices: Sequence[Part], size: int = SLICE_BYTES) -> list[list[Part]]:
+def group_slices(slices: Sequence[Sliceable], size: int = SLICE_BYTES) -> list[list[Sliceable]]:
     """Group adjacent slices, in their order, so that each group has about `size` bytes.
 
     Small files share a group. The slices may be any objects with a length.
     """
-    out: list[list[Part]] = []
+    out: list[list[Sliceable]] = []
     remaining = 0
     for slice in slices:
         if not out or len(slice) > remaining:

@@ -128,17 +128,20 @@ def map_tables(
     *,
     column: str | None,
     cut: str,
-    **options: Any,
+    format: str = DEFAULT_FORMAT,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> DataFrame:
     """Return the batches that `call` makes of each partition's tables as a DataFrame.
 
     call: a function of the tables, each with the path of its file; the path is None if the source
         is a DataFrame.
     struct: the schema of the batches.
-    column, cut, options: the other arguments of `map_partitions`; `options` has those of DEFAULTS.
 
-    Raises the exceptions of `map_partitions`.
+    The other arguments and the exceptions are those of `map_partitions`.
     """
+    options = {"format": format, "errors": errors, "check": check, "limits": limits}
     if isinstance(source, Ranges):
         if (column, cut, options) != (None, "fault", DEFAULTS):
             raise ValueError(
@@ -156,7 +159,7 @@ def map_tables(
         )
     if not isinstance(source, DataFrame):
         raise TypeError(f"source must be Ranges or a DataFrame, not {type(source).__name__}")
-    reading = Reading(**options)
+    reading = Reading(format, errors=errors, check=check, limits=limits)
     check_values(source, [column], cut)
     assert column is not None  # check_values raises for None
 

@@ -96,7 +96,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @errors_option("strict")
 @check_option
 @limits_option
-@columns_option
+@columns_option()
 @click.option(
     "--partition-by",
     metavar="A,B",
@@ -104,7 +104,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "by year, month, day or hour: timestamp:day. Text that is too long for a directory name is "
     "shortened, but not with --errors strict.",
 )
-@compression_option
+@compression_option()
 @click.option("--overwrite", is_flag=True, help="Replace an earlier output in OUT.")
 @click.option(
     "--query/--no-query",

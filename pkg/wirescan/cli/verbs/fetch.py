@@ -17,6 +17,8 @@ import numpy as np
 from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_COMPRESSION,
+    PARQUET_COLUMNS,
+    PARQUET_COMPRESSION,
     Damage,
     Failure,
     check_option,
@@ -170,11 +172,11 @@ def parse_partitions(
 @check_option
 @count_option(
     "--segment-bytes",
-    SEGMENT_BYTES,
-    "Approximate bytes in a segment, or of the records in a Parquet file.",
+    default=SEGMENT_BYTES,
+    help="Approximate bytes in a segment, or of the records in a Parquet file.",
 )
-@columns_option
-@compression_option
+@columns_option(help=PARQUET_COLUMNS)
+@compression_option(help=PARQUET_COMPRESSION)
 @click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
 @click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
 @click.option("--sasl", type=click.Choice(MECHANISMS), help="Log in with this mechanism.")

@@ -16,6 +16,8 @@ import click
 
 from wirescan.cli.common import (
     DEFAULT_COMPRESSION,
+    PARQUET_COLUMNS,
+    PARQUET_COMPRESSION,
     SMALLEST_LIMIT,
     columns_option,
     compression_option,
@@ -121,7 +123,7 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     metavar="FILE",
     help="Accept only writers with a certificate of an authority in FILE (PEM).",
 )
-@count_option("--roll-bytes", ROLL_BYTES, "Begin a new file when one has N bytes.")
+@count_option("--roll-bytes", default=ROLL_BYTES, help="Begin a new file when one has N bytes.")
 @seconds_option("--roll-seconds", 60, "Begin a new file when one has this age.", smallest=0.01)
 @click.option("--strict", is_flag=True, help="Refuse what not every receiver accepts.")
 @click.option(
@@ -129,18 +131,18 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     is_flag=True,
     help="Store the events of a window that its writer left incomplete. They are not acked.",
 )
-@count_option("--max-connections", 1000, "Maximum open connections. More are refused.")
+@count_option("--max-connections", default=1000, help="Maximum open connections. More are refused.")
 @max_frame_option(DEFAULT_BYTES, "Maximum bytes in a frame.")
 @max_inflated_option(DEFAULT_BYTES)
 @count_option(
     "--max-window",
-    DEFAULT_BYTES,
-    "Maximum bytes of memory for an incomplete window. A larger one is stored in parts.",
+    default=DEFAULT_BYTES,
+    help="Maximum bytes of memory for an incomplete window. A larger one is stored in parts.",
     smallest=SMALLEST_LIMIT,
 )
 @seconds_option("--idle", 60, "Close connections that are silent for this time.", smallest=0.1)
-@columns_option
-@compression_option
+@columns_option(help=PARQUET_COLUMNS)
+@compression_option(help=PARQUET_COMPRESSION)
 @json_option()
 def receive(
     *,

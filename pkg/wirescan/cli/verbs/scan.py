@@ -115,8 +115,8 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @errors_option("mark")
 @check_option
 @limits_option
-@count_option("--limit", None, "Stop after N frames.", smallest=0)
-@columns_option
+@count_option("--limit", default=None, help="Stop after N frames.", smallest=0)
+@columns_option()
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
 @click.option("--arrow", "as_arrow", is_flag=True, help="Write an Arrow IPC stream.")
 @click.option(

@@ -88,11 +88,11 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
 )
 @count_option(
     "--window",
-    2048,
-    "Maximum events in a window. Many receivers accept up to 10000.",
+    default=2048,
+    help="Maximum events in a window. Many receivers accept up to 10000.",
     largest=LARGEST_WINDOW,
 )
-@count_option("--pipelining", 2, "Maximum windows that wait for their ack.")
+@count_option("--pipelining", default=2, help="Maximum windows that wait for their ack.")
 @click.option(
     "--compress",
     "level",
@@ -115,7 +115,7 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     help="Use TLS, with this client certificate and its key (PEM).",
 )
 @seconds_option("--timeout", 30, "Maximum time for a silent receiver.", smallest=0.1)
-@count_option("--attempts", 8, "Give up after N connections in a row without an ack.")
+@count_option("--attempts", default=8, help="Give up after N connections in a row without an ack.")
 @json_option()
 def send(
     *,
@@ -200,7 +200,7 @@ def _print_report(report: dict[str, Any], replaced: int, dropped: str, *, as_jso
     Args:
         report: the counts, in the order of JSON.
         replaced: lines that are not UTF-8.
-        dropped: what the bad parts of files are called.
+        dropped: the noun for what was dropped, such as "bad frame".
         as_json: print one JSON object.
     """
     if as_json:

@@ -15,7 +15,9 @@ The files of this layer:
 
     cluster.py          Cluster: the brokers and the leaders of partitions. `ask_leaders` asks the
                         leader of every partition and retries errors that may pass.
-                        Patience.wait(error) pauses, or raises the error.
+                        Patience.wait(error) pauses, or raises the error. Operations without
+                        `ask_leaders` use `find_leader` or `find_leaders`, and after an error
+                        `forget` the topic.
     offsets.py          list_offsets(cluster, times, isolation)
     fetch_ranges.py     fetch_once(cluster, offsets, question);
                         read_range(cluster, range, ...) gives FetchedBatches

@@ -137,7 +137,13 @@ class Decoding(NamedTuple):
 
 
 class FetchJob(NamedTuple):
-    """How the ranges of a topic are read: `side_by_side` of them at the same time."""
+    """How the ranges of a topic are read.
+
+    cluster: of the topic.
+    question: how to fetch.
+    decoding: how to decode.
+    side_by_side: the number of ranges that are read at the same time.
+    """
 
     cluster: Cluster
     question: Question
@@ -145,7 +151,7 @@ class FetchJob(NamedTuple):
     side_by_side: int
 
     def read(self, fetch_range: FetchRange) -> Operation[None]:
-        """Give the FetchedBatches of a range. See `read_range`."""
+        """Return the operation that reads a range and gives its FetchedBatches."""
         limits = self.decoding.limits
         return read_range(self.cluster, fetch_range, self.question, limits, self.decoding.errors)
 

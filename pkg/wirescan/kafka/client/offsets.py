@@ -52,8 +52,8 @@ def list_offsets(
                 raise ValueError(
                     f"a time is milliseconds, or one of {', '.join(NAMED_TIMES)}, not {time!r}"
                 )
-            timestamps[partition], version = NAMED_TIMES[time]
-            first_version = max(first_version, version)
+            timestamps[partition], first_version_of_name = NAMED_TIMES[time]
+            first_version = max(first_version, first_version_of_name)
         elif time < 0:
             raise ValueError(f"a time is milliseconds since 1970, not {time}")
         else:

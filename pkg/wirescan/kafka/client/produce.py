@@ -74,8 +74,10 @@ class Produced(NamedTuple):
 class Request:
     """A Produce request to one leader.
 
+    node: the leader.
     share: the leader's partitions.
     records: the record set of a partition in a version of the API.
+    acks, timeout_ms: as in `produce`.
     versions: the versions of the API that may be used.
     is_sent: whether the request may have been sent.
     """
@@ -90,7 +92,7 @@ class Request:
 
     @property
     def exchange(self) -> Exchange:
-        """The request and its response."""
+        """A new Exchange with the request."""
         versions = self.versions
         if any(leader.topic_id == NO_TOPIC_ID for leader in self.share.values()):
             versions = range(versions.start, min(versions.stop, PRODUCE_BY_ID))

@@ -198,7 +198,8 @@ def _find_latest(
 def _read_marker_types(control: FrameTable) -> np.ndarray:
     """Return an int32 array with the type in the first record of each control batch.
 
-    A number that is no type means that the first record is bad or has no type.
+    The types are 0 to 65535. 65535 also means that the first record is bad or has no type. -1 means
+    that there is no record.
     """
     out = np.full(len(control), -1, np.int32)
     if not len(control):

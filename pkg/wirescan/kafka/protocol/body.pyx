@@ -212,10 +212,13 @@ def open_structs(programs, buffers, spans, counts, dtype, limits):
 
 
 def read_int16(rows, buffers, name, at=0):
-    """Return an int16 array with two bytes of the place `name` of each row.
+    """Return an int16 array: two bytes of the place `name` of each row, big-endian.
 
-    at: position of these bytes in the place. -1 means that the row is bad, or that the place is
-    null or too short. Raises ValueError if a row points outside its buffer.
+    The number is -1 where the row is bad, or where the place is null or too short.
+
+    at: position of the two bytes in the place; default 0.
+
+    Raises ValueError if a row points outside its buffer.
     """
     if not lie_inside(rows, buffers):
         raise ValueError("a row points outside its buffer")

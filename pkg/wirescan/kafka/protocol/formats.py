@@ -193,7 +193,11 @@ def body(
 def find_boundaries(
     path: str, size: int, start: int = 0, *, limits: Limits = Limits()
 ) -> list[int]:
-    """Return positions in a file at which a message begins. See `find_cuts_at_headers`."""
+    """Return positions in a file at which a message begins, about `size` bytes apart.
+
+    The first position is `start`. The walk ends at the first size that is not valid, or is above
+    `limits.frame`. Raises OSError.
+    """
     return find_cuts_at_headers(path, size, start, SIZED, limits=limits)
 
 

@@ -361,8 +361,11 @@ class Publisher:
                 yield Receipt(Outcome.DAMAGED, error=make_frame_error(table, row))
                 continue
             is_refusal = code != AckError.OK
-            outcome = self._judge(values[0] or b"", policy, is_refusal=is_refusal)
-            id_, stream, subject = map(_decode_text, values)
+            id_bytes, stream_bytes, subject_bytes = values
+            outcome = self._judge(id_bytes or b"", policy, is_refusal=is_refusal)
+            id_ = _decode_text(id_bytes)
+            stream = _decode_text(stream_bytes)
+            subject = _decode_text(subject_bytes)
             error = PublishError(code, id_, stream, subject, offset) if is_refusal else None
             stored_at = -1 if error else offset
             yield Receipt(outcome, id_, stored_at, stream, subject, received, committed, error)

@@ -2,12 +2,12 @@
 
 `receiver.py` uses it: a strict Receiver refuses these frames, and a lenient Receiver accepts them.
 
-The readers are logstash-input-beats, go-lumber, ruby-lumberjack and Vector. docs/lumberjack.md has
-the table of these frames, in "Where readers disagree". Both Receivers refuse what all of these
-readers refuse: bytes that are not a frame, a JSON frame of no bytes, zlib data that is damaged or
-in another format, and a frame that the end of its compressed frame cuts. Both refuse frames deeper
-than `depth` or above a limit. There is one exception: a lenient Receiver does not parse documents,
-so it accepts documents that are not JSON.
+The readers are logstash-input-beats, go-lumber, ruby-lumberjack and Vector. docs/lumberjack.md,
+section 16, has the table of these frames. Both Receivers refuse what all of these readers refuse:
+bytes that are not a frame, a JSON frame of no bytes, zlib data that is damaged or in another
+format, and a frame that the end of its compressed frame cuts. Both refuse frames deeper than
+`depth` or above a limit. There is one exception: a lenient Receiver does not parse documents, so it
+accepts documents that are not JSON.
 """
 
 from __future__ import annotations

@@ -155,6 +155,8 @@ class _Channel(Generic[_Event]):
     def receive(self, data: Any) -> list[_Event]:
         """Return the calls or replies that `data` completes, in the order of the wire.
 
+        Each reply has its call, or None if no call waits for it.
+
         data: bytes-like. It is kept without a copy, so do not write to it later. Raises
         ConversationError.
         """
