@@ -8,13 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 import wirescan
-from wirescan import Display, Storage
+from wirescan import Column, Display, Storage
 from wirescan.cli.main import main
+from wirescan.cli.support import findings
 from wirescan.cli.support.tally import Tally, count_piece
+from wirescan.cli.verbs import stat
 from wirescan.frames.logs import LogColumns, SegmentNames
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.kafka import Record, encode_batch
-from wirescan.kafka.formats import BATCHES
+from wirescan.kafka.formats import BATCHES, RECORDS
 
 
 def describe_table(format, table, opened=()):
@@ -72,6 +74,37 @@ def test_frames_inside_are_counted_under_any_name(batches):
         "null_keys": 1,
     }
     assert out["codecs"]["none"]["commands"] == 3
+
+
+def test_kinds_of_frames_whose_number_is_stated_have_a_name_of_their_own(
+    batches, monkeypatch, capsys
+):
+    records = batches.format.children["records"](batches)
+    by_kind = replace_format(
+        records,
+        columns=records.format.columns | {"kind": Column(names={2: "MAGIC_2"})},
+        display=Display(counted_as="records", summary=SummaryColumns(by_kind=True)),
+    )
+    out = describe_table(BATCHES, batches, [by_kind])
+    assert out["records"] == 3
+    assert out["records_by_kind"] == {"MAGIC_2": 3}
+    monkeypatch.setattr(stat, "find_counted_format", lambda outer: by_kind.format)
+    stat._print_summary("a", out, BATCHES)
+    lines = capsys.readouterr().out.splitlines()
+    assert "  records       3" in lines
+    assert "    by kind     MAGIC_2: 3" in lines
+
+
+def test_verify_counts_the_frames_of_one_child(tmp_path, monkeypatch):
+    """Another format may be opened from the same frames. Its rows are verified and not counted."""
+    path = tmp_path / "a.log"
+    path.write_bytes(encode_batch([b"x", b"y", b"z"]))
+    sibling = dataclasses.replace(RECORDS, name="kafka.siblings", display=Display())
+    known = {**wirescan.formats(), sibling.name: sibling}
+    monkeypatch.setattr(findings, "formats", lambda: known)
+    result = CliRunner().invoke(main, ["verify", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "3 records" in result.output
 
 
 def test_the_names_of_segments_are_those_of_the_format(tmp_path):

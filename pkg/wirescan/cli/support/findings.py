@@ -32,6 +32,7 @@ from wirescan.cli.support.losses import (
     find_lost_records,
     read_claim,
 )
+from wirescan.cli.support.tally import find_counted_format
 from wirescan.core.fault import Fault
 from wirescan.frames.errors import NEAR
 from wirescan.frames.format import Format
@@ -335,11 +336,12 @@ class Report:
             self._report_fault(table, row, int(starts[row]), lost)
         first = find_first_offsets(table)
         lists = [self._outermost.children[name] for name in self._outermost.lists]
+        counted = find_counted_format(self._outermost)
         for format in self._list_formats_inside(self._outermost):
             at = 0
             opened = open_nested(table, format, allowance=self._allowance, **self._options)
             for inner in opened:
-                if format.read not in lists:
+                if format.read not in lists and counted in (None, format):
                     self._count["records"] += int(np.count_nonzero(~inner.bad))
                 self._verify_nested(inner)
                 fill_first_offsets(first, inner, at)

@@ -286,7 +286,8 @@ class Tally:
         if self._kinds:
             out["kinds"] = dict(sorted(self._kinds.items()))
         if self._inner is not None and self._opened_kinds:
-            out[str(self._inner.display.counted_as)] = dict(sorted(self._opened_kinds.items()))
+            name = make_kinds_name(self._format, self._inner)
+            out[name] = dict(sorted(self._opened_kinds.items()))
         return out
 
     def _count_faults(self, bad: FrameTable) -> None:
@@ -334,6 +335,15 @@ def find_counted_format(outer: Format) -> Format | None:
 def make_flag_name(column: str) -> str:
     """Return the name in a summary of the frames that have a flag."""
     return column.removeprefix("is_") + "_frames"
+
+
+def make_kinds_name(outer: Format, inner: Format) -> str:
+    """Return the name in a summary of the counts by kind of the counted frames inside others.
+
+    If the frames of `outer` state the number of these frames, that number has the plain name.
+    """
+    name = str(inner.display.counted_as)
+    return name if outer.display.record_count is None else f"{name}_by_kind"
 
 
 def make_size_name(inner: Format) -> str:

@@ -35,6 +35,7 @@ from wirescan.cli.support.tally import (
     count_piece,
     find_counted_format,
     make_flag_name,
+    make_kinds_name,
     make_size_name,
 )
 from wirescan.frames.format import Format
@@ -161,7 +162,7 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
     if top.display.record_count is not None:
         lines += _format_records(summary, top)
     if inner is not None:
-        lines += _format_opened(summary, inner)
+        lines += _format_opened(summary, top, inner)
     lines += _format_times(summary.get("time"))
     if summary.get("offsets") and summary["offsets"]["first"] is not None:
         lines += _format_offsets(summary["offsets"], summary.get("unopened_frames", 0))
@@ -185,7 +186,7 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
     click.echo(colour(title, bold=True))
     for label, text in lines:
         if text:
-            click.echo(f"  {label:<{LABEL_WIDTH}}{text}")
+            click.echo(f"  {label:<{LABEL_WIDTH - 1}} {text}")
 
 
 def _format_counts(summary: dict[str, Any], name: str) -> str:
@@ -208,11 +209,13 @@ def _format_records(summary: dict[str, Any], top: Format) -> Lines:
     ]
 
 
-def _format_opened(summary: dict[str, Any], inner: Format) -> Lines:
-    """Return the lines about the frames of the format `inner`, which are inside others."""
+def _format_opened(summary: dict[str, Any], top: Format, inner: Format) -> Lines:
+    """Return the lines about the frames of the format `inner`, which are inside those of `top`."""
     counted = str(inner.display.counted_as)
     if inner.display.summary.by_kind:
-        return [(counted, _format_counts(summary, counted))]
+        name = make_kinds_name(top, inner)
+        label = counted if name == counted else "  by kind"
+        return [(label, _format_counts(summary, name))]
     lines: Lines = []
     is_stated = "records_at_least" in summary
     inside = summary.get("inside", {})
