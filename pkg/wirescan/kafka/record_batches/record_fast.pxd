@@ -13,8 +13,8 @@ from wirescan.kafka.record_batches.rows cimport Batch, LOG_APPEND_TIME, Record
 cdef enum:
     MARGIN = 32                     # readable bytes after the last record of these loops
     FARTHEST = 128 << 10            # longest prefetch distance in bytes; fits a second-level cache
-    CHANGES = 4                     # layouts that are learnt before the records count as varied;
-                                    # the first record has three
+    # Layouts that are learnt before the records count as varied; the first record has three.
+    CHANGES = 4
     VARIED = 64                     # varied records that are read before the next layout is tried
     # Varints of more than four bytes are left to record.pxd, except in timestamps.
     SHORT_ENDS = 0x80808080         # the top bits of four bytes
