@@ -1,5 +1,4 @@
 from enum import IntEnum
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +8,6 @@ from wirescan.core.rows import Block
 from wirescan.core.strings import ByteStrings
 from wirescan.frames.table import FrameTable
 
-WINDOW: Final[int]
-
 class Side(IntEnum):
     AT_START = 0
     AT_END = 1
@@ -18,9 +15,7 @@ class Side(IntEnum):
 
 class Places(ByteStrings):
     def __init__(self, table: FrameTable, name: str) -> None: ...
-    def validity(self) -> NDArray[np.uint8] | None: ...
     def compare(self, value: Buffer) -> NDArray[np.int8]: ...
     def find_any(self, values: ByteStrings) -> NDArray[np.bool_]: ...
     def find(self, value: Buffer, side: Side) -> NDArray[np.bool_]: ...
     def gather(self, *, large: bool) -> tuple[NDArray[np.int32] | NDArray[np.int64], Block]: ...
-    def views(self) -> tuple[Block, list[memoryview]]: ...

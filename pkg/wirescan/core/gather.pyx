@@ -1,26 +1,12 @@
 # cython: boundscheck=False, wraparound=False
-"""Byte strings of rows: compared with values in place, and exported in the layouts of Arrow.
-
-    gather     offsets (i4 or i8)*, and the bytes
-    view       size i4 | up to 12 bytes inline; or their first four bytes, the number of a buffer
-               i4, the offset in that buffer i4
-
-Source: Apache Arrow columnar format 1.4, "Variable-size Binary Layout" and "Variable-size Binary
-View Layout".
-"""
+"""Byte strings of rows: compared with values in place, or gathered as offsets and bytes."""
 import numpy as np
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memchr, memcmp
 from wirescan.core.rows cimport Block
 from wirescan.core.strings cimport ByteStrings, Strings
 from wirescan.core.writer cimport copy_bytes
-
-cdef enum:
-    INLINE = 12                 # maximum bytes that a view holds inline
-    VIEW_BYTES = 16
-# Offsets in a view have 31 bits. So larger buffers are cut into windows.
-WINDOW = 1 << 30
 
 # Where `Places.find` looks for a value in a byte string.
 cpdef enum Side:
@@ -73,22 +59,8 @@ cdef class Places(ByteStrings):
 
     Raises ValueError for a row that points outside its buffer, and for a name that is no place.
     """
-    cdef object buffers
-    cdef const uint16_t[:] buffer
-
     def __init__(self, table, name):
         super().__init__((table, name))
-        self.buffers = table.buffers
-        self.buffer = table.rows["buffer"]
-
-    def validity(self):
-        """Return a bitmap of the rows that are not null, least bit first; None where none is null.
-
-        The bitmap is a uint8 array.
-        """
-        if self.nulls == 0:
-            return None
-        return np.packbits(np.frombuffer(self.sizes, np.int32) >= 0, bitorder="little")
 
     def compare(self, const uint8_t[::1] value not None):
         """Return the order of each byte string and a value: an int8 array of -1, 0 and 1.
@@ -187,57 +159,3 @@ cdef class Places(ByteStrings):
                     copy_bytes(to, <const uint8_t*>address[i], <size_t>size[i])
                     to += size[i]
         return offsets, data
-
-    def views(self):
-        """Return (views, windows): 16 bytes for each row, and the memory that they point into.
-
-        windows: memoryviews of parts of the buffers. They cover only the bytes that the rows use,
-        so that serialising a slice of the rows does not write whole buffers. Raises ValueError for
-        a byte string of 1 GiB or more.
-        """
-        if self.longest >= WINDOW:
-            raise ValueError(
-                f"a byte string of {self.longest} bytes is too long for a view; gather it instead")
-        cdef Py_ssize_t i, n = self.count, count = len(self.owners)
-        lows = np.full(count, np.iinfo(np.int64).max)
-        highs = np.zeros(count, np.int64)
-        cdef int64_t[::1] low = lows, high = highs
-        cdef const uint64_t[::1] bases = np.array(
-            [array.ctypes.data for array in self.owners], np.uint64)
-        cdef const uint64_t* address = self.strings.address
-        cdef const int32_t* size = self.strings.size
-        cdef const uint16_t[:] buffer = self.buffer
-        cdef int64_t first
-        with nogil:
-            for i in range(n):
-                if size[i] > INLINE:
-                    first = <int64_t>(address[i] - bases[buffer[i]])
-                    low[buffer[i]] = min(low[buffer[i]], first)
-                    high[buffer[i]] = max(high[buffer[i]], first + size[i])
-        numbers = np.zeros(count, np.int32)
-        windows = []
-        for i in range(count):
-            numbers[i] = len(windows)
-            for first in range(lows[i], highs[i], WINDOW):
-                windows.append(self.buffers[i][first:min(first + 2 * WINDOW - 1, highs[i])])
-        cdef Block out = Block(VIEW_BYTES * n)
-        cdef const int32_t[::1] number = numbers
-        cdef uint8_t* view = <uint8_t*>out.at
-        cdef const uint8_t* p
-        cdef int32_t words[4]
-        cdef int64_t window = WINDOW
-        with nogil:
-            for i in range(n):
-                memset(words, 0, VIEW_BYTES)
-                if size[i] >= 0:
-                    words[0] = size[i]
-                    p = <const uint8_t*>address[i]
-                    if size[i] <= INLINE:
-                        memcpy(&words[1], p, <size_t>size[i])
-                    else:
-                        first = <int64_t>(address[i] - bases[buffer[i]]) - low[buffer[i]]
-                        memcpy(&words[1], p, 4)
-                        words[2] = number[buffer[i]] + <int32_t>(first // window)
-                        words[3] = <int32_t>(first % window)
-                memcpy(view + VIEW_BYTES * i, words, VIEW_BYTES)
-        return out, windows

@@ -102,10 +102,14 @@ ctypedef size_t (*ReadRun)(Reader* r, char* rows, size_t max_rows, const void* p
 ctypedef Fault (*VerifyFrame)(const void* parent, const Readable* buffer) noexcept nogil
 
 # Optional: correct the rows of a parent when all its children are read, where they depend on the
-# last child. Return the number of rows that became bad.
+# last child. Return the number of rows that became bad. Rows that a ReadRun reads are final.
 ctypedef size_t (*CloseFrame)(const void* parent, char* rows, size_t count) noexcept nogil
 
+# Optional: take the rows that were read, and remove them from `rows`. Return False to end the scan.
+ctypedef bint (*WriteRows)(void* sink, Rows* rows) noexcept nogil
+
 cdef enum:
+    WRITE_ROWS = 128        # a WriteRows gets about so many rows at a time
     LOOK = 64               # bytes that are enough to recognise the header of a frame
 
 cdef extern from *:
@@ -201,6 +205,8 @@ cdef struct NestedScan:
     ReadRun run             # or NULL
     VerifyFrame verify      # or NULL
     bint past               # there will be more rows than the caches hold
+    WriteRows write         # or NULL
+    void* sink              # its argument
 
 # Add the rows inside one row of a table. `frame` is the first byte of that row's frame, which is
 # whole, and `number` is the row's number. Places in the row may be outside its frame, because rows
@@ -224,6 +230,17 @@ ctypedef Fault (*RunParents)(Parents* parents, Rows* rows) noexcept nogil
 ctypedef Fault (*RunScan)(ScanState* state, Rows* rows) noexcept nogil
 ctypedef Fault (*RunNestedScan)(const NestedScan* nested, Rows* rows) noexcept nogil
 
+# Takes the rows of a scan, block by block, so that no table of them is made.
+cdef class RowSink:
+    cdef WriteRows write
+    cdef void* argument             # of `write`
+    # Begin a scan of buffers. readable: their `addresses`. ranges: int64 array of shape (n, 2), the
+    # first byte and the end of what is used of each buffer. expected: the probable number of rows.
+    cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,
+                   size_t max_rows) except -1
+    # End the scan. fault: LIMIT where there were more than `max_rows` rows, else OK.
+    cdef int end(self, Fault fault) except -1
+
 # These are defined in loop.pyx.
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers)
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
@@ -231,7 +248,7 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
                         resume=*)
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
-                        VerifyFrame verify, limits, into=*)
+                        VerifyFrame verify, limits, into=*, RowSink sink=*)
 
 cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
                       limits)
@@ -536,6 +553,8 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     #
     # Inside a frame no fault is hard: where the end of a child is not known, one bad row covers the
     # rest of its parent. A bad parent is not opened: one bad row covers it.
+    #
+    # With a WriteRows, the rows are only a block that is filled again and again.
     cdef const Head* span = nested.span
     cdef const Readable* buffer
     cdef const uint8_t* start
@@ -563,6 +582,12 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
                                    span, nested.verify is not NULL, nested.past)
                 rows.count += count
                 owed -= <int64_t>count
+                if nested.write is not NULL and rows.count >= WRITE_ROWS:
+                    if not nested.write(nested.sink, rows):
+                        return OK
+                    first = 0
+                    if count:
+                        continue
             start = r.at
             if refused:
                 fault = refused
@@ -594,7 +619,12 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
                     owed = 0                # one bad row reports all missing children
         if close is not NULL and not refused:
             rows.bad += close(parent, rows.at + first * stride, rows.count - first)
+        if nested.write is not NULL and rows.count >= WRITE_ROWS:
+            if not nested.write(nested.sink, rows):
+                return OK
         span += 1
+    if nested.write is not NULL:
+        nested.write(nested.sink, rows)
     return OK
 
 

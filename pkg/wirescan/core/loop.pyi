@@ -3,13 +3,16 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
+
+from wirescan.core.rows import addresses as addresses
 
 ANY: Final = -1
 SOME: Final = -2
 FIRST_ROWS: Final[int]
 PAST: int
 HEAD: Final[np.dtype[np.void]]
+
+class RowSink: ...
 
 class Resume:
     def skip_gap(self, size: int) -> None: ...
@@ -19,4 +22,4 @@ def lie_inside(rows: NDArray[np.void], buffers: Sequence[memoryview]) -> bool: .
 def spans(
     rows: NDArray[np.void], at: NDArray[np.integer[Any]] | None = None
 ) -> NDArray[np.void]: ...
-def addresses(buffers: Sequence[Buffer]) -> NDArray[np.uint64]: ...
+def find_ranges(spans: NDArray[np.void], count: int) -> NDArray[np.int64]: ...

@@ -9,6 +9,7 @@ import numpy as np
 from libc.string cimport memcmp, memset
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport RowBlock
+from wirescan.core.rows import addresses
 
 # Rows that are allocated first. After that, the number of rows per byte so far decides.
 FIRST_ROWS = 256
@@ -39,6 +40,17 @@ def flat(dtype):
 
 cdef Head _head
 HEAD = np.asarray(<Head[:1]>&_head).dtype
+
+
+cdef class RowSink:
+    """Takes the rows of a scan, block by block. Subclasses say what becomes of them."""
+
+    cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,
+                   size_t max_rows) except -1:
+        raise NotImplementedError("a RowSink has no columns; use a ColumnWriter")
+
+    cdef int end(self, Fault fault) except -1:
+        return 0
 
 
 cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
@@ -147,14 +159,17 @@ def spans(rows, at=None):
     return array
 
 
-def addresses(buffers):
-    """Return the start and the end of each buffer in memory, as a uint64 array of shape (n, 2).
+def find_ranges(spans, count):
+    """Return the first byte and the end of what spans cover of each buffer.
 
-    The layout is that of `Readable`. The caller keeps the buffers alive.
+    spans: array of dtype HEAD. count: the number of buffers.
+    The result is an int64 array of shape (count, 2). The end is 0 for a buffer without spans.
     """
-    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
-    pairs = [(array.ctypes.data, array.ctypes.data + len(array)) for array in arrays]
-    return np.array(pairs, np.uint64).reshape(-1, 2)
+    ranges = np.zeros((count, 2), np.int64)
+    ranges[:, 0] = np.iinfo(np.int64).max
+    np.minimum.at(ranges[:, 0], spans["buffer"], spans["start"])
+    np.maximum.at(ranges[:, 1], spans["buffer"], spans["start"] + spans["size"])
+    return ranges
 
 
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers):
@@ -308,7 +323,7 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
 
 
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
-                        VerifyFrame verify, limits, into=None):
+                        VerifyFrame verify, limits, into=None, RowSink sink=None):
     """Return (rows, bad, fault) for the frames inside spans.
 
     rows: array of one row for each frame. bad: number of bad rows. fault: LIMIT where there were
@@ -324,6 +339,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     verify: called for each row of `outer` that is opened, so these rows must be inside their
         buffers.
     into: array for the rows; default is a new one.
+    sink: RowSink, which takes the rows: then the result has none of them.
 
     Raises ValueError where a span is outside its buffer or names no row of `outer`, TypeError and
     ValueError for an unfit `into`, MemoryError.
@@ -358,16 +374,28 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     if into is not None and any(
             np.may_share_memory(np.frombuffer(buffer, np.uint8), into) for buffer in buffers):
         raise ValueError("into shares the memory that is read; give an array of its own")
-    block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, buffers)
+    if sink is None:
+        block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, buffers)
+    else:
+        block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, buffers)
+        sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)),
+                   min(claimed, usual), block.rows.max_rows)
     if n:
         buffer_view = addresses(buffers)
         outer_bytes = np.ascontiguousarray(outer).view(np.uint8)
         nested = NestedScan(
             span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
-            <const Readable*>&buffer_view[0, 0], run, verify, claimed * dtype.itemsize >= PAST)
+            <const Readable*>&buffer_view[0, 0], run, verify,
+            sink is None and claimed * dtype.itemsize >= PAST, NULL, NULL)
+        if sink is not None:
+            nested.write = sink.write
+            nested.sink = sink.argument
         with nogil:
             fault = open(&nested, &block.rows)
             store_fence()
+    if sink is not None:
+        block.rows.count = 0
+        sink.end(fault)
     return rows_to_array(block, dtype, into, fault), block.rows.bad, int(fault)
 
 

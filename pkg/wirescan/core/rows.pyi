@@ -1,5 +1,8 @@
+from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 class RowBlock:
@@ -13,3 +16,5 @@ class Block:
     def __new__(cls, size: int) -> Self: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def addresses(buffers: Sequence[Buffer]) -> NDArray[np.uint64]: ...

@@ -1,4 +1,6 @@
 """Memory for rows and other output: grown in C without the GIL, then exported to numpy."""
+import numpy as np
+
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
@@ -170,3 +172,13 @@ cdef class Block:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.at, self.size, 0, flags)
+
+
+def addresses(buffers):
+    """Return the start and the end of each buffer in memory, as a uint64 array of shape (n, 2).
+
+    The layout is that of `Readable`. The caller keeps the buffers alive.
+    """
+    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+    pairs = [(array.ctypes.data, array.ctypes.data + len(array)) for array in arrays]
+    return np.array(pairs, np.uint64).reshape(-1, 2)

@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from wirescan.export.column_batches import make_reader
 from wirescan.frames.columns import PLACES
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_column
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import get_format, to_batch
-from wirescan.reading.chunked import PIECE, iter_tables
+from wirescan.frames.to_arrow import get_format, make_schema, to_batch
+from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
 
 BATCH_BYTES = PIECE
 BATCH_ROWS = 1 << 16  # per batch, at most; the JVM handles this size best
 
 
 def iter_batches(
-    path: str,
+    path: Any,
     start: int = 0,
     stop: int | None = None,
     *,
@@ -38,25 +39,47 @@ def iter_batches(
     tail: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the frames of a range of a file as record batches of about `batch_bytes`.
+    """Yield the frames of a range of a file, or of bytes, as record batches of about `batch_bytes`.
+
+    Only the named columns are written. For Kafka's records they are written while the records are
+    read, without a table of rows, unless there are filters.
 
     The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`.
     """
-    for table in iter_tables(
-        path,
-        start,
-        stop,
-        format=format,
-        piece=batch_bytes,
-        errors=errors,
-        check=check,
-        limits=limits,
-        tail=tail,
-        filters=filters,
-    ):
-        for part in split_by_bytes(table, batch_bytes, columns):
+    schema = make_schema(format, columns, binary=binary, types=types)
+    options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
+    results: Iterable[pa.RecordBatch | FrameTable]
+    filters = tuple(filters)
+    file = path if isinstance(path, str) else None
+    reader = make_reader(
+        format,
+        schema=schema,
+        source=file,
+        batch_rows=BATCH_ROWS,
+        batch_bytes=batch_bytes,
+        **options,
+    )
+    if reader is None or filters:
+        results = iter_tables(
+            path,
+            start,
+            stop,
+            format=format,
+            piece=batch_bytes,
+            tail=tail,
+            filters=filters,
+            **options,
+        )
+    else:
+        chunks = open_chunks(path, start, stop, batch_bytes)
+        results = reader.read(chunks.pieces, start, tail=tail or chunks.reach_end)
+    for result in results:
+        if isinstance(result, pa.RecordBatch):
+            yield result
+            continue
+        for part in split_by_bytes(result, batch_bytes, columns):
             yield to_batch(
-                part, columns, binary=binary, types=types, file=path, errors=errors, limits=limits
+                part, columns, binary=binary, types=types, file=file, errors=errors, limits=limits
             )
 
 

@@ -53,12 +53,16 @@ class Parser:
         bytes_needed: `bytes_needed(held, *state) -> (minimum frame size, *state)`, where `held`
             are the first bytes of a frame. `state` is the rest of the previous result for the
             same frame. Optional: it lets `Stream` skip scans that cannot succeed.
+        verify: a function of rows and their buffers that returns the fault of each row (u1) after a
+            verification of its checksum. Optional: with it a scan may leave the verification to the
+            formats inside, which read the same bytes.
     """
 
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None
     spans: Callable[..., tuple[np.ndarray, int, np.ndarray, np.ndarray]] | None = None
     scan_values: Callable[..., tuple[np.ndarray, int]] | None = None
     bytes_needed: Callable[..., tuple[Any, ...]] | None = None
+    verify: Callable[..., np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +133,9 @@ class Format:
         dtype: the dtype of the rows.
         read: a function of a source, or of the table of `within`, that returns a FrameTable. It
             takes `errors`, `check` and `limits`.
+        write: a function of a table of `within` and a `ColumnWriter`, with the keywords `check` and
+            `limits`, which reads the frames inside into the writer. With `check` it verifies the
+            frames of the table too, if they are not `checked`. Optional: exports are faster.
         within: the name of the format whose frames contain these; None for an outermost format.
         children: the formats inside a frame: name -> function of a table. It takes `errors`.
         columns: what columns and places mean, for those that mean more than their dtype. If it has
@@ -154,6 +161,7 @@ class Format:
     about: str
     dtype: np.dtype
     read: Callable[..., FrameTable]
+    write: Callable[..., None] | None = field(default=None, kw_only=True)
     within: str | None = None
     children: Mapping[str, Callable[..., FrameTable]] = field(default_factory=dict)
     columns: Mapping[str, Column] = field(default_factory=dict)

@@ -28,14 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
-from wirescan.core.gather import Places
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import HEAD
-from wirescan.frames.columns import ColumnKind, list_columns, list_places
+from wirescan.frames.columns import PLACES, ColumnKind, list_columns, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
 from wirescan.frames.format import Format
@@ -50,6 +50,12 @@ from wirescan.frames.lookup import (
     list_levels,
 )
 from wirescan.frames.registry import format_of
+from wirescan.frames.scanned_columns import (
+    PlaceColumns,
+    ScannedColumns,
+    add_columns,
+    write_places,
+)
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
@@ -78,6 +84,8 @@ class _Context(NamedTuple):
     # The ids of the tables with bad rows: the exported table and those around it. Mostly there are
     # none, and then no column is searched for unread numbers.
     damaged: set[int]
+    # The places of the exported table, which are written together.
+    places: PlaceColumns | None
 
 
 def list_default_columns(format: str | Format) -> list[str]:
@@ -146,20 +154,84 @@ def to_batch(
     """
     out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
     damaged = {id(level) for level in list_levels(table) if level.bad.any()}
-    context = _Context(file, errors or table.errors, limits, damaged)
+    places = _write_own_places(table, out_schema)
+    context = _Context(file, errors or table.errors, limits, damaged, places)
+    return _make_batch(table, out_schema, context)
+
+
+def _write_own_places(table: FrameTable, schema: pa.Schema) -> PlaceColumns | None:
+    """Return the exported places of the rows themselves; None if there are none."""
+    format = get_format(table)
+    fields = []
+    for field in schema:
+        column = format.describe_column(field.name)
+        if column is not None and column.kind in PLACES and column.owner is format:
+            fields.append((field.name, field.type))
+    return write_places(table, fields) if fields else None
+
+
+class WrittenBatch(NamedTuple):
+    """A record batch, and the frames that it was made of."""
+
+    batch: pa.RecordBatch
+    frames: ScannedColumns
+
+
+def scan_to_batch(
+    outer: FrameTable,
+    format: Format,
+    schema: pa.Schema,
+    *,
+    file: str | None = None,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> WrittenBatch | None:
+    """Return the frames inside a table as one record batch, without making rows of them.
+
+    The columns are written while the frames are read, so only the named columns are. The batch is
+    the one that `to_batch` returns for `format.inside(outer)`.
+
+    outer: a table of `format.within`.
+    format: the format of the frames. It has a `write`.
+    schema: the columns, as `make_schema` returns them.
+    file, errors, limits: as in `to_batch`.
+    check: verify checksums, also those of `outer` if its scan did not.
+
+    Returns None if rows are needed: a frame is bad, a limit is reached, or a column is of a kind
+    that is not written.
+
+    Raises FrameError for a fault in a list, as `to_batch`.
+    """
+    assert format.write is not None
+    writer = ColumnWriter(format.dtype)
+    if not add_columns(writer, format, [(field.name, field.type) for field in schema]):
+        return None
+    format.write(outer, writer, check=check, limits=limits)
+    if writer.failed:
+        return None
+    frames = ScannedColumns(writer, format, outer, errors)
+    return WrittenBatch(
+        _make_batch(frames, schema, _Context(file, errors, limits, set(), frames)), frames
+    )
+
+
+def _make_batch(
+    table: FrameTable | ScannedColumns, schema: pa.Schema, context: _Context
+) -> pa.RecordBatch:
     arrays = []
     try:
-        for field in out_schema:
-            found = find_column(table, field.name)
+        for field in schema:
+            found = find_column(cast("FrameTable", table), field.name)
             make = MAKERS.get(found.column.kind, _make_number_column)
             arrays.append(make(found, field.type, context))
     except FrameError as error:
-        error.source = error.source or file
+        error.source = error.source or context.file
         raise
     if not arrays:
         # A batch without columns still has a number of rows.
         return pa.RecordBatch.from_struct_array(pa.nulls(len(table), pa.struct([])))
-    return pa.RecordBatch.from_arrays(arrays, schema=out_schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def make_table_schema(table: FrameTable) -> pa.Schema:
@@ -378,45 +450,22 @@ def _make_times(found: FoundColumn, kind: pa.TimestampType, context: _Context) -
 
 
 def _make_bytes(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
-    return _make_place(found.select_rows(), found.column.name, kind)
-
-
-def _make_place(table: FrameTable, name: str, kind: pa.DataType) -> pa.Array:
-    strings = Places(table, name)
-    validity = strings.validity()
-    bitmap = None if validity is None else pa.py_buffer(validity)
-    if kind == pa.binary_view():
-        views, windows = strings.views()
-        parts = [pa.py_buffer(views), *(pa.py_buffer(window) for window in windows)]
-    else:
-        if kind == pa.binary() and strings.total > LARGEST:
-            raise ValueError(
-                f"{strings.total} bytes in column {name!r}: use large_binary, or smaller batches"
-            )
-        arrays = strings.gather(large=kind == pa.large_binary())
-        parts = [pa.py_buffer(array) for array in arrays]
-    return pa.Array.from_buffers(kind, len(table), [bitmap, *parts], null_count=strings.nulls)
+    name = found.column.name
+    return _choose_places(found, kind, context).make_place(name, kind)
 
 
 def _make_number_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -> pa.Array:
     name = found.column.name
-    table = found.select_rows()
-    strings = Places(table, name)
     dtype = found.column.dtype
     assert dtype is not None
-    if strings.total > LARGEST:
-        raise ValueError(f"{strings.total} bytes in column {name!r}: use smaller batches")
-    offsets, data = strings.gather(large=False)
-    validity = strings.validity()
-    bitmap = None if validity is None else pa.py_buffer(validity)
-    values = np.frombuffer(memoryview(data), dtype)
-    return pa.Array.from_buffers(
-        kind,
-        len(table),
-        [bitmap, pa.py_buffer(offsets // np.int32(dtype.itemsize))],
-        null_count=strings.nulls,
-        children=[_make_numbers(values, kind.value_type)],
-    )
+    return _choose_places(found, kind, context).make_number_lists(name, kind, dtype)
+
+
+def _choose_places(found: FoundColumn, kind: pa.DataType, context: _Context) -> PlaceColumns:
+    """Return the places of the table that has a column, one for each exported row."""
+    if found.parents is None and context.places is not None:
+        return context.places
+    return write_places(found.select_rows(), [(found.column.name, kind)])
 
 
 def _make_pair_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -> pa.Array:
@@ -424,22 +473,32 @@ def _make_pair_lists(found: FoundColumn, kind: pa.ListType, context: _Context) -
     table = found.table
     name = found.column.name
     offsets = np.zeros(len(table) + 1, np.int32)
-    rows = np.flatnonzero(find_rows_with_list(table, name))
+    rows, parents = _select_rows_with_list(table, name)
     if len(rows):
-        child = table.format.children[name](
-            table[rows], errors=context.errors, limits=context.limits
-        )
+        child = table.format.children[name](parents, errors=context.errors, limits=context.limits)
         np.cumsum(np.bincount(rows[child["parent"]], minlength=len(table)), out=offsets[1:])
-        parts = [_make_place(child, field.name, field.type) for field in kind.value_type]
+        fields = [(field.name, field.type) for field in kind.value_type]
+        places = write_places(child, fields)
+        parts = [places.make_place(*field) for field in fields]
         pairs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
     else:
         pairs = pa.nulls(0, kind.value_type)
     mask = None
-    unread = find_rows_without_lists(table)
-    if unread.any():
+    unread = None if isinstance(table, ScannedColumns) else find_rows_without_lists(table)
+    if unread is not None and unread.any():
         bits = pa.py_buffer(_pack_bits(unread))
         mask = pa.Array.from_buffers(pa.bool_(), len(table), [None, bits])
     return pa.ListArray.from_arrays(_make_numbers(offsets, pa.int32()), pairs, type=kind, mask=mask)
+
+
+def _select_rows_with_list(
+    table: FrameTable | ScannedColumns, name: str
+) -> tuple[np.ndarray, FrameTable]:
+    """Return the rows whose list can be read and has pairs: their numbers, and a table."""
+    if isinstance(table, ScannedColumns):
+        return table.take_rows_with_list(name)
+    rows = np.flatnonzero(find_rows_with_list(table, name))
+    return rows, table[rows]
 
 
 # All other kinds are numbers: `_make_number_column`.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import lie_inside, spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
@@ -171,6 +172,27 @@ def records(
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
 
+def write_records(
+    batches: FrameTable, writer: ColumnWriter, *, check: bool, limits: Limits
+) -> None:
+    """Read the records of batches into a writer of columns.
+
+    batches, check, limits: as in `records`.
+    """
+    require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
+    payloads = _decompress(batches, limits, verify=check and not batches.checked)
+    open_records(
+        batches.rows,
+        payloads.buffers,
+        payloads.spans,
+        payloads.counts,
+        check,
+        limits,
+        verify=payloads.verify,
+        writer=writer,
+    )
+
+
 def headers(
     records: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
@@ -267,7 +289,7 @@ BATCHES = Format(
         "max_timestamp": Column(unit="ms"),
         "codec": Column(names=Codec),
     },
-    parser=Parser(scan=scan_batches, spans=scan_sets),
+    parser=Parser(scan=scan_batches, spans=scan_sets, verify=verify_batches),
     storage=Storage(
         files=FILES,
         ignore=IGNORE,
@@ -308,6 +330,7 @@ RECORDS = Format(
     "records of batches; compressed batches are decompressed",
     RECORD,
     records,
+    write=write_records,
     within="kafka.batches",
     children={"headers": headers},
     columns={

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_rows_with_list
 from wirescan.frames.table import FrameTable
+
+if TYPE_CHECKING:
+    from wirescan.frames.scanned_columns import ScannedColumns
 
 # The first bytes of a file: the allowance does not grow with them. So it is the same for all
 # files of up to twice this size, which may thus compress better than others.
@@ -91,7 +94,7 @@ class Allowance:
 
         Raises ExpansionError if the rows so far are more than the allowance.
         """
-        self._spend(frames, frames, 0, ROW_COST * len(frames))
+        self._spend(frames.name, frames, 0, ROW_COST * len(frames))
 
     def spend_nested(self, inner: FrameTable, outermost: FrameTable) -> None:
         """Count the frames that were opened inside some outermost frames.
@@ -110,7 +113,20 @@ class Allowance:
         while level.format is not outermost.format and level.outer is not None:
             cost += ROW_COST * len(level)
             level = level.outer
-        self._spend(inner, outermost, max(inflated, 0), cost)
+        self._spend(inner.name, outermost, max(inflated, 0), cost)
+
+    def spend_columns(self, frames: ScannedColumns, pairs: int) -> None:
+        """Count the frames that were read as columns.
+
+        frames: the frames.
+        pairs: the number of pairs in their lists.
+
+        Raises ExpansionError if what was opened so far is more than the allowance.
+        """
+        outermost = frames.outer
+        inflated = sum(map(len, frames.buffers)) - sum(map(len, outermost.buffers))
+        cost = ROW_COST * len(frames) + PAIR_COST * pairs
+        self._spend(frames.name, outermost, inflated, cost)
 
     def _measure_refused(self, inner: FrameTable) -> int:
         """Return the most bytes that were decompressed of payloads that were refused."""
@@ -123,9 +139,8 @@ class Allowance:
         bytes_tried = np.minimum(bytes_tried, self._limits.inflated)
         return int(bytes_tried[too_large | damaged].sum())
 
-    def _spend(self, table: FrameTable, outermost: FrameTable, inflated: int, cost: int) -> None:
-        """Count the cost of a table; an error names the first of its outermost frames."""
-        name = table.name
+    def _spend(self, name: str, outermost: FrameTable, inflated: int, cost: int) -> None:
+        """Count the cost of frames of a format; an error names the first outermost frame."""
         self._inflated[name] += inflated
         self._row_cost[name] += cost
         if self._inflated[name] > self.total or self._row_cost[name] > self.row_total:

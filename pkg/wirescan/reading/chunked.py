@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.files.source import get_seekable_size, open_ranges
-from wirescan.frames.errors import FrameError
+from wirescan.files.source import get_seekable_size, open_ranges, view_of
+from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -32,7 +32,7 @@ GROUPS_OF_A_SIZE = 8  # after so many groups that fit, the next one has twice as
 
 
 def iter_tables(
-    path: str,
+    path: Any,
     start: int = 0,
     stop: int | None = None,
     *,
@@ -49,7 +49,7 @@ def iter_tables(
     Some tables may be empty. The file is read and not mapped, so it may shrink meanwhile.
 
     Args:
-        path: the path or URL of a file.
+        path: the path or URL of a file, or its bytes: any object with the buffer protocol.
         start: a boundary of frames (`splits.plan`).
         stop: a boundary of frames. None, the default: the end of the file.
         format: the name of the format.
@@ -75,23 +75,53 @@ def iter_tables(
     """
     inner = format_of(format)
     checked_filters = check_filters(filters, inner)
-    end = get_seekable_size(path)
-    if checked_filters and (start, stop) == (0, None):
+    if checked_filters and (start, stop) == (0, None) and isinstance(path, str):
         start, stop = prune_file(path, inner, checked_filters, errors, limits)
-    stop = end if stop is None else stop
-    if piece < 1 or not 0 <= start <= stop:
-        raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
+    chunks = open_chunks(path, start, stop, piece)
     yield from scan_nested(
-        read_chunks(path, start, stop, piece),
+        chunks.pieces,
         inner,
         offset=start,
-        tail=tail or stop >= end,
+        tail=tail or chunks.reach_end,
         filters=checked_filters,
         errors=errors,
         check=check,
         limits=limits,
-        source=path,
+        source=chunks.path,
     )
+
+
+class Chunks(NamedTuple):
+    """A range of a file, in pieces.
+
+    Attributes:
+        pieces: the bytes.
+        path: the path of the file; None for bytes in memory.
+        reach_end: whether the range ends where the file does.
+    """
+
+    pieces: Iterable[memoryview]
+    path: str | None
+    reach_end: bool
+
+
+def open_chunks(source: Any, start: int, stop: int | None, piece: int) -> Chunks:
+    """Return the bytes of a range of a source, `piece` at a time.
+
+    The pieces of bytes in memory are not copied. The arguments and errors are those of
+    `iter_tables`.
+    """
+    view = None if isinstance(source, str) else view_of(source)
+    end = get_seekable_size(source) if view is None else len(view)
+    stop = end if stop is None else stop
+    if piece < 1 or not 0 <= start <= stop:
+        raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
+    if view is None:
+        return Chunks(read_chunks(source, start, stop, piece), source, stop >= end)
+    if stop > end:
+        raise EOFError(f"there are {end} bytes, and the range ends at {stop}")
+    pieces = (view[at : min(at + piece, stop)] for at in range(start, stop, piece))
+    return Chunks(pieces, None, stop >= end)
 
 
 def scan_nested(
@@ -101,7 +131,7 @@ def scan_nested(
     errors: str,
     check: bool,
     limits: Limits,
-    source: str,
+    source: str | None,
     offset: int,
     tail: bool,
     filters: Sequence[Filter] = (),
@@ -197,7 +227,7 @@ def scan_outermost(
         table = stream.feed(chunk)
         if len(table):
             if allowance is not None:
-                with _add_source(source):
+                with add_source(source):
                     allowance.spend_frames(table)
             yield table
     yield stream.close(tail=tail)
@@ -242,7 +272,7 @@ def open_nested(
     size = _GroupSize(len(table), max_rows)
     while first < len(table) and (max_rows is None or max_rows > 0):
         part = table[first : first + size.frames]
-        with _add_source(source):
+        with add_source(source):
             inner = _open_group(
                 part,
                 format,
@@ -263,6 +293,32 @@ def open_nested(
             inner = replace(inner.where(~inner.bad), errors=errors)
         yield apply_filters(inner, filters, source)
         first += len(part)
+
+
+def verify_frames(
+    table: FrameTable, format: Format, *, limits: Limits = Limits(), source: str | None = None
+) -> FrameTable:
+    """Verify the checksums of outermost frames that were scanned without, and return their table.
+
+    table: the frames. Its format has a `verify`.
+    format: the format of the frames inside. Damage inside an intact frame before the first bad one
+        is reported first.
+    limits: bounds on rows and bytes.
+    source: the path of the file. Errors name it.
+
+    Raises FrameError for the first fault.
+    """
+    assert table.format.parser.verify is not None
+    faults = table.format.parser.verify(table.rows, table.buffers)
+    bad = np.flatnonzero(faults)
+    verified = replace(table, checked=True)
+    if len(bad):
+        with add_source(source):
+            format.inside(verified[: bad[0]], limits=limits)
+            rows = table.rows.copy()
+            rows["fault"] = faults
+            enforce_mode(replace(verified, rows=rows), "strict", len(bad))
+    return verified
 
 
 class _GroupSize:
@@ -339,7 +395,7 @@ def _open_group(
 
 
 @contextmanager
-def _add_source(source: str | None) -> Iterator[None]:
+def add_source(source: str | None) -> Iterator[None]:
     """Add the path of the file to a FrameError that has none."""
     try:
         yield

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import Resume
 from wirescan.frames.limits import Limits
 
@@ -40,6 +41,7 @@ def open_records(
     into: _Rows | None = None,
     verify: bool = False,
     path: str = ...,
+    writer: ColumnWriter | None = None,
 ) -> tuple[_Rows, int, int]: ...
 def open_headers(
     records: _Rows,

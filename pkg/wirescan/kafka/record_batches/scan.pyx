@@ -139,20 +139,21 @@ def scan_sets(buffers, spans, *, check, resync, limits):
 
 
 def open_records(batches, buffers, spans, counts, check, limits, into=None, verify=False,
-                 path=PATHS[len(PATHS) - 1]):
+                 path=PATHS[len(PATHS) - 1], writer=None):
     """Return (rows of dtype RECORD, bad, fault) of batches: see `core.loop.open_frames`.
 
     batches: rows of dtype BATCH. spans: where their records are.
     check: verify the checksums of the messages in wrappers.
     verify: verify the checksums of the batches too.
     path: one of PATHS. The default is the fastest.
+    writer: ColumnWriter that takes the rows instead.
     Raises TypeError for rows of another dtype, ValueError for an unknown path.
     """
     if batches.dtype != BATCH:
         raise TypeError("records are opened from a table of kafka.batches")
     return open_frames(batches, buffers, spans, counts, RECORD,
                        run_records_checked if check else run_records, find_run(path),
-                       verify_batch if verify else <VerifyFrame>NULL, limits, into)
+                       verify_batch if verify else <VerifyFrame>NULL, limits, into, writer)
 
 
 def open_headers(records, buffers, spans, counts, limits, into=None):

@@ -1,0 +1,67 @@
+# Columns that are written from blocks of rows, while the rows and their payloads are in the caches.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from wirescan.core.loop cimport Readable, RowSink
+from wirescan.core.rows cimport Rows
+
+cdef enum ColumnLayout:
+    NUMBERS                     # the bytes of a column of numbers
+    VIEWS                       # a place as a view of 16 bytes
+    GATHERED                    # a place as an offset, and its bytes
+    KEPT_ROWS                   # whole rows that have a list, and their numbers
+
+# Why columns are incomplete.
+cdef enum Failure:
+    COMPLETE
+    BAD_ROW                     # a row has a fault
+    OUTSIDE                     # a row points outside its buffer
+    TOO_MANY_ROWS
+    TOO_MANY_BYTES              # in a column with 32-bit offsets
+    TOO_LONG                    # a byte string does not fit a view
+    NO_MEMORY
+
+# One column of the output. The memory has `capacity` values of `width` bytes.
+cdef struct OutputColumn:
+    ColumnLayout layout
+    size_t at                   # byte of the column in a row; of a place, its `<name>_at`
+    size_t size_at              # of a place: the byte of its `<name>_size`
+    size_t width
+    char* values
+    uint8_t* valid              # of a place: a bitmap of the rows that are not null
+    size_t nulls
+    char* data                  # gathered bytes, or the numbers of kept rows
+    size_t data_size            # bytes allocated
+    size_t used                 # bytes gathered, or number of kept rows
+
+# Where the views of the byte strings in one buffer point.
+cdef struct Window:
+    int64_t low                 # first byte of the buffer that a view can point to
+    int32_t number              # number of its first window in the Arrow array
+
+cdef struct ColumnSet:
+    OutputColumn* columns
+    size_t column_count
+    size_t stride               # bytes in a row
+    size_t count                # rows written
+    size_t capacity
+    size_t max_rows
+    const Readable* buffers
+    size_t buffer_count
+    const Window* windows
+    bint has_bad_rows           # the places of bad rows are null; otherwise a bad row is a failure
+    Failure failure
+    size_t failed_row           # the row that cannot be written
+    size_t failed_column
+
+# A WriteRows: write all rows and remove them from `rows`. Return False after a failure.
+cdef bint write_rows(void* sink, Rows* rows) noexcept nogil
+
+cdef class ColumnWriter(RowSink):
+    cdef ColumnSet set
+    cdef object dtype
+    cdef readonly tuple buffers
+    cdef readonly list windows
+    cdef dict slots             # name of a column -> its number in `set`
+    cdef const uint64_t[:, ::1] readable    # the memory of `set.buffers`
+    cdef object window_array                # the memory of `set.windows`
+    cdef int add(self, name, ColumnLayout layout, size_t width, at, size_at) except -1
+    cdef int check_failure(self) except -1

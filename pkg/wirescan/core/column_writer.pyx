@@ -1,0 +1,494 @@
+# cython: boundscheck=False, wraparound=False
+"""Columns of rows, in the layouts of Arrow, written while a scan reads the rows.
+
+A scan that has a `ColumnWriter` keeps only a block of rows. When the block is full, its columns are
+written: the rows and the bytes that they point to are still in the processor's caches then.
+
+Source: Apache Arrow columnar format 1.4, "Validity bitmaps", "Variable-size Binary Layout" and
+"Variable-size Binary View Layout".
+"""
+import numpy as np
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+from wirescan.core.fault cimport Fault
+from wirescan.core.loop cimport Head, Readable, RowSink, is_inside, locate_frame
+from wirescan.core.rows cimport Rows
+from wirescan.core.writer cimport copy_bytes
+from wirescan.core.rows import addresses
+
+cdef extern from "view.h":
+    enum:
+        VIEW_BYTES
+    void put_view(char* out, const uint8_t* p, const uint8_t* end, int32_t size, uint32_t number,
+                  uint32_t offset) noexcept nogil
+
+cdef extern from "bits.h":
+    bint rarely(bint condition) noexcept nogil
+
+cdef enum:
+    MOST_COLUMNS = 64
+    BLOCK = 128                     # rows of a table that are written together
+    LARGEST_OFFSET = 0x7fffffff     # of gathered bytes with 32-bit offsets
+    # Offsets in a view have 31 bits. So the windows of a large buffer begin at multiples of 1 GiB,
+    # and they overlap: each byte string is inside one of them.
+    WINDOW_BITS = 30
+    WINDOW = 1 << WINDOW_BITS
+    WINDOW_BYTES = 0x7fffffff       # of each window
+
+_WINDOW = np.dtype([("low", np.int64), ("number", np.int32), ("padding", np.int32)])
+
+
+cdef bint resize(char** memory, size_t size) noexcept nogil:
+    # Return whether the memory has `size` bytes now. Otherwise it is unchanged.
+    cdef void* larger = realloc(memory[0], size if size else 1)
+    if larger is NULL:
+        return False
+    memory[0] = <char*>larger
+    return True
+
+
+cdef bint grow_columns(ColumnSet* set, size_t rows) noexcept nogil:
+    # Make `rows` rows fit into all columns.
+    cdef OutputColumn* column
+    cdef size_t i, capacity
+    if rows <= set.capacity:
+        return True
+    if rows > set.max_rows:
+        set.failure = TOO_MANY_ROWS
+        return False
+    capacity = min(max(rows, set.capacity + (set.capacity >> 1)), set.max_rows)
+    for i in range(set.column_count):
+        column = set.columns + i
+        if column.layout == KEPT_ROWS:
+            continue
+        # Gathered strings have one more offset than rows.
+        if not resize(&column.values, (capacity + 1) * column.width):
+            set.failure = NO_MEMORY
+            return False
+        if column.layout != NUMBERS and not resize(<char**>&column.valid, (capacity >> 3) + 1):
+            set.failure = NO_MEMORY
+            return False
+    set.capacity = capacity
+    return True
+
+
+cdef bint grow_data(OutputColumn* column, size_t size) noexcept nogil:
+    # Make `size` bytes of gathered strings fit.
+    cdef size_t larger = max(size, column.data_size + (column.data_size >> 1))
+    if size <= column.data_size:
+        return True
+    if not resize(&column.data, larger):
+        return False
+    column.data_size = larger
+    return True
+
+
+cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
+    # Return the size of a place; that of a bad row is null.
+    cdef int32_t size
+    memcpy(&size, row + at, sizeof(size))
+    return -1 if (<const Head*>row).fault else size
+
+
+cdef inline uint32_t read_place(const char* row, size_t at) noexcept nogil:
+    cdef uint32_t place
+    memcpy(&place, row + at, sizeof(place))
+    return place
+
+
+cdef bint fail(ColumnSet* set, Failure failure, size_t i) noexcept nogil:
+    # Note that row i of the block cannot be written.
+    set.failure = failure
+    set.failed_row = set.count + i
+    return False
+
+
+cdef void write_numbers(OutputColumn* column, const char* row, size_t stride, size_t first,
+                        size_t count) noexcept nogil:
+    cdef char* out = column.values + first * column.width
+    cdef size_t i
+    row += column.at
+    # A constant size makes each copy one load and one store.
+    if column.width == 8:
+        for i in range(count):
+            memcpy(out + 8 * i, row + i * stride, 8)
+    elif column.width == 4:
+        for i in range(count):
+            memcpy(out + 4 * i, row + i * stride, 4)
+    else:
+        for i in range(count):
+            memcpy(out + column.width * i, row + i * stride, column.width)
+
+
+cdef void set_bits(uint8_t* bitmap, size_t first, size_t count) noexcept nogil:
+    # Set the bits from number `first` on. The bytes after that bit may have any value before.
+    cdef size_t last = first + count
+    if count == 0:
+        return
+    if first & 7:
+        bitmap[first >> 3] |= <uint8_t>(0xff << (first & 7))
+        first = (first | 7) + 1
+    if first < last:
+        memset(bitmap + (first >> 3), 0xff, ((last - 1) >> 3) - (first >> 3) + 1)
+
+
+cdef void write_validity(OutputColumn* column, const char* rows, size_t stride, size_t first,
+                         size_t count) noexcept nogil:
+    # Write the bit of each row: 0 where the size is negative. Most blocks have no null.
+    cdef size_t size_at = column.size_at, i, bit
+    cdef int32_t signs = 0
+    for i in range(count):
+        signs |= read_size(rows + i * stride, size_at)
+    set_bits(column.valid, first, count)
+    if signs >= 0:
+        return
+    for i in range(count):
+        if read_size(rows + i * stride, size_at) < 0:
+            bit = first + i
+            column.valid[bit >> 3] &= <uint8_t>~(1 << (bit & 7))
+            column.nulls += 1
+
+
+cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
+                      size_t count) noexcept nogil:
+    # Copies of what the loop reads again and again, because its stores could change the originals.
+    cdef char* out = column.values + set.count * VIEW_BYTES
+    cdef size_t stride = set.stride, place_at = column.at, size_at = column.size_at, i
+    cdef const Head* head
+    cdef Readable buffer = Readable(NULL, NULL)
+    cdef Window window = Window(0, 0)
+    cdef int64_t number = -1, available = 0, start, inside
+    cdef uint32_t at
+    cdef int32_t size
+    for i in range(count):
+        head = <const Head*>row
+        at = read_place(row, place_at)
+        size = read_size(row, size_at)
+        if head.buffer != number and head.buffer < set.buffer_count:
+            number = head.buffer
+            buffer = set.buffers[number]
+            window = set.windows[number]
+            available = buffer.end - buffer.at
+        start = head.start
+        if rarely(head.buffer != number or start < 0 or start > available - head.size
+                  or not is_inside(head, at, size)):
+            if size >= 0:
+                return fail(set, OUTSIDE, i)
+            memset(out, 0, VIEW_BYTES)      # a null may point anywhere
+            out += VIEW_BYTES
+            row += stride
+            continue
+        if rarely(size >= WINDOW):
+            return fail(set, TOO_LONG, i)
+        start += at
+        inside = start - window.low
+        put_view(out, buffer.at + start, buffer.end, size,
+                 <uint32_t>(window.number + (inside >> WINDOW_BITS)),
+                 <uint32_t>(inside & (WINDOW - 1)))
+        out += VIEW_BYTES
+        row += stride
+    return True
+
+
+cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
+                         size_t count) noexcept nogil:
+    # Offsets are written after the bytes of all rows of the block are known to fit.
+    cdef const char* row = rows
+    cdef const Head* head
+    cdef const uint8_t* frame
+    cdef uint32_t at
+    cdef int32_t size
+    cdef size_t i, total = column.used
+    cdef int64_t* wide = <int64_t*>column.values + set.count + 1
+    cdef int32_t* narrow = <int32_t*>column.values + set.count + 1
+    # Sizes may be forged, so all rows are validated before memory is allocated for them.
+    for i in range(count):
+        row = rows + i * set.stride
+        size = read_size(row, column.size_at)
+        if size > 0:
+            at = read_place(row, column.at)
+            frame = locate_frame(<const Head*>row, set.buffers, set.buffer_count)
+            if frame is NULL or not is_inside(<const Head*>row, at, size):
+                return fail(set, OUTSIDE, i)
+            total += <size_t>size
+    if column.width == 4 and total > LARGEST_OFFSET:
+        return fail(set, TOO_MANY_BYTES, 0)
+    if not grow_data(column, total):
+        return fail(set, NO_MEMORY, 0)
+    if set.count == 0:
+        memset(column.values, 0, column.width)
+    for i in range(count):
+        row = rows + i * set.stride
+        size = read_size(row, column.size_at)
+        if size > 0:
+            head = <const Head*>row
+            frame = set.buffers[head.buffer].at + head.start + read_place(row, column.at)
+            copy_bytes(<uint8_t*>column.data + column.used, frame, <size_t>size)
+            column.used += <size_t>size
+        if column.width == 4:
+            narrow[i] = <int32_t>column.used
+        else:
+            wide[i] = <int64_t>column.used
+    return True
+
+
+cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
+                    size_t count) noexcept nogil:
+    # `values` has the rows, `data` their numbers, and `data_size` the number of rows that fit.
+    cdef size_t i, larger
+    for i in range(count):
+        if read_size(row, column.at) > 0:
+            if column.used == column.data_size:
+                larger = 64 + column.data_size + (column.data_size >> 1)
+                if not (resize(&column.values, larger * set.stride)
+                        and resize(&column.data, larger * sizeof(int64_t))):
+                    return fail(set, NO_MEMORY, i)
+                column.data_size = larger
+            memcpy(column.values + column.used * set.stride, row, set.stride)
+            (<int64_t*>column.data)[column.used] = <int64_t>(set.count + i)
+            column.used += 1
+        row += set.stride
+    return True
+
+
+cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
+    cdef ColumnSet* set = <ColumnSet*>sink
+    cdef OutputColumn* column
+    cdef size_t i, count = rows.count
+    if rows.bad and not set.has_bad_rows:
+        return fail(set, BAD_ROW, 0)
+    if set.failure or not grow_columns(set, set.count + count):
+        return False
+    for i in range(set.column_count):
+        column = set.columns + i
+        if column.layout == NUMBERS:
+            write_numbers(column, rows.at, set.stride, set.count, count)
+        elif column.layout == KEPT_ROWS:
+            keep_rows(set, column, rows.at, count)
+        elif column.layout == VIEWS:
+            write_views(set, column, rows.at, count)
+        else:
+            write_gathered(set, column, rows.at, count)
+        if set.failure:
+            set.failed_column = i
+            return False
+        if column.layout == VIEWS or column.layout == GATHERED:
+            write_validity(column, rows.at, set.stride, set.count, count)
+    set.count += count
+    rows.count = 0
+    return True
+
+
+cdef class _Memory:
+    # Memory of a column, which is freed with this object.
+    cdef char* at
+    cdef Py_ssize_t size
+
+    def __dealloc__(self):
+        free(self.at)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.at, self.size, 1, flags)
+
+
+cdef _Memory take_memory(char** at, size_t size):
+    # Return memory as an object that owns it. An empty one has an address too: pyarrow needs one.
+    cdef _Memory memory = _Memory.__new__(_Memory)
+    if at[0] is NULL and not resize(at, 1):
+        raise MemoryError("no memory for an empty column")
+    memory.at = at[0]
+    memory.size = <Py_ssize_t>size
+    at[0] = NULL
+    return memory
+
+
+cdef class ColumnWriter(RowSink):
+    """Columns of rows that a scan writes: ColumnWriter(dtype).
+
+    Add the columns, give the writer to a scan, and take each column once. The scan may fail. Then
+    the columns are incomplete, and the caller has to read the rows instead.
+
+    dtype: that of the rows. It begins with the columns of HEAD.
+
+    Attributes:
+        buffers: the buffers of the scan.
+        windows: memoryviews of the bytes that the views of byte strings point into.
+    """
+
+    def __cinit__(self, dtype not None):
+        dtype = np.dtype(dtype)
+        self.set.columns = <OutputColumn*>calloc(MOST_COLUMNS, sizeof(OutputColumn))
+        if self.set.columns is NULL:
+            raise MemoryError("no memory for columns")
+        self.write = write_rows
+        self.argument = &self.set
+        self.set.stride = dtype.itemsize
+        self.dtype = dtype
+        self.slots = {}
+        self.buffers = ()
+        self.windows = []
+
+    def __dealloc__(self):
+        cdef size_t i
+        if self.set.columns is NULL:
+            return
+        for i in range(self.set.column_count):
+            free(self.set.columns[i].values)
+            free(self.set.columns[i].valid)
+            free(self.set.columns[i].data)
+        free(self.set.columns)
+
+    def __len__(self):
+        return self.set.count
+
+    @property
+    def failed(self):
+        """Whether the columns are incomplete: of a bad row, or of too many rows or bytes."""
+        return self.set.failure != COMPLETE
+
+    cdef int add(self, name, ColumnLayout layout, size_t width, at, size_at) except -1:
+        cdef OutputColumn* column
+        if name in self.slots:
+            return 0
+        if self.set.column_count == MOST_COLUMNS:
+            raise ValueError(f"a writer has at most {MOST_COLUMNS} columns")
+        self.slots[name] = self.set.column_count
+        column = self.set.columns + self.set.column_count
+        column.layout = layout
+        column.width = width
+        column.at = self.dtype.fields[at][1]
+        column.size_at = self.dtype.fields[size_at][1]
+        self.set.column_count += 1
+        return 0
+
+    def add_numbers(self, name):
+        """Add a column of numbers. Raises KeyError for a name that is no column."""
+        self.add(name, NUMBERS, self.dtype[name].itemsize, name, name)
+
+    def add_views(self, name):
+        """Add the place `name` as binary views."""
+        self.add(name, VIEWS, VIEW_BYTES, name + "_at", name + "_size")
+
+    def add_gathered(self, name, *, large):
+        """Add the place `name` as gathered bytes. large: offsets are int64, else int32."""
+        self.add(name, GATHERED, 8 if large else 4, name + "_at", name + "_size")
+
+    def add_rows(self, name, count):
+        """Keep the rows whose int32 column `count` is above 0, under the name `name`."""
+        self.add(name, KEPT_ROWS, 0, count, count)
+
+    cdef int begin(self, buffers, const uint64_t[:, ::1] readable, ranges, size_t expected,
+                   size_t max_rows) except -1:
+        cdef const uint8_t[::1] window_view
+        self.buffers = tuple(buffers)
+        self.readable = readable
+        self.windows = []
+        self.window_array = np.zeros(max(len(self.buffers), 1), _WINDOW)
+        for number, (low, high) in enumerate(ranges.tolist()):
+            self.window_array[number] = low, len(self.windows), 0
+            for start in range(low, high, WINDOW):
+                self.windows.append(self.buffers[number][start:min(start + WINDOW_BYTES, high)])
+        self.set.buffer_count = <size_t>readable.shape[0]
+        if readable.shape[0]:
+            self.set.buffers = <const Readable*>&readable[0, 0]
+        window_view = self.window_array.view(np.uint8)
+        self.set.windows = <const Window*>&window_view[0]
+        self.set.max_rows = max_rows
+        if not grow_columns(&self.set, min(max(expected, <size_t>1), max_rows)):
+            raise MemoryError(f"no memory for the columns of {expected} rows")
+        return 0
+
+    cdef int end(self, Fault fault) except -1:
+        if fault:
+            self.set.failure = TOO_MANY_ROWS
+        return self.check_failure()
+
+    cdef int check_failure(self) except -1:
+        # Raise MemoryError for want of memory.
+        if self.set.failure == NO_MEMORY:
+            raise MemoryError(f"no memory for the columns of {self.set.count} rows")
+        return 0
+
+    def read_rows(self, rows, buffers):
+        """Write the rows of a table. The places of bad rows are null.
+
+        rows: in the dtype of the writer. buffers: bytes-like objects, which the rows point into.
+
+        Raises ValueError for a row that points outside its buffer, for a byte string of 1 GiB or
+        more as a view, and for more than 2 GiB of gathered bytes with 32-bit offsets; MemoryError.
+        """
+        cdef const uint8_t[::1] view = np.ascontiguousarray(rows).view(np.uint8)
+        cdef Py_ssize_t i, n = len(rows)
+        cdef const uint64_t[:, ::1] readable = addresses(buffers)
+        cdef const Head* head
+        cdef Rows block
+        ranges = np.zeros((len(buffers), 2), np.int64)
+        ranges[:, 0] = np.iinfo(np.int64).max
+        cdef int64_t[:, ::1] used = ranges
+        cdef size_t stride = self.set.stride
+        if n == 0:
+            return self.begin(buffers, readable, ranges, 1, 1)
+        with nogil:
+            for i in range(n):
+                head = <const Head*>&view[i * <Py_ssize_t>stride]
+                if head.buffer < used.shape[0] and head.start >= 0:
+                    used[head.buffer, 0] = min(used[head.buffer, 0], head.start)
+                    used[head.buffer, 1] = max(used[head.buffer, 1], head.start + head.size)
+        np.minimum(ranges, [[len(buffer)] for buffer in buffers], out=ranges)
+        self.begin(buffers, readable, ranges, n, n)
+        self.set.has_bad_rows = True
+        memset(&block, 0, sizeof(block))
+        with nogil:
+            while self.set.count < <size_t>n:
+                block.at = <char*>&view[<Py_ssize_t>(self.set.count * stride)]
+                block.count = min(<size_t>BLOCK, <size_t>n - self.set.count)
+                if not write_rows(&self.set, &block):
+                    break
+        self.check_failure()
+        if self.set.failure == TOO_LONG:
+            raise ValueError(f"row {self.set.failed_row} has a byte string of 1 GiB or more, "
+                             "which is too long for a view: export it as large_binary")
+        if self.set.failure == TOO_MANY_BYTES:
+            name = list(self.slots)[self.set.failed_column]
+            raise ValueError(f"column {name!r} has more than {LARGEST_OFFSET} bytes: use "
+                             "large_binary, or smaller batches")
+        if self.set.failure:
+            raise ValueError(f"row {self.set.failed_row} points outside its buffer")
+
+    def take_numbers(self, name):
+        """Return a column of numbers as an array."""
+        cdef OutputColumn* column = self.set.columns + <size_t>self.slots[name]
+        return np.frombuffer(
+            take_memory(&column.values, self.set.count * column.width), self.dtype[name])
+
+    def take_place(self, name):
+        """Return (nulls, validity, values, data) of a place.
+
+        nulls: the number of nulls. validity: a bitmap of the rows that are not null, least bit
+        first; None where none is null. values: views, or offsets. data: the gathered bytes; None
+        for views, which point into `windows`.
+        """
+        cdef OutputColumn* column = self.set.columns + <size_t>self.slots[name]
+        cdef size_t rows = self.set.count
+        data = None
+        if column.layout == GATHERED:
+            if rows == 0:
+                memset(column.values, 0, column.width)
+            rows += 1
+            data = take_memory(&column.data, column.used)
+        validity = None
+        if column.nulls:
+            validity = take_memory(<char**>&column.valid, (self.set.count + 7) >> 3)
+        return column.nulls, validity, take_memory(&column.values, rows * column.width), data
+
+    def take_rows(self, name):
+        """Return (numbers, rows): the kept rows, and for each its number, an int64 array."""
+        cdef OutputColumn* column = self.set.columns + <size_t>self.slots[name]
+        if column.used == 0:
+            return np.empty(0, np.int64), np.empty(0, self.dtype)
+        numbers = take_memory(&column.data, column.used * sizeof(int64_t))
+        rows = take_memory(&column.values, column.used * self.set.stride)
+        return np.frombuffer(numbers, np.int64), np.frombuffer(rows, self.dtype)

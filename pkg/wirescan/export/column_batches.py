@@ -1,0 +1,175 @@
+"""Record batches of nested frames that are read as columns, without tables of their rows.
+
+`batches.py` uses this module for the formats that have `Format.write`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from wirescan.frames.errors import FrameError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.frames.to_arrow import scan_to_batch
+from wirescan.reading.allowance import Allowance
+from wirescan.reading.chunked import INFLATED, add_source, open_nested, verify_frames
+from wirescan.reading.stream import Stream
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """Reads the frames of a format as record batches. One reader reads one file.
+
+    Attributes:
+        format: the format. It has a `write`.
+        schema: the columns, as `to_arrow.make_schema` returns them.
+        source: the path of the file, for errors and the column `_file`; None for bytes in memory.
+        batch_rows: rows in a batch, at most.
+        batch_bytes: bytes of the frames in a batch, about.
+        errors, check, limits: as in `chunked.iter_tables`.
+        allowance: counts what is opened.
+    """
+
+    format: Format
+    schema: pa.Schema
+    source: str | None
+    batch_rows: int
+    batch_bytes: int
+    errors: str
+    check: bool
+    limits: Limits
+    allowance: Allowance
+
+    @property
+    def outermost(self) -> Format:
+        """The format around the frames."""
+        return self.format.outermost
+
+    @property
+    def verifies_late(self) -> bool:
+        """Whether checksums are verified when the frames are opened, and not by the scan.
+
+        The bytes are read once then. Only in "strict" mode, because no frame is searched for after
+        a bad one.
+        """
+        return self.check and self.errors == "strict" and self.outermost.parser.verify is not None
+
+    def read(
+        self, chunks: Iterable[Any], offset: int, *, tail: bool
+    ) -> Iterator[pa.RecordBatch | FrameTable]:
+        """Yield the frames in chunks of a file: record batches, or tables where rows are needed.
+
+        chunks, offset, tail: as in `chunked.scan_outermost`.
+
+        Raises FrameError as `errors` says, and ExpansionError for more than the allowance.
+        """
+        stream = Stream(
+            self.outermost,
+            errors=self.errors,
+            check=self.check and not self.verifies_late,
+            limits=self.limits,
+            source=self.source,
+            offset=offset,
+        )
+        for chunk in self.allowance.count_chunks(chunks):
+            yield from self._open(self._scan(stream, chunk))
+        yield from self._open(self._scan(stream, None, tail=tail))
+
+    def _scan(self, stream: Stream, chunk: Any, *, tail: bool = False) -> FrameTable:
+        """Return the outermost frames that a chunk completes. None: the end of the stream."""
+        try:
+            table = stream.close(tail=tail) if chunk is None else stream.feed(chunk)
+        except FrameError:
+            if self.verifies_late:
+                # Damage that a verification finds before this fault comes first.
+                self._verify(stream.intact)
+            raise
+        with add_source(self.source):
+            self.allowance.spend_frames(table)
+        return table
+
+    def _verify(self, table: FrameTable) -> FrameTable:
+        return verify_frames(table, self.format, limits=self.limits, source=self.source)
+
+    def _open(self, table: FrameTable) -> Iterator[pa.RecordBatch | FrameTable]:
+        for group in self._group(table):
+            yield from self._open_group(group)
+
+    def _group(self, table: FrameTable) -> Iterator[FrameTable]:
+        """Yield parts of a table whose frames state at most two batches of rows together."""
+        column = self.outermost.display.record_count
+        counts = np.ones(len(table), np.int64) if column is None else table[column]
+        ends = np.cumsum(np.maximum(counts, 1), dtype=np.int64)
+        first = 0
+        while first < len(table):
+            before = int(ends[first - 1]) if first else 0
+            last = int(np.searchsorted(ends, before + 2 * self.batch_rows, "right"))
+            last = max(last, first + 1)
+            yield table[first:last]
+            first = last
+
+    def _open_group(self, group: FrameTable) -> Iterator[pa.RecordBatch | FrameTable]:
+        limits = self.limits
+        together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
+        with add_source(self.source):
+            written = scan_to_batch(
+                group,
+                self.format,
+                self.schema,
+                file=self.source,
+                errors=self.errors,
+                check=self.check,
+                limits=together,
+            )
+        if written is None:
+            yield from self._open_rows(group)
+            return
+        batch = written.batch
+        with add_source(self.source):
+            self.allowance.spend_columns(written.frames, _count_pairs(batch))
+        yield from self._split(batch, written.frames.count_bytes())
+
+    def _split(self, batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+        """Yield equal parts of a batch whose frames have `size` bytes together."""
+        parts = max(-(-len(batch) // self.batch_rows), min(size // self.batch_bytes, len(batch)))
+        rows = -(-len(batch) // max(parts, 1))
+        for first in range(0, len(batch), max(rows, 1)):
+            yield batch.slice(first, rows)
+
+    def _open_rows(self, group: FrameTable) -> Iterator[FrameTable]:
+        """Yield the frames inside a group as tables, which can have bad rows."""
+        if self.verifies_late:
+            group = self._verify(group)
+        yield from open_nested(
+            group,
+            self.format,
+            errors=self.errors,
+            check=self.check,
+            limits=self.limits,
+            source=self.source,
+            allowance=self.allowance,
+        )
+
+
+def make_reader(format: str, limits: Limits, **options: Any) -> ColumnReader | None:
+    """Return the reader of a format; None if the format can only be read as tables.
+
+    The arguments are those of `ColumnReader`.
+    """
+    inner = format_of(format)
+    if inner.write is None or inner.within != inner.outermost.name:
+        return None
+    return ColumnReader(inner, limits=limits, allowance=Allowance(limits), **options)
+
+
+def _count_pairs(batch: pa.RecordBatch) -> int:
+    """Return the number of pairs in the lists of a record batch."""
+    lists = (column for column in batch.columns if pa.types.is_list(column.type))
+    return sum(len(column.flatten()) for column in lists)

@@ -1,0 +1,169 @@
+"""What a `ColumnWriter` has written: places of a table, and columns of frames without a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from wirescan.core.column_writer import ColumnWriter
+from wirescan.frames.columns import PLACES, ColumnDescription, ColumnKind
+from wirescan.frames.format import Format
+
+if TYPE_CHECKING:
+    from wirescan.frames.table import FrameTable
+
+# Columns that are the same in all good rows, and so need no row.
+CONSTANT = (ColumnKind.PATH, ColumnKind.FAULT)
+# A row's own columns of numbers, which a writer copies.
+COPIED = (ColumnKind.NUMBER, ColumnKind.FLOAT, ColumnKind.TIME, ColumnKind.FLAG, ColumnKind.NAME)
+
+
+class PlaceColumns:
+    """Places that a writer has written, as Arrow arrays."""
+
+    def __init__(self, writer: ColumnWriter) -> None:
+        self._writer = writer
+
+    def __len__(self) -> int:
+        return len(self._writer)
+
+    def make_place(self, name: str, kind: pa.DataType) -> pa.Array:
+        """Return the byte strings of a place. Call it once for each place."""
+        nulls, validity, values, data = self._writer.take_place(name)
+        parts = self._writer.windows if data is None else [data]
+        buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(values)]
+        buffers += [pa.py_buffer(part) for part in parts]
+        return pa.Array.from_buffers(kind, len(self), buffers, null_count=nulls)
+
+    def make_number_lists(self, name: str, kind: pa.ListType, dtype: np.dtype[Any]) -> pa.Array:
+        """Return the arrays of numbers in a place. Call it once for each place."""
+        nulls, validity, offsets, data = self._writer.take_place(name)
+        assert data is not None  # the bytes were gathered
+        items = np.frombuffer(memoryview(offsets), np.int32) // np.int32(dtype.itemsize)
+        numbers = np.frombuffer(memoryview(data), dtype).astype(dtype.newbyteorder("="))
+        values = pa.Array.from_buffers(kind.value_type, len(numbers), [None, pa.py_buffer(numbers)])
+        bitmap = None if validity is None else pa.py_buffer(validity)
+        return pa.Array.from_buffers(
+            kind, len(self), [bitmap, pa.py_buffer(items)], null_count=nulls, children=[values]
+        )
+
+
+def write_places(table: FrameTable, fields: Iterable[tuple[str, pa.DataType]]) -> PlaceColumns:
+    """Return places of a table.
+
+    fields: the names of the places and their Arrow types.
+
+    Raises ValueError for a row that points outside its buffer, and for more bytes than a type
+    allows.
+    """
+    writer = ColumnWriter(table.dtype)
+    for name, kind in fields:
+        _add_place(writer, name, kind)
+    writer.read_rows(table.rows, table.buffers)
+    return PlaceColumns(writer)
+
+
+class ScannedColumns(PlaceColumns):
+    """Good frames inside a table, as columns. Exports read it as they read a `FrameTable`.
+
+    Args:
+        writer: the writer that a scan has filled.
+        format: the format of the frames.
+        outer: the table that was opened.
+        errors: the mode for the lists of the frames.
+
+    Attributes:
+        buffers: the buffers that the frames are in.
+    """
+
+    def __init__(
+        self, writer: ColumnWriter, format: Format, outer: FrameTable, errors: str
+    ) -> None:
+        super().__init__(writer)
+        self.format = format
+        self.outer = outer
+        self.errors = errors
+        self.dtype = format.dtype
+        self.name = format.name
+        self.buffers = writer.buffers
+        self._numbers: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return a column of numbers."""
+        if name == "fault":
+            return np.zeros(len(self), np.uint8)
+        if name not in self._numbers:
+            self._numbers[name] = self._writer.take_numbers(name)
+        return self._numbers[name]
+
+    def count_bytes(self) -> int:
+        """Return the bytes that the frames are in."""
+        return sum(map(len, self._writer.windows))
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Int64 array: the position in its file of each row's outermost frame."""
+        positions: np.ndarray = self.outer.positions[self["parent"]]
+        return positions
+
+    def take_rows_with_list(self, name: str) -> tuple[np.ndarray, FrameTable]:
+        """Return the rows that have a list: their numbers (i8), and a table. Call it once."""
+        numbers, rows = self._writer.take_rows(name)
+        table = replace(
+            self.outer,
+            buffers=self.buffers,
+            rows=rows,
+            stops=(),
+            format=self.format,
+            outer=self.outer,
+            origins=(),
+            errors=self.errors,
+        )
+        return numbers, table
+
+
+def add_columns(
+    writer: ColumnWriter, format: Format, fields: Iterable[tuple[str, pa.DataType]]
+) -> bool:
+    """Add what the columns of an export need to a writer.
+
+    fields: the names of the columns and their Arrow types.
+
+    Returns False if a column cannot be written without rows.
+    """
+    for name, kind in fields:
+        column = format.describe_column(name)
+        if column is None:
+            return False
+        if column.kind is ColumnKind.PAIRS:
+            assert column.declared.count is not None  # it makes a column one of pairs
+            writer.add_rows(name, column.declared.count)
+        elif column.owner is not format and column.kind not in CONSTANT:
+            writer.add_numbers("parent")
+        elif not _add_own_column(writer, column, kind):
+            return False
+    return True
+
+
+def _add_own_column(writer: ColumnWriter, column: ColumnDescription, kind: Any) -> bool:
+    if column.kind in CONSTANT:
+        return True
+    if column.kind in COPIED:
+        writer.add_numbers(column.name)
+    elif column.kind not in PLACES:
+        return False
+    else:
+        _add_place(writer, column.name, kind)
+    return True
+
+
+def _add_place(writer: ColumnWriter, name: str, kind: pa.DataType) -> None:
+    """Add a place. kind: its Arrow type; a list is gathered, as `binary` is."""
+    if kind == pa.binary_view():
+        writer.add_views(name)
+    else:
+        writer.add_gathered(name, large=kind == pa.large_binary())

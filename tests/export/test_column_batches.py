@@ -1,0 +1,176 @@
+"""Record batches that are read as columns: they are those that tables give."""
+
+import glob
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+import wirescan
+from tests.laws.cases import steady
+from tests.strategies import kafka as strategies
+from tests.strategies import shared as st
+from tests.support.paths import ORDERS
+from wirescan import FrameError, Limits
+from wirescan.export import batches
+from wirescan.export.batches import iter_batches
+from wirescan.frames.to_arrow import list_default_columns, make_schema
+from wirescan.kafka.encode.records import Record, encode_batch
+
+FOUR = ["offset", "timestamp", "key", "value"]
+COLUMNS = (
+    FOUR,
+    list_default_columns("kafka.records"),
+    ["headers", "_start", "base_offset", "codec", "_fault", "parent", "is_control", "kind", "size"],
+    [],
+)
+TYPES = (("view", "arrow"), ("binary", "arrow"), ("large_binary", "arrow"), ("binary", "spark"))
+SEGMENTS = sorted(glob.glob(str(ORDERS / "*.log")))
+
+
+def read(source, as_columns=True, **options):
+    """Return the rows of a source, or the error that reading raises."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not as_columns:
+            patch.setattr(batches, "make_reader", lambda *arguments, **keywords: None)
+        parts = []
+        try:
+            parts.extend(iter_batches(source, format="kafka.records", **options))
+        except FrameError as error:
+            return str(error), error.fault, error.offset, error.source
+    for part in parts:
+        part.validate(full=True)
+    asked = options.get("columns"), options.get("binary", "binary"), options.get("types", "arrow")
+    schema = make_schema("kafka.records", asked[0], binary=asked[1], types=asked[2])
+    return pa.Table.from_batches(parts, schema)
+
+
+def assert_same(source, **options):
+    columns = read(source, **options)
+    tables = read(source, as_columns=False, **options)
+    assert type(columns) is type(tables)
+    assert columns.equals(tables) if isinstance(columns, pa.Table) else columns == tables
+
+
+@pytest.mark.parametrize("path", SEGMENTS)
+@pytest.mark.parametrize(("binary", "types"), TYPES)
+def test_columns_of_files_are_those_of_tables(path, binary, types):
+    for columns in COLUMNS:
+        for errors in ("strict", "mark", "skip"):
+            assert_same(path, columns=columns, binary=binary, types=types, errors=errors)
+
+
+@steady
+@given(
+    strategies.logs(),
+    st.sampled_from(COLUMNS),
+    st.sampled_from(TYPES),
+    st.sampled_from(("strict", "mark", "skip")),
+    st.booleans(),
+)
+def test_columns_of_any_log_are_those_of_tables(raw, columns, types, errors, check):
+    assert_same(raw, columns=columns, binary=types[0], types=types[1], errors=errors, check=check)
+
+
+@steady
+@given(st.data())
+def test_damage_is_reported_as_by_tables(data):
+    raw = data.draw(strategies.mutations(data.draw(strategies.logs())))
+    columns = data.draw(st.sampled_from(COLUMNS))
+    errors = data.draw(st.sampled_from(("strict", "mark", "skip")))
+    assert_same(raw, columns=columns, errors=errors, check=data.draw(st.booleans()))
+
+
+def make_log(batches=20, records=50, **options):
+    return b"".join(
+        encode_batch(
+            [Record(n * records + i, 1000 + i, b"k%d" % i, b"v" * i) for i in range(records)],
+            **options,
+        )
+        for n in range(batches)
+    )
+
+
+@pytest.mark.parametrize("position", [11, 20, 70, -30, -1])
+def test_a_checksum_that_is_verified_late_is_reported_at_its_batch(position):
+    raw = bytearray(make_log())
+    size = len(raw) // 20
+    raw[9 * size + position % size] ^= 1
+    assert_same(bytes(raw), columns=FOUR)
+    with pytest.raises(FrameError):
+        list(iter_batches(bytes(raw), format="kafka.records", columns=FOUR))
+
+
+def test_the_first_of_two_faults_is_reported():
+    """A damaged checksum before a damaged length, which the scan finds first."""
+    raw = bytearray(make_log())
+    size = len(raw) // 20
+    raw[5 * size + 70] ^= 1
+    raw[9 * size + 16] = 9
+    with pytest.raises(FrameError, match="BAD_CHECKSUM") as caught:
+        list(iter_batches(bytes(raw), format="kafka.records", columns=FOUR))
+    assert caught.value.offset == 5 * size
+
+
+def test_intact_records_are_read_without_tables(monkeypatch):
+    def refuse(*arguments, **keywords):
+        raise AssertionError("a table of rows was made")
+
+    monkeypatch.setattr(batches, "to_batch", refuse)
+    monkeypatch.setattr("wirescan.export.column_batches.open_nested", refuse)
+    for codec in ("none", "gzip", "zstd"):
+        rows = list(iter_batches(make_log(codec=codec), format="kafka.records"))
+        assert sum(map(len, rows)) == 1000
+
+
+def test_bytes_in_memory_are_not_copied():
+    raw = make_log()
+    (batch,) = iter_batches(raw, format="kafka.records", columns=["value"], binary="view")
+    payloads = batch.column(0).buffers()[2]
+    first = pa.py_buffer(raw).address
+    assert first <= payloads.address < payloads.address + payloads.size <= first + len(raw)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batches_have_about_the_given_bytes(codec):
+    raw = make_log(codec=codec)
+    parts = list(iter_batches(raw, format="kafka.records", batch_bytes=5000))
+    assert sum(map(len, parts)) == 1000 and len(parts) > 5
+    rows = [value for part in parts for value in part["value"].to_pylist()]
+    assert rows == [bytes(row.value) for row in wirescan.scan(raw, "kafka.records")]
+
+
+@pytest.mark.parametrize("per_batch", [1, 7, 50, 127, 128, 129, 1000])
+def test_nulls_of_all_blocks_are_kept(per_batch):
+    """Blocks of rows begin at every bit of a byte of the bitmaps."""
+    records = [
+        Record(i, -1 if i % 5 == 0 else i, b"k" if i % 3 else None, None if i % 7 else b"v" * i)
+        for i in range(1000)
+    ]
+    raw = b"".join(
+        encode_batch(records[i : i + per_batch]) for i in range(0, len(records), per_batch)
+    )
+    for binary in ("view", "binary"):
+        (batch,) = iter_batches(raw, format="kafka.records", columns=FOUR, binary=binary)
+        assert batch["key"].to_pylist() == [record.key for record in records]
+        assert batch["value"].to_pylist() == [record.value for record in records]
+        assert batch["key"].null_count == sum(record.key is None for record in records)
+
+
+@pytest.mark.parametrize("limits", [Limits(rows=100), Limits(row_bytes=6400), Limits(expansion=1)])
+def test_limits_are_those_of_tables(limits):
+    raw = make_log(batches=3, records=2000, codec="gzip")
+    assert_same(raw, columns=FOUR, limits=limits)
+
+
+def test_more_rows_than_a_batch_may_have():
+    raw = encode_batch([Record(i, 0, None, b"") for i in range(150_000)])
+    parts = list(iter_batches(raw, format="kafka.records", columns=FOUR))
+    assert sum(map(len, parts)) == 150_000
+    assert max(map(len, parts)) <= batches.BATCH_ROWS
+
+
+@pytest.mark.parametrize("stop", [-1, 100])
+def test_a_range_outside_the_bytes_is_refused(stop):
+    with pytest.raises((ValueError, EOFError)):
+        list(iter_batches(b"12345", 0, stop, format="kafka.records"))
