@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
-from wirescan.core import libdeflate
+from wirescan.core import libdeflate, libzstd
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.rows import Block
+from wirescan.core.span_decompressor import SpanDecompressor
 from wirescan.frames.codecs import Arena, CodecError, compress
 from wirescan.frames.limits import Limits
 
@@ -99,6 +100,7 @@ def add_one_by_one(codecs, payloads, limits=LIMITS):
     results = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(libdeflate, "available", False)
+        patch.setattr(libzstd, "available", False)
         for codec, payload in zip(codecs, payloads):
             try:
                 number, start, size = arena.add(codec, memoryview(payload))
@@ -144,7 +146,7 @@ def test_intact_payloads_are_decompressed_by_libdeflate():
     payloads = [MEMBER, GZIP["several members"], GZIP["all fields"], gzip.compress(b"")]
     buffers, spans = make_spans(payloads)
     places = np.zeros(4, HEAD)
-    fast = libdeflate.GzipSpans(buffers, spans, np.ones(4, np.uint8), places)
+    fast = SpanDecompressor(buffers, spans, np.ones(4, np.uint8), places)
     block = Block(1 << 20)
     limits, totals = (2000, 1 << 20, 1 << 20), (100, 1 << 20, 1 << 20)
     # It leaves the header with a checksum to another library.
@@ -201,8 +203,8 @@ def test_spans_and_arguments_outside_their_range():
             with pytest.raises(ValueError, match="outside its buffer"):
                 Arena().add_each([codec], buffers, moved)
     with pytest.raises(ValueError, match="different lengths"):
-        libdeflate.GzipSpans(buffers, spans, np.ones(2, np.uint8), spans.copy())
-    fast = libdeflate.GzipSpans(buffers, spans, np.ones(1, np.uint8), spans.copy())
+        SpanDecompressor(buffers, spans, np.ones(2, np.uint8), spans.copy())
+    fast = SpanDecompressor(buffers, spans, np.ones(1, np.uint8), spans.copy())
     limits = (1, 1, 1)
     for first, used in ((-1, 0), (2, 0), (0, -1), (0, 11)):
         with pytest.raises(ValueError, match="out of range"):

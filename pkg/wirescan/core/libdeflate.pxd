@@ -10,3 +10,8 @@ cdef void free_decompressor(void* decompressor) noexcept nogil
 # anything else: a damaged stream, other bytes after it, or a stream that does not fit `capacity`.
 cdef bint decompress_zlib(void* decompressor, const uint8_t* at, size_t size, uint8_t* out,
                           size_t capacity, size_t* written) noexcept nogil
+
+# The same for a gzip payload: its members must fill the input. Their checksums and sizes are
+# verified. Return False for a header that has a checksum too.
+cdef bint decompress_gzip(void* decompressor, const uint8_t* at, size_t size, uint8_t* out,
+                          size_t capacity, size_t* written) noexcept nogil

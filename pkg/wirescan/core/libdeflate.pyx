@@ -13,11 +13,6 @@ payload does not depend on whether libdeflate is installed.
 import ctypes
 from importlib.machinery import PathFinder
 
-from libc.stdint cimport int64_t, uint64_t
-from wirescan.core.loop cimport Head, Readable
-from wirescan.core.loop import addresses, lie_inside
-from wirescan.core.rows cimport Block
-
 cdef enum:
     SUCCESS = 0                         # of libdeflate_result
     SMALLEST_GZIP = 18                  # bytes in the header and the trailer of a gzip member
@@ -88,8 +83,6 @@ cdef bint decompress_zlib(void* decompressor, const uint8_t* at, size_t size, ui
 
 cdef bint decompress_gzip(void* decompressor, const uint8_t* at, size_t size, uint8_t* out,
                           size_t capacity, size_t* written) noexcept nogil:
-    # Decompress the members that fill the input, and verify their checksums and sizes. Return
-    # False for anything else.
     cdef size_t position = 0, read, member
     written[0] = 0
     if size == 0:
@@ -109,7 +102,7 @@ cdef bint decompress_gzip(void* decompressor, const uint8_t* at, size_t size, ui
     return True
 
 
-cdef class Decompressor:
+cdef class DeflateDecompressor:
     """A decompressor of libdeflate. Raises MemoryError, also where the library is missing.
 
     One thread at a time may use it.
@@ -154,82 +147,3 @@ cdef class Decompressor:
         with nogil:
             good = decompress_zlib(self.state, at, size, target, capacity, &written)
         return <Py_ssize_t>written if good else -1
-
-
-cdef class GzipSpans:
-    """Decompress the gzip payloads among spans, as many as possible in one call.
-
-    buffers: bytes-like objects that the spans point into.
-    spans: array of dtype HEAD.
-    selected: uint8 array of the same length, 1 where the span is a gzip payload.
-    places: array of dtype HEAD and of the same length, which `run` fills.
-
-    Raises ValueError where a span is outside its buffer, MemoryError.
-    """
-    cdef Decompressor decompressor
-    cdef object buffers                 # keeps the memory alive
-    cdef const Head[::1] span
-    cdef Head[::1] place
-    cdef const uint8_t[::1] selected
-    cdef const uint64_t[:, ::1] readable
-
-    def __init__(self, buffers, spans, selected, places):
-        if len(places) != len(spans) or len(selected) != len(spans):
-            raise ValueError("the arrays have different lengths")
-        if not lie_inside(spans, buffers):
-            raise ValueError("a span points outside its buffer")
-        self.decompressor = Decompressor()
-        self.buffers = buffers
-        self.span = spans
-        self.place = places
-        self.selected = selected
-        self.readable = addresses(buffers)
-
-    def run(self, first, Block block not None, used, number, limits, totals, wire, spent):
-        """Decompress spans from `first` on into a block; return (stop, used, wire, spent).
-
-        The call ends before the first span that is not selected, has a fault, or is not
-        decompressed: it is damaged, or the limits or the block are too small for it.
-
-        block, used: the bytes are written to the block after its first `used` bytes.
-        number: the `buffer` of the places.
-        limits: (maximum ratio of output to input, output bytes that the ratio does not limit,
-            maximum output bytes of a payload). Each product with a size must fit 63 bits.
-        totals: the same for all payloads together.
-        wire, spent: compressed bytes and decompressed bytes of all payloads so far.
-        """
-        cdef Py_ssize_t i = first, n = self.span.shape[0]
-        cdef int64_t at = used, wire_bytes = wire, spent_bytes = spent, next_wire, allowed, capacity
-        cdef int64_t ratio, free, single, total_ratio, total_free, total, ratio_stop
-        cdef unsigned short output_buffer = number
-        cdef size_t written
-        cdef const Readable* buffer
-        ratio, free, single = limits
-        total_ratio, total_free, total = totals
-        if not 0 <= first <= n or not 0 <= at <= block.size or total_ratio < 1:
-            raise ValueError("`first` or `used` is out of range")
-        # From this many compressed bytes on, the ratio allows more than `total`. So no product
-        # overflows.
-        ratio_stop = total // total_ratio
-        with nogil:
-            while i < n and self.selected[i] and not self.span[i].fault:
-                next_wire = wire_bytes + self.span[i].size
-                allowed = total
-                if next_wire <= ratio_stop:
-                    allowed = min(max(total_ratio * next_wire, total_free), total)
-                allowed = max(allowed - spent_bytes, 0)
-                allowed = min(allowed, max(ratio * self.span[i].size, free), single)
-                capacity = min(allowed, block.size - at)
-                buffer = <const Readable*>&self.readable[self.span[i].buffer, 0]
-                if not decompress_gzip(self.decompressor.state, buffer.at + self.span[i].start,
-                                       self.span[i].size, <uint8_t*>block.at + at,
-                                       <size_t>capacity, &written):
-                    break
-                self.place[i].start = at
-                self.place[i].size = <unsigned int>written
-                self.place[i].buffer = output_buffer
-                at += <int64_t>written
-                spent_bytes += <int64_t>written
-                wire_bytes = next_wire
-                i += 1
-        return i, at, wire_bytes, spent_bytes

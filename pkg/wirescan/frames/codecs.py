@@ -27,9 +27,9 @@ cramjam (the library that python-snappy uses) decompresses, and Python's own zli
 This module bounds their output and turns each of their errors into a CodecError.
 No allocation uses a size that a payload claims.
 
-Where libdeflate is available (`wirescan.core.libdeflate`), it decompresses gzip and zlib first,
-because it is about twice as fast. What it does not decompress is decompressed again as above, so a
-payload has the same fault with and without it.
+Where libdeflate and libzstd are available (`wirescan.core.libdeflate`, `wirescan.core.libzstd`),
+they decompress gzip, zlib and zstd first, because they are faster. What they do not decompress is
+decompressed again as above, so a payload has the same fault with and without them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ import cramjam
 import numpy as np
 import snappy
 
-from wirescan.core import inflate, libdeflate
+from wirescan.core import inflate, libdeflate, libzstd
 from wirescan.core.checksum import adler32
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD, lie_inside
 from wirescan.core.rows import Block
+from wirescan.core.span_decompressor import FAST_CODECS, SpanDecompressor
 from wirescan.frames.limits import Limits
 
 __all__ = [
@@ -121,25 +122,39 @@ class OutputTooSmallError(CodecError):
 
 
 class _ThreadState(threading.local):
-    """The decompressor of each thread. Making one costs as much as a payload of 1 KiB."""
+    """The decompressors of each thread. Making one costs as much as decompressing 1 KiB."""
 
-    decompressor: libdeflate.Decompressor | None = None
-
-    def get(self) -> libdeflate.Decompressor:
-        if self.decompressor is None:
-            self.decompressor = libdeflate.Decompressor()
-        return self.decompressor
+    gzip: libdeflate.DeflateDecompressor | None = None
+    zstd: libzstd.ZstdDecompressor | None = None
 
 
 _state = _ThreadState()
 
 
+def _get_libdeflate() -> libdeflate.DeflateDecompressor:
+    """Return the decompressor of this thread. Call it only where libdeflate is available."""
+    if _state.gzip is None:
+        _state.gzip = libdeflate.DeflateDecompressor()
+    return _state.gzip
+
+
 def _decompress_gzip(payload: memoryview, out: Any) -> int:
     if libdeflate.available:
-        size = _state.get().decompress_gzip(payload, out)
+        size = _get_libdeflate().decompress_gzip(payload, out)
         if size >= 0:
             return size
     written: int = cramjam.gzip.decompress_into(payload, out)
+    return written
+
+
+def _decompress_zstd(payload: memoryview, out: Any) -> int:
+    if libzstd.available:
+        if _state.zstd is None:
+            _state.zstd = libzstd.ZstdDecompressor()
+        size = _state.zstd.decompress(payload, out)
+        if size >= 0:
+            return size
+    written: int = cramjam.zstd.decompress_into(payload, out)
     return written
 
 
@@ -293,7 +308,7 @@ _DECOMPRESS: dict[str, Callable[[memoryview, Any], int]] = {
     "lz4": cramjam.lz4.decompress_into,
     "lz4-block": _decompress_lz4_block,
     "lz4-legacy": _decompress_lz4_legacy,
-    "zstd": cramjam.zstd.decompress_into,
+    "zstd": _decompress_zstd,
 }
 # Fragments of cramjam's messages, which has one exception for all errors.
 _OUT_OF_MEMORY = "not enough memory"  # zstd, whose window may be large
@@ -442,17 +457,20 @@ class Arena:
             ValueError: a span is outside its buffer.
         """
         places = np.zeros(len(spans), HEAD)
-        is_gzip = np.array([codec == "gzip" for codec in codecs], np.uint8)
+        available = {"gzip": libdeflate.available, "zstd": libzstd.available}
+        is_fast = np.array(
+            [FAST_CODECS[codec] if available.get(codec) else 0 for codec in codecs], np.uint8
+        )
         fast = None
-        if libdeflate.available and is_gzip.any():
-            fast = libdeflate.GzipSpans(buffers, spans, is_gzip, places)
+        if is_fast.any():
+            fast = SpanDecompressor(buffers, spans, is_fast, places)
         elif not lie_inside(spans, buffers):
             raise ValueError("a span points outside its buffer")
-        columns = (spans["buffer"], spans["start"], spans["start"] + spans["size"], is_gzip)
+        columns = (spans["buffer"], spans["start"], spans["start"] + spans["size"], is_fast)
         values = zip(*(column.tolist() for column in columns))
         stop = 0  # payloads before this one are decompressed
-        for i, (number, first, last, gzip) in enumerate(values):
-            if fast is not None and gzip and i >= stop:
+        for i, (number, first, last, fast_codec) in enumerate(values):
+            if fast is not None and fast_codec and i >= stop:
                 stop = self._run(fast, i)
             if i < stop:
                 continue
@@ -464,8 +482,8 @@ class Arena:
                 places["buffer"][i], places["start"][i], places["size"][i] = place
         return places
 
-    def _run(self, fast: libdeflate.GzipSpans, first: int) -> int:
-        """Decompress the gzip payloads from `first` on; return the first that is left to `add`."""
+    def _run(self, fast: SpanDecompressor, first: int) -> int:
+        """Decompress payloads from `first` on; return the first that is left to `add`."""
         limits = self._limits
         if self._wasted:
             return first  # only `add` counts the work on payloads that are refused
@@ -503,7 +521,7 @@ class Arena:
         if libdeflate.available:
             start = self._used
             out = self._current[start : start + max_bytes]
-            written = _state.get().decompress_zlib(payload, out)
+            written = _get_libdeflate().decompress_zlib(payload, out)
             if written >= 0:
                 self._used += written
                 self._spent += written
