@@ -10,7 +10,7 @@ from tests.strategies.kafka import correct_checksums
 from tests.support.kafka_bytes import GOLDEN, make_batch, make_bomb
 from wirescan import Fault, FrameError, Limits, kafka
 from wirescan.kafka import Record, encode_batch
-from wirescan.kafka.record_batches import decompress
+from wirescan.kafka.record_batches import decompress, open_shares
 
 WORKERS = (1, 2, 5)
 CODECS = ("gzip", "snappy", "none", "lz4", "zstd", "gzip", "snappy-raw")
@@ -178,12 +178,66 @@ def test_wrong_numbers_of_workers(monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 3, 5, 100])
 def test_shares_are_contiguous_and_about_equal(threads):
     for sizes in ([1], [5, 5, 5, 5, 5, 5], [0, 0, 0, 1], [0, 0], [100, 1, 1, 1], [1, 1, 1, 100]):
-        shares = decompress._list_shares(np.array(sizes, np.int64), threads)
+        shares = decompress.list_shares(np.array(sizes, np.int64), threads)
         assert shares[0][0] == 0 and shares[-1][1] == len(sizes)
         assert all(a[1] == b[0] for a, b in zip(shares, shares[1:]))
         assert all(start < stop for start, stop in shares)
         assert len(shares) <= threads
-    assert decompress._list_shares(np.full(6, 5), 3) == [(0, 2), (2, 4), (4, 6)]
+    assert decompress.list_shares(np.full(6, 5), 3) == [(0, 2), (2, 4), (4, 6)]
+
+
+@pytest.fixture
+def on_threads(monkeypatch):
+    """Return a list: for each table whose records several threads opened, whether they did it."""
+    outcomes = []
+    opened = open_shares._open_on_threads
+
+    def note(*args, **options):
+        rows = opened(*args, **options)
+        outcomes.append(rows is not None)
+        return rows
+
+    monkeypatch.setattr(open_shares, "_open_on_threads", note)
+    return outcomes
+
+
+def test_several_threads_open_the_records_of_good_batches(on_threads):
+    _, tables = open_with_each_number(b"".join(BATCHES), "strict", check=True)
+    assert on_threads == [True, True]
+    assert not tables[1].rows.flags.writeable
+    rows = np.zeros(len(tables[0]) + 5, kafka.RECORD)
+    filled = kafka.records(kafka.scan(b"".join(BATCHES)), into=rows, workers=2)
+    assert list_contents(filled) == list_contents(tables[0])
+    assert on_threads == [True, True]
+
+
+def claim(batch, count):
+    changed = bytearray(batch)
+    changed[57:61] = count.to_bytes(4, "big")
+    return correct_checksums(bytes(changed))
+
+
+@pytest.mark.parametrize("added", [-1, 1, 50, 10**6, 2**31 - 1])
+@pytest.mark.parametrize("place", [0, 20, 39])
+def test_wrong_numbers_of_records(on_threads, place, added):
+    batches = list(BATCHES)
+    count = int.from_bytes(batches[place][57:61], "big")
+    batches[place] = claim(batches[place], min(count + added, 2**31 - 1))
+    _, tables = open_with_each_number(b"".join(batches))
+    assert on_threads == [False, False]
+    assert (tables[0]["fault"] == Fault.BAD_COUNT).sum() == 1
+
+
+def test_the_limit_for_rows(on_threads):
+    batches = kafka.scan(b"".join(BATCHES))
+    count = len(kafka.records(batches, workers=1))
+    assert len(kafka.records(batches, workers=2, limits=Limits(rows=count))) == count
+    for workers in WORKERS:
+        with pytest.raises(FrameError) as caught:
+            kafka.records(batches, workers=workers, limits=Limits(rows=count - 1))
+        assert caught.value.fault == Fault.LIMIT
+        assert len(caught.value.partial) == count - 1
+    assert on_threads == [True, False, False]
 
 
 def test_gzip_of_several_members_is_one_payload():

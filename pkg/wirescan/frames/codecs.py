@@ -318,7 +318,7 @@ _OUTPUT_TOO_SMALL = (
 )
 
 
-def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
+def decompress_into(codec: str, payload: memoryview, out: memoryview | np.ndarray) -> int:
     """Decompress `payload` into `out` and return the number of bytes written.
 
     Args:
@@ -336,7 +336,7 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
     if decompress is None:
         raise CodecError(Fault.BAD_CODEC, f"unknown codec {codec!r}")
     # Without a global interpreter lock, cramjam writes into arrays but not into memoryviews.
-    array = np.asarray(out)
+    array = out if isinstance(out, np.ndarray) else np.asarray(out)
     try:
         return decompress(payload, array)
     except cramjam.DecompressionError as error:
@@ -468,6 +468,7 @@ class Arena:
             raise ValueError("a span points outside its buffer")
         columns = (spans["buffer"], spans["start"], spans["start"] + spans["size"], is_fast)
         values = zip(*(column.tolist() for column in columns))
+        results: list[tuple[int, int, int, int, int]] = []  # row, buffer, start, size, fault
         stop = 0  # payloads before this one are decompressed
         for i, (number, first, last, fast_codec) in enumerate(values):
             if fast is not None and fast_codec and i >= stop:
@@ -475,11 +476,12 @@ class Arena:
             if i < stop:
                 continue
             try:
-                place = self.add(codecs[i], buffers[number][first:last])
+                results.append((i, *self.add(codecs[i], buffers[number][first:last]), 0))
             except CodecError as error:
-                places["fault"][i] = error.fault
-            else:
-                places["buffer"][i], places["start"][i], places["size"][i] = place
+                results.append((i, 0, 0, 0, error.fault))
+        by_column = np.array(results, np.int64).reshape(-1, 5).T
+        for name, column in zip(("buffer", "start", "size", "fault"), by_column[1:]):
+            places[name][by_column[0]] = column
         return places
 
     def _run(self, fast: SpanDecompressor, first: int) -> int:
@@ -640,7 +642,8 @@ class Arena:
         """Count a payload of `size` bytes and return how many bytes it may decompress to."""
         limits = self._limits
         self._wire += size
-        if self._wasted > max(limits.ratio_total * self._wire, _RATIO_TOTAL_FREE):
+        wasted = self._wasted
+        if wasted > _RATIO_TOTAL_FREE and wasted > limits.ratio_total * self._wire:
             raise OutputTooSmallError("too many payloads are above a limit")
         return min(max(limits.ratio * size, _RATIO_FREE), limits.inflated, self.remaining)
 

@@ -26,12 +26,12 @@ from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.decompress import decompress_batches
+from wirescan.kafka.record_batches.open_shares import open_payloads
 from wirescan.kafka.record_batches.scan import (
     BATCH,
     HEADER,
     RECORD,
     open_headers,
-    open_records,
     scan_batches,
     scan_sets,
 )
@@ -136,10 +136,11 @@ def records(
         damaged length; `scan` would search for the next batch then.
     limits: bounds the compressed payloads. They are decompressed into new buffers of the table.
     into: a writable array of dtype RECORD to write the rows to.
-    workers: how many threads decompress. None, the default: as many as there are cores for this
-        process, but at most the environment variable WIRESCAN_WORKERS, and one thread for less
-        than 1 MiB of compressed bytes. The records are the same for each number of threads. Only
-        how they are distributed over the new buffers depends on it.
+    workers: how many threads decompress payloads and open their records. None, the default: as many
+        as there are cores for this process, but at most the environment variable
+        WIRESCAN_WORKERS, and one thread for less than 1 MiB of compressed bytes. The records are
+        the same for each number of threads. Only how they are distributed over the new buffers
+        depends on it. Without compressed payloads, one thread opens the records.
 
     Columns, besides those of every table:
 
@@ -163,16 +164,7 @@ def records(
     payloads = decompress_batches(
         batches, limits, verify=check and not batches.checked, workers=workers
     )
-    rows, bad, fault = open_records(
-        batches.rows,
-        payloads.buffers,
-        payloads.spans,
-        payloads.counts,
-        check,
-        limits,
-        into,
-        payloads.verify,
-    )
+    rows, bad, fault = open_payloads(batches.rows, payloads, check=check, limits=limits, into=into)
     table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 

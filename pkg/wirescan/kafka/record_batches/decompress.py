@@ -26,13 +26,15 @@ class Payloads(NamedTuple):
     """The decompressed payloads of batches.
 
     spans: dtype HEAD, where the records of each batch are. counts: int32 array, see `child_spans`.
-    verify: whether the checksums of the batches must still be verified.
+    verify: whether the checksums of the batches must still be verified. threads: how many threads may
+    open the records.
     """
 
     buffers: tuple[memoryview, ...]
     spans: np.ndarray
     counts: np.ndarray
     verify: bool
+    threads: int = 1
 
 
 class _Opened(NamedTuple):
@@ -87,7 +89,7 @@ def decompress_batches(
     for name in ("start", "size"):
         payloads[name][good] = places[name][good]
     opened[packed] = payloads
-    return Payloads((*batches.buffers, *buffers), opened, counts, verify=False)
+    return Payloads((*batches.buffers, *buffers), opened, counts, verify=False, threads=threads)
 
 
 def _decompress(
@@ -128,7 +130,7 @@ def _decompress_shares(
     sizes = payloads["size"].astype(np.int64)
     total = max(int(sizes.sum()), 1)
     functions: list[Callable[[], _Opened]] = []
-    for start, stop in _list_shares(sizes, threads):
+    for start, stop in list_shares(sizes, threads):
         wire = int(sizes[start:stop].sum())
         allowed = max(limits.inflated_total * wire // total, 1)
         share_limits = replace(limits, inflated_total=allowed)
@@ -153,7 +155,7 @@ def _decompress_shares(
     return opened if _is_within_totals(sizes, opened.places, limits) else None
 
 
-def _list_shares(sizes: np.ndarray, threads: int) -> list[tuple[int, int]]:
+def list_shares(sizes: np.ndarray, threads: int) -> list[tuple[int, int]]:
     """Return (start, stop) of at most `threads` shares with about as many bytes each."""
     ends = np.cumsum(sizes)
     threads = min(threads, len(sizes))
