@@ -25,9 +25,10 @@ LEAST_SHARE = 512 << 10  # compressed bytes; a smaller share is not worth a thre
 class Payloads(NamedTuple):
     """The decompressed payloads of batches.
 
-    spans: dtype HEAD, where the records of each batch are. counts: int32 array, see `child_spans`.
-    verify: whether the checksums of the batches must still be verified. threads: how many threads may
-    open the records.
+    spans: dtype HEAD, where the records of each batch are.
+    counts: int32 array, see `child_spans`.
+    verify: whether the checksums of the batches must still be verified.
+    threads: how many threads may open the records.
     """
 
     buffers: tuple[memoryview, ...]

@@ -73,7 +73,7 @@ def _open_on_threads(
         or not 0 < total <= limits.limit_rows(RECORD.itemsize, buffer_bytes)
     ):
         return None
-    rows = np.frombuffer(Block(total * RECORD.itemsize), RECORD)
+    rows = np.frombuffer(memoryview(Block(total * RECORD.itemsize)), RECORD)
     stops = np.cumsum(counts).tolist()
     functions = []
     for start, stop in list_shares(sizes, payloads.threads):
