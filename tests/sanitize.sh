@@ -20,7 +20,7 @@ cd "$copy"
 find . -name '*.so' -delete
 SANITIZE=1 "$python" setup.py -q build_ext --inplace
 [ $# -gt 0 ] || set -- \
-    tests/core/test_checksum.py tests/core/test_inflate.py \
+    tests/core/test_checksum.py tests/core/test_inflate.py tests/core/test_libdeflate.py tests/core/test_libzstd.py \
     tests/frames/test_codecs.py tests/frames/test_to_arrow.py \
     tests/reading/test_stream.py tests/laws/test_laws.py \
     tests/kafka/test_record_batches.py tests/kafka/test_hostile.py tests/kafka/test_resync.py \

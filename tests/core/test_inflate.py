@@ -1,4 +1,4 @@
-"""Many zlib streams are decompressed in one call, with libz or with Python's zlib module."""
+"""Many zlib streams are decompressed in one call, by each library that may do it."""
 
 import random
 import zlib
@@ -6,24 +6,30 @@ import zlib
 import numpy as np
 import pytest
 
-from wirescan.core import inflate
+from wirescan.core import inflate, libdeflate
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.rows import Block
 from wirescan.frames.codecs import Arena, CodecError, compress, decompress_into
 from wirescan.frames.limits import Limits
 
-LIBRARY = [
-    pytest.param(
-        True, marks=pytest.mark.skipif(not inflate.available, reason="libz is not available")
-    ),
-    False,
-]
+LIBRARIES = {
+    "libdeflate": libdeflate.available and inflate.available,
+    "libz": inflate.available,
+    "zlib": True,
+}
 
 
-@pytest.fixture(params=LIBRARY, ids=["libz", "zlib"])
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.skipif(not available, reason="no such library"))
+        for name, available in LIBRARIES.items()
+    ]
+)
 def path(request, monkeypatch):
-    monkeypatch.setattr(inflate, "available", request.param)
+    """Decompress with one library: with libdeflate, libz decompresses what it refuses."""
+    monkeypatch.setattr(libdeflate, "available", request.param == "libdeflate")
+    monkeypatch.setattr(inflate, "available", request.param != "zlib")
 
 
 def make_spans(streams):

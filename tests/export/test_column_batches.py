@@ -123,6 +123,27 @@ def test_intact_records_are_read_without_tables(monkeypatch):
         assert sum(map(len, rows)) == 1000
 
 
+@pytest.mark.parametrize("workers", [2, 5])
+def test_threads_give_the_batches_of_one(workers):
+    """Also the batches before a fault, which come before its error."""
+    good = make_log(batches=40, codec="gzip") + make_log(batches=40)
+    bad = bytearray(good)
+    bad[-1] ^= 1
+    for raw in (good, bytes(bad)):
+        results = []
+        for number in (1, workers):
+            parts = []
+            try:
+                parts.extend(
+                    iter_batches(raw, format="kafka.records", batch_bytes=9000, workers=number)
+                )
+            except FrameError as error:
+                parts.append((str(error), error.offset))
+            results.append(parts)
+        assert len(results[0]) > 10 and len(results[0]) == len(results[1])
+        assert all(one == other for one, other in zip(*results))
+
+
 def test_bytes_in_memory_are_not_copied():
     raw = make_log()
     (batch,) = iter_batches(raw, format="kafka.records", columns=["value"], binary="view")

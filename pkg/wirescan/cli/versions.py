@@ -16,6 +16,7 @@ DEPENDENCIES = (
     "crc32c",
     "python-snappy",
     "cramjam",
+    "deflate",
     "pyarrow",
     "pyspark",
     "pandas",

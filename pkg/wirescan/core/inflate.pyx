@@ -4,6 +4,9 @@
 The functions are those of the libz that Python's own zlib module uses. They are looked up at run
 time, so no headers of zlib are needed. `available` is False where Python's libz does not export
 them. Then `wirescan.frames.codecs` uses Python's module instead.
+
+Where libdeflate is available, it decompresses the intact streams, because it is faster. libz
+decompresses all other streams again, and says what is wrong with them.
 """
 import ctypes
 import zlib
@@ -13,7 +16,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset, strcmp
 from wirescan.core.fault cimport (
     BAD_CHECKSUM, BAD_COMPRESSION, Fault, LEFTOVER, OK, TOO_LARGE, TRUNCATED)
+from wirescan.core.libdeflate cimport decompress_zlib, free_decompressor, make_decompressor
 from wirescan.core.loop cimport Head, Readable
+from wirescan.core import libdeflate
 from wirescan.core.loop import addresses, lie_inside
 from wirescan.core.rows cimport Block
 
@@ -122,6 +127,9 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     cdef Inflate z
     cdef Fault fault
     cdef int code = 0
+    cdef void* fast = NULL
+    cdef size_t written = 0
+    cdef const uint8_t* stream
     ratio, free, single = limits
     if len(places) != n or not lie_inside(spans, buffers) or not 0 <= at <= block.size:
         raise ValueError("a span points outside its buffer")
@@ -131,6 +139,8 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
     readable = addresses(buffers)
     if inflate_init(&z, WINDOW_BITS, zlib.ZLIB_VERSION.encode(), sizeof(Inflate)) != Z_OK:
         raise MemoryError("no memory to inflate")
+    if libdeflate.available:
+        fast = make_decompressor()
     with nogil:
         while i < n:
             buffer = <const Readable*>&readable[span[i].buffer, 0]
@@ -139,20 +149,28 @@ def inflate_spans(buffers, spans, places, first, Block block, used, number, limi
                 max_size = max(min(ratio, <int64_t>1 << 31) * span[i].size, free)
                 max_size = min(max_size, single, remaining)
                 capacity = min(max_size, <int64_t>block.size - at)
-                fault = inflate_stream(&z, buffer.at + span[i].start, span[i].size,
-                                       <uint8_t*>block.at + at, <uint64_t>capacity, checked, &code)
+                stream = buffer.at + span[i].start
+                if fast is not NULL and decompress_zlib(
+                        fast, stream, span[i].size, <uint8_t*>block.at + at, <size_t>capacity,
+                        &written):
+                    fault = OK
+                else:
+                    fault = inflate_stream(&z, stream, span[i].size, <uint8_t*>block.at + at,
+                                           <uint64_t>capacity, checked, &code)
+                    written = z.total_out
                 if code == Z_MEM_ERROR or (fault == TOO_LARGE and capacity < max_size):
                     full = True
                     break
             place[i].fault = <uint8_t>fault
             if not fault:
                 place[i].start = at
-                place[i].size = <uint32_t>z.total_out
+                place[i].size = <uint32_t>written
                 place[i].buffer = output_buffer
-                at += <int64_t>z.total_out
-                remaining -= <int64_t>z.total_out
+                at += <int64_t>written
+                remaining -= <int64_t>written
             i += 1
     inflate_end(&z)
+    free_decompressor(fast)
     if code == Z_MEM_ERROR and full:
         raise MemoryError("no memory to inflate")
     return i, at

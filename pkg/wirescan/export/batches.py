@@ -6,7 +6,7 @@ Parquet, Spark and the command line use this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -38,13 +38,19 @@ def iter_batches(
     types: str = "arrow",
     tail: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
+    workers: SupportsIndex | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file, or of bytes, as record batches of about `batch_bytes`.
 
     Only the named columns are written. For Kafka's records they are written while the records are
     read, without a table of rows, unless there are filters.
 
-    The arguments and errors are those of `chunked.iter_tables` and `to_arrow.make_schema`.
+    workers: the number of threads that read Kafka's records. None, the default: as many as there
+        are cores for this process, but at most the environment variable WIRESCAN_WORKERS. The
+        batches are the same for each number.
+
+    The other arguments and the errors are those of `chunked.iter_tables` and of
+    `to_arrow.make_schema`.
     """
     schema = make_schema(format, columns, binary=binary, types=types)
     options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
@@ -57,6 +63,7 @@ def iter_batches(
         source=file,
         batch_rows=BATCH_ROWS,
         batch_bytes=batch_bytes,
+        workers=workers,
         **options,
     )
     if reader is None or filters:

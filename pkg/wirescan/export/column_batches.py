@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 
+from wirescan.core.parallel import choose_workers, map_in_order
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import scan_to_batch
+from wirescan.frames.to_arrow import WrittenBatch, scan_to_batch
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import INFLATED, add_source, open_nested, verify_frames
 from wirescan.reading.stream import Stream
@@ -34,7 +35,8 @@ class ColumnReader:
         batch_rows: rows in a batch, at most.
         batch_bytes: bytes of the frames in a batch, about.
         errors, check, limits: as in `chunked.iter_tables`.
-        allowance: counts what is opened.
+        allowance: counts what is opened. What is read ahead for other threads counts as read.
+        workers: the number of threads.
     """
 
     format: Format
@@ -46,6 +48,7 @@ class ColumnReader:
     check: bool
     limits: Limits
     allowance: Allowance
+    workers: int
 
     @property
     def outermost(self) -> Format:
@@ -78,9 +81,22 @@ class ColumnReader:
             source=self.source,
             offset=offset,
         )
-        for chunk in self.allowance.count_chunks(chunks):
-            yield from self._open(self._scan(stream, chunk))
-        yield from self._open(self._scan(stream, None, tail=tail))
+        groups = self._list_groups(stream, self.allowance.count_chunks(chunks), tail=tail)
+        for group, written in map_in_order(self._write_group, groups, self.workers):
+            if written is None:
+                yield from self._open_rows(group)
+                continue
+            with add_source(self.source):
+                self.allowance.spend_columns(written.frames, _count_pairs(written.batch))
+            yield from self._split(written.batch, written.frames.count_bytes())
+
+    def _list_groups(
+        self, stream: Stream, chunks: Iterable[Any], *, tail: bool
+    ) -> Iterator[FrameTable]:
+        """Yield the outermost frames of a stream, in groups that are read together."""
+        for chunk in chunks:
+            yield from self._group(self._scan(stream, chunk))
+        yield from self._group(self._scan(stream, None, tail=tail))
 
     def _scan(self, stream: Stream, chunk: Any, *, tail: bool = False) -> FrameTable:
         """Return the outermost frames that a chunk completes. None: the end of the stream."""
@@ -98,10 +114,6 @@ class ColumnReader:
     def _verify(self, table: FrameTable) -> FrameTable:
         return verify_frames(table, self.format, limits=self.limits, source=self.source)
 
-    def _open(self, table: FrameTable) -> Iterator[pa.RecordBatch | FrameTable]:
-        for group in self._group(table):
-            yield from self._open_group(group)
-
     def _group(self, table: FrameTable) -> Iterator[FrameTable]:
         """Yield parts of a table whose frames state at most two batches of rows together."""
         column = self.outermost.display.record_count
@@ -115,7 +127,8 @@ class ColumnReader:
             yield table[first:last]
             first = last
 
-    def _open_group(self, group: FrameTable) -> Iterator[pa.RecordBatch | FrameTable]:
+    def _write_group(self, group: FrameTable) -> tuple[FrameTable, WrittenBatch | None]:
+        """Return a group, and the frames inside it; None where rows are needed."""
         limits = self.limits
         together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
         with add_source(self.source):
@@ -128,13 +141,7 @@ class ColumnReader:
                 check=self.check,
                 limits=together,
             )
-        if written is None:
-            yield from self._open_rows(group)
-            return
-        batch = written.batch
-        with add_source(self.source):
-            self.allowance.spend_columns(written.frames, _count_pairs(batch))
-        yield from self._split(batch, written.frames.count_bytes())
+        return group, written
 
     def _split(self, batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Yield equal parts of a batch whose frames have `size` bytes together."""
@@ -158,15 +165,23 @@ class ColumnReader:
         )
 
 
-def make_reader(format: str, limits: Limits, **options: Any) -> ColumnReader | None:
+def make_reader(
+    format: str, limits: Limits, workers: SupportsIndex | None = None, **options: Any
+) -> ColumnReader | None:
     """Return the reader of a format; None if the format can only be read as tables.
 
-    The arguments are those of `ColumnReader`.
+    workers: as in `parallel.choose_workers`. The other arguments are those of `ColumnReader`.
     """
     inner = format_of(format)
     if inner.write is None or inner.within != inner.outermost.name:
         return None
-    return ColumnReader(inner, limits=limits, allowance=Allowance(limits), **options)
+    return ColumnReader(
+        inner,
+        limits=limits,
+        allowance=Allowance(limits),
+        workers=choose_workers(workers),
+        **options,
+    )
 
 
 def _count_pairs(batch: pa.RecordBatch) -> int:

@@ -26,12 +26,17 @@ zlib          RFC 1950. It has its own methods, `Arena.add_zlib` and `Arena.add_
 cramjam (the library that python-snappy uses) decompresses, and Python's own zlib for zlib.
 This module bounds their output and turns each of their errors into a CodecError.
 No allocation uses a size that a payload claims.
+
+Where libdeflate and libzstd are available (`wirescan.core.libdeflate`, `wirescan.core.libzstd`),
+they decompress gzip, zlib and zstd first, because they are faster. What they do not decompress is
+decompressed again as above, so a payload has the same fault with and without them.
 """
 
 from __future__ import annotations
 
 import operator
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, TypeAlias, cast
@@ -40,14 +45,23 @@ import cramjam
 import numpy as np
 import snappy
 
-from wirescan.core import inflate
+from wirescan.core import inflate, libdeflate, libzstd
 from wirescan.core.checksum import adler32
 from wirescan.core.fault import Fault
-from wirescan.core.loop import HEAD
+from wirescan.core.loop import HEAD, lie_inside
 from wirescan.core.rows import Block
+from wirescan.core.span_decompressor import FAST_CODECS, SpanDecompressor
 from wirescan.frames.limits import Limits
 
-__all__ = ["Arena", "CodecError", "OutputTooSmallError", "compress", "decompress_into"]
+__all__ = [
+    "Arena",
+    "CodecError",
+    "OutputTooSmallError",
+    "compress",
+    "decompress_into",
+    "limit_each",
+    "limit_total",
+]
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, version and compatible
@@ -73,7 +87,7 @@ _FIRST_BUFFER = 256 << 10  # bytes in the first buffer of an arena that has no b
 _LARGEST_BUFFER = 256 << 20  # bytes; buffers of up to this size double
 _GROWTH = 8  # the factor by which the buffer grows for a payload that did not fit
 
-# Bounds that `inflate_spans` takes, so that its sums fit 64 bits.
+# Bounds that the compiled loops take, so that their sums fit 64 bits.
 _LARGEST_RATIO = 1 << 31
 _LARGEST_TOTAL = 1 << 62
 
@@ -105,6 +119,43 @@ class OutputTooSmallError(CodecError):
 # --- decompressing --------------------------------------------------------------------------
 # `out` is an array of bytes. To mypy it is Any, because numpy's stubs do not declare the buffer
 # protocol for Python 3.11.
+
+
+class _ThreadState(threading.local):
+    """The decompressors of each thread. Making one costs as much as decompressing 1 KiB."""
+
+    gzip: libdeflate.DeflateDecompressor | None = None
+    zstd: libzstd.ZstdDecompressor | None = None
+
+
+_state = _ThreadState()
+
+
+def _get_libdeflate() -> libdeflate.DeflateDecompressor:
+    """Return the decompressor of this thread. Call it only where libdeflate is available."""
+    if _state.gzip is None:
+        _state.gzip = libdeflate.DeflateDecompressor()
+    return _state.gzip
+
+
+def _decompress_gzip(payload: memoryview, out: Any) -> int:
+    if libdeflate.available:
+        size = _get_libdeflate().decompress_gzip(payload, out)
+        if size >= 0:
+            return size
+    written: int = cramjam.gzip.decompress_into(payload, out)
+    return written
+
+
+def _decompress_zstd(payload: memoryview, out: Any) -> int:
+    if libzstd.available:
+        if _state.zstd is None:
+            _state.zstd = libzstd.ZstdDecompressor()
+        size = _state.zstd.decompress(payload, out)
+        if size >= 0:
+            return size
+    written: int = cramjam.zstd.decompress_into(payload, out)
+    return written
 
 
 def _decompress_snappy(payload: memoryview, out: Any) -> int:
@@ -251,13 +302,13 @@ def _decompress_lz4_block(payload: memoryview, out: Any) -> int:
 
 
 _DECOMPRESS: dict[str, Callable[[memoryview, Any], int]] = {
-    "gzip": cramjam.gzip.decompress_into,
+    "gzip": _decompress_gzip,
     "snappy": _decompress_snappy,
     "snappy-raw": cramjam.snappy.decompress_raw_into,
     "lz4": cramjam.lz4.decompress_into,
     "lz4-block": _decompress_lz4_block,
     "lz4-legacy": _decompress_lz4_legacy,
-    "zstd": cramjam.zstd.decompress_into,
+    "zstd": _decompress_zstd,
 }
 # Fragments of cramjam's messages, which has one exception for all errors.
 _OUT_OF_MEMORY = "not enough memory"  # zstd, whose window may be large
@@ -267,7 +318,7 @@ _OUTPUT_TOO_SMALL = (
 )
 
 
-def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
+def decompress_into(codec: str, payload: memoryview, out: memoryview | np.ndarray) -> int:
     """Decompress `payload` into `out` and return the number of bytes written.
 
     Args:
@@ -285,7 +336,7 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
     if decompress is None:
         raise CodecError(Fault.BAD_CODEC, f"unknown codec {codec!r}")
     # Without a global interpreter lock, cramjam writes into arrays but not into memoryviews.
-    array = np.asarray(out)
+    array = out if isinstance(out, np.ndarray) else np.asarray(out)
     try:
         return decompress(payload, array)
     except cramjam.DecompressionError as error:
@@ -296,6 +347,28 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
     if _OUT_OF_MEMORY in message:
         raise MemoryError(message)
     raise CodecError(Fault.BAD_COMPRESSION, message)
+
+
+def limit_each(limits: Limits, sizes: np.ndarray) -> np.ndarray:
+    """Return how many bytes payloads may decompress to, each by itself, as an int64 array.
+
+    sizes: the compressed bytes of each payload.
+    """
+    ratio = min(limits.ratio, _LARGEST_RATIO)
+    by_ratio = np.maximum(ratio * sizes.astype(np.int64), _RATIO_FREE)
+    return np.minimum(by_ratio, limits.inflated)
+
+
+def limit_total(limits: Limits, wire: np.ndarray) -> np.ndarray:
+    """Return how many bytes all payloads up to each one may decompress to, as an int64 array.
+
+    wire: int64 array, the compressed bytes of all payloads up to each one.
+    """
+    total = min(limits.inflated_total, _LARGEST_TOTAL)
+    ratio = min(limits.ratio_total, _LARGEST_TOTAL)
+    # Where the ratio allows more than `total`, its product might not fit 64 bits.
+    by_ratio = np.maximum(np.minimum(wire, total // ratio) * ratio, _RATIO_TOTAL_FREE)
+    return np.where(wire > total // ratio, total, np.minimum(by_ratio, total))
 
 
 class Arena:
@@ -366,6 +439,72 @@ class Arena:
         self._spent += size
         return len(self._full), start, size
 
+    def add_each(
+        self, codecs: Sequence[str], buffers: Sequence[memoryview], spans: np.ndarray
+    ) -> np.ndarray:
+        """Decompress payloads as `add` does, one after another.
+
+        Args:
+            codecs: the codec of each payload, as in `decompress_into`.
+            buffers: the buffers that the spans point into.
+            spans: array of dtype HEAD, one row for each payload. Their faults must be 0.
+
+        Returns:
+            An array of dtype HEAD. Its `buffer`, `start` and `size` are the place that `add`
+            returns, or `fault` is set to the fault that `add` raises.
+
+        Raises:
+            ValueError: a span is outside its buffer.
+        """
+        places = np.zeros(len(spans), HEAD)
+        available = {"gzip": libdeflate.available, "zstd": libzstd.available}
+        is_fast = np.array(
+            [FAST_CODECS[codec] if available.get(codec) else 0 for codec in codecs], np.uint8
+        )
+        fast = None
+        if is_fast.any():
+            fast = SpanDecompressor(buffers, spans, is_fast, places)
+        elif not lie_inside(spans, buffers):
+            raise ValueError("a span points outside its buffer")
+        columns = (spans["buffer"], spans["start"], spans["start"] + spans["size"], is_fast)
+        values = zip(*(column.tolist() for column in columns))
+        results: list[tuple[int, int, int, int, int]] = []  # row, buffer, start, size, fault
+        stop = 0  # payloads before this one are decompressed
+        for i, (number, first, last, fast_codec) in enumerate(values):
+            if fast is not None and fast_codec and i >= stop:
+                stop = self._run(fast, i)
+            if i < stop:
+                continue
+            try:
+                results.append((i, *self.add(codecs[i], buffers[number][first:last]), 0))
+            except CodecError as error:
+                results.append((i, 0, 0, 0, error.fault))
+        by_column = np.array(results, np.int64).reshape(-1, 5).T
+        for name, column in zip(("buffer", "start", "size", "fault"), by_column[1:]):
+            places[name][by_column[0]] = column
+        return places
+
+    def _run(self, fast: SpanDecompressor, first: int) -> int:
+        """Decompress payloads from `first` on; return the first that is left to `add`."""
+        limits = self._limits
+        if self._wasted:
+            return first  # only `add` counts the work on payloads that are refused
+        stop, self._used, self._wire, self._spent = fast.run(
+            first,
+            cast(Block, self._current.obj),
+            self._used,
+            len(self._full),
+            (min(limits.ratio, _LARGEST_RATIO), _RATIO_FREE, limits.inflated),
+            (
+                min(limits.ratio_total, _LARGEST_TOTAL),
+                _RATIO_TOTAL_FREE,
+                min(limits.inflated_total, _LARGEST_TOTAL),
+            ),
+            self._wire,
+            self._spent,
+        )
+        return stop
+
     def add_zlib(
         self, payload: memoryview, *, check: bool = True, wire: int | None = None
     ) -> tuple[Place, Fault]:
@@ -381,6 +520,14 @@ class Arena:
         Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
         """
         max_bytes = self._limit_output(len(payload) if wire is None else wire)
+        if libdeflate.available:
+            start = self._used
+            out = self._current[start : start + max_bytes]
+            written = _get_libdeflate().decompress_zlib(payload, out)
+            if written >= 0:
+                self._used += written
+                self._spent += written
+                return (len(self._full), start, written), Fault.OK
         try:
             data, fault = _decompress_zlib(payload, max_bytes, check=check)
         except CodecError as error:
@@ -495,7 +642,8 @@ class Arena:
         """Count a payload of `size` bytes and return how many bytes it may decompress to."""
         limits = self._limits
         self._wire += size
-        if self._wasted > max(limits.ratio_total * self._wire, _RATIO_TOTAL_FREE):
+        wasted = self._wasted
+        if wasted > _RATIO_TOTAL_FREE and wasted > limits.ratio_total * self._wire:
             raise OutputTooSmallError("too many payloads are above a limit")
         return min(max(limits.ratio * size, _RATIO_FREE), limits.inflated, self.remaining)
 

@@ -6,32 +6,32 @@ The package wirescan.kafka exports these functions. frames/registry.py reads `FO
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from wirescan.core.column_writer import ColumnWriter
-from wirescan.core.loop import lie_inside, spans
+from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
-from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import MAX_BUFFERS, FrameTable, Stop, require_rows
+from wirescan.frames.table import FrameTable, Stop, require_rows
 from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
-from wirescan.kafka.constants import CODECS, Codec
+from wirescan.kafka.constants import Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
 from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
+from wirescan.kafka.record_batches.decompress import decompress_batches
+from wirescan.kafka.record_batches.open_shares import open_payloads
 from wirescan.kafka.record_batches.scan import (
     BATCH,
     HEADER,
     RECORD,
-    child_spans,
     open_headers,
     open_records,
     scan_batches,
@@ -130,6 +130,7 @@ def records(
     check: bool = True,
     limits: Limits = Limits(),
     into: np.ndarray | None = None,
+    workers: SupportsIndex | None = None,
 ) -> FrameTable:
     """Open the records of kafka.batches as a table of dtype RECORD (64 bytes a row): kafka.records.
 
@@ -138,6 +139,11 @@ def records(
         damaged length; `scan` would search for the next batch then.
     limits: bounds the compressed payloads. They are decompressed into new buffers of the table.
     into: a writable array of dtype RECORD to write the rows to.
+    workers: how many threads decompress payloads and open their records. None, the default: as many
+        as there are cores for this process, but at most the environment variable
+        WIRESCAN_WORKERS, and one thread for less than 1 MiB of compressed bytes. The records are
+        the same for each number of threads. Only how they are distributed over the new buffers
+        depends on it. Without compressed payloads, one thread opens the records.
 
     Columns, besides those of every table:
 
@@ -153,21 +159,15 @@ def records(
     are included: `batches["is_control"][records["parent"]]` selects them. A bad batch is one bad
     row here, with the fault of the batch.
 
-    Raises as `scan`, and FrameError(LIMIT) for more rows than `limits` allows.
+    Raises as `scan`, FrameError(LIMIT) for more rows than `limits` allows, and ValueError for fewer
+    than one worker.
     """
     check_mode(errors, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
-    payloads = _decompress(batches, limits, verify=check and not batches.checked)
-    rows, bad, fault = open_records(
-        batches.rows,
-        payloads.buffers,
-        payloads.spans,
-        payloads.counts,
-        check,
-        limits,
-        into,
-        payloads.verify,
+    payloads = decompress_batches(
+        batches, limits, verify=check and not batches.checked, workers=workers
     )
+    rows, bad, fault = open_payloads(batches.rows, payloads, check=check, limits=limits, into=into)
     table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
@@ -180,7 +180,8 @@ def write_records(
     batches, check, limits: as in `records`.
     """
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
-    payloads = _decompress(batches, limits, verify=check and not batches.checked)
+    # Exports read several groups of batches at the same time, each on one thread.
+    payloads = decompress_batches(batches, limits, verify=check and not batches.checked, workers=1)
     open_records(
         batches.rows,
         payloads.buffers,
@@ -210,70 +211,6 @@ def headers(
     rows, bad, fault = open_headers(records.rows, records.buffers, header_spans, counts, limits)
     table = FrameTable(records.buffers, rows, (), HEADERS, records)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
-
-
-USUAL_RATIO = 5  # a first guess of the ratio of decompressed to compressed bytes
-
-
-class _Payloads(NamedTuple):
-    """The decompressed payloads of batches.
-
-    spans: dtype HEAD, where the records of each batch are. counts: int32 array, see `child_spans`.
-    verify: whether the checksums of the batches must still be verified.
-    """
-
-    buffers: tuple[memoryview, ...]
-    spans: np.ndarray
-    counts: np.ndarray
-    verify: bool
-
-
-def _decompress(batches: FrameTable, limits: Limits, *, verify: bool) -> _Payloads:
-    """Decompress the payloads of batches into new buffers.
-
-    verify: verify the checksums of the batches. If any payload is compressed, this happens here,
-    because the payload of a batch with a bad checksum is not decompressed.
-    """
-    rows = batches.rows
-    opened = spans(rows)
-    if not lie_inside(rows, batches.buffers):
-        raise ValueError("a row points outside its buffer")
-    counts, packed = child_spans(rows)
-    if not len(packed):
-        return _Payloads(batches.buffers, opened, counts, verify)
-    if verify:
-        opened["fault"] = verify_batches(rows, batches.buffers)
-        packed = packed[opened["fault"][packed] == 0]
-    payloads = opened[packed]
-    arena = Arena(limits, USUAL_RATIO * int(payloads["size"].sum(dtype=np.int64)))
-    views = batches.buffers
-    decompressed = []  # (number of the buffer in the arena, start, size)
-    faults = []
-    columns = (
-        payloads["buffer"],
-        payloads["start"],
-        payloads["start"] + payloads["size"],
-        rows["codec"][packed],
-        rows["magic"][packed],
-    )
-    for buffer, start, stop, codec, magic in zip(*(column.tolist() for column in columns)):
-        name = CODECS[magic == 0].get(codec, str(codec))
-        try:
-            decompressed.append(arena.add(name, views[buffer][start:stop]))
-            faults.append(0)
-        except CodecError as error:
-            # The bad row covers the compressed payload: a negative number is a buffer of `batches`.
-            decompressed.append((buffer - len(views), start, stop - start))
-            faults.append(error.fault)
-    if len(views) + len(arena.buffers) > MAX_BUFFERS:
-        raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
-    positions = np.array(decompressed, np.int64).reshape(-1, 3)
-    payloads["buffer"] = positions[:, 0] + len(views)
-    payloads["start"] = positions[:, 1]
-    payloads["size"] = positions[:, 2]
-    payloads["fault"] = faults
-    opened[packed] = payloads
-    return _Payloads(views + tuple(arena.buffers), opened, counts, verify=False)
 
 
 BATCHES = Format(

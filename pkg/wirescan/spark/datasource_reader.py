@@ -14,7 +14,12 @@ from pyspark.sql.types import StructType
 
 from wirescan.spark import kafka_topics
 from wirescan.spark.datasource_options import choose_columns, parse_plan, parse_reading
-from wirescan.spark.run import freeze_gc_once, hide_traceback, make_arrow_schema
+from wirescan.spark.run import (
+    freeze_gc_once,
+    hide_traceback,
+    make_arrow_schema,
+    use_one_thread,
+)
 
 
 class WirescanReader(DataSourceReader):
@@ -42,6 +47,7 @@ class WirescanReader(DataSourceReader):
         # For an empty plan Spark makes a partition without a value; Spark 4.0 passes None.
         if getattr(partition, "value", None) is None:
             return
+        use_one_thread()
         for batch in self._reading.read_batches(partition.value):
             freeze_gc_once()
             # The schemas differ if the user's schema has NOT NULL columns.

@@ -38,6 +38,7 @@ from wirescan.spark.run import (
     hide_traceback,
     list_paths,
     make_arrow_schema,
+    use_one_thread,
 )
 
 try:
@@ -145,6 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task. Raises FrameError as `errors` says, and OSError."""
+        use_one_thread()
         with hide_traceback():
             for part in getattr(partition, "value", None) or ():
                 for path, table in self._tail.read_tables(part, BATCH_BYTES):

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from wirescan.core.parallel import WORKERS_VARIABLE
 from wirescan.export.batches import iter_batches
 from wirescan.files.source import URL
 from wirescan.frames import to_arrow
@@ -196,10 +197,22 @@ def run_tasks(
 
 
 def freeze_gc_for_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a task in a worker of Spark, and call `freeze_gc_once`."""
+    """Yield the batches of a task in a worker of Spark, and call `freeze_gc_once`.
+
+    The task uses one thread, see `use_one_thread`.
+    """
+    use_one_thread()
     for batch in batches:
         freeze_gc_once()
         yield batch
+
+
+def use_one_thread() -> None:
+    """Make one thread the default for this worker of Spark: Spark runs one task on each core.
+
+    The environment variable WIRESCAN_WORKERS of the executors takes precedence.
+    """
+    os.environ.setdefault(WORKERS_VARIABLE, "1")
 
 
 @cache

@@ -1,0 +1,148 @@
+"""Threads for work that runs without the GIL.
+
+`choose_workers` says how many threads a call uses. `run_each` runs functions on them, and
+`map_in_order` runs one function for many items. The threads are shared by all calls of the process,
+and start when they are needed first.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Lock
+from typing import SupportsIndex, TypeVar
+
+__all__ = ["WORKERS_VARIABLE", "choose_workers", "map_in_order", "run_each"]
+
+WORKERS_VARIABLE = "WIRESCAN_WORKERS"
+"""Environment variable: the largest number of threads where a call does not state one."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MAX_THREADS = 64
+_lock = Lock()
+_executor: ThreadPoolExecutor | None = None
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "process_cpu_count"):
+        return os.process_cpu_count() or 1  # from Python 3.13 on
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def choose_workers(workers: SupportsIndex | None = None) -> int:
+    """Return the number of threads for a call.
+
+    Args:
+        workers: the number that the caller asked for. None, the default, means the cores that this
+            process may use, but at most the number in the environment variable WIRESCAN_WORKERS.
+
+    Raises:
+        TypeError: `workers` is not an integer.
+        ValueError: `workers` or the variable is not a number of at least 1.
+    """
+    if workers is not None:
+        number = operator.index(workers)
+        if number < 1:
+            raise ValueError(f"workers={number}: at least 1 is needed, or None for all cores")
+        return number
+    text = os.environ.get(WORKERS_VARIABLE, "").strip()
+    if not text:
+        return count_cores()
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"the environment variable {WORKERS_VARIABLE} is {text!r}, not a number of at least 1"
+        )
+    return min(int(text), count_cores())
+
+
+def run_each(functions: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Run functions at the same time, and return their results in order.
+
+    The calling thread runs the first function. The others must not call `run_each`.
+    All functions have ended when this function returns or raises.
+
+    Raises:
+        BaseException: what the first of the functions that failed has raised.
+    """
+    futures = []
+    for function in functions[1:]:
+        try:
+            futures.append(_get_executor().submit(function))
+        except RuntimeError:
+            # No thread starts any more, for example while the interpreter exits.
+            break
+    try:
+        results = [functions[0]()]
+    finally:
+        wait(futures)
+    results += [future.result() for future in futures]
+    return results + [function() for function in functions[len(results) :]]
+
+
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yield the results of a function for some items, in their order.
+
+    Args:
+        function: runs on several threads. It must not call `run_each`.
+        items: the calling thread iterates over them, a few items ahead of the results. What the
+            iteration raises is raised after the results of the items before it.
+        workers: how many calls run at the same time. With 1, the calling thread makes them.
+
+    Raises:
+        BaseException: what the function or the iteration raises.
+    """
+    if workers == 1:
+        yield from map(function, items)
+        return
+    pending: deque[Future[Result]] = deque()
+    failure: BaseException | None = None
+    source = iter(items)
+    try:
+        while True:
+            try:
+                item = next(source)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
+                break
+            pending.append(_get_executor().submit(function, item))
+            if len(pending) > workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+        if failure is not None:
+            raise failure
+    finally:
+        for future in pending:
+            future.cancel()
+        wait(pending)
+
+
+def _get_executor() -> ThreadPoolExecutor:
+    global _executor
+    with _lock:
+        if _executor is None:
+            _executor = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="wirescan")
+        return _executor
+
+
+def _forget_executor() -> None:
+    """Forget the executor in the child of a fork: its threads exist only in the parent."""
+    global _executor, _lock
+    _executor = None
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_executor)

@@ -1,0 +1,182 @@
+"""Decompresses the payloads of batches, on several threads where they are many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, SupportsIndex
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.core.loop import lie_inside, spans
+from wirescan.core.parallel import choose_workers, run_each
+from wirescan.frames.codecs import Arena, limit_each, limit_total
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import MAX_BUFFERS, FrameTable
+from wirescan.kafka.constants import CODECS
+from wirescan.kafka.record_batches.scan import child_spans, verify_batches
+
+USUAL_RATIO = 5  # a first guess of the ratio of decompressed to compressed bytes
+LEAST_SHARE = 512 << 10  # compressed bytes; a smaller share is not worth a thread
+
+
+class Payloads(NamedTuple):
+    """The decompressed payloads of batches.
+
+    spans: dtype HEAD, where the records of each batch are.
+    counts: int32 array, see `child_spans`.
+    verify: whether the checksums of the batches must still be verified.
+    threads: how many threads may open the records.
+    """
+
+    buffers: tuple[memoryview, ...]
+    spans: np.ndarray
+    counts: np.ndarray
+    verify: bool
+    threads: int = 1
+
+
+class _Opened(NamedTuple):
+    """Decompressed payloads.
+
+    buffers: the decompressed bytes. places: dtype HEAD, where each payload is in the buffers, or
+    its fault.
+    """
+
+    buffers: list[memoryview]
+    places: np.ndarray
+
+
+def decompress_batches(
+    batches: FrameTable, limits: Limits, *, verify: bool, workers: SupportsIndex | None = None
+) -> Payloads:
+    """Decompress the payloads of batches into new buffers.
+
+    verify: verify the checksums of the batches. If any payload is compressed, this happens here,
+        because the payload of a batch with a bad checksum is not decompressed.
+    workers: the number of threads. None, the default: all cores, or one thread where the
+        compressed bytes are few.
+
+    Raises ValueError where a row points outside its buffer, for more than 65,536 buffers, and for
+    fewer than one worker.
+    """
+    threads = choose_workers(workers)
+    rows = batches.rows
+    opened = spans(rows)
+    if not lie_inside(rows, batches.buffers):
+        raise ValueError("a row points outside its buffer")
+    counts, packed = child_spans(rows)
+    if not len(packed):
+        return Payloads(batches.buffers, opened, counts, verify)
+    if verify:
+        opened["fault"] = verify_batches(rows, batches.buffers)
+        packed = packed[opened["fault"][packed] == 0]
+    payloads = opened[packed]
+    names = [
+        CODECS[magic == 0].get(codec, str(codec))
+        for codec, magic in zip(rows["codec"][packed].tolist(), rows["magic"][packed].tolist())
+    ]
+    if workers is None:
+        threads = min(threads, int(payloads["size"].sum(dtype=np.int64)) // LEAST_SHARE)
+    buffers, places = _decompress(names, batches.buffers, payloads, limits, threads)
+    if len(batches.buffers) + len(buffers) > MAX_BUFFERS:
+        raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
+    # The bad row of a payload that is not decompressed covers the compressed payload.
+    payloads["fault"] = places["fault"]
+    good = places["fault"] == 0
+    payloads["buffer"][good] = places["buffer"][good] + len(batches.buffers)
+    for name in ("start", "size"):
+        payloads[name][good] = places[name][good]
+    opened[packed] = payloads
+    return Payloads((*batches.buffers, *buffers), opened, counts, verify=False, threads=threads)
+
+
+def _decompress(
+    codecs: Sequence[str],
+    buffers: Sequence[memoryview],
+    payloads: np.ndarray,
+    limits: Limits,
+    threads: int,
+) -> _Opened:
+    """Decompress payloads on at most so many threads. The contents do not depend on the number."""
+    if threads > 1 and len(payloads) > 1:
+        opened = _decompress_shares(codecs, buffers, payloads, limits, threads)
+        if opened is not None:
+            return opened
+    return _decompress_share(codecs, buffers, payloads, limits)
+
+
+def _decompress_share(
+    codecs: Sequence[str], buffers: Sequence[memoryview], payloads: np.ndarray, limits: Limits
+) -> _Opened:
+    arena = Arena(limits, USUAL_RATIO * int(payloads["size"].sum(dtype=np.int64)))
+    places = arena.add_each(codecs, buffers, payloads)
+    return _Opened(arena.buffers, places)
+
+
+def _decompress_shares(
+    codecs: Sequence[str],
+    buffers: Sequence[memoryview],
+    payloads: np.ndarray,
+    limits: Limits,
+    threads: int,
+) -> _Opened | None:
+    """Decompress contiguous shares of the payloads, each on a thread and in an arena of its own.
+
+    A share may use its part of `limits.inflated_total`. Return None where a limit matters: then one
+    thread has to decompress all payloads, so that the result does not depend on the shares.
+    """
+    sizes = payloads["size"].astype(np.int64)
+    total = max(int(sizes.sum()), 1)
+    functions: list[Callable[[], _Opened]] = []
+    for start, stop in list_shares(sizes, threads):
+        wire = int(sizes[start:stop].sum())
+        allowed = max(limits.inflated_total * wire // total, 1)
+        share_limits = replace(limits, inflated_total=allowed)
+        functions.append(
+            partial(
+                _decompress_share,
+                codecs[start:stop],
+                buffers,
+                payloads[start:stop],
+                share_limits,
+            )
+        )
+    joined: list[memoryview] = []
+    places = []
+    for share in run_each(functions):
+        if len(joined) + len(share.buffers) > MAX_BUFFERS:
+            return None
+        share.places["buffer"] += len(joined)
+        joined += share.buffers
+        places.append(share.places)
+    opened = _Opened(joined, np.concatenate(places))
+    return opened if _is_within_totals(sizes, opened.places, limits) else None
+
+
+def list_shares(sizes: np.ndarray, threads: int) -> list[tuple[int, int]]:
+    """Return (start, stop) of at most `threads` shares with about as many bytes each."""
+    ends = np.cumsum(sizes)
+    threads = min(threads, len(sizes))
+    targets = ends[-1] * np.arange(1, threads) // threads
+    found = np.searchsorted(ends, targets, side="right")
+    # The last payloads may be empty; then no payload begins at or after a target.
+    starts = np.unique([0, *found[found < len(sizes)].tolist()]).tolist()
+    return list(zip(starts, [*starts[1:], len(sizes)]))
+
+
+def _is_within_totals(sizes: np.ndarray, places: np.ndarray, limits: Limits) -> bool:
+    """Return whether one thread would get the same result within the limits for all payloads.
+
+    sizes: compressed bytes of each payload. places: the result of several threads.
+    """
+    if (places["fault"] == Fault.TOO_LARGE).any():
+        return False
+    wire = np.cumsum(sizes, dtype=np.int64)
+    written = np.where(places["fault"] == 0, places["size"], 0).astype(np.int64)
+    spent = np.cumsum(written)
+    # A damaged payload is reported as such only if it may decompress to all that a payload may.
+    needed = np.where(places["fault"] == 0, written, limit_each(limits, sizes))
+    return bool((spent - written + needed <= limit_total(limits, wire)).all())

@@ -1,0 +1,127 @@
+"""core/parallel.py: how many threads a call uses, and functions that run on them."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from wirescan.core import parallel
+from wirescan.core.parallel import (
+    WORKERS_VARIABLE,
+    choose_workers,
+    count_cores,
+    map_in_order,
+    run_each,
+)
+
+
+def test_workers_are_what_the_caller_says_or_the_cores_of_the_process(monkeypatch):
+    monkeypatch.delenv(WORKERS_VARIABLE, raising=False)
+    assert choose_workers() == count_cores() == len(os.sched_getaffinity(0))
+    assert choose_workers(7) == 7
+    monkeypatch.setattr(parallel, "count_cores", lambda: 4)
+    for text, expected in (("1", 1), (" 3 ", 3), ("9", 4), ("", 4)):
+        monkeypatch.setenv(WORKERS_VARIABLE, text)
+        assert choose_workers() == expected
+        assert choose_workers(7) == 7
+    for text in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv(WORKERS_VARIABLE, text)
+        with pytest.raises(ValueError, match=WORKERS_VARIABLE):
+            choose_workers()
+    for workers in (0, -1):
+        with pytest.raises(ValueError, match="at least 1"):
+            choose_workers(workers)
+    for workers in (1.5, "2"):
+        with pytest.raises(TypeError, match="integer"):
+            choose_workers(workers)
+
+
+def test_functions_run_at_the_same_time_and_their_results_are_in_order():
+    barrier = threading.Barrier(3)
+
+    def meet(number):
+        barrier.wait(10)
+        return number, threading.get_ident()
+
+    results = run_each([lambda n=n: meet(n) for n in range(3)])
+    assert [number for number, _ in results] == [0, 1, 2]
+    assert results[0][1] == threading.get_ident()
+    assert len({thread for _, thread in results}) == 3
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_the_others_end_before_an_error_is_raised(failing):
+    ended = []
+
+    def work(number):
+        if number == failing:
+            raise MemoryError(f"no memory for {number}")
+        time.sleep(0.1)
+        ended.append(number)
+
+    with pytest.raises(MemoryError, match=f"no memory for {failing}"):
+        run_each([lambda n=n: work(n) for n in range(3)])
+    assert sorted(ended) == sorted({0, 1, 2} - {failing})
+
+
+def test_without_new_threads_the_caller_runs_everything(monkeypatch):
+    class Closed:
+        def submit(self, function):
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(parallel, "_executor", Closed())
+    assert run_each([lambda n=n: (n, threading.get_ident()) for n in range(3)]) == [
+        (n, threading.get_ident()) for n in range(3)
+    ]
+
+
+def test_the_child_of_a_fork_has_threads_of_its_own():
+    assert run_each([lambda: 1, lambda: 2]) == [1, 2]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if run_each([lambda: 1, lambda: 2]) == [1, 2] else 2
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 20
+    ended, status = 0, 0
+    while not ended and time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not ended:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert ended and os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_results_come_in_the_order_of_the_items(workers):
+    def wait_and_double(number):
+        time.sleep((number * 7 % 5) / 1000)
+        return 2 * number
+
+    results = map_in_order(wait_and_double, iter(range(40)), workers)
+    assert list(results) == list(range(0, 80, 2))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_before_a_failure_of_the_items_come_first(workers):
+    def fail_after_five():
+        yield from range(5)
+        raise OSError("no more items")
+
+    results = []
+    with pytest.raises(OSError, match="no more items"):
+        for result in map_in_order(abs, fail_after_five(), workers):
+            results.append(result)
+    assert results == [0, 1, 2, 3, 4]
+
+
+def test_a_reader_that_stops_early_starts_no_more_calls():
+    started = []
+    results = map_in_order(started.append, iter(range(1000)), 2)
+    next(results)
+    results.close()
+    assert len(started) < 10
