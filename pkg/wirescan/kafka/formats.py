@@ -94,8 +94,8 @@ def scan(
     ValueError for wrong arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka
     protocol guide 0.8, "Message sets".
     """
-    check_mode(errors, limits)
     if isinstance(source, FrameTable):
+        check_mode(errors, limits)
         return _scan_sets(source, errors=errors, check=check, limits=limits, into=into)
     return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
 
