@@ -23,20 +23,22 @@ Guide To The Kafka Protocol" (0.8), "Message sets".
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, NestedScan, ReadRun, Readable, Rows, SOME, ScanState, VerifyFrame, int32_t, int64_t,
+    Fault, NestedScan, OK, ReadRun, Readable, Rows, SOME, ScanState, VerifyFrame, int32_t, int64_t,
     scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint64_t)
+from wirescan.core.loop cimport ReadFrame
 from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.kafka.record_batches.batch cimport (
     probe_batch, read_batch, read_batch_checked, verify_batch)
 from wirescan.kafka.record_batches.record_fast_bmi2 cimport short_records
 from wirescan.kafka.record_batches.record cimport (
-    close_batch, read_header, read_record, read_record_checked)
+    close_batch, get_batch, is_plain_message, read_header, read_record, read_record_checked,
+    store_messages)
 from wirescan.kafka.record_batches.record_fast cimport read_run
 from wirescan.kafka.record_batches.rows cimport Batch, Header, Record
 
 
-# The implementations for records of magic 2 on this processor, the fastest last.
-# All return the same rows.
+# The implementations for records on this processor, the fastest last. All return the same rows.
+# The last two differ only for magic 2.
 PATHS = ("plain", "portable", "bmi2") if short_records is not NULL else ("plain", "portable")
 
 cdef ReadRun find_run(path) except? NULL:
@@ -54,11 +56,31 @@ cdef Fault run_batches(ScanState* state, Rows* rows) noexcept nogil:
 cdef Fault run_batches_checked(ScanState* state, Rows* rows) noexcept nogil:
     return scan_buffer(state, rows, sizeof(Batch), read_batch_checked, probe_batch)
 
+cdef inline Fault open_batches(const NestedScan* nested, Rows* rows,
+                               ReadFrame read) noexcept nogil:
+    # Open batches of any magic. Intact plain messages have one record each, and a loop of their
+    # own. `scan_children` opens all others. On the path "plain" it opens these too.
+    cdef NestedScan others = nested[0]
+    cdef Fault fault = OK
+    cdef size_t first, i = 0
+    while i < nested.spans and not fault:
+        if nested.run is not NULL:
+            i = store_messages(nested, i, rows)
+        first = i
+        while i < nested.spans and (nested.run is NULL or i == first or not is_plain_message(
+                get_batch(nested, nested.span + i))):
+            i += 1
+        others.span = nested.span + first
+        others.count = nested.count + first
+        others.spans = i - first
+        fault = scan_children(&others, rows, sizeof(Record), read, close_batch)
+    return fault
+
 cdef Fault run_records(const NestedScan* nested, Rows* rows) noexcept nogil:
-    return scan_children(nested, rows, sizeof(Record), read_record, close_batch)
+    return open_batches(nested, rows, read_record)
 
 cdef Fault run_records_checked(const NestedScan* nested, Rows* rows) noexcept nogil:
-    return scan_children(nested, rows, sizeof(Record), read_record_checked, close_batch)
+    return open_batches(nested, rows, read_record_checked)
 
 cdef Fault run_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
     return scan_children(nested, rows, sizeof(Header), read_header, NULL)
