@@ -32,6 +32,7 @@ from wirescan.kafka.record_batches.scan import (
     RECORD,
     child_spans,
     open_headers,
+    open_messages,
     open_records,
     scan_batches,
     scan_sets,
@@ -156,7 +157,14 @@ def records(
     """
     check_mode(errors, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
-    payloads = _decompress(batches, limits, verify=check and not batches.checked)
+    verify = check and not batches.checked
+    if into is None:
+        opened = open_messages(batches.rows, batches.buffers, limits, verify)
+        if opened is not None:
+            return FrameTable(
+                batches.buffers, opened[0], (), RECORDS, batches, checked=check, errors=errors
+            )
+    payloads = _decompress(batches, limits, verify=verify)
     rows, bad, fault = open_records(
         batches.rows,
         payloads.buffers,

@@ -2,11 +2,9 @@
 # The docstring of scan.pyx shows the layouts.
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    BAD_CHECKSUM, BAD_COUNT, BAD_MAGIC, BAD_NULL, BAD_OFFSET, Context, Fault, Head, LEFTOVER,
-    NESTED, NestedScan, OK, Readable, Reader, Rows, SHORT, TRUNCATED, be32, be64, enter, int32_t,
-    int64_t, left, pack_pair, sized, store_word, take, uint8_t, uint32_t, uint64_t, zigzag32,
-    zigzag64)
-from wirescan.core.rows cimport reserve_row
+    BAD_CHECKSUM, BAD_COUNT, BAD_MAGIC, BAD_NULL, BAD_OFFSET, Context, Fault, LEFTOVER, NESTED, OK,
+    Reader, SHORT, TRUNCATED, be32, be64, enter, int32_t, int64_t, left, pack_pair, sized,
+    store_word, take, uint8_t, uint32_t, uint64_t, zigzag32, zigzag64)
 from wirescan.kafka.record_batches.batch cimport has_good_checksum, read_message_fields
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, HEADER_V0, HEADER_V1, Header, LOG_APPEND_TIME, LOG_OVERHEAD, Record,
@@ -80,70 +78,38 @@ cdef inline Fault read_record_plain(Reader* r, Record* row, const Batch* batch) 
     return read_message_record(&body, start, row)
 
 
-cdef inline const Batch* get_batch(const NestedScan* nested, const Head* span) noexcept nogil:
-    return <const Batch*>(nested.parents + <size_t>span.parent * nested.parent_stride)
-
-
-cdef inline bint is_plain_message(const Batch* batch) noexcept nogil:
-    # Return whether a batch is a message of magic 0 or 1 that is no wrapper.
-    return batch.magic < 2 and batch.codec == 0
-
-
-cdef inline uint64_t get_head_word(const Head* head) noexcept nogil:
-    # Return the last word of a Head, which has the columns from `parent` to `fault`.
-    cdef uint64_t word
-    memcpy(&word, <const char*>head + sizeof(Head) - sizeof(word), sizeof(word))
-    return word
-
-
-cdef inline bint store_message(const NestedScan* nested, size_t i, char* row, uint64_t magic_1,
-                               bint past) noexcept nogil:
-    # Write the whole row of the only record in span i, as `read_record_plain` does, if the batch is
-    # an intact plain message. Return False for any other batch.
+cdef inline bint store_message(const Batch* batch, const uint8_t* frame, uint32_t parent,
+                               char* row, bint past) noexcept nogil:
+    # Write the whole row of the record in an intact plain message. Its columns are those that
+    # `read_record_plain` gives. Return False for any other batch, and for a row that a scan does not
+    # make.
     #
-    # magic_1: the last word of a Head of kind 1, and 0 in all other columns. A copy of the span
-    # with another kind would cost as much as everything else: the processor waits where a word is
-    # loaded after a byte of it was stored.
-    cdef const Head* span = nested.span + i
-    cdef const Batch* batch = get_batch(nested, span)
-    cdef const uint8_t* p = nested.buffers[span.buffer].at + span.start
+    # frame: the first byte of the batch. parent: the number of its row.
+    cdef uint32_t body = batch.head.body
+    cdef uint32_t value_at, tail
     cdef int32_t key_size, value_size
-    cdef uint32_t value_at
-    cdef uint64_t head_word
-    if not is_plain_message(batch) or span.kind or span.fault or nested.count[i] != 1 or span.size < 8:
+    cdef int64_t size = <int64_t>batch.head.size - body
+    if (batch.magic > 1 or batch.codec or batch.head.fault or batch.head.kind != batch.magic
+            or batch.record_count != 1 or size < 8):
         return False
-    key_size = max(<int32_t>be32(p), -1)
-    if max(key_size, 0) > <int64_t>span.size - 8:
+    key_size = max(<int32_t>be32(frame + body), -1)
+    if max(key_size, 0) > size - 8:
         return False
     value_at = 8 + <uint32_t>max(key_size, 0)
-    value_size = max(<int32_t>be32(p + value_at - 4), -1)
-    if <int64_t>value_at + max(value_size, 0) != span.size:
+    value_size = max(<int32_t>be32(frame + body + value_at - 4), -1)
+    if value_at + <int64_t>max(value_size, 0) != size:
         return False
-    if nested.verify is not NULL and nested.verify(batch, nested.buffers + batch.head.buffer):
-        return False
-    head_word = get_head_word(span) | (magic_1 if batch.magic else 0)
-    store_word(row, <uint64_t>span.start, past)
-    store_word(row + 8, pack_pair(span.size, 0), past)
-    store_word(row + 16, head_word, past)
+    # The columns buffer, kind and fault are the same in both rows.
+    memcpy(&tail, &batch.head.buffer, sizeof(tail))
+    store_word(row, <uint64_t>batch.head.start + body, past)
+    store_word(row + 8, pack_pair(<uint32_t>size, 0), past)
+    store_word(row + 16, pack_pair(parent, tail), past)
     store_word(row + 24, <uint64_t>batch.base_offset, past)
     store_word(row + 32, <uint64_t>batch.base_timestamp, past)
     store_word(row + 40, pack_pair(4, value_at), past)
-    store_word(row + 48, pack_pair(span.size, <uint32_t>key_size), past)
+    store_word(row + 48, pack_pair(<uint32_t>size, <uint32_t>key_size), past)
     store_word(row + 56, pack_pair(<uint32_t>value_size, 0), past)
     return True
-
-
-cdef inline size_t store_messages(const NestedScan* nested, size_t i, Rows* rows) noexcept nogil:
-    # Write the rows of consecutive intact plain messages from span i on. Return the number of the
-    # span after them.
-    cdef Head head = Head(0, 0, 0, 0, 0, 1, 0)
-    cdef uint64_t magic_1 = get_head_word(&head)
-    while (i < nested.spans and reserve_row(rows)
-           and store_message(nested, i, rows.at + rows.count * sizeof(Record), magic_1,
-                             nested.past)):
-        rows.count += 1
-        i += 1
-    return i
 
 
 cdef inline Fault read_record_inner(

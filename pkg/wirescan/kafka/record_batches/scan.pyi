@@ -41,6 +41,9 @@ def open_records(
     verify: bool = False,
     path: str = ...,
 ) -> tuple[_Rows, int, int]: ...
+def open_messages(
+    batches: _Rows, buffers: Sequence[Buffer], limits: Limits, verify: bool = False
+) -> tuple[_Rows, int, int] | None: ...
 def open_headers(
     records: _Rows,
     buffers: Sequence[Buffer],
