@@ -26,7 +26,8 @@ from wirescan.core cimport (
     Fault, LIMIT, NOT_A_FRAME, NestedScan, OK, Parents, ReadRun, Readable, Rows, SOME, ScanState,
     VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows, scan_buffer,
     scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
-from wirescan.core.loop import PAST, addresses, flat, lie_inside
+from wirescan.core import loop
+from wirescan.core.loop import addresses, flat, lie_inside
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport reserve_row
 from wirescan.kafka.record_batches.batch cimport (
@@ -195,7 +196,7 @@ def open_messages(batches, buffers, limits, verify=False):
     Raises TypeError for rows of another dtype.
     """
     cdef Py_ssize_t count = len(batches)
-    cdef MessageOptions options = MessageOptions(verify, count * sizeof(Record) >= PAST)
+    cdef MessageOptions options = MessageOptions(verify, count * sizeof(Record) >= loop.PAST)
     if batches.dtype != BATCH:
         raise TypeError("records are opened from a table of kafka.batches")
     # Many logs change to magic 2 at some point. Their last batch shows it at once.
