@@ -17,6 +17,7 @@ PARTS = {
     "nats": "bench.suites.nats",
     "liftbridge": "bench.suites.liftbridge",
     "thrift": "bench.suites.thrift",
+    "small": "bench.suites.small_calls",
     "planning": "bench.suites.planning",
     "libraries": "bench.suites.kept_libraries",
     "spark": "bench.suites.spark",

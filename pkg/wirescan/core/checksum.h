@@ -1,12 +1,13 @@
 /* CRC-32 (IEEE 802.3, as in zlib), CRC-32C (Castagnoli, RFC 3720 appendix B.4), and Adler-32.
  *
  * Both CRCs are bit-reflected and use one algorithm. Carry-less multiplication folds the input, 64
- * or 256 bytes a step, into 16 bytes that have the same remainder. Tables reduce these bytes. Where
- * the hardware has no carry-less multiplication, tables do everything. All constants are computed
- * from the polynomial when the module is loaded.
+ * or 256 bytes a step, into 16 bytes that have the same remainder. Then the instruction for CRC-32C
+ * or a Barrett reduction gives the checksum of these bytes. Where the hardware has no carry-less
+ * multiplication, tables do everything. All constants are computed from the polynomial when the
+ * module is loaded.
  *
  * Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ",
- * Intel 2009.
+ * Intel 2009; its last section has the reduction of reflected bits.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,8 @@ static const int FOLD_BITS[FOLDS] = {128, 256, 384, 512, 2048};
 typedef struct crc_kind {
     uint32_t table[8][256];      /* table[k][b]: the remainder of byte b followed by k zero bytes */
     uint64_t fold[FOLDS][2];     /* multipliers that move 16 bytes ahead by FOLD_BITS */
+    uint64_t fold_64;            /* multiplier that moves 4 bytes ahead by 64 bits */
+    uint64_t barrett[2];         /* the polynomial, and the quotient of x^64 and the polynomial */
     int has_instruction;         /* true for CRC-32C: SSE4.2 has an instruction for it */
 } crc_kind;
 
@@ -34,6 +37,17 @@ static uint64_t crc_power(uint32_t polynomial, int power) {
     while (power--)
         value = (value >> 1) ^ (polynomial & (0u - (value & 1u)));
     return (uint64_t)value << 1;
+}
+
+/* Return the quotient of x^64 and P, reflected. */
+static uint64_t crc_quotient(uint32_t polynomial) {
+    uint64_t quotient = 1;
+    uint32_t rest = polynomial;
+    for (int bit = 1; bit <= 32; bit++) {
+        quotient |= (uint64_t)(rest & 1u) << bit;
+        rest = (rest >> 1) ^ (polynomial & (0u - (rest & 1u)));
+    }
+    return quotient;
 }
 
 static void crc_prepare(crc_kind* crc, uint32_t polynomial) {
@@ -53,6 +67,9 @@ static void crc_prepare(crc_kind* crc, uint32_t polynomial) {
         crc->fold[i][0] = crc_power(polynomial, FOLD_BITS[i] + 32);
         crc->fold[i][1] = crc_power(polynomial, FOLD_BITS[i] - 32);
     }
+    crc->fold_64 = crc_power(polynomial, 64);
+    crc->barrett[0] = (uint64_t)polynomial << 1 | 1;
+    crc->barrett[1] = crc_quotient(polynomial);
 }
 
 static uint32_t crc_portable(const crc_kind* crc, uint32_t state, const uint8_t* p, size_t n) {
@@ -104,16 +121,49 @@ HARDWARE static inline uint32_t crc_instruction(uint32_t state, const uint8_t* p
     return (uint32_t)(_mm_crc32_u64(0, word) ^ wide >> rest);
 }
 
-/* Finish a checksum from one folded block: fold 16 bytes a step, then use the instruction or the
- * tables. */
-HARDWARE static uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_t* p, size_t n) {
+/* Fold one block and the n < 16 bytes after it into one block. At least 16 bytes end at p + n.
+ *
+ * The first n bytes of the block move ahead. The other bytes and the n bytes after them are a whole
+ * block. Shuffles by SHIFTS move bytes by any distance; 0x80 gives a zero. */
+static const uint8_t SHIFTS[48] = {
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+};
+
+HARDWARE static inline __m128i crc_append(const crc_kind* crc, __m128i x, const uint8_t* p,
+                                          size_t n) {
+    __m128i up = _mm_loadu_si128((const __m128i*)(SHIFTS + n));
+    __m128i down = _mm_loadu_si128((const __m128i*)(SHIFTS + 16 + n));
+    __m128i last = _mm_loadu_si128((const __m128i*)(p + n - 16));
+    __m128i rest = _mm_blendv_epi8(_mm_shuffle_epi8(x, down), last, down);
+    return _mm_xor_si128(crc_ahead(_mm_shuffle_epi8(x, up), FOLD(crc, FOLD_128)), rest);
+}
+
+/* Reduce 16 bytes to their checksum: to 12 bytes, to 8 bytes, and then by Barrett's method. */
+HARDWARE static inline uint32_t crc_reduce(const crc_kind* crc, __m128i x) {
+    const __m128i low = _mm_set_epi32(0, 0, 0, -1);
+    __m128i k = _mm_loadl_epi64((const __m128i*)&crc->fold_64);
+    __m128i barrett = _mm_loadu_si128((const __m128i*)crc->barrett);
+    x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, FOLD(crc, FOLD_128), 0x10));
+    x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, low), k, 0x00));
+    __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(x, low), barrett, 0x10);
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, low), barrett, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x, quotient), 1);
+}
+
+/* Finish a checksum from one folded block: fold 16 bytes a step, then the last bytes. At least 16
+ * bytes come before p. */
+HARDWARE static inline uint32_t crc_finish(const crc_kind* crc, __m128i x, const uint8_t* p,
+                                           size_t n) {
     uint8_t block[16];
     for (; n >= 16; p += 16, n -= 16)
         x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_128)), _mm_loadu_si128((const __m128i*)p));
-    _mm_storeu_si128((__m128i*)block, x);
-    if (crc->has_instruction)
+    if (crc->has_instruction) {
+        _mm_storeu_si128((__m128i*)block, x);
         return crc_instruction(crc_instruction(0, block, 16), p, n);
-    return crc_portable(crc, crc_portable(crc, 0, block, 16), p, n);
+    }
+    return crc_reduce(crc, n ? crc_append(crc, x, p, n) : x);
 }
 
 /* For fewer bytes than this the instruction is faster than folding. */
@@ -137,8 +187,8 @@ HARDWARE static uint32_t crc_pclmul(const crc_kind* crc, uint32_t state, const u
             y[i] = _mm_xor_si128(crc_ahead(y[i], k),
                                  _mm_loadu_si128((const __m128i*)(p + 16 * (i + 1))));
     }
-    for (int i = 0; i < 3; i++)
-        x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_128)), y[i]);
+    x = _mm_xor_si128(crc_ahead(x, FOLD(crc, FOLD_384)), crc_ahead(y[0], FOLD(crc, FOLD_256)));
+    x = _mm_xor_si128(x, _mm_xor_si128(crc_ahead(y[1], FOLD(crc, FOLD_128)), y[2]));
     return crc_finish(crc, x, p, n);
 }
 

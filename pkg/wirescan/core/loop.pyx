@@ -6,13 +6,18 @@ frames inside the rows of another table. Rows grow in C, and the GIL is released
 """
 import numpy as np
 
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_GetBuffer
 from libc.string cimport memcmp, memset
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport RowBlock
 from wirescan.core.rows import addresses
 
-# Rows that are allocated first. After that, the number of rows per byte so far decides.
+# Rows that are allocated first, and in a buffer of few bytes a row for so many of them. After that,
+# the number of rows per byte so far decides.
 FIRST_ROWS = 256
+cdef enum:
+    FEWEST_ROWS = 8
+    BYTES_PER_FIRST_ROW = 16
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
 PAST = 32 << 20
@@ -172,6 +177,16 @@ def find_ranges(spans, count):
     return ranges
 
 
+cdef inline size_t estimate_rows(size_t size) noexcept:
+    # Return how many rows to allocate first for a buffer of `size` bytes. A table of a small buffer
+    # may be kept for long, so its rows take little memory.
+    return min(<size_t>FIRST_ROWS, FEWEST_ROWS + size // BYTES_PER_FIRST_ROW)
+
+
+cdef object from_buffer = np.frombuffer
+cdef object no_rows = b""
+
+
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers):
     # Allocate rows for the frames in `buffers`. The caller has allocated `into` already, so only
     # its size limits the rows in it.
@@ -182,7 +197,10 @@ cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers):
             f"into must be a writable contiguous array of one dimension and of dtype {dtype}")
     if into is not None:
         return RowBlock(dtype.itemsize, capacity, limits.rows, into)
-    max_rows = limits.limit_rows(dtype.itemsize, sum(map(len, buffers)))
+    cdef size_t buffer_bytes = 0
+    for buffer in buffers:
+        buffer_bytes += <size_t>len(buffer)
+    max_rows = limits.limit_rows(dtype.itemsize, buffer_bytes)
     return RowBlock(dtype.itemsize, capacity, max_rows, None)
 
 
@@ -195,9 +213,15 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
         if fault == LIMIT and len(block) == len(into):
             raise ValueError(f"into has {len(into)} rows, and there are more frames")
         array = into[:len(block)]
+    elif block.rows.count:
+        # numpy asks for writable memory first. A refusal costs more than the scan of a small
+        # buffer. Afterwards the block refuses, so nobody can make the array writable again.
+        block.is_writable = True
+        array = from_buffer(block, dtype)
+        block.is_writable = False
     else:
-        array = np.frombuffer(block, dtype) if len(block) else np.empty(0, dtype)
-    array.flags.writeable = False
+        array = from_buffer(no_rows, dtype)
+    array.setflags(False)
     return array
 
 
@@ -238,19 +262,32 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
 
     Raises TypeError and ValueError for an unfit `into`, MemoryError.
     """
-    cdef const uint8_t[::1] view = buffer
-    cdef RowBlock block = allocate_rows(dtype, FIRST_ROWS, limits, into, (buffer,))
-    cdef const uint8_t* base = &view[0] if view.shape[0] else NULL
-    if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
-        raise ValueError("into shares the memory that is read; give an array of its own")
+    # A Py_buffer instead of a typed memoryview, which costs more than the scan of a small buffer.
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_ND | PyBUF_FORMAT)
+    try:
+        if view.ndim != 1 or view.itemsize != 1:
+            raise ValueError("the buffer must be bytes in one dimension")
+        if into is not None and np.may_share_memory(np.frombuffer(buffer, np.uint8), into):
+            raise ValueError("into shares the memory that is read; give an array of its own")
+        return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len,
+                          allocate_rows(dtype, estimate_rows(view.len), limits, into, (buffer,)),
+                          dtype, run, resync, more, limits.frame, into, resume)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, RunScan run,
+                       bint resync, bint more, size_t longest, into, resume):
+    # Scan `size` bytes into the rows of a block. See `scan_frames`, which holds the bytes.
     cdef ScanState state
     cdef Resume before
     cdef Fault fault
     memset(&state, 0, sizeof(state))
-    state.r = Reader(base, base + view.shape[0])
+    state.r = Reader(base, base + size)
     state.resync = resync
     state.more = more
-    state.longest = limits.frame
+    state.longest = longest
     if resume is None:
         state.search.budget.origin = <uint64_t>base
     else:
@@ -262,7 +299,7 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     if resume is not None:
         before.search = state.search
         before.position += <uint64_t>(state.r.at - base)
-    return rows_to_array(block, dtype, into, fault), block.rows.bad, int(fault), state.r.at - base
+    return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault, state.r.at - base
 
 
 cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
@@ -396,7 +433,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     if sink is not None:
         block.rows.count = 0
         sink.end(fault)
-    return rows_to_array(block, dtype, into, fault), block.rows.bad, int(fault)
+    return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault
 
 
 cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
@@ -433,4 +470,4 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
             fault = run(&parents, &block.rows)
     if fault == BAD_LENGTH:
         raise ValueError(f"row {parents.opened} points outside its buffer")
-    return rows_to_array(block, dtype, None, fault), block.rows.bad, int(fault)
+    return rows_to_array(block, dtype, None, fault), block.rows.bad, <int>fault

@@ -40,6 +40,7 @@ cdef inline void* begin_row(Rows* rows, size_t stride) noexcept nogil:
 cdef class RowBlock:
     cdef Rows rows
     cdef object owner               # keeps the caller's memory alive
+    cdef bint is_writable           # only while `rows_to_array` exports the rows
 
 cdef class Block:
     cdef char* at

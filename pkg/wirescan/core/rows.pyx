@@ -145,7 +145,7 @@ cdef class RowBlock:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef Py_ssize_t size = <Py_ssize_t>(self.rows.count * self.rows.stride)
-        PyBuffer_FillInfo(view, self, self.rows.at, size, 1, flags)
+        PyBuffer_FillInfo(view, self, self.rows.at, size, not self.is_writable, flags)
 
 
 cdef class Block:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from wirescan.core.loop import Resume
 from wirescan.files.source import view_of
 from wirescan.frames.errors import HARD, NEAR, FrameError
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import Stop, make_gap_rows
+from wirescan.frames.table import Stop, make_gap_rows, make_stop
 
 # While a search for a frame goes on, at least this fraction of `limits.frame` more bytes are held
 # before the next turn. So the cost of the search is linear.
@@ -39,6 +40,9 @@ class Scanned(NamedTuple):
     bad: int
     stop: Stop
     offset: int
+
+
+make_scanned: Callable[[tuple[Any, ...]], Scanned] = partial(tuple.__new__, Scanned)
 
 
 class FrameScanner:
@@ -122,7 +126,9 @@ class FrameScanner:
             else:
                 scanned = self._read(view)
                 yield scanned
-                self._hold(bytearray(view[self._advance(scanned) :]))
+                used = self._advance(scanned)
+                if used < len(view):
+                    self._hold(bytearray(view[used:]))
                 break
 
     def read(self, view: memoryview, *, more: bool) -> Scanned:
@@ -136,7 +142,7 @@ class FrameScanner:
         Raises FrameError with the fault LIMIT if there are more frames than `limits` allow.
         """
         rows, bad, fault, used = self._scan(view, more=more)
-        scanned = self._report(view, rows, bad, Stop(fault, used))
+        scanned = self._report(view, rows, bad, make_stop((fault, used, 0)))
         self.offset += used
         return scanned
 
@@ -172,7 +178,7 @@ class FrameScanner:
         self._searched = len(view) - used
         if self._lost and self._resync:
             fault = Fault.SHORT
-        return self._report(view, rows, bad, Stop(fault, used))
+        return self._report(view, rows, bad, make_stop((fault, used, 0)))
 
     def _scan(self, view: memoryview, *, more: bool) -> tuple[np.ndarray, int, int, int]:
         rows, bad, fault, at = self._scan_bytes(
@@ -189,7 +195,7 @@ class FrameScanner:
         return rows, bad, fault, at
 
     def _report(self, view: memoryview, rows: np.ndarray, bad: int, stop: Stop) -> Scanned:
-        return Scanned(view, rows, bad, stop, self.offset)
+        return make_scanned((view, rows, bad, stop, self.offset))
 
     def _advance(self, scanned: Scanned) -> int:
         """Step over the frames of a view. Return how many of its bytes need not be held."""

@@ -30,6 +30,8 @@ from wirescan.frames.escape import make_visible
 
 GLOB = re.compile(r"[*?\[]")
 LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
+# Sources that are recognized by their type alone. A subclass may be a path or a file too.
+BUFFERS = (bytes, bytearray, memoryview, np.ndarray)
 # The ending of a boundary index, which is written beside a file. Such a file is never read as data.
 SIDECAR = ".frames.json"
 
@@ -93,6 +95,8 @@ def open(
     path or URL; TypeError for any other object or one that is not contiguous; ValueError for a URL
     of an unknown store.
     """
+    if type(source) in BUFFERS:
+        return (view_of(source),)
     if isinstance(source, (str, os.PathLike)):
         return tuple(_map_file(path) for path in expand(source, files=files, ignore=ignore))
     if isinstance(source, (list, tuple)):
@@ -109,6 +113,8 @@ def view_of(data: Any) -> memoryview:
 
     Raises TypeError for an object that is not bytes-like or not contiguous.
     """
+    if type(data) is bytes:
+        return memoryview(data)
     try:
         if isinstance(data, np.ndarray):
             data = np.ascontiguousarray(data).view(np.uint8) if data.flags.c_contiguous else data

@@ -120,7 +120,8 @@ def enforce_mode(table: FrameTable, errors: str, bad: int) -> FrameTable:
     Raises FrameError under "strict" if there is a fault.
     """
     if errors != "strict":
-        table = replace(table, errors=errors)
+        if table.errors != errors:
+            table = replace(table, errors=errors)
         return table.where(~table.bad) if bad and errors == "skip" else table
     if bad:
         raise make_frame_error(table, int(table.bad.argmax()))

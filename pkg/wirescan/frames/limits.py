@@ -76,12 +76,15 @@ class Limits:
 
         Its buffers have `buffer_bytes` bytes together.
         """
-        return max(min(self.rows, self.limit_row_bytes(buffer_bytes) // size), 1)
+        rows = self.limit_row_bytes(buffer_bytes) // size or 1
+        return rows if rows < self.rows else self.rows
 
     def limit_row_bytes(self, buffer_bytes: int) -> int:
         """Return how many bytes all rows may have, for buffers of `buffer_bytes` bytes together."""
         if self.row_bytes is not None:
             return self.row_bytes
+        if buffer_bytes <= FREE_ROW_BYTES // ROW_BYTES_PER_BYTE:
+            return FREE_ROW_BYTES
         return max(
             FREE_ROW_BYTES,
             ROW_BYTES_PER_BYTE * buffer_bytes,

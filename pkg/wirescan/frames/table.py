@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
+from wirescan.core.table_fields import TableFields
 from wirescan.frames.columns import RESERVED, is_place, list_columns, list_places
 from wirescan.frames.fault_names import FaultMeaning, describe_fault
 from wirescan.frames.lookup import (
@@ -38,6 +40,10 @@ class Stop(NamedTuple):
     fault: int
     offset: int
     buffer: int = 0
+
+
+# Makes a Stop from a tuple of its three values, in less than half the time of the class.
+make_stop: Callable[[tuple[int, int, int]], Stop] = partial(tuple.__new__, Stop)
 
 
 class Row:
@@ -106,8 +112,8 @@ class Row:
         return f"<{table.name} " + " ".join(cells) + ">"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameTable:
+@dataclass(frozen=True, init=False, eq=False)
+class FrameTable(TableFields):
     """Frames that a scan read from buffers.
 
     Attributes:
@@ -124,14 +130,17 @@ class FrameTable:
             them are read in the same mode.
     """
 
+    __slots__ = ()
+
+    # `TableFields` holds them, and has the defaults of its arguments.
     buffers: tuple[memoryview, ...]
     rows: np.ndarray
-    stops: tuple[Stop, ...] = ()
-    format: Any = None
-    outer: FrameTable | None = field(default=None, repr=False)
-    origins: tuple[int, ...] = ()
-    checked: bool = False
-    errors: str = "strict"
+    stops: tuple[Stop, ...]
+    format: Any
+    outer: FrameTable | None
+    origins: tuple[int, ...]
+    checked: bool
+    errors: str
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -33,6 +33,7 @@ from wirescan.kafka.record_batches.scan import (
     HEADER,
     RECORD,
     open_headers,
+    open_messages,
     open_records,
     scan_batches,
     scan_sets,
@@ -95,8 +96,8 @@ def scan(
     ValueError for wrong arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka
     protocol guide 0.8, "Message sets".
     """
-    check_mode(errors, limits)
     if isinstance(source, FrameTable):
+        check_mode(errors, limits)
         return _scan_sets(source, errors=errors, check=check, limits=limits, into=into)
     return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
 
@@ -164,9 +165,14 @@ def records(
     """
     check_mode(errors, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
-    payloads = decompress_batches(
-        batches, limits, verify=check and not batches.checked, workers=workers
-    )
+    verify = check and not batches.checked
+    if into is None:
+        opened = open_messages(batches.rows, batches.buffers, limits, verify)
+        if opened is not None:
+            return FrameTable(
+                batches.buffers, opened[0], (), RECORDS, batches, checked=check, errors=errors
+            )
+    payloads = decompress_batches(batches, limits, verify=verify, workers=workers)
     rows, bad, fault = open_payloads(batches.rows, payloads, check=check, limits=limits, into=into)
     table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)

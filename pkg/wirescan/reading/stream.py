@@ -5,9 +5,8 @@ The public `wirescan.stream` makes one. Files are read with it in `chunked.py` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from copy import copy
-from functools import partial
 from typing import Any
 
 from wirescan.files.incremental import FrameScanner, Scanned
@@ -109,7 +108,7 @@ class Stream:
         """
         if self._closed:
             raise ValueError("the stream is closed")
-        return self._read(partial(self._scanner.feed, view_of(chunk)))
+        return self._read(self._scanner.feed(view_of(chunk)))
 
     @property
     def intact(self) -> FrameTable:
@@ -117,7 +116,7 @@ class Stream:
 
         In every other case the table is empty.
         """
-        return join(self._intact) if self._intact else make_empty(self._outermost)
+        return self._join(self._intact)
 
     def close(self, *, tail: bool = True) -> FrameTable:
         """End the stream and return the frames in the held bytes.
@@ -128,10 +127,13 @@ class Stream:
                 a file that is known to stop at the end of a frame.
         """
         self._closed = True
-        return self._read(lambda: [self._scanner.close(tail=tail)])
+        return self._read(self._close(tail=tail))
 
-    def _read(self, scan: Callable[[], Iterable[Scanned]]) -> FrameTable:
-        """Return the frames that a scan completes.
+    def _close(self, *, tail: bool) -> Iterator[Scanned]:
+        yield self._scanner.close(tail=tail)
+
+    def _read(self, scans: Iterator[Scanned]) -> FrameTable:
+        """Return the frames that scans complete. Each runs when the iterator gives it.
 
         A FrameError gets its source and ends the stream.
         """
@@ -140,7 +142,7 @@ class Stream:
         tables: list[FrameTable] = []
         try:
             try:
-                for scanned in scan():
+                for scanned in scans:
                     self._append(tables, scanned)
             except FrameError:
                 self._intact = tables
@@ -157,16 +159,25 @@ class Stream:
         """Append a table of rows. Before `strict` raises, append the rows before the fault."""
         view, rows, bad, stop, offset = scanned
         table = FrameTable(
-            (view,), rows, (stop,), self._outermost, origins=(offset,), checked=self._check
+            (view,), rows, (stop,), self._outermost, None, (offset,), self._check, self._errors
         )
         try:
-            tables.append(enforce_mode(table, self._errors, bad))
+            if bad or stop.fault:
+                table = enforce_mode(table, self._errors, bad)
+            tables.append(table)
         except FrameError:
             tables.append(table[: int(table.bad.argmax())] if bad else table)
             raise
 
+    def _join(self, tables: list[FrameTable]) -> FrameTable:
+        if len(tables) == 1:
+            return tables[0]
+        return join(tables) if tables else make_empty(self._outermost)
+
     def _open_nested(self, tables: list[FrameTable]) -> FrameTable:
-        outer = join(tables) if tables else make_empty(self._outermost)
+        outer = self._join(tables)
+        if self._format is self._outermost:
+            return outer
         return self._format.inside(
             outer, errors=self._errors, check=self._check, limits=self._limits
         )

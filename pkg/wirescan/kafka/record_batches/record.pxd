@@ -1,9 +1,10 @@
 # Kernels for the records of a batch of any magic, and for the headers of a record.
 # The docstring of scan.pyx shows the layouts.
+from libc.string cimport memcpy
 from wirescan.core cimport (
     BAD_CHECKSUM, BAD_COUNT, BAD_MAGIC, BAD_NULL, BAD_OFFSET, Context, Fault, LEFTOVER, NESTED, OK,
-    Reader, SHORT, TRUNCATED, be32, be64, enter, int32_t, int64_t, left, sized, take, uint8_t,
-    uint32_t, uint64_t, zigzag32, zigzag64)
+    Reader, SHORT, TRUNCATED, be32, be64, enter, int32_t, int64_t, left, pack_pair, sized,
+    store_word, take, uint8_t, uint32_t, uint64_t, zigzag32, zigzag64)
 from wirescan.kafka.record_batches.batch cimport has_good_checksum, read_message_fields
 from wirescan.kafka.record_batches.rows cimport (
     Batch, CODEC, HEADER_V0, HEADER_V1, Header, LOG_APPEND_TIME, LOG_OVERHEAD, Record,
@@ -75,6 +76,40 @@ cdef inline Fault read_record_plain(Reader* r, Record* row, const Batch* batch) 
     row.offset = batch.base_offset
     row.timestamp = batch.base_timestamp
     return read_message_record(&body, start, row)
+
+
+cdef inline bint store_message(const Batch* batch, const uint8_t* frame, uint32_t parent,
+                               char* row, bint past) noexcept nogil:
+    # Write the whole row of the record in an intact plain message. Its columns are those that
+    # `read_record_plain` gives. Return False for any other batch, and for a row that a scan does not
+    # make.
+    #
+    # frame: the first byte of the batch. parent: the number of its row.
+    cdef uint32_t body = batch.head.body
+    cdef uint32_t value_at, tail
+    cdef int32_t key_size, value_size
+    cdef int64_t size = <int64_t>batch.head.size - body
+    if (batch.magic > 1 or batch.codec or batch.head.fault or batch.head.kind != batch.magic
+            or batch.record_count != 1 or size < 8):
+        return False
+    key_size = max(<int32_t>be32(frame + body), -1)
+    if max(key_size, 0) > size - 8:
+        return False
+    value_at = 8 + <uint32_t>max(key_size, 0)
+    value_size = max(<int32_t>be32(frame + body + value_at - 4), -1)
+    if value_at + <int64_t>max(value_size, 0) != size:
+        return False
+    # The columns buffer, kind and fault are the same in both rows.
+    memcpy(&tail, &batch.head.buffer, sizeof(tail))
+    store_word(row, <uint64_t>batch.head.start + body, past)
+    store_word(row + 8, pack_pair(<uint32_t>size, 0), past)
+    store_word(row + 16, pack_pair(parent, tail), past)
+    store_word(row + 24, <uint64_t>batch.base_offset, past)
+    store_word(row + 32, <uint64_t>batch.base_timestamp, past)
+    store_word(row + 40, pack_pair(4, value_at), past)
+    store_word(row + 48, pack_pair(<uint32_t>size, <uint32_t>key_size), past)
+    store_word(row + 56, pack_pair(<uint32_t>value_size, 0), past)
+    return True
 
 
 cdef inline Fault read_record_inner(

@@ -43,6 +43,9 @@ def open_records(
     path: str = ...,
     writer: ColumnWriter | None = None,
 ) -> tuple[_Rows, int, int]: ...
+def open_messages(
+    batches: _Rows, buffers: Sequence[Buffer], limits: Limits, verify: bool = False
+) -> tuple[_Rows, int, int] | None: ...
 def open_headers(
     records: _Rows,
     buffers: Sequence[Buffer],

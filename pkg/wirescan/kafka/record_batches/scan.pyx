@@ -23,14 +23,18 @@ Guide To The Kafka Protocol" (0.8), "Message sets".
 import numpy as np
 
 from wirescan.core cimport (
-    Fault, NestedScan, ReadRun, Readable, Rows, SOME, ScanState, VerifyFrame, int32_t, int64_t,
-    scan_children, open_frames, scan_frames, scan_spans, scan_buffer, uint8_t, uint64_t)
+    Fault, LIMIT, NOT_A_FRAME, NestedScan, OK, Parents, ReadRun, Readable, Rows, SOME, ScanState,
+    VerifyFrame, int32_t, int64_t, locate_frame, open_frames, open_rows, scan_buffer,
+    scan_children, scan_frames, scan_spans, uint8_t, uint32_t, uint64_t)
+from wirescan.core import loop
 from wirescan.core.loop import addresses, flat, lie_inside
+from wirescan.core.reader cimport store_fence
+from wirescan.core.rows cimport reserve_row
 from wirescan.kafka.record_batches.batch cimport (
     probe_batch, read_batch, read_batch_checked, verify_batch)
 from wirescan.kafka.record_batches.record_fast_bmi2 cimport short_records
 from wirescan.kafka.record_batches.record cimport (
-    close_batch, read_header, read_record, read_record_checked)
+    close_batch, read_header, read_record, read_record_checked, store_message)
 from wirescan.kafka.record_batches.record_fast cimport read_run
 from wirescan.kafka.record_batches.rows cimport Batch, Header, Record
 
@@ -62,6 +66,33 @@ cdef Fault run_records_checked(const NestedScan* nested, Rows* rows) noexcept no
 
 cdef Fault run_headers(const NestedScan* nested, Rows* rows) noexcept nogil:
     return scan_children(nested, rows, sizeof(Header), read_header, NULL)
+
+cdef struct MessageOptions:
+    bint verify                 # verify the checksums of the messages
+    bint past                   # there are more rows than the caches hold
+
+cdef Fault run_messages(Parents* parents, Rows* rows) noexcept nogil:
+    # Return NOT_A_FRAME at the first batch that is no intact plain message.
+    cdef MessageOptions options = (<const MessageOptions*>parents.context)[0]
+    cdef const Batch* batch = <const Batch*>parents.rows
+    cdef const uint8_t* frame
+    cdef Fault fault = OK
+    while parents.opened < parents.count and not fault:
+        frame = locate_frame(&batch.head, parents.buffers, parents.buffer_count)
+        if frame is NULL or (
+                options.verify and verify_batch(batch, parents.buffers + batch.head.buffer)):
+            fault = NOT_A_FRAME
+        elif not reserve_row(rows):
+            fault = LIMIT
+        elif store_message(batch, frame, <uint32_t>parents.opened,
+                           rows.at + rows.count * sizeof(Record), options.past):
+            rows.count += 1
+            parents.opened += 1
+            batch += 1
+        else:
+            fault = NOT_A_FRAME
+    store_fence()
+    return fault
 
 
 cdef Batch _batch
@@ -154,6 +185,26 @@ def open_records(batches, buffers, spans, counts, check, limits, into=None, veri
     return open_frames(batches, buffers, spans, counts, RECORD,
                        run_records_checked if check else run_records, find_run(path),
                        verify_batch if verify else <VerifyFrame>NULL, limits, into, writer)
+
+
+def open_messages(batches, buffers, limits, verify=False):
+    """Return (rows of dtype RECORD, 0, 0) if all batches are intact plain messages, else None.
+
+    A message of magic 0 or 1 that is no wrapper has one record. So a pass over the rows of the
+    batches makes the rows of their records, which equal those of `open_records`.
+
+    batches: rows of dtype BATCH. verify: verify the checksums.
+    Raises TypeError for rows of another dtype.
+    """
+    cdef Py_ssize_t count = len(batches)
+    cdef MessageOptions options = MessageOptions(verify, count * sizeof(Record) >= loop.PAST)
+    if batches.dtype != BATCH:
+        raise TypeError("records are opened from a table of kafka.batches")
+    # Many logs change to magic 2 at some point. Their last batch shows it at once.
+    if not count or batches["magic"][count - 1] > 1:
+        return None
+    opened = open_rows(batches, buffers, RECORD, count, run_messages, &options, limits)
+    return None if opened[2] else opened
 
 
 def open_headers(records, buffers, spans, counts, limits, into=None):
