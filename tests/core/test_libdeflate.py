@@ -184,15 +184,26 @@ def test_mixed_payloads_within_every_limit(choices, inflated, total):
     assert add_each(codecs, payloads, limits) == add_one_by_one(codecs, payloads, limits)
 
 
-def test_ratios_of_all_payloads():
-    bomb = gzip.compress(bytes(1 << 20), 9)
-    codecs = ["gzip"] * 300
+@pytest.mark.parametrize("codec", CHOICES)
+def test_ratios_of_all_payloads(codec):
+    bomb = compress(codec, bytes(1 << 20))
     limits = Limits(ratio_total=2)
     # The first buffer is larger than what the ratio allows.
-    results = add_each(codecs, [bomb] * 300, limits, expect=200 << 20)
+    results = add_each([codec] * 140, [bomb] * 140, limits, expect=200 << 20)
     good = [not isinstance(result, Fault) for result in results]
-    assert good == [True] * 128 + [False] * 172  # 128 MiB are never refused for their ratio
-    assert results[128:] == [Fault.TOO_LARGE] * 172
+    assert good == [True] * 128 + [False] * 12  # 128 MiB are never refused for their ratio
+    assert results[128:] == [Fault.TOO_LARGE] * 12
+
+
+@pytest.mark.parametrize("expect", [0, 1 << 20])
+@pytest.mark.parametrize("codec", CHOICES)
+def test_the_limit_of_all_payloads_in_one_buffer(codec, expect):
+    limits = Limits(inflated=3000, inflated_total=10_000)
+    payloads = [compress(codec, TEXT[:size]) for size in (3000, 3000, 3000, 3000, 900, 200, 100, 1)]
+    results = add_each([codec] * 8, payloads, limits, expect)
+    assert results == add_one_by_one([codec] * 8, payloads, limits)
+    sizes = [len(result) if isinstance(result, bytes) else -1 for result in results]
+    assert sizes == [3000, 3000, 3000, -1, 900, -1, 100, -1]
 
 
 def test_spans_and_arguments_outside_their_range():
