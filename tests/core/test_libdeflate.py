@@ -223,6 +223,17 @@ def test_spans_and_arguments_outside_their_range():
             fast.run(first, Block(10), used, 0, limits, limits, 0, 0)
 
 
+def test_a_reserved_code_is_accepted_only_with_the_checksum_of_its_result():
+    # One literal 0, then the reserved length code 286 with distance 1, in a block of fixed codes.
+    codes = "1" + "10" + "00110000" + "11000110" + "00000" + "0000000"
+    body = int(codes[::-1], 2).to_bytes(4, "little")
+    header = b"\x1f\x8b\x08" + bytes(7)
+    for crc, expected in ((zlib.crc32(bytes(259)), bytes(259)), (1, Fault.BAD_COMPRESSION)):
+        payload = header + body + struct.pack("<II", crc, 259)
+        assert add_each(["gzip"], [payload], expect=1 << 20) == [expected]
+        assert add_one_by_one(["gzip"], [payload]) == [Fault.BAD_COMPRESSION]
+
+
 @pytest.mark.parametrize("check", [True, False])
 def test_zlib_streams_one_by_one(monkeypatch, check):
     good = zlib.compress(TEXT)

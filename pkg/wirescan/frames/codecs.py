@@ -29,7 +29,9 @@ No allocation uses a size that a payload claims.
 
 Where libdeflate and libzstd are available (`wirescan.core.libdeflate`, `wirescan.core.libzstd`),
 they decompress gzip, zlib and zstd first, because they are faster. What they do not decompress is
-decompressed again as above, so a payload has the same fault with and without them.
+decompressed again as above, so a damaged payload has the same fault with and without them.
+libdeflate accepts reserved codes of deflate if the checksum is right; only made-up streams have
+them.
 """
 
 from __future__ import annotations
