@@ -184,15 +184,26 @@ def test_mixed_payloads_within_every_limit(choices, inflated, total):
     assert add_each(codecs, payloads, limits) == add_one_by_one(codecs, payloads, limits)
 
 
-def test_ratios_of_all_payloads():
-    bomb = gzip.compress(bytes(1 << 20), 9)
-    codecs = ["gzip"] * 300
+@pytest.mark.parametrize("codec", CHOICES)
+def test_ratios_of_all_payloads(codec):
+    bomb = compress(codec, bytes(1 << 20))
     limits = Limits(ratio_total=2)
     # The first buffer is larger than what the ratio allows.
-    results = add_each(codecs, [bomb] * 300, limits, expect=200 << 20)
+    results = add_each([codec] * 140, [bomb] * 140, limits, expect=200 << 20)
     good = [not isinstance(result, Fault) for result in results]
-    assert good == [True] * 128 + [False] * 172  # 128 MiB are never refused for their ratio
-    assert results[128:] == [Fault.TOO_LARGE] * 172
+    assert good == [True] * 128 + [False] * 12  # 128 MiB are never refused for their ratio
+    assert results[128:] == [Fault.TOO_LARGE] * 12
+
+
+@pytest.mark.parametrize("expect", [0, 1 << 20])
+@pytest.mark.parametrize("codec", CHOICES)
+def test_the_limit_of_all_payloads_in_one_buffer(codec, expect):
+    limits = Limits(inflated=3000, inflated_total=10_000)
+    payloads = [compress(codec, TEXT[:size]) for size in (3000, 3000, 3000, 3000, 900, 200, 100, 1)]
+    results = add_each([codec] * 8, payloads, limits, expect)
+    assert results == add_one_by_one([codec] * 8, payloads, limits)
+    sizes = [len(result) if isinstance(result, bytes) else -1 for result in results]
+    assert sizes == [3000, 3000, 3000, -1, 900, -1, 100, -1]
 
 
 def test_spans_and_arguments_outside_their_range():
@@ -210,6 +221,17 @@ def test_spans_and_arguments_outside_their_range():
     for first, used in ((-1, 0), (2, 0), (0, -1), (0, 11)):
         with pytest.raises(ValueError, match="out of range"):
             fast.run(first, Block(10), used, 0, limits, limits, 0, 0)
+
+
+def test_a_reserved_code_is_accepted_only_with_the_checksum_of_its_result():
+    # One literal 0, then the reserved length code 286 with distance 1, in a block of fixed codes.
+    codes = "1" + "10" + "00110000" + "11000110" + "00000" + "0000000"
+    body = int(codes[::-1], 2).to_bytes(4, "little")
+    header = b"\x1f\x8b\x08" + bytes(7)
+    for crc, expected in ((zlib.crc32(bytes(259)), bytes(259)), (1, Fault.BAD_COMPRESSION)):
+        payload = header + body + struct.pack("<II", crc, 259)
+        assert add_each(["gzip"], [payload], expect=1 << 20) == [expected]
+        assert add_one_by_one(["gzip"], [payload]) == [Fault.BAD_COMPRESSION]
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -45,6 +45,23 @@ def test_a_function_is_called_once_in_each_partition(spark, log):
     assert sum(map(len, tables)) == 1800
 
 
+def make_workers():
+    """Return a function that is pickled by value and counts the threads of a worker."""
+
+    def count_workers(tables):
+        from wirescan.core.parallel import choose_workers
+
+        rows = sum(len(table) for table in tables)
+        return {"rows": np.array([rows]), "last": np.array([choose_workers()])}
+
+    return count_workers
+
+
+def test_a_task_uses_one_thread(spark, log):
+    rows = map_partitions(ranges(spark, log), make_workers(), COUNTS).collect()
+    assert [(row.rows, row["last"]) for row in rows] == [(1800, 1)]
+
+
 def test_the_text_of_ranges(spark, log):
     parts = ranges(spark, log, bytes_per_partition=15_000)
     assert repr(parts) == f"kafka.records: {parts.plan}"

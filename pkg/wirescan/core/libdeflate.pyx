@@ -7,8 +7,10 @@ not used, because they cannot write into our memory. `available` is False where 
 the functions. Then other libraries decompress everything.
 
 These functions decompress intact payloads. They only say that they failed, and not why: the caller
-lets another library decompress the payload, and reports what that library finds. So the fault of a
-payload does not depend on whether libdeflate is installed.
+lets another library decompress the payload, and reports what that library finds. So a damaged
+payload has the same fault with and without libdeflate. There is one exception, which only made-up
+payloads meet: libdeflate gives a meaning to the reserved codes of RFC 1951 (lengths 286 and 287,
+distances 30 and 31). It accepts a stream with them if the checksum of its result is right.
 """
 import ctypes
 from importlib.machinery import PathFinder

@@ -29,7 +29,9 @@ No allocation uses a size that a payload claims.
 
 Where libdeflate and libzstd are available (`wirescan.core.libdeflate`, `wirescan.core.libzstd`),
 they decompress gzip, zlib and zstd first, because they are faster. What they do not decompress is
-decompressed again as above, so a payload has the same fault with and without them.
+decompressed again as above, so a damaged payload has the same fault with and without them.
+libdeflate accepts reserved codes of deflate if the checksum is right; only made-up streams have
+them.
 """
 
 from __future__ import annotations
@@ -318,7 +320,7 @@ _OUTPUT_TOO_SMALL = (
 )
 
 
-def decompress_into(codec: str, payload: memoryview, out: memoryview | np.ndarray) -> int:
+def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
     """Decompress `payload` into `out` and return the number of bytes written.
 
     Args:
@@ -336,7 +338,7 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview | np.ndarra
     if decompress is None:
         raise CodecError(Fault.BAD_CODEC, f"unknown codec {codec!r}")
     # Without a global interpreter lock, cramjam writes into arrays but not into memoryviews.
-    array = out if isinstance(out, np.ndarray) else np.asarray(out)
+    array = np.asarray(out)
     try:
         return decompress(payload, array)
     except cramjam.DecompressionError as error:
@@ -470,19 +472,46 @@ class Arena:
         values = zip(*(column.tolist() for column in columns))
         results: list[tuple[int, int, int, int, int]] = []  # row, buffer, start, size, fault
         stop = 0  # payloads before this one are decompressed
+        limits = limit_each(self._limits, spans["size"]).tolist()
+        remaining = 0  # a lower bound of `self.remaining`, which is costly to compute
         for i, (number, first, last, fast_codec) in enumerate(values):
             if fast is not None and fast_codec and i >= stop:
                 stop = self._run(fast, i)
+                remaining = 0
             if i < stop:
                 continue
+            payload = buffers[number][first:last]
+            place = None
+            if remaining >= limits[i] and not self._wasted:
+                place = self._add_to_current(codecs[i], payload, limits[i])
+            if place is not None:
+                remaining -= place[2]
+                results.append((i, *place, 0))
+                continue
             try:
-                results.append((i, *self.add(codecs[i], buffers[number][first:last]), 0))
+                results.append((i, *self.add(codecs[i], payload), 0))
             except CodecError as error:
                 results.append((i, 0, 0, 0, error.fault))
+            remaining = self.remaining
         by_column = np.array(results, np.int64).reshape(-1, 5).T
         for name, column in zip(("buffer", "start", "size", "fault"), by_column[1:]):
             places[name][by_column[0]] = column
         return places
+
+    def _add_to_current(self, codec: str, payload: memoryview, max_bytes: int) -> Place | None:
+        """Decompress a payload into the current buffer; return None where `add` has to do it.
+
+        max_bytes: the bytes that the payload may decompress to, within all limits.
+        """
+        start = self._used
+        try:
+            size = _DECOMPRESS[codec](payload, np.asarray(self._current[start : start + max_bytes]))
+        except (cramjam.DecompressionError, CodecError, KeyError):
+            return None
+        self._wire += len(payload)
+        self._used = start + size
+        self._spent += size
+        return len(self._full), start, size
 
     def _run(self, fast: SpanDecompressor, first: int) -> int:
         """Decompress payloads from `first` on; return the first that is left to `add`."""
