@@ -161,3 +161,12 @@ def test_the_limit_on_rows_counts_messages():
 def test_rows_of_another_dtype_are_refused():
     with pytest.raises(TypeError, match=r"kafka\.batches"):
         open_messages(np.zeros(1, kafka.RECORD), (b"",), Limits())
+
+
+def test_rows_cannot_be_made_writable():
+    batches = kafka.scan(make_message(1))
+    for table in (batches, kafka.records(batches), kafka.scan(b"")):
+        with pytest.raises(ValueError, match="read-only"):
+            table.rows["start"] = 1
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            table.rows.flags.writeable = True

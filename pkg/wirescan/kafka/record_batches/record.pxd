@@ -81,8 +81,7 @@ cdef inline Fault read_record_plain(Reader* r, Record* row, const Batch* batch) 
 cdef inline bint store_message(const Batch* batch, const uint8_t* frame, uint32_t parent,
                                char* row, bint past) noexcept nogil:
     # Write the whole row of the record in an intact plain message. Its columns are those that
-    # `read_record_plain` gives. Return False for any other batch, and for a row that a scan does not
-    # make.
+    # `read_record_plain` gives. Return False for any other batch, and for a row that no scan makes.
     #
     # frame: the first byte of the batch. parent: the number of its row.
     cdef uint32_t body = batch.head.body
