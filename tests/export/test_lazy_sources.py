@@ -175,7 +175,7 @@ def to_polars(test):
         return COMPARE[op](field, value[0])
     return {
         "in": lambda: field.is_in(
-            pl.Series(value[0], dtype=pl.Datetime("ms", "UTC"))
+            pl.Series(value[0], dtype=pl.Datetime("ms", "UTC")).implode()
             if column == "timestamp"
             else value[0]
         ),
