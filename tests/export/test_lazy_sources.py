@@ -3,6 +3,7 @@
 import datetime
 import pickle
 import shutil
+from fractions import Fraction
 
 import duckdb
 import polars as pl
@@ -135,12 +136,16 @@ def make_tests():
             st.just(column), st.just("in"), st.lists(VALUES[column], min_size=1, max_size=3)
         )
     )
+    # In polars these are false and not null for a null.
+    missing = st.tuples(st.just("timestamp"), st.just("eq_missing"), TIMES) | st.tuples(
+        st.just("key"), st.just("in_missing"), st.lists(BYTES, min_size=1, max_size=2)
+    )
     nulls = st.tuples(st.sampled_from(COLUMNS), st.sampled_from(["is_null", "is_not_null"]))
     parts = st.tuples(
         st.sampled_from(["key", "value"]), st.sampled_from(["starts_with", "ends_with"]), BYTES
     )
     flags = st.tuples(st.just("is_control"), st.just("flag"))
-    leaves = comparisons | sets | nulls | parts | flags
+    leaves = comparisons | sets | missing | nulls | parts | flags
     return st.recursive(
         leaves,
         lambda inner: (
@@ -179,6 +184,8 @@ def to_polars(test):
             if column == "timestamp"
             else value[0]
         ),
+        "eq_missing": lambda: field.eq_missing(*value),
+        "in_missing": lambda: field.is_in(*value, nulls_equal=True),
         "is_null": field.is_null,
         "is_not_null": field.is_not_null,
         "starts_with": lambda: field.bin.starts_with(*value),
@@ -196,6 +203,7 @@ def to_arrow_expression(test):
         return ~to_arrow_expression(test[1])
     column, op, *value = test
     field = pc.field(column)
+    op = {"eq_missing": "==", "in_missing": "in"}.get(op, op)
     if op in COMPARE:
         if column == "timestamp":
             value = [pa.scalar(value[0], pa.timestamp("ms", "UTC"))]
@@ -313,6 +321,10 @@ def test_duckdb_finds_the_rows_of_the_whole_table(logs, condition):
             [("_file", "contains", "a")],
         ),
         (pl.col("timestamp") > EPOCH, [("timestamp", ">", 0)]),
+        (pl.col("offset").eq_missing(3), [("offset", "==", 3)]),
+        # Nulls pass these two.
+        (~pl.col("offset").eq_missing(3), []),
+        (~pl.col("key").is_in([b"a"], nulls_equal=True), []),
         # A part that cannot be expressed does not hide the others.
         ((pl.col("offset") > 5) & (pl.col("offset") % 2 == 0), [("offset", ">", 5)]),
         # Not pushed: an expression, a pattern, an unknown fault, and other columns joined by "or".
@@ -350,6 +362,18 @@ def test_an_inverted_set_of_pyarrow_is_not_pushed(logs, calls):
     found = make_dataset(logs).to_table(filter=~pc.field("key").isin([b"k1"]))
     assert [pushed for _, pushed in calls] == [[]] * 3
     assert None in found["key"].to_pylist()
+
+
+def test_times_are_pushed_in_the_unit_of_the_column(logs, calls):
+    source = make_dataset(logs)
+    for value, unit in ((3_000_000, "us"), (2_999_999_999, "ns")):
+        condition = pc.field("timestamp") >= pa.scalar(value, pa.timestamp(unit, "UTC"))
+        assert source.count_rows(condition) == 6
+    filters = [pushed for _, pushed in calls[::3]]
+    assert filters == [
+        [("timestamp", ">=", 3000)],
+        [("timestamp", ">=", Fraction(2_999_999_999, 10**6))],
+    ]
 
 
 def test_nothing_is_pushed_if_pyarrow_has_another_layout(logs, calls, monkeypatch):
@@ -398,13 +422,16 @@ def test_pyarrow_projects_names_twice_and_expressions(logs):
 # --- less of the files
 
 
-def test_a_limit_stops_early(bytes_read):
-    size = sum(path.stat().st_size for path in ORDERS.glob("*.log"))
-    assert make_scan(ORDERS, errors="strict").head(5).collect().height == 5
-    assert 0 < sum(bytes_read) <= file_scan.LIMITED_BYTES < size / 4
-    bytes_read.clear()
-    assert make_dataset(ORDERS, errors="strict").head(5).num_rows == 5
-    assert 0 < sum(bytes_read) <= file_scan.LIMITED_BYTES
+def test_a_limit_stops_early(bytes_read, tmp_path):
+    long = tmp_path / "long.log"
+    long.write_bytes(b"".join(path.read_bytes() for path in sorted(ORDERS.glob("*.log"))))
+    for source in (ORDERS, long):
+        assert make_scan(source, errors="strict").head(5).collect().height == 5
+        assert 0 < sum(bytes_read) <= file_scan.LIMITED_BYTES < long.stat().st_size / 4
+        bytes_read.clear()
+        assert make_dataset(source, errors="strict").head(5).num_rows == 5
+        assert 0 < sum(bytes_read) <= file_scan.LIMITED_BYTES
+        bytes_read.clear()
 
 
 def test_a_limit_counts_before_a_filter_after_it():

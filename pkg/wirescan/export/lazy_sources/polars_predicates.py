@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 COMPARISONS = {
     "Eq": "==",
-    "EqValidity": "==",
     "NotEq": "!=",
     "Lt": "<",
     "LtEq": "<=",
@@ -91,6 +90,8 @@ def _decode_binary(left: Any, op: str, right: Any) -> Condition:
         return All([_decode(left), _decode(right)])
     if op in ("Or", "LogicalOr"):
         return AnyOf([_decode(left), _decode(right)])
+    if op == "EqValidity":
+        return _without_inverse(_decode_binary(left, "Eq", right))
     if op not in COMPARISONS:
         return None
     own_op = COMPARISONS[op]
@@ -124,12 +125,18 @@ def _decode_boolean(name: str, options: Any, inputs: list[Any]) -> Condition:
     if name == "IsNotNull":
         return Filter(column, "is_not_null")
     if name == "IsIn":
-        return Filter(column, "in", _read_list(inputs[1]))
+        is_in = Filter(column, "in", _read_list(inputs[1]))
+        return _without_inverse(is_in) if options["nulls_equal"] else is_in
     if name == "IsBetween":
         lower_op, upper_op = BOUNDS[options["closed"]]
         lower = Filter(column, lower_op, _read_literal(inputs[1]))
         return All([lower, Filter(column, upper_op, _read_literal(inputs[2]))])
     return None
+
+
+def _without_inverse(condition: Condition) -> Condition:
+    """Return a condition that is false for nulls, so that no filter follows from its inverse."""
+    return All([condition])
 
 
 def _read_column(tree: Any) -> str:
