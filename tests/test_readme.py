@@ -57,7 +57,10 @@ def use_local_paths(code: str, folder: Path) -> str:
 
 def test_every_block_is_run():
     words = (
-        "polars",
+        "polars.DataFrame",
+        "scan_polars",
+        "import duckdb",
+        "pyarrow.compute",
         "PartitionLog",
         "kafka.pair",
         "kafka.encode_batches",
@@ -120,7 +123,27 @@ def test_null_values_of_the_tables_of_columns():
 
 
 def test_the_example_of_reading_runs(tmp_path):
-    run(use_local_paths(find_block("polars"), tmp_path), tmp_path)
+    run(use_local_paths(find_block("polars.DataFrame"), tmp_path), tmp_path)
+
+
+def test_the_examples_of_lazy_sources_agree(tmp_path):
+    result = """
+import json
+rows = customers
+if hasattr(rows, "to_pylist"):
+    rows = [tuple(row.values()) for row in rows.to_pylist()]
+elif hasattr(rows, "rows"):
+    rows = rows.rows()
+rows = sorted((key.decode() if key else "", count, size or 0) for key, count, size in rows)
+with open("customers.json", "w") as file:
+    json.dump(rows, file)
+"""
+    results = []
+    for word in ("scan_polars", "import duckdb", "pyarrow.compute"):
+        run(use_local_paths(find_block(word), tmp_path) + result, tmp_path)
+        results.append((tmp_path / "customers.json").read_text())
+    assert len(set(results)) == 1
+    assert len(results[0]) > 1000
 
 
 def test_the_example_of_chunks_runs(tmp_path):

@@ -7,13 +7,15 @@ Folders are layers, and each imports only from those before it:
     frames/     tables, formats, errors, limits
     files/      paths, URLs, frame boundaries
     reading/    streams, filters, files in parts
-    export/     Arrow, Parquet
+    export/     Arrow, Parquet, lazy sources for polars and DuckDB
     testing/    checks for formats, also for those of other packages
     kafka/, lumberjack/, nats/, liftbridge/, thrift/    one protocol package each
     spark/, cli/    Spark, and the command `wirescan`
 
 Importing this file imports no protocol package: the first look-up of a format imports them.
 """
+
+from typing import TYPE_CHECKING
 
 from wirescan.core.fault import Fault
 from wirescan.core.include_path import get_include
@@ -22,11 +24,16 @@ from wirescan.frames.columns import Column
 from wirescan.frames.errors import ExpansionError, FrameError
 from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Display, Format, Parser, Storage, register
+from wirescan.frames.lazy import make_lazy_names
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
 from wirescan.frames.table import FrameTable, join
 from wirescan.reading.by_name import scan, stream
 from wirescan.reading.stream import Stream
+
+if TYPE_CHECKING:
+    from wirescan.export.lazy_sources.arrow_dataset import dataset as dataset
+    from wirescan.export.lazy_sources.polars_source import scan_polars as scan_polars
 
 __version__ = "0.6.0"
 __all__ = [
@@ -50,3 +57,13 @@ __all__ = [
     "scan",
     "stream",
 ]
+
+# Imported on first use, because they need pyarrow. They are not in __all__, so `import *` works
+# without it.
+__getattr__, __dir__ = make_lazy_names(
+    __name__,
+    {
+        "dataset": "export.lazy_sources.arrow_dataset",
+        "scan_polars": "export.lazy_sources.polars_source",
+    },
+)

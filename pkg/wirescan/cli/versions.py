@@ -20,6 +20,8 @@ DEPENDENCIES = (
     "pyarrow",
     "pyspark",
     "pandas",
+    "polars",
+    "duckdb",
     "grpcio",
     "grpcio-status",
     "googleapis-common-protos",

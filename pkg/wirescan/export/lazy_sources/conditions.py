@@ -1,0 +1,159 @@
+"""Conditions of a query engine, as filters of `wirescan.reading.filters`.
+
+A decoder of an engine's expressions returns a condition: a `Filter`, `All`, `AnyOf`, `Not`, or
+None for a part that it does not understand. `list_filters` returns filters that every row of the
+result passes. A part without an exact equivalent has no filter. So the engine's whole expression
+must be applied to the rows too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+from wirescan.frames.columns import UNITS, ColumnDescription, ColumnKind
+from wirescan.frames.format import Format
+from wirescan.reading.byte_compare import COMPARISONS
+from wirescan.reading.filters import NULL_OPS, SET_OPS, SUBSTRING_OPS, Filter, check_filters
+
+NEGATED = {
+    "==": "!=",
+    "!=": "==",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+    "in": "not in",
+    "is_null": "is_not_null",
+    "is_not_null": "is_null",
+}
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# The types that an engine compares a column of a kind with. Floating-point columns have none,
+# because engines differ in how NaN compares.
+COMPARED_TYPES: dict[ColumnKind, type] = {
+    ColumnKind.NUMBER: int,
+    ColumnKind.POSITION: int,
+    ColumnKind.FLAG: bool,
+    ColumnKind.NAME: str,
+    ColumnKind.TEXT: str,
+    ColumnKind.PATH: str,
+    ColumnKind.FAULT: str,
+    ColumnKind.INNERMOST_FAULT: str,
+    ColumnKind.BYTES: bytes,
+}
+# Values of these kinds have no order, or engines order them in another way.
+UNORDERED = (ColumnKind.FLAG, ColumnKind.FAULT, ColumnKind.INNERMOST_FAULT)
+ORDER_OPS = tuple(op for op in COMPARISONS if op not in ("==", "!="))
+
+
+class Time(NamedTuple):
+    """A time as an engine has it.
+
+    Attributes:
+        units: since 1970, UTC.
+        per_second: how many units make a second.
+    """
+
+    units: int
+    per_second: int
+
+
+class All(NamedTuple):
+    """All parts are true."""
+
+    parts: Sequence[Condition]
+
+
+class AnyOf(NamedTuple):
+    """One of the parts is true."""
+
+    parts: Sequence[Condition]
+
+
+class Not(NamedTuple):
+    """The part is false. A part that is null makes this null too."""
+
+    part: Condition
+
+
+Condition: TypeAlias = Filter | All | AnyOf | Not | None
+
+
+def list_filters(condition: Condition, format: Format) -> list[Filter]:
+    """Return filters that are true of every row for which a condition is true.
+
+    condition: the condition. Numbers are int, texts str, byte strings bytes and times `Time`. A
+        part of a text may be its UTF-8.
+    format: the format of the rows.
+    """
+    if isinstance(condition, All):
+        return [filter for part in condition.parts for filter in list_filters(part, format)]
+    if isinstance(condition, AnyOf):
+        condition = _join_equalities(condition)
+    elif isinstance(condition, Not):
+        condition = _negate(condition.part)
+    if not isinstance(condition, Filter):
+        return []
+    with suppress(ValueError, TypeError):
+        filter = _convert(condition, format)
+        if filter is not None:
+            check_filters([filter], format)
+            return [filter]
+    return []
+
+
+def _join_equalities(condition: AnyOf) -> Filter | None:
+    """Return a filter "in" for equalities on one column; None for any other condition."""
+    values: list[Any] = []
+    columns = set()
+    for part in condition.parts:
+        if isinstance(part, AnyOf):
+            part = _join_equalities(part)
+        if not isinstance(part, Filter) or part.op not in ("==", "in"):
+            return None
+        columns.add(part.column)
+        values += part.value if part.op == "in" else [part.value]
+    return Filter(columns.pop(), "in", values) if len(columns) == 1 else None
+
+
+def _negate(part: Condition) -> Filter | None:
+    if isinstance(part, Not) and isinstance(part.part, Filter):
+        return part.part
+    if isinstance(part, Filter) and part.op in NEGATED:
+        return part._replace(op=NEGATED[part.op])
+    return None
+
+
+def _convert(filter: Filter, format: Format) -> Filter | None:
+    """Convert the values of a filter; None if the column has none of their type.
+
+    Raises ValueError for a part of a text that is not UTF-8.
+    """
+    column = format.describe_column(filter.column)
+    if column is None:
+        return None
+    if filter.op in NULL_OPS:
+        return filter
+    if filter.op in ORDER_OPS and column.kind in UNORDERED:
+        return None
+    if filter.op in SUBSTRING_OPS and COMPARED_TYPES.get(column.kind) is str:
+        part = filter.value
+        filter = filter._replace(value=part.decode() if isinstance(part, bytes) else part)
+    values = filter.value if filter.op in SET_OPS else [filter.value]
+    if not all(_fits(column, value) for value in values):
+        return None
+    converted = [_convert_time(column, v) if isinstance(v, Time) else v for v in values]
+    return filter._replace(value=converted if filter.op in SET_OPS else converted[0])
+
+
+def _fits(column: ColumnDescription, value: Any) -> bool:
+    wanted = Time if column.kind is ColumnKind.TIME else COMPARED_TYPES.get(column.kind)
+    return type(value) is wanted
+
+
+def _convert_time(column: ColumnDescription, time: Time) -> Fraction:
+    """Return a time in the unit of a column."""
+    assert column.declared.unit is not None
+    return Fraction(time.units * UNITS[column.declared.unit], time.per_second)

@@ -1,0 +1,100 @@
+"""Files of one format as record batches, with the columns and filters of one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from wirescan.export.batches import BATCH_BYTES, iter_batches
+from wirescan.frames.errors import check_mode
+from wirescan.frames.limits import Limits
+from wirescan.frames.to_arrow import list_default_columns, make_schema
+from wirescan.reading.filters import Filter
+from wirescan.reading.splits import Sources, list_source_files
+
+# pyarrow cannot filter views, and DuckDB pushes no filter to a dataset that has one.
+BINARY = "binary"
+LIMITED_BYTES = 256 << 10  # read at a time by a query that wants few rows
+
+
+@dataclass(frozen=True)
+class FileScan:
+    """What a lazy source reads.
+
+    Attributes:
+        source: paths, globs, directories or URLs. They are listed when a query runs.
+        format: the name of the format.
+        columns: the columns of the source.
+        errors: "strict", "mark" or "skip".
+        check: verify checksums.
+        limits: bounds on rows and bytes, for each file.
+    """
+
+    source: Sources
+    format: str
+    columns: tuple[str, ...]
+    errors: str
+    check: bool
+    limits: Limits
+
+    @classmethod
+    def from_arguments(
+        cls,
+        source: Sources,
+        format: str,
+        columns: Sequence[str] | None,
+        errors: str,
+        *,
+        check: bool,
+        limits: Limits,
+    ) -> FileScan:
+        """Check the arguments of a lazy source.
+
+        columns: None for the default columns of the format. The others are those of the class.
+
+        Raises ValueError and TypeError for unfit arguments.
+        """
+        check_mode(errors, limits)
+        if isinstance(columns, str):
+            raise TypeError(f"columns are a list of names, not {columns!r}")
+        names = list_default_columns(format) if columns is None else list(columns)
+        if len(set(names)) < len(names):
+            raise ValueError(f"each column can be named once, but they are {', '.join(names)}")
+        make_schema(format, names)
+        return cls(source, format, tuple(names), errors, check, limits)
+
+    def make_schema(self) -> pa.Schema:
+        """Return the Arrow schema of all columns."""
+        return make_schema(self.format, self.columns, binary=BINARY)
+
+    def read_batches(
+        self, columns: Sequence[str], filters: Sequence[Filter] = (), *, few_rows: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass some filters, file by file.
+
+        columns: the columns to read, in their order. There may be none.
+        filters: as in `wirescan.reading.filters`.
+        few_rows: the caller probably stops early, so the files are read in small parts.
+
+        Raises FrameError, OSError, EOFError and ValueError, as `iter_batches` does.
+        """
+        for file in list_source_files(self.source, self.format):
+            yield from iter_batches(
+                file.path,
+                format=self.format,
+                columns=columns,
+                batch_bytes=LIMITED_BYTES if few_rows else BATCH_BYTES,
+                errors=self.errors,
+                check=self.check,
+                limits=self.limits,
+                binary=BINARY,
+                filters=filters,
+                workers=1 if few_rows else None,  # other threads read ahead
+            )
+
+
+def slice_batch(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield slices of a batch that have at most `rows` rows. An empty batch has none."""
+    return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))

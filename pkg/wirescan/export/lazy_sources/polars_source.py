@@ -1,0 +1,111 @@
+"""`scan_polars`: files of frames as a LazyFrame of polars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from wirescan.export.lazy_sources.conditions import list_filters
+from wirescan.export.lazy_sources.file_scan import FileScan, slice_batch
+from wirescan.export.lazy_sources.polars_predicates import decode_predicate
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.reading.filters import Filter
+from wirescan.reading.splits import Sources
+
+if TYPE_CHECKING:
+    import polars as pl
+
+BATCH_ROWS = 1 << 16  # rows of a frame, if polars gives no number
+
+
+def scan_polars(
+    source: Sources,
+    *,
+    format: str,
+    columns: Sequence[str] | None = None,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> pl.LazyFrame:
+    """Return the frames of files as a LazyFrame of polars, which is read when a query runs.
+
+    Only the columns that the query needs are read. Conditions that
+    `wirescan.reading.filters` can express exclude rows before they become columns, and exclude
+    parts of files by their indexes. Damage in excluded parts is not reported. `head` and `limit`
+    stop the reading early.
+
+    Args:
+        source: paths, globs, directories or URLs. They are listed when a query runs.
+        format: a name of `wirescan.formats()`.
+        columns: as in `wirescan.frames.to_arrow.make_schema`. None, the default: the format's own
+            columns. Name `_file` and `_start` to have the path and the position of each row.
+        errors: "strict", "mark" or "skip".
+        check: verify checksums.
+        limits: bounds on rows and bytes. `limits.expansion` bounds each file.
+
+    Returns:
+        The LazyFrame. Byte strings are Binary, and faults Categorical.
+
+    Raises:
+        ModuleNotFoundError: polars is not installed.
+        ValueError: an unknown format, column or mode.
+        TypeError: unfit columns or limits.
+
+    A query raises FrameError for damage under "strict", and OSError if a file cannot be read.
+    """
+    try:
+        import polars
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "scan_polars needs polars: pip install 'wirescan[polars]'", name="polars"
+        ) from error
+
+    scan = FileScan.from_arguments(source, format, columns, errors, check=check, limits=limits)
+
+    def read(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        names = list(scan.columns) if with_columns is None else with_columns
+        needed = names
+        filters: list[Filter] = []
+        if predicate is not None:
+            needed = list(dict.fromkeys([*names, *predicate.meta.root_names()]))
+        if predicate is not None and n_rows is None:
+            filters = list_filters(decode_predicate(predicate), format_of(format))
+        for batch in _limit(scan, needed, filters, n_rows, batch_size or BATCH_ROWS):
+            frame = polars.from_arrow(batch)
+            # polars does not filter again.
+            yield (frame if predicate is None else frame.filter(predicate)).select(names)
+
+    empty = polars.from_arrow(scan.make_schema().empty_table())
+    return register_io_source(read, schema=empty.schema)
+
+
+def _limit(
+    scan: FileScan,
+    columns: Sequence[str],
+    filters: Sequence[Filter],
+    rows: int | None,
+    batch_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most `batch_rows` rows, until they have `rows` rows.
+
+    rows: polars counts them before the predicate. None: all.
+    """
+    left = rows
+    if left == 0:
+        return
+    for batch in scan.read_batches(columns, filters, few_rows=rows is not None):
+        part = batch if left is None else batch.slice(0, left)
+        yield from slice_batch(part, batch_rows)
+        if left is not None:
+            left -= part.num_rows
+            if not left:
+                return

@@ -1,0 +1,575 @@
+"""Lazy sources give the rows that an engine finds in the whole table, and read less."""
+
+import datetime
+import pickle
+import shutil
+from fractions import Fraction
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import wirescan
+from tests.support.paths import ORDERS
+from wirescan import FrameError
+from wirescan.export.lazy_sources import arrow_expressions, file_scan
+from wirescan.export.lazy_sources.arrow_dataset import FrameDataset
+from wirescan.export.lazy_sources.arrow_expressions import decode_expression
+from wirescan.export.lazy_sources.conditions import list_filters
+from wirescan.export.lazy_sources.polars_predicates import decode_predicate
+from wirescan.frames import to_arrow
+from wirescan.frames.registry import format_of
+from wirescan.kafka import Record, encode_batch
+from wirescan.reading import chunked
+from wirescan.reading.filters import apply_filters, check_filters
+
+RECORDS = format_of("kafka.records")
+COLUMNS = [
+    "_file",
+    "_start",
+    "offset",
+    "timestamp",
+    "key",
+    "value",
+    "headers",
+    "is_control",
+    "codec",
+    "fault",
+    "_fault",
+]
+UTC = datetime.timezone.utc
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def make_log(first: int) -> bytes:
+    """Return batches with null keys, empty values, records without time, and damage."""
+    good = encode_batch(
+        [
+            Record(first, 1_000, b"k1", b"", [("h", b"1")]),
+            Record(first + 1, None, None, b"value"),
+            Record(first + 2, 3_000, b"", None),
+        ]
+    )
+    later = encode_batch([Record(first + 9, 9_000, b"k2", b"\xff\x00")], codec="gzip")
+    damaged = later[:-1] + bytes([later[-1] ^ 255])
+    return good + damaged + later
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("logs")
+    for first in (0, 100, 200):
+        (folder / f"{first:020}.log").write_bytes(make_log(first))
+    return folder
+
+
+def make_scan(source, columns=COLUMNS, errors="mark", format="kafka.records"):
+    return wirescan.scan_polars(source, format=format, columns=columns, errors=errors)
+
+
+def make_dataset(source, columns=COLUMNS, errors="mark", format="kafka.records"):
+    return wirescan.dataset(source, format=format, columns=columns, errors=errors)
+
+
+@pytest.fixture
+def bytes_read(monkeypatch):
+    """A list of the sizes of the pieces that are read."""
+    sizes = []
+    read = chunked.read_pieces
+
+    def read_and_count(*arguments):
+        for piece in read(*arguments):
+            sizes.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(chunked, "read_pieces", read_and_count)
+    return sizes
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """A list of the columns and filters that files are read with."""
+    out = []
+    iter_batches = file_scan.iter_batches
+
+    def record_call(path, **options):
+        out.append((list(options["columns"]), list(options["filters"])))
+        return iter_batches(path, **options)
+
+    monkeypatch.setattr(file_scan, "iter_batches", record_call)
+    return out
+
+
+# --- the same rows as without pushdown
+
+NUMBERS = st.integers(-2, 12) | st.sampled_from([101, 205, 2**62, -(2**63)])
+TIMES = st.sampled_from([0, 999, 1_000, 3_000, 8_999, 9_000]).map(
+    lambda ms: EPOCH + datetime.timedelta(milliseconds=ms, microseconds=0)
+)
+BYTES = st.sampled_from([b"", b"k", b"k1", b"k2", b"value", b"\xff", b"zz"])
+FAULTS = st.sampled_from(["BAD_CHECKSUM", "BAD_LENGTH", "NO_SUCH_FAULT"])
+VALUES = {
+    "offset": NUMBERS,
+    "_start": NUMBERS,
+    "timestamp": TIMES,
+    "key": BYTES,
+    "value": BYTES,
+    "codec": st.integers(0, 4),
+    "_fault": FAULTS,
+}
+ORDERS_OF_VALUES = ["==", "!=", "<", "<=", ">", ">="]
+
+
+def make_tests():
+    comparisons = st.sampled_from(sorted(VALUES)).flatmap(
+        lambda column: st.tuples(
+            st.just(column), st.sampled_from(ORDERS_OF_VALUES), VALUES[column]
+        ).filter(lambda test: column != "_fault" or test[1] in ("==", "!="))
+    )
+    sets = st.sampled_from(sorted(VALUES)).flatmap(
+        lambda column: st.tuples(
+            st.just(column), st.just("in"), st.lists(VALUES[column], min_size=1, max_size=3)
+        )
+    )
+    # In polars these are false and not null for a null.
+    missing = st.tuples(st.just("timestamp"), st.just("eq_missing"), TIMES) | st.tuples(
+        st.just("key"), st.just("in_missing"), st.lists(BYTES, min_size=1, max_size=2)
+    )
+    nulls = st.tuples(st.sampled_from(COLUMNS), st.sampled_from(["is_null", "is_not_null"]))
+    parts = st.tuples(
+        st.sampled_from(["key", "value"]), st.sampled_from(["starts_with", "ends_with"]), BYTES
+    )
+    flags = st.tuples(st.just("is_control"), st.just("flag"))
+    leaves = comparisons | sets | missing | nulls | parts | flags
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.tuples(st.just("and"), inner, inner)
+            | st.tuples(st.just("or"), inner, inner)
+            | st.tuples(st.just("not"), inner)
+        ),
+        max_leaves=5,
+    )
+
+
+COMPARE = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def to_polars(test):
+    if test[0] == "and":
+        return to_polars(test[1]) & to_polars(test[2])
+    if test[0] == "or":
+        return to_polars(test[1]) | to_polars(test[2])
+    if test[0] == "not":
+        return ~to_polars(test[1])
+    column, op, *value = test
+    field = pl.col(column)
+    if op in COMPARE:
+        return COMPARE[op](field, value[0])
+    return {
+        "in": lambda: field.is_in(
+            pl.Series(value[0], dtype=pl.Datetime("ms", "UTC")).implode()
+            if column == "timestamp"
+            else value[0]
+        ),
+        "eq_missing": lambda: field.eq_missing(*value),
+        "in_missing": lambda: field.is_in(*value, nulls_equal=True),
+        "is_null": field.is_null,
+        "is_not_null": field.is_not_null,
+        "starts_with": lambda: field.bin.starts_with(*value),
+        "ends_with": lambda: field.bin.ends_with(*value),
+        "flag": lambda: field,
+    }[op]()
+
+
+def to_arrow_expression(test):
+    if test[0] == "and":
+        return to_arrow_expression(test[1]) & to_arrow_expression(test[2])
+    if test[0] == "or":
+        return to_arrow_expression(test[1]) | to_arrow_expression(test[2])
+    if test[0] == "not":
+        return ~to_arrow_expression(test[1])
+    column, op, *value = test
+    field = pc.field(column)
+    op = {"eq_missing": "==", "in_missing": "in"}.get(op, op)
+    if op in COMPARE:
+        if column == "timestamp":
+            value = [pa.scalar(value[0], pa.timestamp("ms", "UTC"))]
+        return COMPARE[op](field, value[0])
+    return {
+        "in": lambda: field.isin(
+            pa.array(value[0], pa.timestamp("ms", "UTC") if column == "timestamp" else None)
+        ),
+        "is_null": field.is_null,
+        "is_not_null": field.is_valid,
+        "starts_with": lambda: pc.starts_with(field, *value),
+        "ends_with": lambda: pc.ends_with(field, *value),
+        "flag": lambda: field,
+    }[op]()
+
+
+PROPERTY = settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@PROPERTY
+@given(test=make_tests(), errors=st.sampled_from(["mark", "skip"]))
+def test_polars_finds_the_rows_of_the_whole_table(logs, test, errors):
+    lazy = make_scan(logs, errors=errors)
+    condition = to_polars(test)
+    whole = lazy.collect()
+    assert lazy.filter(condition).collect().equals(whole.filter(condition))
+
+
+@PROPERTY
+@given(test=make_tests(), errors=st.sampled_from(["mark", "skip"]))
+def test_pyarrow_finds_the_rows_of_the_whole_table(logs, test, errors):
+    source = make_dataset(logs, errors=errors)
+    condition = to_arrow_expression(test)
+    found = source.to_table(filter=condition)
+    assert found.to_pylist() == source.to_table().filter(condition).to_pylist()
+    assert source.count_rows(condition) == len(found)
+
+
+@PROPERTY
+@given(test=make_tests())
+def test_filters_exclude_no_row_that_passes(logs, test):
+    """Without the engine's own filter after it, so that the translation itself is tested."""
+    path = str(logs / f"{100:020}.log")
+    table = wirescan.scan(path, "kafka.records", errors="mark")
+    rows = to_arrow.to_batch(table, COLUMNS, binary="binary", file=path)
+    kept = {
+        "polars": list_filters(decode_predicate(to_polars(test)), RECORDS),
+        "arrow": list_filters(decode_expression(to_arrow_expression(test)), RECORDS),
+    }
+    passing = {
+        "polars": pl.from_arrow(rows).filter(to_polars(test))["_start", "offset"].rows(),
+        "arrow": pa.table(rows).filter(to_arrow_expression(test)),
+    }
+    passing["arrow"] = [tuple(row.values()) for row in passing["arrow"].to_pylist()]
+    passing["arrow"] = [(row[1], row[2]) for row in passing["arrow"]]
+    for engine, filters in kept.items():
+        filtered = apply_filters(table, check_filters(filters, RECORDS), path)
+        pairs = to_arrow.to_batch(filtered, ["_start", "offset"]).to_pylist()
+        assert set(passing[engine]) <= {tuple(pair.values()) for pair in pairs}
+
+
+SQL = [
+    '"offset" >= 100 and "offset" < 203',
+    '"offset" in (1, 2, 109)',
+    '"offset" = 1 or "offset" = 209',
+    '"offset" not in (1, 2)',
+    '"offset" between 2 and 101',
+    "key = 'k1'::blob",
+    "key is null",
+    "key is not null and value is null",
+    "not is_control",
+    "\"timestamp\" >= '1970-01-01 00:00:03+00'::timestamptz",
+    "\"timestamp\" < '1970-01-01 00:00:03.0005+00'::timestamptz",
+    "_fault = 'BAD_CHECKSUM'",
+    "_fault is null and codec = 1",
+    "_file like '%100.log'",
+    "octet_length(value) > 1",
+    "len(headers) > 0",
+]
+
+
+@pytest.mark.parametrize("condition", SQL)
+def test_duckdb_finds_the_rows_of_the_whole_table(logs, condition):
+    lazy = make_dataset(logs)
+    whole = lazy.to_table()
+    connection = duckdb.connect()
+    connection.register("lazy", lazy)
+    connection.register("whole", whole)
+    query = f'from {{}} select _file, "offset", key, value where {condition}'
+    expected = connection.execute(query.format("whole")).fetchall()
+    assert connection.execute(query.format("lazy")).fetchall() == expected
+    assert 0 < len(expected) < len(whole)
+
+
+# --- what is pushed down
+
+
+@pytest.mark.parametrize(
+    ("predicate", "filters"),
+    [
+        (pl.col("offset") > 5, [("offset", ">", 5)]),
+        (pl.lit(7) >= pl.col("offset"), [("offset", "<=", 7)]),
+        (pl.col("offset").is_between(1, 3, "left"), [("offset", ">=", 1), ("offset", "<", 3)]),
+        (pl.col("offset").is_in([1, 2]), [("offset", "in", [1, 2])]),
+        (~pl.col("offset").is_in([1, 2]), [("offset", "not in", [1, 2])]),
+        ((pl.col("offset") == 1) | (pl.col("offset") == 2), [("offset", "in", [1, 2])]),
+        (pl.col("key") == b"a", [("key", "==", b"a")]),
+        (pl.col("key").is_null(), [("key", "is_null", None)]),
+        (~pl.col("is_control"), [("is_control", "!=", True)]),
+        (pl.col("value").bin.starts_with(b"a"), [("value", "starts_with", b"a")]),
+        (
+            pl.col("_file").str.contains("a", literal=True),
+            [("_file", "contains", "a")],
+        ),
+        (pl.col("timestamp") > EPOCH, [("timestamp", ">", 0)]),
+        (pl.col("offset").eq_missing(3), [("offset", "==", 3)]),
+        # Nulls pass these two.
+        (~pl.col("offset").eq_missing(3), []),
+        (~pl.col("key").is_in([b"a"], nulls_equal=True), []),
+        # A part that cannot be expressed does not hide the others.
+        ((pl.col("offset") > 5) & (pl.col("offset") % 2 == 0), [("offset", ">", 5)]),
+        # Not pushed: an expression, a pattern, an unknown fault, and other columns joined by "or".
+        (pl.col("offset") % 2 == 0, []),
+        (pl.col("_file").str.contains("a|b"), []),
+        (pl.col("fault") == "NO_SUCH_FAULT", []),
+        ((pl.col("offset") == 1) | (pl.col("codec") == 2), []),
+    ],
+)
+def test_polars_pushes(logs, calls, predicate, filters):
+    make_scan(logs).filter(predicate).select("offset").collect()
+    assert [pushed for _, pushed in calls] == [filters] * 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "filters"),
+    [
+        ('"offset" > 5', [("offset", ">", 5)]),
+        ('"offset" in (1, 5, 7)', [("offset", "in", [1, 5, 7])]),
+        ('"offset" = 3 or "offset" = 5', [("offset", "in", [3, 5])]),
+        ("key = 'a'::blob", [("key", "==", b"a")]),
+        ("\"timestamp\" > '1970-01-01 00:00:00+00'::timestamptz", [("timestamp", ">", 0)]),
+        ('"offset" % 2 = 0 and codec = 1', [("codec", "==", 1)]),
+    ],
+)
+def test_duckdb_pushes(logs, calls, condition, filters):
+    connection = duckdb.connect()
+    connection.register("lazy", make_dataset(logs))
+    connection.execute(f"from lazy select is_control where {condition}").fetchall()
+    assert [pushed for _, pushed in calls] == [filters] * 3
+
+
+def test_an_inverted_set_of_pyarrow_is_not_pushed(logs, calls):
+    """Its nulls pass, and those of the filter "not in" do not."""
+    found = make_dataset(logs).to_table(filter=~pc.field("key").isin([b"k1"]))
+    assert [pushed for _, pushed in calls] == [[]] * 3
+    assert None in found["key"].to_pylist()
+
+
+def test_times_are_pushed_in_the_unit_of_the_column(logs, calls):
+    source = make_dataset(logs)
+    for value, unit in ((3_000_000, "us"), (2_999_999_999, "ns")):
+        condition = pc.field("timestamp") >= pa.scalar(value, pa.timestamp(unit, "UTC"))
+        assert source.count_rows(condition) == 6
+    filters = [pushed for _, pushed in calls[::3]]
+    assert filters == [
+        [("timestamp", ">=", 3000)],
+        [("timestamp", ">=", Fraction(2_999_999_999, 10**6))],
+    ]
+
+
+def test_nothing_is_pushed_if_pyarrow_has_another_layout(logs, calls, monkeypatch):
+    expected = make_dataset(logs).to_table(["key"], filter=pc.field("offset") > 100)
+    monkeypatch.setattr(arrow_expressions, "METADATA", "-- other --\n")
+    arrow_expressions._is_layout_known.cache_clear()
+    calls.clear()
+    try:
+        found = make_dataset(logs).to_table(["key"], filter=pc.field("offset") > 100)
+    finally:
+        monkeypatch.undo()
+        arrow_expressions._is_layout_known.cache_clear()
+    assert calls == [(COLUMNS, [])] * 3
+    assert found.equals(expected)
+
+
+# --- columns
+
+
+def test_only_the_columns_of_a_query_are_read(calls):
+    make_scan(ORDERS).select(pl.col("value").bin.size().sum()).collect()
+    assert {tuple(columns) for columns, _ in calls} == {("value",)}
+    calls.clear()
+    make_scan(ORDERS).filter(pl.col("codec") == 0).select("key").collect()
+    assert {frozenset(columns) for columns, _ in calls} == {frozenset(("codec", "key"))}
+    calls.clear()
+    frames = make_dataset(ORDERS)  # noqa: F841 - duckdb finds it by its name
+    assert duckdb.execute("select sum(octet_length(value)) from frames").fetchall() == [
+        (3_973_704,)
+    ]
+    assert {tuple(columns) for columns, _ in calls} == {("value",)}
+    calls.clear()
+    make_dataset(ORDERS).count_rows()
+    assert {tuple(columns) for columns, _ in calls} == {()}
+
+
+def test_pyarrow_projects_names_twice_and_expressions(logs):
+    source = make_dataset(logs)
+    whole = source.to_table()
+    assert source.to_table(["key", "offset", "key"]).equals(whole.select(["key", "offset", "key"]))
+    doubled = source.to_table({"twice": pc.field("offset") * 2}, filter=pc.field("codec") == 0)
+    offsets = whole.filter(pc.field("codec") == 0)["offset"]
+    assert doubled.to_pydict() == {"twice": pc.multiply(offsets, 2).to_pylist()}
+
+
+# --- less of the files
+
+
+def test_a_limit_stops_early(bytes_read, tmp_path):
+    long = tmp_path / "long.log"
+    long.write_bytes(b"".join(path.read_bytes() for path in sorted(ORDERS.glob("*.log"))))
+    for source in (ORDERS, long):
+        assert make_scan(source, errors="strict").head(5).collect().height == 5
+        assert 0 < sum(bytes_read) <= file_scan.LIMITED_BYTES < long.stat().st_size / 4
+        bytes_read.clear()
+        assert make_dataset(source, errors="strict").head(5).num_rows == 5
+        assert 0 < sum(bytes_read) <= file_scan.LIMITED_BYTES
+        bytes_read.clear()
+
+
+def test_a_limit_counts_before_a_filter_after_it():
+    lazy = make_scan(ORDERS)
+    assert lazy.head(5).filter(pl.col("offset") > 3).select("offset").collect().rows() == [(4,)]
+    first_two = lazy.filter(pl.col("offset") > 3).head(2).select("offset").collect()
+    assert first_two.rows() == [(4,), (5,)]
+
+
+def test_a_condition_on_offsets_or_times_reads_less(bytes_read):
+    size = sum(path.stat().st_size for path in ORDERS.glob("*.log"))
+    assert make_scan(ORDERS, errors="strict").select("key").collect().height == 27_708
+    assert sum(bytes_read) == size
+    bytes_read.clear()
+    lazy = make_scan(ORDERS, errors="strict").filter(pl.col("offset").is_between(9000, 9009))
+    assert lazy.collect().height == 10
+    assert 0 < sum(bytes_read) < size / 20
+    bytes_read.clear()
+    frames = make_dataset(ORDERS, errors="strict")
+    assert frames.count_rows(pc.field("offset") == 27_000) == 1
+    assert 0 < sum(bytes_read) < size / 20
+    bytes_read.clear()
+    query = 'select count(*) from frames where "offset" >= 27000'
+    assert duckdb.execute(query).fetchall() == [(708,)]
+    assert 0 < sum(bytes_read) < size / 20
+    bytes_read.clear()
+    latest = datetime.datetime(2026, 1, 1, tzinfo=UTC)  # the times of the corpus are mixed
+    query = 'select count(*) from frames where "timestamp" >= $1'
+    ((count,),) = duckdb.execute(query, [latest]).fetchall()
+    assert 0 < count < 2000
+    assert 0 < sum(bytes_read) < size
+
+
+# --- batches
+
+
+def test_batches_have_at_most_the_rows_that_are_asked_for(logs):
+    sizes = [len(batch) for batch in make_dataset(logs).to_batches(batch_size=2)]
+    assert max(sizes) == 2
+    assert sum(sizes) == make_dataset(logs).count_rows()
+    with pytest.raises(ValueError, match="at least 1 row"):
+        make_dataset(logs).scanner(batch_size=0)
+
+
+def test_the_dataset_has_every_public_method_of_pyarrow():
+    """Those of pyarrow would read a C++ object that does not exist."""
+    names = [name for name in vars(pyarrow.dataset.Dataset) if not name.startswith("_")]
+    assert names
+    assert set(names) <= set(vars(FrameDataset))
+
+
+def test_methods_of_the_dataset(logs):
+    source = make_dataset(logs)
+    whole = source.to_table()
+    assert source.schema == whole.schema
+    assert pa.Table.from_batches(source.to_batches()).equals(whole.combine_chunks())
+    assert source.scanner().to_reader().read_all().equals(whole)
+    assert source.scanner().projected_schema == source.scanner().dataset_schema == whole.schema
+    assert source.take([0, 2]).equals(whole.take([0, 2]))
+    assert source.scanner(["key"]).take([1]).equals(whole.select(["key"]).take([1]))
+    assert source.head(4).equals(whole.slice(0, 4))
+    assert source.head(0).num_rows == 0
+    by_start = source.sort_by([("_start", "descending")]).to_table()
+    assert by_start["_start"].to_pylist() == sorted(whole["_start"].to_pylist(), reverse=True)
+    late = source.filter(pc.field("offset") > 100)
+    assert late.count_rows() == whole.filter(pc.field("offset") > 100).num_rows
+    both = late.filter(pc.field("codec") == 1)
+    assert both.to_table().equals(late.to_table(filter=pc.field("codec") == 1))
+    assert pickle.loads(pickle.dumps(source)).to_table().equals(whole)
+    assert "kafka.records" in repr(source)
+    assert source.partition_expression.equals(pc.scalar(value=True))
+    for name in ("get_fragments", "join", "join_asof", "replace_schema"):
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(source, name)(*[None] * (name == "replace_schema"))
+
+
+# --- sources, formats and errors
+
+
+def test_sources_are_files_globs_and_directories(logs):
+    by_file = [logs / f"{first:020}.log" for first in (0, 100, 200)]
+    whole = make_dataset(logs).to_table()
+    for source in (str(logs / "*.log"), by_file, [str(by_file[0]), str(logs / "*[12]00.log")]):
+        assert make_dataset(source).to_table().equals(whole)
+        assert make_scan(source).collect().equals(pl.from_arrow(whole))
+    assert whole["_file"].unique().to_pylist() == list(map(str, by_file))
+
+
+def test_files_are_listed_when_a_query_runs(logs, tmp_path):
+    lazy = make_scan(tmp_path)
+    shutil.copy(logs / f"{0:020}.log", tmp_path)
+    one = lazy.collect().height
+    shutil.copy(logs / f"{100:020}.log", tmp_path)
+    assert lazy.collect().height == 2 * one
+
+
+@pytest.mark.parametrize("columns", [None, ["base_offset", "codec", "record_count"]])
+def test_other_formats(columns):
+    table = wirescan.scan(ORDERS, "kafka.batches")
+    expected = to_arrow.to_batch(table, columns, binary="binary")
+    found = make_dataset(ORDERS, columns, "strict", "kafka.batches").to_table()
+    assert found.combine_chunks().to_batches()[0].equals(expected)
+    frame = make_scan(ORDERS, columns, "strict", "kafka.batches").collect(engine="streaming")
+    assert frame.equals(pl.from_arrow(expected))
+
+
+# polars 2 raises the exception of a source, and polars 1 its own with the text.
+POLARS_ERRORS = (FrameError, FileNotFoundError, pl.exceptions.ComputeError)
+
+
+def test_damage_raises_frame_errors(logs):
+    with pytest.raises(POLARS_ERRORS, match="BAD_CHECKSUM.*00000000.log"):
+        make_scan(logs, errors="strict").collect()
+    with pytest.raises(FrameError, match="BAD_CHECKSUM"):
+        make_dataset(logs, errors="strict").to_table()
+    frames = make_dataset(logs, errors="strict")  # noqa: F841 - duckdb finds it by its name
+    with pytest.raises(duckdb.Error, match="BAD_CHECKSUM"):
+        duckdb.execute("select count(*) from frames").fetchall()
+
+
+def test_damage_is_marked_or_skipped(logs):
+    marked = make_scan(logs).collect()
+    assert marked["_fault"].drop_nulls().to_list() == ["BAD_CHECKSUM"] * 3
+    skipped = make_scan(logs, errors="skip").collect()
+    assert skipped.equals(marked.filter(pl.col("_fault").is_null()))
+
+
+def test_arguments_are_checked_before_a_query(tmp_path):
+    for make in (make_scan, make_dataset):
+        with pytest.raises(ValueError, match="nothing"):
+            make(tmp_path, ["nothing"])
+        with pytest.raises(ValueError, match="named once"):
+            make(tmp_path, ["key", "key"])
+        with pytest.raises(TypeError, match="list of names"):
+            make(tmp_path, "key")
+        with pytest.raises(ValueError, match="errors must be"):
+            make(tmp_path, errors="lenient")
+        with pytest.raises(ValueError, match="kafka.nothing"):
+            make(tmp_path, format="kafka.nothing")
+    with pytest.raises(POLARS_ERRORS, match="No such file"):
+        make_scan(tmp_path / "nothing.log").collect()
