@@ -660,6 +660,16 @@ def test_rows_that_point_outside_are_refused(place, binary):
         )
 
 
+@pytest.mark.parametrize("size", [6, 2**31 - 1])
+@pytest.mark.parametrize("binary", ["view", "binary", "large_binary"])
+def test_places_outside_their_frame_are_refused(size, binary):
+    table = make_table_by_hand([b"0123456789"], [(0, 0, 5), (0, 0, 5)])
+    rows = table.rows.copy()
+    rows["value_size"][1] = size
+    with pytest.raises(ValueError, match="row 1 points outside"):
+        to_arrow.to_batch(dataclasses.replace(table, rows=rows), ["value"], binary=binary)
+
+
 def test_rows_at_the_edge():
     table = make_table_by_hand(
         [b"0123456789" * 2, b""],
