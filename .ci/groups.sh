@@ -40,6 +40,9 @@ prepare_system() {
             [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
             ;;
     esac
+    case " $* " in
+        *" instructions "*) command -v valgrind > /dev/null || missing+=(valgrind) ;;
+    esac
     [ ${#missing[@]} -eq 0 ] || install_debian "${missing[@]}"
     # The README's commands call python3, so python3 must be the interpreter found above.
     local links
@@ -172,6 +175,12 @@ group_bench() {
     step "the benchmarks start"
     prepare_environment peers
     .venv/bin/python -m bench --quick
+}
+
+group_instructions() {
+    step "instructions of the kernels, under callgrind"
+    prepare_environment peers
+    .venv/bin/python -m bench.instructions
 }
 
 # Run groups in order, and print the seconds of each. The first failure ends the run.

@@ -4,6 +4,8 @@
     python -m bench kafka       run one part (see PARTS in bench/__main__.py)
     python -m bench --quick     run with small data and few rounds, and write nothing
 
+    python -m bench.instructions    compare the kernels' instructions with bench/instructions.json
+
 Compared programs take turns in one run. The workloads (3 GB) are written once to
 WIRESCAN_BENCH_DIR, by default ~/.cache/wirescan/bench.
 

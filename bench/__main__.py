@@ -10,6 +10,7 @@ from bench import report
 PARTS = {
     "kafka": "bench.suites.kafka_records",
     "shapes": "bench.suites.kafka_shapes",
+    "arrow": "bench.suites.kafka_arrow",
     "lookup": "bench.suites.kafka_lookup",
     "fetch": "bench.suites.kafka_fetch",
     "encode": "bench.suites.kafka_encode",

@@ -6,12 +6,13 @@ import importlib.metadata
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.timing import Times
+from bench.timing import Times, take_usage
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 TITLE = "# Results\n\nWritten by `python -m bench`; bench/__init__.py says how to run it.\n"
@@ -51,9 +52,13 @@ class Target:
 
 @dataclass
 class Report:
-    """A section of the results: targets, then text and tables."""
+    """A section of the results: targets, then text and tables.
+
+    threads: how many threads the timed calls use, as text.
+    """
 
     title: str
+    threads: str = "1"
     targets: list[Target] = field(default_factory=list)
     paragraphs: list[str] = field(default_factory=list)
 
@@ -73,7 +78,13 @@ class Report:
     def markdown(self, versions: Sequence[str] = ()) -> str:
         rows = [target.cells() for target in self.targets]
         targets = format_table(["target", "promised", "measured (quartiles)", "met"], rows)
-        blocks = [f"## {self.title}", describe_machine(versions), targets, *self.paragraphs]
+        blocks = [
+            f"## {self.title}",
+            describe_machine(versions),
+            describe_run(self.threads),
+            targets,
+            *self.paragraphs,
+        ]
         return "\n\n".join(blocks) + "\n"
 
 
@@ -117,6 +128,35 @@ def describe_machine(packages: Sequence[str]) -> str:
         f"{platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f} at the end; "
         f"{programs}."
     )
+
+
+def describe_run(threads: str) -> str:
+    """Describe the commit, the rounds, the threads, and the seconds of the timed rounds."""
+    usage = take_usage()
+    rounds = ", ".join(str(number) for number in sorted(set(usage.rounds), reverse=True))
+    return (
+        f"Commit {read_commit()}; rounds: {rounds or 'none'}; threads: {threads}; "
+        f"all rounds took {usage.wall:.1f} s of wall time and {usage.cpu:.1f} s of CPU time, "
+        "child processes included."
+    )
+
+
+def read_commit() -> str:
+    """Return the short hash of the commit. It says whether tracked files differ from it."""
+    root = RESULTS.parents[1]
+
+    def run_git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    try:
+        commit = run_git("rev-parse", "--short=12", "HEAD").strip()
+        changed = run_git(
+            "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RESULTS}"
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{commit} with local changes" if changed.strip() else commit
 
 
 def _processor() -> str:

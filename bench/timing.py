@@ -13,7 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,37 @@ def time_call(call: Callable[[], Any], *, rehearse: bool = True) -> Callable[[],
         return seconds
 
     return run
+
+
+@dataclass
+class Usage:
+    """What the timed rounds of a section took.
+
+    rounds: the numbers of rounds, without warm-up. wall, cpu: seconds of all rounds, with warm-up
+    and rehearsals. cpu counts this process and its children.
+    """
+
+    rounds: list[int] = field(default_factory=list)
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+_usage = Usage()
+
+
+def take_usage() -> Usage:
+    """Return the usage since the last call of this function."""
+    global _usage
+    taken = _usage
+    _usage = Usage()
+    return taken
+
+
+def read_cpu() -> float:
+    """Return the processor seconds of this process and all its children, including ended ones."""
+    ended = os.times()
+    own = time.process_time()
+    return own + ended.children_user + ended.children_system + read_cpu_of_children()
 
 
 def read_cpu_of_children() -> float:
@@ -117,6 +148,8 @@ def _quartiles(values: list[float]) -> tuple[float, float, float]:
 def interleave(contenders: Sequence[Contender], rounds: int, warm_up: int = 1) -> Times:
     """Time contenders in turns, for at least two rounds after `warm_up` uncounted rounds."""
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    cpu_before = read_cpu()
+    wall_before = time.perf_counter()
     gc.collect()
     gc.disable()
     try:
@@ -128,4 +161,7 @@ def interleave(contenders: Sequence[Contender], rounds: int, warm_up: int = 1) -
             gc.collect()
     finally:
         gc.enable()
+    _usage.rounds.append(rounds)
+    _usage.wall += time.perf_counter() - wall_before
+    _usage.cpu += read_cpu() - cpu_before
     return Times(contenders, times)

@@ -50,7 +50,7 @@ def run(records: int, rounds: int) -> str:
             ],
             rounds,
         )
-    report = Report("Kafka, live")
+    report = Report("Kafka, live", threads="those of each client")
     report.at_least(
         "times as fast as `confluent_kafka.Consumer.consume()`",
         8,

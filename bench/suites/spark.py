@@ -77,7 +77,7 @@ def _run(
     def contender(name: str, call: Callable[[], object]) -> Contender:
         return Contender(name, time_call(call, rehearse=False), records, size)
 
-    report = Report("Spark")
+    report = Report("Spark", threads="2")
     report.say(
         f"{records:,} records (offset, timestamp, key of 16 bytes, value of {VALUE}) in {SEGMENTS} "
         f"uncompressed segments of {size / SEGMENTS / 2**20:.0f} MiB; local[2], one session for "
