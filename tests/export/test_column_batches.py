@@ -22,6 +22,7 @@ COLUMNS = (
     FOUR,
     list_default_columns("kafka.records"),
     ["headers", "_start", "base_offset", "codec", "_fault", "parent", "is_control", "kind", "size"],
+    ["value", "value", "headers", "headers", "offset", "offset", "timestamp"],
     [],
 )
 TYPES = (("view", "arrow"), ("binary", "arrow"), ("large_binary", "arrow"), ("binary", "spark"))
@@ -32,7 +33,7 @@ def read(source, as_columns=True, **options):
     """Return the rows of a source, or the error that reading raises."""
     with pytest.MonkeyPatch.context() as patch:
         if not as_columns:
-            patch.setattr(batches, "make_reader", lambda *arguments, **keywords: None)
+            patch.setattr(batches, "make_column_reader", lambda *arguments, **keywords: None)
         parts = []
         try:
             parts.extend(iter_batches(source, format="kafka.records", **options))

@@ -87,7 +87,8 @@ cdef bint grow_data(OutputColumn* column, size_t size) noexcept nogil:
 
 
 cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
-    # Return the size of a place; that of a bad row is null.
+    # Return an int32 column of a row, such as the size of a place. -1 for a bad row: its places are
+    # null.
     cdef int32_t size
     memcpy(&size, row + at, sizeof(size))
     return -1 if (<const Head*>row).fault else size
@@ -297,8 +298,11 @@ cdef class _Memory:
 cdef _Memory take_memory(char** at, size_t size):
     # Return memory as an object that owns it. An empty one has an address too: pyarrow needs one.
     cdef _Memory memory = _Memory.__new__(_Memory)
-    if at[0] is NULL and not resize(at, 1):
-        raise MemoryError("no memory for an empty column")
+    if at[0] is NULL:
+        if size:
+            raise ValueError("this column was taken before")
+        if not resize(at, 1):
+            raise MemoryError("no memory for an empty column")
     memory.at = at[0]
     memory.size = <Py_ssize_t>size
     at[0] = NULL
@@ -346,7 +350,7 @@ cdef class ColumnWriter(RowSink):
 
     @property
     def failed(self):
-        """Whether the columns are incomplete: of a bad row, or of too many rows or bytes."""
+        """Whether the columns are incomplete: a row was bad, or there was too much."""
         return self.set.failure != COMPLETE
 
     cdef int add(self, name, ColumnLayout layout, size_t width, at, size_at) except -1:

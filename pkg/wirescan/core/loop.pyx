@@ -221,7 +221,7 @@ cdef object rows_to_array(RowBlock block, dtype, into, Fault fault):
         block.is_writable = False
     else:
         array = from_buffer(no_rows, dtype)
-    array.setflags(False)
+    array.setflags(write=False)
     return array
 
 

@@ -96,7 +96,8 @@ def map_in_order(
         function: runs on several threads. It must not call `run_each`.
         items: the calling thread iterates over them, a few items ahead of the results. What the
             iteration raises is raised after the results of the items before it.
-        workers: how many calls run at the same time. With 1, the calling thread makes them.
+        workers: how many calls run at the same time, at most 64. With 1, the calling thread makes
+            them.
 
     Raises:
         BaseException: what the function or the iteration raises.
@@ -116,8 +117,8 @@ def map_in_order(
             except Exception as error:
                 failure = error
                 break
-            pending.append(_get_executor().submit(function, item))
-            if len(pending) > workers:
+            pending.append(_start(function, item))
+            if len(pending) >= workers:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -127,6 +128,19 @@ def map_in_order(
         for future in pending:
             future.cancel()
         wait(pending)
+
+
+def _start(function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    """Start a call on a thread. Where no thread starts any more, make it on this one."""
+    try:
+        return _get_executor().submit(function, item)
+    except RuntimeError:
+        future: Future[Result] = Future()
+        try:
+            future.set_result(function(item))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def _get_executor() -> ThreadPoolExecutor:

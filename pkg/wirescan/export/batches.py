@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import pyarrow as pa
 
-from wirescan.export.column_batches import make_reader
+from wirescan.export.column_batches import make_column_reader
 from wirescan.frames.columns import PLACES
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_column
@@ -45,9 +45,10 @@ def iter_batches(
     Only the named columns are written. For Kafka's records they are written while the records are
     read, without a table of rows, unless there are filters.
 
-    workers: the number of threads that read Kafka's records. None, the default: as many as there
-        are cores for this process, but at most the environment variable WIRESCAN_WORKERS. The
-        batches are the same for each number.
+    workers: the number of threads that read Kafka's records as columns. None, the default: as many
+        as there are cores for this process, but at most the environment variable
+        WIRESCAN_WORKERS. The batches are the same for each number. Tables, which are read where
+        there are filters or damage, do not use it.
 
     The other arguments and the errors are those of `chunked.iter_tables` and of
     `to_arrow.make_schema`.
@@ -57,7 +58,7 @@ def iter_batches(
     results: Iterable[pa.RecordBatch | FrameTable]
     filters = tuple(filters)
     file = path if isinstance(path, str) else None
-    reader = make_reader(
+    reader = make_column_reader(
         format,
         schema=schema,
         source=file,

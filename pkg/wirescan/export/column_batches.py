@@ -35,7 +35,7 @@ class ColumnReader:
         batch_rows: rows in a batch, at most.
         batch_bytes: bytes of the frames in a batch, about.
         errors, check, limits: as in `chunked.iter_tables`.
-        allowance: counts what is opened. What is read ahead for other threads counts as read.
+        allowance: counts what is opened. Frames that are read ahead count too.
         workers: the number of threads.
     """
 
@@ -165,12 +165,16 @@ class ColumnReader:
         )
 
 
-def make_reader(
+def make_column_reader(
     format: str, limits: Limits, workers: SupportsIndex | None = None, **options: Any
 ) -> ColumnReader | None:
     """Return the reader of a format; None if the format can only be read as tables.
 
-    workers: as in `parallel.choose_workers`. The other arguments are those of `ColumnReader`.
+    format: the name of the format.
+    limits, options: as in `ColumnReader`.
+    workers: as in `parallel.choose_workers`.
+
+    Raises ValueError and TypeError for an unknown format or number of threads.
     """
     inner = format_of(format)
     if inner.write is None or inner.within != inner.outermost.name:

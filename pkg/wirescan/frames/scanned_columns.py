@@ -27,12 +27,19 @@ class PlaceColumns:
 
     def __init__(self, writer: ColumnWriter) -> None:
         self._writer = writer
+        # A writer gives each column once, and an export may name it twice.
+        self._arrays: dict[str, pa.Array] = {}
 
     def __len__(self) -> int:
         return len(self._writer)
 
     def make_place(self, name: str, kind: pa.DataType) -> pa.Array:
-        """Return the byte strings of a place. Call it once for each place."""
+        """Return the byte strings of a place."""
+        if name not in self._arrays:
+            self._arrays[name] = self._take_place(name, kind)
+        return self._arrays[name]
+
+    def _take_place(self, name: str, kind: pa.DataType) -> pa.Array:
         nulls, validity, values, data = self._writer.take_place(name)
         parts = self._writer.windows if data is None else [data]
         buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(values)]
@@ -40,7 +47,12 @@ class PlaceColumns:
         return pa.Array.from_buffers(kind, len(self), buffers, null_count=nulls)
 
     def make_number_lists(self, name: str, kind: pa.ListType, dtype: np.dtype[Any]) -> pa.Array:
-        """Return the arrays of numbers in a place. Call it once for each place."""
+        """Return the arrays of numbers in a place."""
+        if name not in self._arrays:
+            self._arrays[name] = self._take_number_lists(name, kind, dtype)
+        return self._arrays[name]
+
+    def _take_number_lists(self, name: str, kind: pa.ListType, dtype: np.dtype[Any]) -> pa.Array:
         nulls, validity, offsets, data = self._writer.take_place(name)
         assert data is not None  # the bytes were gathered
         items = np.frombuffer(memoryview(offsets), np.int32) // np.int32(dtype.itemsize)
@@ -91,6 +103,7 @@ class ScannedColumns(PlaceColumns):
         self.name = format.name
         self.buffers = writer.buffers
         self._numbers: dict[str, np.ndarray] = {}
+        self._rows: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return a column of numbers."""
@@ -111,8 +124,10 @@ class ScannedColumns(PlaceColumns):
         return positions
 
     def take_rows_with_list(self, name: str) -> tuple[np.ndarray, FrameTable]:
-        """Return the rows that have a list: their numbers (i8), and a table. Call it once."""
-        numbers, rows = self._writer.take_rows(name)
+        """Return the rows that have a list: their numbers (i8), and a table."""
+        if name not in self._rows:
+            self._rows[name] = self._writer.take_rows(name)
+        numbers, rows = self._rows[name]
         table = replace(
             self.outer,
             buffers=self.buffers,

@@ -167,7 +167,7 @@ def records(
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
     verify = check and not batches.checked
     if into is None:
-        opened = open_messages(batches.rows, batches.buffers, limits, verify)
+        opened = open_messages(batches.rows, batches.buffers, limits, verify=verify)
         if opened is not None:
             return FrameTable(
                 batches.buffers, opened[0], (), RECORDS, batches, checked=check, errors=errors

@@ -25,6 +25,7 @@ LEAST_SHARE = 512 << 10  # compressed bytes; a smaller share is not worth a thre
 class Payloads(NamedTuple):
     """The decompressed payloads of batches.
 
+    buffers: those of the batches, then the decompressed payloads.
     spans: dtype HEAD, where the records of each batch are.
     counts: int32 array, see `child_spans`.
     verify: whether the checksums of the batches must still be verified.
@@ -38,11 +39,11 @@ class Payloads(NamedTuple):
     threads: int = 1
 
 
-class _Opened(NamedTuple):
+class _Decompressed(NamedTuple):
     """Decompressed payloads.
 
-    buffers: the decompressed bytes. places: dtype HEAD, where each payload is in the buffers, or
-    its fault.
+    buffers: the decompressed bytes.
+    places: dtype HEAD, where each payload is in the buffers, or its fault.
     """
 
     buffers: list[memoryview]
@@ -56,8 +57,8 @@ def decompress_batches(
 
     verify: verify the checksums of the batches. If any payload is compressed, this happens here,
         because the payload of a batch with a bad checksum is not decompressed.
-    workers: the number of threads. None, the default: all cores, or one thread where the
-        compressed bytes are few.
+    workers: the number of threads. None, the default: all cores, but at most WIRESCAN_WORKERS,
+        or one thread where the compressed bytes are few.
 
     Raises ValueError where a row points outside its buffer, for more than 65,536 buffers, and for
     fewer than one worker.
@@ -79,7 +80,8 @@ def decompress_batches(
         for codec, magic in zip(rows["codec"][packed].tolist(), rows["magic"][packed].tolist())
     ]
     if workers is None:
-        threads = min(threads, int(payloads["size"].sum(dtype=np.int64)) // LEAST_SHARE)
+        share_count = int(payloads["size"].sum(dtype=np.int64)) // LEAST_SHARE
+        threads = max(1, min(threads, share_count))
     buffers, places = _decompress(names, batches.buffers, payloads, limits, threads)
     if len(batches.buffers) + len(buffers) > MAX_BUFFERS:
         raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
@@ -99,7 +101,7 @@ def _decompress(
     payloads: np.ndarray,
     limits: Limits,
     threads: int,
-) -> _Opened:
+) -> _Decompressed:
     """Decompress payloads on at most so many threads. The contents do not depend on the number."""
     if threads > 1 and len(payloads) > 1:
         opened = _decompress_shares(codecs, buffers, payloads, limits, threads)
@@ -110,10 +112,10 @@ def _decompress(
 
 def _decompress_share(
     codecs: Sequence[str], buffers: Sequence[memoryview], payloads: np.ndarray, limits: Limits
-) -> _Opened:
+) -> _Decompressed:
     arena = Arena(limits, USUAL_RATIO * int(payloads["size"].sum(dtype=np.int64)))
     places = arena.add_each(codecs, buffers, payloads)
-    return _Opened(arena.buffers, places)
+    return _Decompressed(arena.buffers, places)
 
 
 def _decompress_shares(
@@ -122,7 +124,7 @@ def _decompress_shares(
     payloads: np.ndarray,
     limits: Limits,
     threads: int,
-) -> _Opened | None:
+) -> _Decompressed | None:
     """Decompress contiguous shares of the payloads, each on a thread and in an arena of its own.
 
     A share may use its part of `limits.inflated_total`. Return None where a limit matters: then one
@@ -130,7 +132,7 @@ def _decompress_shares(
     """
     sizes = payloads["size"].astype(np.int64)
     total = max(int(sizes.sum()), 1)
-    functions: list[Callable[[], _Opened]] = []
+    functions: list[Callable[[], _Decompressed]] = []
     for start, stop in list_shares(sizes, threads):
         wire = int(sizes[start:stop].sum())
         allowed = max(limits.inflated_total * wire // total, 1)
@@ -152,7 +154,7 @@ def _decompress_shares(
         share.places["buffer"] += len(joined)
         joined += share.buffers
         places.append(share.places)
-    opened = _Opened(joined, np.concatenate(places))
+    opened = _Decompressed(joined, np.concatenate(places))
     return opened if _is_within_totals(sizes, opened.places, limits) else None
 
 
