@@ -156,7 +156,7 @@ def read_commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return f"{commit} with local changes" if changed.strip() else commit
+    return f"{commit} + changes" if changed.strip() else commit
 
 
 def _processor() -> str:

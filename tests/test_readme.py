@@ -354,3 +354,11 @@ def test_the_commands_of_the_documents_run(tmp_path):
         command = command.replace("/var/lib/kafka/orders-0", str(CORPUS)).split("|")[0]
         assert not set(command) & set("<>$&;"), "a shell would change this command"
         run_command(shlex.split(command)[1:], tmp_path)
+
+
+def test_the_picture_shows_the_ratios_of_the_table():
+    ratios = pytest.importorskip("bench.ratios", reason="the sdist has no benchmarks")
+    readme = (ROOT / "README.md").read_text()
+    assert "](bench/ratios.svg)" in readme
+    picture = ratios.draw(ratios.read_ratios(readme))
+    assert (ROOT / "bench/ratios.svg").read_text() == picture, "run python -m bench.ratios"

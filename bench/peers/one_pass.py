@@ -1,4 +1,4 @@
-"""The sketch in C that bounds how fast batches can become Arrow columns (one_pass.c)."""
+"""The program in C that bounds how fast batches can become Arrow columns (one_pass.c)."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ class OnePass:
         self.size = len(raw)
         self.records = records
         self.raw = np.concatenate([raw, np.zeros(PADDING, np.uint8)])
+        numbers = [np.zeros(records, np.int64) for _ in range(2)]
+        views = [np.zeros((records, 16), np.uint8) for _ in range(2)]
+        self.columns = [*numbers, *views]
         self.call = build().one_pass
         self.call.restype = ctypes.c_int64
 
     def __call__(self) -> list[np.ndarray]:
         """Return offset and timestamp (int64), then key and value (views of 16 bytes).
 
+        Each call writes into the same columns. The views point into `self.raw`.
         Raises ValueError if the batches have another number of records.
         """
-        numbers = [np.empty(self.records, np.int64) for _ in range(2)]
-        views = [np.empty((self.records, 16), np.uint8) for _ in range(2)]
-        columns = [*numbers, *views]
-        pointers = [ctypes.c_void_p(column.ctypes.data) for column in columns]
+        pointers = [ctypes.c_void_p(column.ctypes.data) for column in self.columns]
         count = self.call(
             ctypes.c_void_p(self.raw.ctypes.data), ctypes.c_int64(self.size), *pointers
         )
         if count != self.records:
-            raise ValueError(f"the sketch reads {count} of {self.records} records")
-        return columns
+            raise ValueError(f"the C program reads {count} of {self.records} records")
+        return self.columns
 
 
 def build() -> ctypes.CDLL:
-    """Return the compiled sketch. It uses BMI2 if the processor has it."""
+    """Return the compiled program. It uses BMI2 if the processor has it."""
     options = list(OPTIONS)
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists() and " bmi2 " in cpuinfo.read_text():

@@ -2,113 +2,203 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.parquet as pq
 
 from bench.peers.one_pass import OnePass
-from bench.report import Report, format_timings
-from bench.timing import Contender, interleave, time_call
+from bench.peers.polars_reader import PolarsReader
+from bench.report import Report, format_number, format_table
+from bench.timing import Contender, Times, interleave, time_call
 from bench.workloads.irregular_records import SHAPES, make_segment
-from wirescan import kafka
 from wirescan.export.batches import iter_batches
-from wirescan.frames.to_arrow import to_batch
 
 COLUMNS = ["offset", "timestamp", "key", "value"]
-FULL = {"records": 800_000, "rounds": 15}
+FULL = {"records": 400_000, "rounds": 9}
 QUICK = {"records": 20_000, "rounds": 2}
-SKETCH = "one pass in C"
-MEMORY = "memory to Arrow"
-CHECKED = "memory to Arrow, checksums"
-FILE = "file to Arrow batches, checksums"
-PARQUET = "pyarrow, Parquet in memory"
-PARQUET_FILE = "pyarrow, Parquet file, 1 thread"
-PARQUET_FILE_2 = "pyarrow, Parquet file, 2 threads"
-
-
-def read_memory(raw: np.ndarray, *, check: bool) -> pa.RecordBatch:
-    return to_batch(kafka.records(kafka.scan(raw, check=check), check=check), COLUMNS)
-
-
-def read_file(path: Path) -> list[pa.RecordBatch]:
-    return list(iter_batches(str(path), format="kafka.records", columns=COLUMNS, binary="view"))
-
-
-def read_parquet(source: Path | pa.Buffer, *, use_threads: bool) -> pa.Table:
-    reader = pa.BufferReader(source) if isinstance(source, pa.Buffer) else source
-    return pq.ParquetFile(reader).read(use_threads=use_threads)
+ROW_GROUPS = 8  # of a Parquet file, so that its readers have work for two threads
+C_PROGRAM = "C program"
+MEMORY = "wirescan"
+CHECKED = "wirescan, checksums"
+PARQUET = "pyarrow, Parquet"
+# Readers of files, by their number of threads.
+FILE = {1: "wirescan, 1 thread", 2: "wirescan, 2 threads"}
+PARQUET_FILE = {1: "pyarrow, 1 thread", 2: "pyarrow, 2 threads"}
+POLARS_FILE = {1: "polars, 1 thread", 2: "polars, 2 threads"}
+FILE_BOUNDS = {1: 0.7, 2: 0.45}  # of pyarrow with as many threads
 
 
 def run(records: int, rounds: int) -> str:
     """Return the section as markdown. records: in the regular workload."""
-    pa.set_cpu_count(2)
-    report = Report("Kafka records to Arrow", threads="1, and 2 where a row says so")
-    report.say(
-        "Uncompressed segments and uncompressed Parquet files with the same rows, in warm memory. "
-        "bench/workloads/irregular_records.py describes the shapes. The sketch in C "
-        "(bench/peers/one_pass.c) checks nothing and writes no validity. GB/s counts the bytes "
-        "of the segment. wirescan uses one thread."
-    )
+    report = Report("Kafka records to Arrow", threads="1, and 2 where a column says so")
+    in_memory = []
+    from_file = []
     for shape in SHAPES:
         raw, count = make_segment(shape, records)
         with tempfile.TemporaryDirectory() as folder:
-            measure_shape(report, shape, raw, count, rounds, Path(folder))
-    return report.markdown(["numpy", "pyarrow"])
+            segment = Path(folder, f"{0:020}.log")
+            parquet = Path(folder, "records.parquet")
+            raw.tofile(segment)
+            table = write_parquet(raw, parquet)
+            times = measure_memory(raw, table, parquet.read_bytes(), rounds)
+            in_memory.append(make_row(shape, times))
+            report.at_most(
+                f"{shape}: memory, no checksums, of the C program",
+                1.4,
+                times.ratio(MEMORY, C_PROGRAM),
+            )
+            report.at_most(
+                f"{shape}: memory, checksums, of pyarrow and Parquet in memory",
+                0.5,
+                times.ratio(CHECKED, PARQUET),
+            )
+            del table
+            times = measure_file(segment, parquet, count, len(raw), rounds)
+            from_file.append(make_row(shape, times))
+            for threads, bound in FILE_BOUNDS.items():
+                ratio = times.ratio(FILE[threads], PARQUET_FILE[threads])
+                report.at_most(
+                    f"{shape}: file, checksums, of pyarrow and Parquet, threads: {threads}",
+                    bound,
+                    ratio,
+                )
+    describe(report, in_memory, from_file)
+    polars = ["polars"] if has_polars() else []
+    return report.markdown(["numpy", "pyarrow", *polars])
 
 
-def measure_shape(
-    report: Report, shape: str, raw: np.ndarray, count: int, rounds: int, folder: Path
-) -> None:
-    segment, parquet = folder / f"{0:020}.log", folder / "records.parquet"
-    raw.tofile(segment)
-    table = write_parquet(segment, parquet)
-    sketch = OnePass(raw, count)
-    compare_columns(sketch(), table)
-    in_memory = pa.py_buffer(parquet.read_bytes())
-    calls = {
-        SKETCH: sketch,
-        MEMORY: partial(read_memory, raw, check=False),
-        CHECKED: partial(read_memory, raw, check=True),
-        PARQUET: partial(read_parquet, in_memory, use_threads=False),
-        FILE: partial(read_file, segment),
-        PARQUET_FILE: partial(read_parquet, parquet, use_threads=False),
-        PARQUET_FILE_2: partial(read_parquet, parquet, use_threads=True),
-    }
-    times = interleave(
-        [Contender(name, time_call(call), count, len(raw)) for name, call in calls.items()], rounds
+def describe(report: Report, in_memory: list[list[str]], from_file: list[list[str]]) -> None:
+    report.say(
+        "Uncompressed segments to offset, timestamp, key and value, the payloads as binary views. "
+        "Parquet files have the same rows as plain values, which pyarrow reads faster than "
+        f"dictionaries, uncompressed and in {ROW_GROUPS} row groups. "
+        "bench/workloads/irregular_records.py describes the shapes."
     )
-    against = {MEMORY: SKETCH, CHECKED: PARQUET, FILE: PARQUET_FILE}
-    for ours, theirs, bound in (
-        (MEMORY, SKETCH, 1.4),
-        (CHECKED, PARQUET, 0.5),
-        (FILE, PARQUET_FILE, 0.7),
-    ):
-        report.at_most(f"{shape}: {ours}, of {theirs}", bound, times.ratio(ours, theirs))
-    report.say(f"### To Arrow: {shape}", "", format_timings(times, against))
+    report.say(
+        "### Bytes in memory",
+        "",
+        "One thread. The C program (bench/peers/one_pass.c) checks nothing, writes no validity, "
+        "and writes into the same memory each time.",
+        "",
+        format_table(["ns per record", C_PROGRAM, MEMORY, CHECKED, PARQUET], in_memory),
+    )
+    report.say(
+        "### Files",
+        "",
+        "The files are in the page cache. wirescan verifies checksums. pyarrow has as many threads "
+        "to decode, and as many again to read the file. polars runs in a separate process.",
+        "",
+        format_table(["ns per record", *list_file_readers()], from_file),
+    )
 
 
-def write_parquet(segment: Path, parquet: Path) -> pa.Table:
+def make_row(shape: str, times: Times) -> list[str]:
+    return [shape, *(format_number(times.median(name)) for name in times.contenders)]
+
+
+def list_file_readers() -> list[str]:
+    polars = POLARS_FILE.values() if has_polars() else []
+    return [*FILE.values(), *PARQUET_FILE.values(), *polars]
+
+
+def has_polars() -> bool:
+    return importlib.util.find_spec("polars") is not None
+
+
+def write_parquet(raw: np.ndarray, path: Path) -> pa.Table:
     """Write the records of a segment as an uncompressed Parquet file, and return them."""
-    batches = iter_batches(str(segment), format="kafka.records", columns=COLUMNS, binary="binary")
-    table = pa.Table.from_batches(batches)
-    pq.write_table(table, parquet, compression="none", use_dictionary=False)
+    table = pa.Table.from_batches(read_batches(raw, binary="binary"))
+    group = -(-len(table) // ROW_GROUPS)
+    pq.write_table(table, path, compression="none", use_dictionary=False, row_group_size=group)
     return table
 
 
-def compare_columns(columns: list[np.ndarray], table: pa.Table) -> None:
-    """Raise ValueError if the sketch's numbers or sizes differ from wirescan's."""
+def read_batches(
+    source: np.ndarray | str, *, binary: str = "view", **options: Any
+) -> list[pa.RecordBatch]:
+    """Return all batches of a segment, so that all columns exist at the same time."""
+    batches = iter_batches(
+        source, format="kafka.records", columns=COLUMNS, binary=binary, **options
+    )
+    return list(batches)
+
+
+def measure_memory(raw: np.ndarray, table: pa.Table, parquet: bytes, rounds: int) -> Times:
+    """Time the readers of bytes in memory.
+
+    table: the records of the segment `raw`. parquet: a Parquet file with the same records.
+    """
+    one_pass = OnePass(raw, len(table))
+    compare_columns(one_pass(), one_pass.raw, table)
+    calls = {
+        C_PROGRAM: one_pass,
+        MEMORY: partial(read_batches, raw, workers=1, check=False),
+        CHECKED: partial(read_batches, raw, workers=1, check=True),
+        PARQUET: lambda: pq.read_table(pa.BufferReader(parquet), use_threads=False),
+    }
+    contenders = [
+        Contender(name, time_call(call), len(table), len(raw)) for name, call in calls.items()
+    ]
+    return interleave(contenders, rounds)
+
+
+def measure_file(segment: Path, parquet: Path, count: int, size: int, rounds: int) -> Times:
+    """Time the readers of files, with one thread and with two.
+
+    count: the number of records in each file. size: the bytes of the segment.
+    """
+    seconds: dict[str, Callable[[], float]] = {}
+    for threads, name in FILE.items():
+        seconds[name] = time_call(partial(read_batches, str(segment), workers=threads))
+    for threads, name in PARQUET_FILE.items():
+        read = partial(pq.read_table, parquet, use_threads=threads > 1)
+        seconds[name] = limit_pyarrow(threads, time_call(read))
+    before = pa.cpu_count(), pa.io_thread_count()
+    with ExitStack() as stack:
+        stack.callback(set_pyarrow_threads, *before)
+        if has_polars():
+            for threads, name in POLARS_FILE.items():
+                reader = stack.enter_context(PolarsReader(parquet, count, threads))
+                seconds[name] = reader.seconds
+        contenders = [Contender(name, call, count, size) for name, call in seconds.items()]
+        return interleave(contenders, rounds)
+
+
+def limit_pyarrow(threads: int, seconds: Callable[[], float]) -> Callable[[], float]:
+    """Return `seconds` with as many threads of pyarrow. Changing the number is not timed."""
+
+    def run() -> float:
+        set_pyarrow_threads(threads, threads)
+        return seconds()
+
+    return run
+
+
+def set_pyarrow_threads(decoding: int, reading: int) -> None:
+    pa.set_cpu_count(decoding)
+    pa.set_io_thread_count(reading)
+
+
+def compare_columns(columns: list[np.ndarray], data: np.ndarray, table: pa.Table) -> None:
+    """Raise ValueError if the C program's columns differ from wirescan's.
+
+    columns: those of the C program, whose views point into `data`. It writes nulls as empty.
+    """
     for name, column in zip(COLUMNS, columns):
-        array = table.column(name).combine_chunks()
+        expected = table.column(name).combine_chunks()
         if column.ndim == 2:
-            found = column[:, :4].copy().view(np.int32).ravel()
-            expected = pa.compute.binary_length(array).fill_null(0).to_numpy()
+            buffers = [None, pa.py_buffer(column), pa.py_buffer(data)]
+            found = pa.Array.from_buffers(pa.binary_view(), len(column), buffers)
+            same = found.cast(pa.binary()).equals(expected.fill_null(b""))
         else:
-            found = column
-            expected = array.cast(pa.int64()).to_numpy()
-        if not np.array_equal(found, expected):
-            raise ValueError(f"the sketch reads other values of {name}")
+            same = np.array_equal(column, expected.cast(pa.int64()).to_numpy())
+        if not same:
+            raise ValueError(f"the C program reads other values of {name}")

@@ -56,7 +56,8 @@ class Segment:
     def records(self, name: str, *, check: bool) -> Contender:
         """Time wirescan from bytes to rows of records."""
         return self.contender(
-            name, lambda: kafka.records(kafka.scan(self.bytes, check=check), check=check)
+            name,
+            lambda: kafka.records(kafka.scan(self.bytes, check=check), check=check, workers=1),
         )
 
     def client(self, name: str, read: Callable[..., int], most: int, *, check: bool) -> Contender:
@@ -303,7 +304,9 @@ def measure_compressed(report: Report, plain: Segment, size: int, rounds: int) -
                 segment.contender(
                     "codec", lambda: decompress_all(DECOMPRESS[codec], payloads, memoryview(out))
                 ),
-                segment.contender("records", lambda: kafka.records(segment.batches, check=False)),
+                segment.contender(
+                    "records", lambda: kafka.records(segment.batches, check=False, workers=1)
+                ),
                 segment.records("batches and records, checksums", check=True),
             ],
             rounds,
