@@ -20,6 +20,8 @@ from wirescan.frames.to_arrow import get_format, make_schema, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
 
 BATCH_BYTES = PIECE
+# Bytes in memory that are scanned at a time. Where a piece cuts a frame, the frame is copied.
+MEMORY_PIECE = 64 << 20
 BATCH_ROWS = 1 << 16  # per batch, at most; the JVM handles this size best
 
 
@@ -79,7 +81,8 @@ def iter_batches(
             **options,
         )
     else:
-        chunks = open_chunks(path, start, stop, batch_bytes)
+        piece = batch_bytes if file else max(batch_bytes, MEMORY_PIECE)
+        chunks = open_chunks(path, start, stop, piece)
         results = reader.read(chunks.pieces, start, tail=tail or chunks.reach_end)
     for result in results:
         if isinstance(result, pa.RecordBatch):

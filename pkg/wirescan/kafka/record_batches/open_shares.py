@@ -46,10 +46,10 @@ def open_payloads(
             payloads.buffers,
             payloads.spans,
             payloads.counts,
-            check,
-            limits,
-            into,
-            payloads.verify,
+            check=check,
+            limits=limits,
+            into=into,
+            verify=payloads.verify,
         )
     )
 
@@ -111,10 +111,10 @@ def _open_share(
             payloads.buffers,
             payloads.spans[share],
             payloads.counts[share],
-            check,
-            limits,
-            into,
-            payloads.verify,
+            check=check,
+            limits=limits,
+            into=into,
+            verify=payloads.verify,
         )
     except ValueError:
         return False  # there are more rows than records were claimed
