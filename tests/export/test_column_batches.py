@@ -1,6 +1,7 @@
 """Record batches that are read as columns: they are those that tables give."""
 
 import glob
+import random
 
 import pyarrow as pa
 import pytest
@@ -113,6 +114,30 @@ def test_the_first_of_two_faults_is_reported():
     assert caught.value.offset == 5 * size
 
 
+def test_a_checksum_is_reported_before_another_fault_of_its_frame():
+    """A negative count, which the scan finds without the checksum."""
+    raw = bytearray(make_log())
+    raw[9 * (len(raw) // 20) + 57] = 0xFF
+    assert_same(bytes(raw), columns=FOUR)
+    with pytest.raises(FrameError, match="BAD_CHECKSUM"):
+        list(iter_batches(bytes(raw), format="kafka.records", columns=FOUR))
+
+
+@pytest.mark.parametrize("columns", [FOUR, ["headers"], ["value"]])
+@pytest.mark.parametrize("workers", [1, 2, 8, 64])
+def test_what_a_file_may_expand_to_depends_on_no_thread(tmp_path, columns, workers):
+    """Neither do the columns matter: pairs of lists count if they are not exported too."""
+    pairs = [(b"", b"")] * 9000
+    bomb = encode_batch([Record(i, 0, None, bytes(40_000), pairs) for i in range(20)], codec="gzip")
+    noise = random.Random(7).randbytes(9000)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bomb * 20 + encode_batch([Record(99, 0, None, noise)]) * 400)
+    options = {"columns": columns, "limits": Limits(expansion=16), "batch_bytes": 1 << 18}
+    tables = read(str(path), as_columns=False, **options)
+    assert isinstance(tables, tuple) and "expansion" in tables[0]
+    assert read(str(path), workers=workers, **options) == tables
+
+
 def test_intact_records_are_read_without_tables(monkeypatch):
     def refuse(*arguments, **keywords):
         raise AssertionError("a table of rows was made")
@@ -125,18 +150,22 @@ def test_intact_records_are_read_without_tables(monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [2, 5])
-def test_threads_give_the_batches_of_one(workers):
+def test_threads_give_the_batches_of_one(workers, tmp_path):
     """Also the batches before a fault, which come before its error."""
     good = make_log(batches=40, codec="gzip") + make_log(batches=40)
     bad = bytearray(good)
     bad[-1] ^= 1
+    path = tmp_path / "00000000000000000000.log"
     for raw in (good, bytes(bad)):
+        path.write_bytes(raw)
         results = []
         for number in (1, workers):
             parts = []
             try:
                 parts.extend(
-                    iter_batches(raw, format="kafka.records", batch_bytes=9000, workers=number)
+                    iter_batches(
+                        str(path), format="kafka.records", batch_bytes=9000, workers=number
+                    )
                 )
             except FrameError as error:
                 parts.append((str(error), error.offset))

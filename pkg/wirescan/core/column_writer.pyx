@@ -427,6 +427,7 @@ cdef class ColumnWriter(RowSink):
         cdef const uint8_t[::1] view = np.ascontiguousarray(rows).view(np.uint8)
         cdef Py_ssize_t i, n = len(rows)
         cdef const uint64_t[:, ::1] readable = addresses(buffers)
+        cdef const int64_t[::1] lengths = np.array([len(buffer) for buffer in buffers], np.int64)
         cdef const Head* head
         cdef Rows block
         ranges = np.zeros((len(buffers), 2), np.int64)
@@ -438,7 +439,7 @@ cdef class ColumnWriter(RowSink):
         with nogil:
             for i in range(n):
                 head = <const Head*>&view[i * <Py_ssize_t>stride]
-                if head.buffer < used.shape[0] and head.start >= 0:
+                if head.buffer < used.shape[0] and 0 <= head.start <= lengths[head.buffer]:
                     used[head.buffer, 0] = min(used[head.buffer, 0], head.start)
                     used[head.buffer, 1] = max(used[head.buffer, 1], head.start + head.size)
         np.minimum(ranges, [[len(buffer)] for buffer in buffers], out=ranges)

@@ -106,6 +106,7 @@ def map_in_order(
         yield from map(function, items)
         return
     pending: deque[Future[Result]] = deque()
+    most = min(workers, _MAX_THREADS)
     failure: BaseException | None = None
     source = iter(items)
     try:
@@ -118,7 +119,7 @@ def map_in_order(
                 failure = error
                 break
             pending.append(_start(function, item))
-            if len(pending) >= workers:
+            if len(pending) >= most:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,17 @@ from wirescan.reading.chunked import INFLATED, add_source, open_nested, verify_f
 from wirescan.reading.stream import Stream
 
 
+class _Group(NamedTuple):
+    """Outermost frames that are read together.
+
+    table: the frames.
+    bytes_read: the bytes of the file that were read for them, after those for the group before.
+    """
+
+    table: FrameTable
+    bytes_read: int
+
+
 @dataclass(frozen=True)
 class ColumnReader:
     """Reads the frames of a format as record batches. One reader reads one file.
@@ -35,7 +46,7 @@ class ColumnReader:
         batch_rows: rows in a batch, at most.
         batch_bytes: bytes of the frames in a batch, about.
         errors, check, limits: as in `chunked.iter_tables`.
-        allowance: counts what is opened. Frames that are read ahead count too.
+        allowance: counts what is opened.
         workers: the number of threads.
     """
 
@@ -81,35 +92,45 @@ class ColumnReader:
             source=self.source,
             offset=offset,
         )
-        groups = self._list_groups(stream, self.allowance.count_chunks(chunks), tail=tail)
+        groups = self._list_groups(stream, chunks, tail=tail)
         for group, written in map_in_order(self._write_group, groups, self.workers):
+            # Counted here, and not where they are read ahead, so that no error depends on threads.
+            self.allowance.count_read(group.bytes_read)
+            with add_source(self.source):
+                self.allowance.spend_frames(group.table)
             if written is None:
-                yield from self._open_rows(group)
+                yield from self._open_rows(group.table)
                 continue
             with add_source(self.source):
-                self.allowance.spend_columns(written.frames, _count_pairs(written.batch))
+                self.allowance.spend_columns(written.frames)
             yield from self._split(written.batch, written.frames.count_bytes())
 
     def _list_groups(
         self, stream: Stream, chunks: Iterable[Any], *, tail: bool
-    ) -> Iterator[FrameTable]:
+    ) -> Iterator[_Group]:
         """Yield the outermost frames of a stream, in groups that are read together."""
+        bytes_read = 0
         for chunk in chunks:
-            yield from self._group(self._scan(stream, chunk))
-        yield from self._group(self._scan(stream, None, tail=tail))
+            bytes_read += len(chunk)
+            for table in self._group(self._scan(stream, chunk)):
+                yield _Group(table, bytes_read)
+                bytes_read = 0
+        for table in self._group(self._scan(stream, None, tail=tail)):
+            yield _Group(table, bytes_read)
+            bytes_read = 0
 
     def _scan(self, stream: Stream, chunk: Any, *, tail: bool = False) -> FrameTable:
         """Return the outermost frames that a chunk completes. None: the end of the stream."""
         try:
-            table = stream.close(tail=tail) if chunk is None else stream.feed(chunk)
+            return stream.close(tail=tail) if chunk is None else stream.feed(chunk)
         except FrameError:
             if self.verifies_late:
-                # Damage that a verification finds before this fault comes first.
+                # Damage that a verification finds up to this fault comes first.
                 self._verify(stream.intact)
+                rows = stream.damaged.rows.copy()
+                rows["fault"] = 0
+                self._verify(replace(stream.damaged, rows=rows))
             raise
-        with add_source(self.source):
-            self.allowance.spend_frames(table)
-        return table
 
     def _verify(self, table: FrameTable) -> FrameTable:
         return verify_frames(table, self.format, limits=self.limits, source=self.source)
@@ -127,13 +148,13 @@ class ColumnReader:
             yield table[first:last]
             first = last
 
-    def _write_group(self, group: FrameTable) -> tuple[FrameTable, WrittenBatch | None]:
+    def _write_group(self, group: _Group) -> tuple[_Group, WrittenBatch | None]:
         """Return a group, and the frames inside it; None where rows are needed."""
         limits = self.limits
         together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
         with add_source(self.source):
             written = scan_to_batch(
-                group,
+                group.table,
                 self.format,
                 self.schema,
                 file=self.source,
@@ -186,9 +207,3 @@ def make_column_reader(
         workers=choose_workers(workers),
         **options,
     )
-
-
-def _count_pairs(batch: pa.RecordBatch) -> int:
-    """Return the number of pairs in the lists of a record batch."""
-    lists = (column for column in batch.columns if pa.types.is_list(column.type))
-    return sum(len(column.flatten()) for column in lists)

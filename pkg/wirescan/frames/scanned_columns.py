@@ -113,6 +113,11 @@ class ScannedColumns(PlaceColumns):
             self._numbers[name] = self._writer.take_numbers(name)
         return self._numbers[name]
 
+    def count_pairs(self) -> int:
+        """Return the number of pairs in the lists of the frames."""
+        counts = (self[count] for count in self.format.lists.values())
+        return sum(int(count.sum(dtype=np.int64)) for count in counts)
+
     def count_bytes(self) -> int:
         """Return the bytes that the frames are in."""
         return sum(map(len, self._writer.windows))
@@ -150,6 +155,10 @@ def add_columns(
 
     Returns False if a column cannot be written without rows.
     """
+    for count in format.lists.values():
+        writer.add_numbers(
+            count
+        )  # `Allowance` counts the pairs, also of lists that are not exported
     for name, kind in fields:
         column = format.describe_column(name)
         if column is None:

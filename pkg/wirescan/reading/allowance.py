@@ -115,17 +115,14 @@ class Allowance:
             level = level.outer
         self._spend(inner.name, outermost, max(inflated, 0), cost)
 
-    def spend_columns(self, frames: ScannedColumns, pairs: int) -> None:
-        """Count the frames that were read as columns.
-
-        frames: the frames.
-        pairs: the number of pairs in their lists.
+    def spend_columns(self, frames: ScannedColumns) -> None:
+        """Count frames that were read as columns.
 
         Raises ExpansionError if what was opened so far is more than the allowance.
         """
         outermost = frames.outer
         inflated = sum(map(len, frames.buffers)) - sum(map(len, outermost.buffers))
-        cost = ROW_COST * len(frames) + PAIR_COST * pairs
+        cost = ROW_COST * len(frames) + PAIR_COST * frames.count_pairs()
         self._spend(frames.name, outermost, inflated, cost)
 
     def _measure_refused(self, inner: FrameTable) -> int:

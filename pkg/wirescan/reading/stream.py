@@ -83,6 +83,7 @@ class Stream:
         self._closed = False
         self._failed: FrameError | None = None
         self._intact: list[FrameTable] = []  # before the fault that ended it
+        self._damaged: list[FrameTable] = []  # up to and with the bad frame, if its end is known
 
     @property
     def offset(self) -> int:
@@ -117,6 +118,14 @@ class Stream:
         In every other case the table is empty.
         """
         return self._join(self._intact)
+
+    @property
+    def damaged(self) -> FrameTable:
+        """Outermost frames up to the bad frame that ended a strict stream, which is the last.
+
+        In every other case, and if the end of the frame is not known, the table is empty.
+        """
+        return self._join(self._damaged)
 
     def close(self, *, tail: bool = True) -> FrameTable:
         """End the stream and return the frames in the held bytes.
@@ -166,7 +175,11 @@ class Stream:
                 table = enforce_mode(table, self._errors, bad)
             tables.append(table)
         except FrameError:
-            tables.append(table[: int(table.bad.argmax())] if bad else table)
+            if bad:
+                row = int(table.bad.argmax())
+                self._damaged = [table[: row + 1]]
+                table = table[:row]
+            tables.append(table)
             raise
 
     def _join(self, tables: list[FrameTable]) -> FrameTable:
