@@ -78,7 +78,8 @@ def test_columns_of_any_log_are_those_of_tables(raw, columns, types, errors, che
 @given(st.data())
 def test_damage_is_reported_as_by_tables(data):
     raw = data.draw(strategies.mutations(data.draw(strategies.logs())))
-    columns = data.draw(st.sampled_from(COLUMNS))
+    # The numbers in `parent` count from the first batch of a group, and groups may differ.
+    columns = [name for name in data.draw(st.sampled_from(COLUMNS)) if name != "parent"]
     errors = data.draw(st.sampled_from(("strict", "mark", "skip")))
     assert_same(raw, columns=columns, errors=errors, check=data.draw(st.booleans()))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirescan.core.parallel import choose_workers, map_in_order
-from wirescan.frames.errors import FrameError
+from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -127,10 +127,22 @@ class ColumnReader:
             if self.verifies_late:
                 # Damage that a verification finds up to this fault comes first.
                 self._verify(stream.intact)
-                rows = stream.damaged.rows.copy()
-                rows["fault"] = 0
-                self._verify(replace(stream.damaged, rows=rows))
+                self._check_last_frame(stream.damaged)
             raise
+
+    def _check_last_frame(self, table: FrameTable) -> None:
+        """Raise FrameError for the fault that a scan with checksums finds in the last frame."""
+        if not len(table):
+            return
+        scan = self.outermost.parser.scan
+        assert scan is not None  # every outermost format has it
+        frame = table.frame(len(table) - 1)
+        found, bad, *_ = scan(frame, check=True, resync=False, limits=self.limits)
+        if bad:
+            rows = table.rows.copy()
+            rows["fault"][-1] = found["fault"][0]
+            with add_source(self.source):
+                enforce_mode(replace(table, rows=rows), self.errors, bad)
 
     def _verify(self, table: FrameTable) -> FrameTable:
         return verify_frames(table, self.format, limits=self.limits, source=self.source)
