@@ -4,6 +4,7 @@ They run on one machine and on a standalone cluster with a packed environment. T
 Kubernetes run until they connect to the cluster.
 """
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def packed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("packed")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     packages = [*project["dependencies"], *project["optional-dependencies"]["arrow"]]
-    names = " ".join(f"'{package}'" for package in packages)
+    names = shlex.join(packages)
     commands = find_block("pack", **{"'.[arrow]'": names, " -o ": " --compress-level 1 -o "})
     make, install, pack = commands.splitlines()
     run_block(f"{make}\n{install}", folder)
