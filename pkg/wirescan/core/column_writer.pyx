@@ -29,6 +29,7 @@ cdef extern from "bits.h":
     bint rarely(bint condition) noexcept nogil
 
 cdef enum:
+    FAULT_AT = sizeof(Head) - 1     # `fault` is the last byte of a Head
     MOST_COLUMNS = 64
     BLOCK = 128                     # rows of a table that are written together
     LARGEST_OFFSET = 0x7fffffff     # of gathered bytes with 32-bit offsets
@@ -91,7 +92,14 @@ cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
     # null.
     cdef int32_t size
     memcpy(&size, row + at, sizeof(size))
-    return -1 if (<const Head*>row).fault else size
+    return -1 if row[FAULT_AT] else size
+
+
+cdef inline Head read_head(const char* row) noexcept nogil:
+    # Return a copy, because rows with columns of a user may be unaligned.
+    cdef Head head
+    memcpy(&head, row, sizeof(head))
+    return head
 
 
 cdef inline uint32_t read_place(const char* row, size_t at) noexcept nogil:
@@ -158,14 +166,14 @@ cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
     # Copies of what the loop reads again and again, because its stores could change the originals.
     cdef char* out = column.values + set.count * VIEW_BYTES
     cdef size_t stride = set.stride, place_at = column.at, size_at = column.size_at, i
-    cdef const Head* head
+    cdef Head head
     cdef Readable buffer = Readable(NULL, NULL)
     cdef Window window = Window(0, 0)
     cdef int64_t number = -1, available = 0, start, inside
     cdef uint32_t at
     cdef int32_t size
     for i in range(count):
-        head = <const Head*>row
+        head = read_head(row)
         at = read_place(row, place_at)
         size = read_size(row, size_at)
         if head.buffer != number and head.buffer < set.buffer_count:
@@ -175,7 +183,7 @@ cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
             available = buffer.end - buffer.at
         start = head.start
         if rarely(head.buffer != number or start < 0 or start > available - head.size
-                  or not is_inside(head, at, size)):
+                  or not is_inside(&head, at, size)):
             if size >= 0:
                 return fail(set, OUTSIDE, i)
             memset(out, 0, VIEW_BYTES)      # a null may point anywhere
@@ -198,7 +206,7 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
                          size_t count) noexcept nogil:
     # Offsets are written after the bytes of all rows of the block are known to fit.
     cdef const char* row = rows
-    cdef const Head* head
+    cdef Head head
     cdef const uint8_t* frame
     cdef uint32_t at
     cdef int32_t size
@@ -211,8 +219,9 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
         size = read_size(row, column.size_at)
         if size > 0:
             at = read_place(row, column.at)
-            frame = locate_frame(<const Head*>row, set.buffers, set.buffer_count)
-            if frame is NULL or not is_inside(<const Head*>row, at, size):
+            head = read_head(row)
+            frame = locate_frame(&head, set.buffers, set.buffer_count)
+            if frame is NULL or not is_inside(&head, at, size):
                 return fail(set, OUTSIDE, i)
             total += <size_t>size
     if column.width == 4 and total > LARGEST_OFFSET:
@@ -225,7 +234,7 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
         row = rows + i * set.stride
         size = read_size(row, column.size_at)
         if size > 0:
-            head = <const Head*>row
+            head = read_head(row)
             frame = set.buffers[head.buffer].at + head.start + read_place(row, column.at)
             copy_bytes(<uint8_t*>column.data + column.used, frame, <size_t>size)
             column.used += <size_t>size
@@ -428,7 +437,7 @@ cdef class ColumnWriter(RowSink):
         cdef Py_ssize_t i, n = len(rows)
         cdef const uint64_t[:, ::1] readable = addresses(buffers)
         cdef const int64_t[::1] lengths = np.array([len(buffer) for buffer in buffers], np.int64)
-        cdef const Head* head
+        cdef Head head
         cdef Rows block
         ranges = np.zeros((len(buffers), 2), np.int64)
         ranges[:, 0] = np.iinfo(np.int64).max
@@ -438,7 +447,7 @@ cdef class ColumnWriter(RowSink):
             return self.begin(buffers, readable, ranges, 1, 1)
         with nogil:
             for i in range(n):
-                head = <const Head*>&view[i * <Py_ssize_t>stride]
+                head = read_head(<const char*>&view[i * <Py_ssize_t>stride])
                 if head.buffer < used.shape[0] and 0 <= head.start <= lengths[head.buffer]:
                     used[head.buffer, 0] = min(used[head.buffer, 0], head.start)
                     used[head.buffer, 1] = max(used[head.buffer, 1], head.start + head.size)
