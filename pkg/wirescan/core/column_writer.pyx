@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from wirescan.core.fault cimport Fault
-from wirescan.core.loop cimport Head, Readable, RowSink, is_inside, locate_frame
+from wirescan.core.loop cimport Head, Readable, RowSink, WRITE_ROWS, is_inside, locate_frame
 from wirescan.core.rows cimport Rows
 from wirescan.core.writer cimport copy_bytes
 from wirescan.core.rows import addresses
@@ -31,7 +31,6 @@ cdef extern from "bits.h":
 cdef enum:
     FAULT_AT = sizeof(Head) - 1     # `fault` is the last byte of a Head
     MOST_COLUMNS = 64
-    BLOCK = 128                     # rows of a table that are written together
     LARGEST_OFFSET = 0x7fffffff     # of gathered bytes with 32-bit offsets
     # Offsets in a view have 31 bits. So the windows of a large buffer begin at multiples of 1 GiB,
     # and they overlap: each byte string is inside one of them.
@@ -458,7 +457,7 @@ cdef class ColumnWriter(RowSink):
         with nogil:
             while self.set.count < <size_t>n:
                 block.at = <char*>&view[<Py_ssize_t>(self.set.count * stride)]
-                block.count = min(<size_t>BLOCK, <size_t>n - self.set.count)
+                block.count = min(<size_t>WRITE_ROWS, <size_t>n - self.set.count)
                 if not write_rows(&self.set, &block):
                     break
         self.check_failure()

@@ -8,7 +8,6 @@ them. Then `wirescan.frames.codecs` uses Python's module instead.
 Where libdeflate is available, it decompresses the intact streams, because it is faster. libz
 decompresses all other streams again, and says what is wrong with them.
 """
-import ctypes
 import zlib
 
 from libc.stddef cimport size_t
@@ -21,6 +20,7 @@ from wirescan.core.loop cimport Head, Readable
 from wirescan.core import libdeflate
 from wirescan.core.loop import addresses, lie_inside
 from wirescan.core.rows cimport Block
+from wirescan.core.shared_libraries import find_functions
 
 # z_stream_s in zlib.h. Its layout is part of the library's interface and has not changed since
 # 1995.
@@ -57,18 +57,9 @@ cdef InflateStep inflate
 cdef InflateAction inflate_reset, inflate_end
 
 
-def _find_functions():
-    # Return the addresses of zlib's functions, or None where no library exports them.
-    for path in (getattr(zlib, "__file__", None), None, "libz.so.1"):
-        try:
-            library = ctypes.CDLL(path)
-            return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-                    for name in ("inflateInit2_", "inflate", "inflateReset", "inflateEnd")]
-        except (AttributeError, OSError, TypeError):
-            continue
-
-
-_functions = _find_functions()
+_functions = find_functions(
+    (getattr(zlib, "__file__", None), None, "libz.so.1"),
+    ("inflateInit2_", "inflate", "inflateReset", "inflateEnd"))
 available = _functions is not None
 if available:
     inflate_init = <InflateInit><size_t>_functions[0]

@@ -12,8 +12,7 @@ payload has the same fault with and without libdeflate. There is one exception, 
 payloads meet: libdeflate gives a meaning to the reserved codes of RFC 1951 (lengths 286 and 287,
 distances 30 and 31). It accepts a stream with them if the checksum of its result is right.
 """
-import ctypes
-from importlib.machinery import PathFinder
+from wirescan.core.shared_libraries import find_functions, list_library_paths
 
 cdef enum:
     SUCCESS = 0                         # of libdeflate_result
@@ -34,31 +33,10 @@ cdef DecompressStream library_gzip = NULL
 cdef DecompressStream library_zlib = NULL
 
 
-def _list_libraries():
-    # Yield the paths of libraries that may export libdeflate. `deflate` is not imported: Python
-    # without a GIL would enable the GIL for modules that do not support its absence.
-    package = PathFinder.find_spec("deflate")
-    if package is not None and package.submodule_search_locations:
-        module = PathFinder.find_spec("_deflate", list(package.submodule_search_locations))
-        if module is not None and module.origin:
-            yield module.origin
-    yield "libdeflate.so.0"
-    yield "libdeflate.0.dylib"
-
-
-def _find_functions():
-    # Return the addresses of libdeflate's functions, or None where no library exports them.
-    names = ("libdeflate_alloc_decompressor", "libdeflate_free_decompressor",
-             "libdeflate_gzip_decompress_ex", "libdeflate_zlib_decompress_ex")
-    for path in _list_libraries():
-        try:
-            library = ctypes.CDLL(path)
-            return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
-        except (AttributeError, OSError):
-            continue
-
-
-_functions = _find_functions()
+_functions = find_functions(
+    list_library_paths("deflate", "_deflate", "libdeflate.so.0", "libdeflate.0.dylib"),
+    ("libdeflate_alloc_decompressor", "libdeflate_free_decompressor",
+     "libdeflate_gzip_decompress_ex", "libdeflate_zlib_decompress_ex"))
 available = _functions is not None
 if available:
     library_allocate = <AllocateDecompressor><size_t>_functions[0]

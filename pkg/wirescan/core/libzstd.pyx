@@ -11,8 +11,7 @@ library exports them. Then cramjam decompresses everything.
 As in `wirescan.core.libdeflate`, a failure has no reason: the caller lets cramjam decompress the
 payload again, and reports what it finds.
 """
-import ctypes
-from importlib.machinery import PathFinder
+from wirescan.core.shared_libraries import find_functions, list_library_paths
 
 cdef enum:
     FRAME_FLAGS_AT = 4                  # after the magic
@@ -35,31 +34,10 @@ cdef FindFrameSize library_find_size = NULL
 cdef IsError library_is_error = NULL
 
 
-def _list_libraries():
-    # Yield the paths of libraries that may export libzstd. `zstandard` is not imported: Python
-    # without a GIL would enable the GIL for modules that do not support its absence.
-    package = PathFinder.find_spec("zstandard")
-    if package is not None and package.submodule_search_locations:
-        module = PathFinder.find_spec("backend_c", list(package.submodule_search_locations))
-        if module is not None and module.origin:
-            yield module.origin
-    yield "libzstd.so.1"
-    yield "libzstd.1.dylib"
-
-
-def _find_functions():
-    # Return the addresses of libzstd's functions, or None where no library exports them.
-    names = ("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx",
-             "ZSTD_findFrameCompressedSize", "ZSTD_isError")
-    for path in _list_libraries():
-        try:
-            library = ctypes.CDLL(path)
-            return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
-        except (AttributeError, OSError):
-            continue
-
-
-_functions = _find_functions()
+_functions = find_functions(
+    list_library_paths("zstandard", "backend_c", "libzstd.so.1", "libzstd.1.dylib"),
+    ("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx", "ZSTD_findFrameCompressedSize",
+     "ZSTD_isError"))
 available = _functions is not None
 if available:
     library_create = <CreateContext><size_t>_functions[0]
