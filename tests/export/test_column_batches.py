@@ -124,10 +124,19 @@ def test_a_checksum_is_reported_before_another_fault_of_its_frame():
         list(iter_batches(bytes(raw), format="kafka.records", columns=FOUR))
 
 
+@pytest.mark.parametrize("columns", [["headers"], ["value"]])
+def test_pairs_count_if_they_are_not_exported_too(columns):
+    pairs = [(b"", b"")] * 30_000
+    bomb = encode_batch([Record(i, 0, None, b"", pairs) for i in range(20)], codec="gzip")
+    options = {"columns": columns, "limits": Limits(expansion=64)}
+    tables = read(bomb * 3, as_columns=False, **options)
+    assert isinstance(tables, tuple) and "expansion" in tables[0]
+    assert read(bomb * 3, **options) == tables
+
+
 @pytest.mark.parametrize("columns", [FOUR, ["headers"], ["value"]])
 @pytest.mark.parametrize("workers", [1, 2, 8, 64])
 def test_what_a_file_may_expand_to_depends_on_no_thread(tmp_path, columns, workers):
-    """Neither do the columns matter: pairs of lists count if they are not exported too."""
     pairs = [(b"", b"")] * 9000
     bomb = encode_batch([Record(i, 0, None, bytes(40_000), pairs) for i in range(20)], codec="gzip")
     noise = random.Random(7).randbytes(9000)
