@@ -28,6 +28,9 @@ OK, TRUNCATED, BAD_MAGIC, BAD_CHECKSUM, BAD_COUNT, BAD_CODEC = 0, 1, 2, 4, 5, 7
 LEFTOVER, NESTED, BAD_OFFSET, BAD_NULL = 10, 11, 12, 13
 SHORT, ZEROS, FILLER, BAD_LENGTH, NOT_A_FRAME = 128, 129, 130, 160, 161
 
+LONGEST = 100 << 20  # bytes of a frame: the default of Limits.frame
+MAGICS = (b"\0", b"\1", b"\2")
+
 HEAD = dict(start=0, size=0, body=0, parent=-1, buffer=0, kind=0, fault=0)
 BATCH = HEAD | dict(
     base_offset=0,
@@ -82,6 +85,8 @@ def read_batches(data, check=True):
             return rows, BAD_LENGTH, at
         if 12 + length > left:
             fault = FILLER if offset == -1 else SHORT
+            if fault == SHORT and 12 + length > LONGEST and data[at + 16 : at + 17] in MAGICS:
+                return rows, BAD_LENGTH, at
             return rows, choose_cut_fault(data, at, fault), at
         rows.append(read_batch(bytes(data[at : at + 12 + length]), at, check))
         at += 12 + length

@@ -57,8 +57,8 @@ def split_frames(data):
     spans, at = [], 0
     while at < len(data):
         left = len(data) - at
-        (size,) = struct.unpack_from(">i", data, at) if left >= 4 else (LARGEST,)
-        if size < 0 or min(4 + size, left) > LARGEST:
+        (size,) = struct.unpack_from(">i", data, at) if left >= 4 else (0,)
+        if size < 0 or 4 + size > LARGEST:
             return spans, BAD_LENGTH, at
         if 4 + size > left:
             return spans, SHORT, at

@@ -1,7 +1,7 @@
 # Columns that are written from blocks of rows, while the rows and their payloads are in the caches.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from wirescan.core.loop cimport Readable, RowSink
-from wirescan.core.rows cimport Rows
+from wirescan.core.rows cimport Block, Rows
 
 cdef enum ColumnLayout:
     NUMBERS                     # the bytes of a column of numbers
@@ -19,7 +19,7 @@ cdef enum Failure:
     TOO_LONG                    # a byte string does not fit a view
     NO_MEMORY
 
-# One column of the output. The memory has `capacity` values of `width` bytes.
+# One column of the output. `values` and `valid` are parts of the set's memory.
 cdef struct OutputColumn:
     ColumnLayout layout
     size_t at                   # byte of the column in a row; of a place, its `<name>_at`
@@ -28,9 +28,12 @@ cdef struct OutputColumn:
     char* values
     uint8_t* valid              # of a place: a bitmap of the rows that are not null
     size_t nulls
-    char* data                  # gathered bytes, or the numbers of kept rows
-    size_t data_size            # bytes allocated
+    char* data                  # gathered bytes, or kept rows
+    size_t data_bytes           # bytes allocated
+    char* numbers               # int64: the number of each kept row
+    size_t numbers_bytes
     size_t used                 # bytes gathered, or number of kept rows
+    size_t fits                 # number of kept rows that fit
 
 # Where the views of the byte strings in one buffer point.
 cdef struct Window:
@@ -40,12 +43,15 @@ cdef struct Window:
 cdef struct ColumnSet:
     OutputColumn* columns
     size_t column_count
+    char* memory                # of all columns
+    size_t bytes                # its size
     size_t stride               # bytes in a row
     size_t count                # rows written
     size_t capacity
     size_t max_rows
     const Readable* buffers
     size_t buffer_count
+    size_t buffer_bytes         # bytes of the buffers that rows may point to
     const Window* windows
     bint has_bad_rows           # the places of bad rows are null; otherwise a bad row is a failure
     Failure failure
@@ -63,5 +69,7 @@ cdef class ColumnWriter(RowSink):
     cdef dict slots             # name of a column -> its number in `set`
     cdef const uint64_t[:, ::1] readable    # the memory of `set.buffers`
     cdef object window_array                # the memory of `set.windows`
+    cdef Block memory                       # the memory of all columns, once one of them is taken
+    cdef take_values(self, char* at, size_t size)
     cdef int add(self, name, ColumnLayout layout, size_t width, at, size_at) except -1
     cdef int check_failure(self) except -1

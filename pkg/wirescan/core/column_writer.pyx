@@ -1,4 +1,4 @@
-# cython: boundscheck=False, wraparound=False
+# cython: boundscheck=False, wraparound=False, cdivision=True
 """Columns of rows, in the layouts of Arrow, written while a scan reads the rows.
 
 A scan that has a `ColumnWriter` keeps only a block of rows. When the block is full, its columns are
@@ -9,28 +9,32 @@ Source: Apache Arrow columnar format 1.4, "Validity bitmaps", "Variable-size Bin
 """
 import numpy as np
 
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from wirescan.core.fault cimport Fault
 from wirescan.core.loop cimport Head, Readable, RowSink, WRITE_ROWS, is_inside, locate_frame
-from wirescan.core.rows cimport Rows
+from wirescan.core.rows cimport Block, Rows, adopt_memory, allocate_memory, free_memory
 from wirescan.core.writer cimport copy_bytes
 from wirescan.core.rows import addresses
 
 cdef extern from "view.h":
     enum:
         VIEW_BYTES
-    void put_view(char* out, const uint8_t* p, const uint8_t* end, int32_t size, uint32_t number,
+    void put_view(char* out, const uint8_t* p, const uint8_t* end, uint32_t used, uint32_t number,
                   uint32_t offset) noexcept nogil
 
 cdef extern from "bits.h":
     bint rarely(bint condition) noexcept nogil
 
 cdef enum:
-    FAULT_AT = sizeof(Head) - 1     # `fault` is the last byte of a Head
+    # Columns of a Head, by their bytes.
+    START_AT = 0
+    FRAME_SIZE_AT = 8
+    BUFFER_AT = 20
+    FAULT_AT = 23
     MOST_COLUMNS = 64
+    ALIGNMENT = 64                  # of each column, as Arrow recommends
     LARGEST_OFFSET = 0x7fffffff     # of gathered bytes with 32-bit offsets
     # Offsets in a view have 31 bits. So the windows of a large buffer begin at multiples of 1 GiB,
     # and they overlap: each byte string is inside one of them.
@@ -41,49 +45,81 @@ cdef enum:
 _WINDOW = np.dtype([("low", np.int64), ("number", np.int32), ("padding", np.int32)])
 
 
-cdef bint resize(char** memory, size_t size) noexcept nogil:
-    # Return whether the memory has `size` bytes now. Otherwise it is unchanged.
-    cdef void* larger = realloc(memory[0], size if size else 1)
+cdef bint grow_memory(char** memory, size_t* bytes, size_t used, size_t size) noexcept nogil:
+    # Make `size` bytes fit, of which `used` are written. Otherwise the memory is unchanged.
+    cdef char* larger
+    if size <= bytes[0]:
+        return True
+    larger = allocate_memory(&size)
     if larger is NULL:
         return False
-    memory[0] = <char*>larger
+    if memory[0] is not NULL:
+        memcpy(larger, memory[0], used)
+        free_memory(memory[0], bytes[0])
+    memory[0] = larger
+    bytes[0] = size
     return True
 
 
-cdef bint grow_columns(ColumnSet* set, size_t rows) noexcept nogil:
-    # Make `rows` rows fit into all columns.
+cdef inline size_t align(size_t size) noexcept nogil:
+    return (size + ALIGNMENT - 1) & ~<size_t>(ALIGNMENT - 1)
+
+
+cdef size_t lay_out(ColumnSet* set, char* memory, size_t capacity) noexcept nogil:
+    # Return the bytes that `capacity` rows need. With memory, move the written values there.
     cdef OutputColumn* column
-    cdef size_t i, capacity
+    cdef size_t i, size, total = 0
+    for i in range(set.column_count):
+        column = set.columns + i
+        if column.layout == KEPT_ROWS:
+            continue
+        # Gathered strings have one more offset than rows, and a bitmap is written by whole bytes.
+        size = align((capacity + 1) * column.width)
+        if memory is not NULL:
+            if set.count:
+                memcpy(memory + total, column.values, (set.count + 1) * column.width)
+                memcpy(memory + total + size, column.valid, (set.count >> 3) + 1)
+            column.values = memory + total
+            column.valid = <uint8_t*>memory + total + size
+        total += size + align((capacity >> 3) + 2)
+    return total
+
+
+cdef bint grow_columns(ColumnSet* set, size_t rows) noexcept nogil:
+    # Make `rows` rows fit into all columns, which are in one block of memory.
+    cdef char* memory
+    cdef size_t capacity, bytes
     if rows <= set.capacity:
         return True
     if rows > set.max_rows:
         set.failure = TOO_MANY_ROWS
         return False
     capacity = min(max(rows, set.capacity + (set.capacity >> 1)), set.max_rows)
-    for i in range(set.column_count):
-        column = set.columns + i
-        if column.layout == KEPT_ROWS:
-            continue
-        # Gathered strings have one more offset than rows.
-        if not resize(&column.values, (capacity + 1) * column.width):
-            set.failure = NO_MEMORY
-            return False
-        if column.layout != NUMBERS and not resize(<char**>&column.valid, (capacity >> 3) + 1):
-            set.failure = NO_MEMORY
-            return False
+    bytes = lay_out(set, NULL, capacity)
+    memory = allocate_memory(&bytes)
+    if memory is NULL:
+        set.failure = NO_MEMORY
+        return False
+    lay_out(set, memory, capacity)
+    if set.memory is not NULL:
+        free_memory(set.memory, set.bytes)
+    set.memory = memory
+    set.bytes = bytes
     set.capacity = capacity
     return True
 
 
-cdef bint grow_data(OutputColumn* column, size_t size) noexcept nogil:
-    # Make `size` bytes of gathered strings fit.
-    cdef size_t larger = max(size, column.data_size + (column.data_size >> 1))
-    if size <= column.data_size:
+cdef bint grow_data(ColumnSet* set, OutputColumn* column, size_t size, size_t rows) noexcept nogil:
+    # Make `size` bytes of gathered strings fit, those of `rows` rows. If all rows are like them, the
+    # rest fits too; but the bytes of all buffers are enough, unless rows share bytes.
+    cdef double expected
+    cdef size_t larger = size + (size >> 1)
+    if size <= column.data_bytes:
         return True
-    if not resize(&column.data, larger):
-        return False
-    column.data_size = larger
-    return True
+    expected = <double>size / <double>rows * <double>set.capacity
+    if expected > larger:
+        larger = <size_t>min(expected + expected / 16, <double>set.buffer_bytes)
+    return grow_memory(&column.data, &column.data_bytes, column.used, max(larger, size))
 
 
 cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
@@ -91,7 +127,7 @@ cdef inline int32_t read_size(const char* row, size_t at) noexcept nogil:
     # null.
     cdef int32_t size
     memcpy(&size, row + at, sizeof(size))
-    return -1 if row[FAULT_AT] else size
+    return size | -<int32_t>(row[FAULT_AT] != 0)
 
 
 cdef inline Head read_head(const char* row) noexcept nogil:
@@ -131,71 +167,67 @@ cdef void write_numbers(OutputColumn* column, const char* row, size_t stride, si
             memcpy(out + column.width * i, row + i * stride, column.width)
 
 
-cdef void set_bits(uint8_t* bitmap, size_t first, size_t count) noexcept nogil:
-    # Set the bits from number `first` on. The bytes after that bit may have any value before.
-    cdef size_t last = first + count
-    if count == 0:
-        return
-    if first & 7:
-        bitmap[first >> 3] |= <uint8_t>(0xff << (first & 7))
-        first = (first | 7) + 1
-    if first < last:
-        memset(bitmap + (first >> 3), 0xff, ((last - 1) >> 3) - (first >> 3) + 1)
-
-
-cdef void write_validity(OutputColumn* column, const char* rows, size_t stride, size_t first,
+cdef void write_validity(OutputColumn* column, const char* row, size_t stride, size_t first,
                          size_t count) noexcept nogil:
-    # Write the bit of each row: 0 where the size is negative. Most blocks have no null.
-    cdef size_t size_at = column.size_at, i, bit
-    cdef int32_t signs = 0
+    # Write the bit of each row: 0 where the size is negative. No branch depends on that, because
+    # nulls follow no order.
+    cdef uint8_t* out = column.valid + (first >> 3)
+    cdef uint32_t used = first & 7, null
+    cdef uint32_t bits = out[0] & ((1 << used) - 1)
+    cdef size_t size_at = column.size_at, nulls = 0, i
     for i in range(count):
-        signs |= read_size(rows + i * stride, size_at)
-    set_bits(column.valid, first, count)
-    if signs >= 0:
-        return
-    for i in range(count):
-        if read_size(rows + i * stride, size_at) < 0:
-            bit = first + i
-            column.valid[bit >> 3] &= <uint8_t>~(1 << (bit & 7))
-            column.nulls += 1
+        null = <uint32_t>read_size(row, size_at) >> 31
+        bits |= (null ^ 1) << used
+        nulls += null
+        used += 1
+        if used == 8:
+            out[0] = <uint8_t>bits
+            out += 1
+            bits = used = 0
+        row += stride
+    out[0] = <uint8_t>bits
+    column.nulls += nulls
 
 
 cdef bint write_views(ColumnSet* set, OutputColumn* column, const char* row,
                       size_t count) noexcept nogil:
     # Copies of what the loop reads again and again, because its stores could change the originals.
+    # The head is read column by column: a copy of it would go through memory.
     cdef char* out = column.values + set.count * VIEW_BYTES
     cdef size_t stride = set.stride, place_at = column.at, size_at = column.size_at, i
-    cdef Head head
     cdef Readable buffer = Readable(NULL, NULL)
     cdef Window window = Window(0, 0)
-    cdef int64_t number = -1, available = 0, start, inside
-    cdef uint32_t at
+    cdef int64_t number = -1, available = -1, start, inside
+    cdef uint32_t at, frame_size, used
+    cdef uint16_t own_number
     cdef int32_t size
     for i in range(count):
-        head = read_head(row)
+        memcpy(&start, row + START_AT, sizeof(start))
+        memcpy(&frame_size, row + FRAME_SIZE_AT, sizeof(frame_size))
+        memcpy(&own_number, row + BUFFER_AT, sizeof(own_number))
         at = read_place(row, place_at)
         size = read_size(row, size_at)
-        if head.buffer != number and head.buffer < set.buffer_count:
-            number = head.buffer
-            buffer = set.buffers[number]
-            window = set.windows[number]
-            available = buffer.end - buffer.at
-        start = head.start
-        if rarely(head.buffer != number or start < 0 or start > available - head.size
-                  or not is_inside(&head, at, size)):
+        used = <uint32_t>(size & ~(size >> 31))
+        if own_number != number:
+            number = own_number
+            available = -1
+            if own_number < set.buffer_count:
+                buffer = set.buffers[own_number]
+                window = set.windows[own_number]
+                available = buffer.end - buffer.at
+        if rarely(start < 0 or start > available - frame_size
+                  or <uint64_t>at + used > frame_size):
             if size >= 0:
                 return fail(set, OUTSIDE, i)
             memset(out, 0, VIEW_BYTES)      # a null may point anywhere
-            out += VIEW_BYTES
-            row += stride
-            continue
-        if rarely(size >= WINDOW):
+        elif rarely(used >= WINDOW):
             return fail(set, TOO_LONG, i)
-        start += at
-        inside = start - window.low
-        put_view(out, buffer.at + start, buffer.end, size,
-                 <uint32_t>(window.number + (inside >> WINDOW_BITS)),
-                 <uint32_t>(inside & (WINDOW - 1)))
+        else:
+            start += at
+            inside = start - window.low
+            put_view(out, buffer.at + start, buffer.end, used,
+                     <uint32_t>(window.number + (inside >> WINDOW_BITS)),
+                     <uint32_t>(inside & (WINDOW - 1)))
         out += VIEW_BYTES
         row += stride
     return True
@@ -225,7 +257,7 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
             total += <size_t>size
     if column.width == 4 and total > LARGEST_OFFSET:
         return fail(set, TOO_MANY_BYTES, 0)
-    if not grow_data(column, total):
+    if not grow_data(set, column, total, set.count + count):
         return fail(set, NO_MEMORY, 0)
     if set.count == 0:
         memset(column.values, 0, column.width)
@@ -246,18 +278,20 @@ cdef bint write_gathered(ColumnSet* set, OutputColumn* column, const char* rows,
 
 cdef bint keep_rows(ColumnSet* set, OutputColumn* column, const char* row,
                     size_t count) noexcept nogil:
-    # `values` has the rows, `data` their numbers, and `data_size` the number of rows that fit.
-    cdef size_t i, larger
+    # `data` has the rows, and `numbers` their numbers.
+    cdef size_t i, n
     for i in range(count):
         if read_size(row, column.at) > 0:
-            if column.used == column.data_size:
-                larger = 64 + column.data_size + (column.data_size >> 1)
-                if not (resize(&column.values, larger * set.stride)
-                        and resize(&column.data, larger * sizeof(int64_t))):
+            n = column.used
+            if n == column.fits:
+                column.fits = 64 + n + (n >> 1)
+                if not (grow_memory(&column.data, &column.data_bytes, n * set.stride,
+                                    column.fits * set.stride)
+                        and grow_memory(&column.numbers, &column.numbers_bytes,
+                                        n * sizeof(int64_t), column.fits * sizeof(int64_t))):
                     return fail(set, NO_MEMORY, i)
-                column.data_size = larger
-            memcpy(column.values + column.used * set.stride, row, set.stride)
-            (<int64_t*>column.data)[column.used] = <int64_t>(set.count + i)
+            memcpy(column.data + n * set.stride, row, set.stride)
+            (<int64_t*>column.numbers)[n] = <int64_t>(set.count + i)
             column.used += 1
         row += set.stride
     return True
@@ -291,30 +325,16 @@ cdef bint write_rows(void* sink, Rows* rows) noexcept nogil:
     return True
 
 
-cdef class _Memory:
-    # Memory of a column, which is freed with this object.
-    cdef char* at
-    cdef Py_ssize_t size
-
-    def __dealloc__(self):
-        free(self.at)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.at, self.size, 1, flags)
-
-
-cdef _Memory take_memory(char** at, size_t size):
+cdef Block take_memory(char** at, size_t bytes, size_t size):
     # Return memory as an object that owns it. An empty one has an address too: pyarrow needs one.
-    cdef _Memory memory = _Memory.__new__(_Memory)
+    cdef Block block
     if at[0] is NULL:
         if size:
             raise ValueError("this column was taken before")
-        if not resize(at, 1):
-            raise MemoryError("no memory for an empty column")
-    memory.at = at[0]
-    memory.size = <Py_ssize_t>size
+        return Block(0)
+    block = adopt_memory(at[0], bytes, size)
     at[0] = NULL
-    return memory
+    return block
 
 
 cdef class ColumnWriter(RowSink):
@@ -348,10 +368,10 @@ cdef class ColumnWriter(RowSink):
         if self.set.columns is NULL:
             return
         for i in range(self.set.column_count):
-            free(self.set.columns[i].values)
-            free(self.set.columns[i].valid)
-            free(self.set.columns[i].data)
+            free_memory(self.set.columns[i].data, self.set.columns[i].data_bytes)
+            free_memory(self.set.columns[i].numbers, self.set.columns[i].numbers_bytes)
         free(self.set.columns)
+        free_memory(self.set.memory, self.set.bytes)
 
     def __len__(self):
         return self.set.count
@@ -408,6 +428,7 @@ cdef class ColumnWriter(RowSink):
             self.set.buffers = <const Readable*>&readable[0, 0]
         window_view = self.window_array.view(np.uint8)
         self.set.windows = <const Window*>&window_view[0]
+        self.set.buffer_bytes = int(np.maximum(ranges[:, 1] - ranges[:, 0], 0).sum())
         self.set.max_rows = max_rows
         if not grow_columns(&self.set, min(max(expected, <size_t>1), max_rows)):
             raise MemoryError(f"no memory for the columns of {expected} rows")
@@ -471,11 +492,19 @@ cdef class ColumnWriter(RowSink):
         if self.set.failure:
             raise ValueError(f"row {self.set.failed_row} points outside its buffer")
 
+    cdef take_values(self, char* at, size_t size):
+        # Return a part of the memory that all columns share.
+        if self.memory is None:
+            self.memory = adopt_memory(self.set.memory, self.set.bytes, self.set.bytes)
+            self.set.memory = NULL
+        first = at - self.memory.at
+        return memoryview(self.memory)[first:first + <Py_ssize_t>size]
+
     def take_numbers(self, name):
         """Return a column of numbers as an array."""
         cdef OutputColumn* column = self.set.columns + <size_t>self.slots[name]
         return np.frombuffer(
-            take_memory(&column.values, self.set.count * column.width), self.dtype[name])
+            self.take_values(column.values, self.set.count * column.width), self.dtype[name])
 
     def take_place(self, name):
         """Return (nulls, validity, values, data) of a place.
@@ -491,17 +520,17 @@ cdef class ColumnWriter(RowSink):
             if rows == 0:
                 memset(column.values, 0, column.width)
             rows += 1
-            data = take_memory(&column.data, column.used)
+            data = take_memory(&column.data, column.data_bytes, column.used)
         validity = None
         if column.nulls:
-            validity = take_memory(<char**>&column.valid, (self.set.count + 7) >> 3)
-        return column.nulls, validity, take_memory(&column.values, rows * column.width), data
+            validity = self.take_values(<char*>column.valid, (self.set.count + 7) >> 3)
+        return column.nulls, validity, self.take_values(column.values, rows * column.width), data
 
     def take_rows(self, name):
         """Return (numbers, rows): the kept rows, and for each its number, an int64 array."""
         cdef OutputColumn* column = self.set.columns + <size_t>self.slots[name]
         if column.used == 0:
             return np.empty(0, np.int64), np.empty(0, self.dtype)
-        numbers = take_memory(&column.data, column.used * sizeof(int64_t))
-        rows = take_memory(&column.values, column.used * self.set.stride)
+        numbers = take_memory(&column.numbers, column.numbers_bytes, column.used * sizeof(int64_t))
+        rows = take_memory(&column.data, column.data_bytes, column.used * self.set.stride)
         return np.frombuffer(numbers, np.int64), np.frombuffer(rows, self.dtype)

@@ -183,6 +183,7 @@ cdef inline void charge_walk(SearchBudget* budget, const uint8_t* at,
 cdef struct Search:
     Fault gap               # the fault of the gap that continues at that byte, or OK
     size_t searched         # bytes from that byte on at which no intact frame begins
+    size_t needed           # minimum size of the frame that is cut there; 0 where it is not known
     SearchBudget budget
 
 # A buffer to scan from its first byte.
@@ -527,6 +528,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     cdef Recovery recovery
     cdef Head* row
     begin_scan(&scan, state)
+    state.search.needed = 0
     while r.at < scan.end and not scan.ended:
         scan.start = r.at
         row = claim_row(rows, stride, &scan)
@@ -540,6 +542,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
         if rarely(scan.fault != OK):
             recovery = recover(&scan, state, &r, row, stride, probe)
             if recovery == STOP:
+                state.search.needed = row.size if scan.fault <= FILLER else 0
                 break
             if recovery == READ_AGAIN:
                 continue

@@ -230,6 +230,11 @@ cdef class Resume:
     cdef Search search
     cdef uint64_t position              # of the next byte in the stream
 
+    @property
+    def needed(self):
+        """The minimum size of the frame that was cut at the end; 0 where it is not known."""
+        return self.search.needed
+
     def skip_gap(self, size):
         """Skip bytes of a gap that are not scanned. The next bytes continue the gap.
 

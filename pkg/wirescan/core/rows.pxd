@@ -47,3 +47,12 @@ cdef class Block:
     cdef size_t bytes
     cdef Py_ssize_t size
     cdef object __weakref__
+
+# Allocate at least `bytes` bytes, and set `bytes` to the size of the memory. NULL: out of memory.
+cdef char* allocate_memory(size_t* bytes) noexcept nogil
+
+# Free memory of `bytes` bytes that `allocate_memory` returned, or NULL.
+cdef void free_memory(char* memory, size_t bytes) noexcept nogil
+
+# Return memory as an object that exports its first `size` bytes, and that frees it.
+cdef Block adopt_memory(char* memory, size_t bytes, size_t size)

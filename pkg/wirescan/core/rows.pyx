@@ -18,22 +18,35 @@ cdef extern from *:
      * the blocks freed last are kept for the next scan. They are marked with MADV_FREE: the
      * system takes their pages back when memory is short. A kept block begins with its size. No
      * block is kept where the address space is limited (RLIMIT_AS). */
-    enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, LARGEST_KEPT = 1 << 28, SLOTS = 4 };
+    enum { HUGE_PAGE = 1 << 21, LARGE = HUGE_PAGE, SLOTS = 16 };
+    static const size_t MOST_KEPT = (size_t)1 << 29;    /* bytes of all kept blocks, about */
     static void* wirescan_kept[SLOTS];
+    static size_t wirescan_kept_bytes;
+
+    static void* wirescan_swap(int slot, void* block) {
+        return __atomic_exchange_n(&wirescan_kept[slot], block, __ATOMIC_ACQ_REL);
+    }
+
+    static void wirescan_drop(void* block) {
+        if (block)
+            __atomic_sub_fetch(&wirescan_kept_bytes, *(size_t*)block, __ATOMIC_RELAXED);
+        free(block);
+    }
 
     static void* wirescan_take(size_t* bytes) {
         for (int i = 0; i < SLOTS; i++) {
-            void* block = __atomic_exchange_n(&wirescan_kept[i], NULL, __ATOMIC_ACQ_REL);
+            void* block = wirescan_swap(i, NULL);
             size_t size;
             if (!block)
                 continue;
             size = *(size_t*)block;
             if (size >= *bytes && size / 4 <= *bytes) {
+                __atomic_sub_fetch(&wirescan_kept_bytes, size, __ATOMIC_RELAXED);
                 *bytes = size;
                 return block;
             }
             /* The size does not fit: put the block back. */
-            free(__atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL));
+            wirescan_drop(wirescan_swap(i, block));
         }
         return NULL;
     }
@@ -50,7 +63,7 @@ cdef extern from *:
         if (posix_memalign(&block, HUGE_PAGE, *bytes)) {
             /* Out of memory: free the kept blocks and try again. */
             for (int i = 0; i < SLOTS; i++)
-                free(__atomic_exchange_n(&wirescan_kept[i], NULL, __ATOMIC_ACQ_REL));
+                wirescan_drop(wirescan_swap(i, NULL));
             if (posix_memalign(&block, HUGE_PAGE, *bytes))
                 return NULL;
         }
@@ -60,16 +73,21 @@ cdef extern from *:
 
     static void wirescan_rows_free(void* block, size_t bytes) {
         struct rlimit space;
-        if (bytes >= LARGE && bytes <= LARGEST_KEPT
-                && !getrlimit(RLIMIT_AS, &space) && space.rlim_cur == RLIM_INFINITY) {
-            madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
-            /* The system does not take a page that is written after MADV_FREE. */
-            *(size_t*)block = bytes;
-            /* The newest block moves into the first slot, and the oldest is freed. */
-            for (int i = 0; i < SLOTS && block; i++)
-                block = __atomic_exchange_n(&wirescan_kept[i], block, __ATOMIC_ACQ_REL);
+        if (bytes < LARGE || bytes > MOST_KEPT / 2
+                || getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY) {
+            free(block);
+            return;
         }
-        free(block);
+        madvise(block, bytes / HUGE_PAGE * HUGE_PAGE, MADV_FREE);
+        /* The system does not take a page that is written after MADV_FREE. */
+        *(size_t*)block = bytes;
+        __atomic_add_fetch(&wirescan_kept_bytes, bytes, __ATOMIC_RELAXED);
+        /* The newest block moves into the first slot, and the oldest are freed. */
+        for (int i = 0; i < SLOTS && block; i++)
+            block = wirescan_swap(i, block);
+        wirescan_drop(block);
+        for (int i = SLOTS; i-- && __atomic_load_n(&wirescan_kept_bytes, __ATOMIC_RELAXED) > MOST_KEPT;)
+            wirescan_drop(wirescan_swap(i, NULL));
     }
     #else
     static void* wirescan_rows_alloc(size_t* bytes) {
@@ -85,6 +103,24 @@ cdef extern from *:
     # May allocate more than `bytes`, and sets `bytes` to the size of the block.
     void* wirescan_rows_alloc(size_t* bytes) noexcept nogil
     void wirescan_rows_free(void* block, size_t bytes) noexcept nogil
+
+
+cdef char* allocate_memory(size_t* bytes) noexcept nogil:
+    return <char*>wirescan_rows_alloc(bytes)
+
+
+cdef void free_memory(char* memory, size_t bytes) noexcept nogil:
+    if memory is not NULL:
+        wirescan_rows_free(memory, bytes)
+
+
+cdef Block adopt_memory(char* memory, size_t bytes, size_t size):
+    cdef Block block = Block.__new__(Block, 0)
+    free_memory(block.at, block.bytes)
+    block.at = memory
+    block.bytes = bytes
+    block.size = <Py_ssize_t>size
+    return block
 
 
 cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:

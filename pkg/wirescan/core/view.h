@@ -16,11 +16,10 @@
 
 enum { VIEW_INLINE = 12, VIEW_PREFIX = 4, VIEW_BYTES = 16 };
 
-/* Write the view of `size` bytes at `p`; those of a null (a negative size) are zero. `end` is the
- * end of the readable bytes. `number` and `offset` are for a string that is not inline. */
-static inline void put_view(char* out, const uint8_t* p, const uint8_t* end, int32_t size,
+/* Write the view of `used` bytes at `p`. `end` is the end of the readable bytes. `number` and
+ * `offset` are for a string that is not inline. */
+static inline void put_view(char* out, const uint8_t* p, const uint8_t* end, uint32_t used,
                             uint32_t number, uint32_t offset) {
-    uint32_t used = size > 0 ? (uint32_t)size : 0;
     uint32_t words[4] = {0, 0, 0, 0};
 #if defined(__SSE2__)
     static const uint8_t covers[32] = {255, 255, 255, 255, 255, 255, 255, 255,

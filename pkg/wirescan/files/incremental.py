@@ -82,7 +82,7 @@ class FrameScanner:
         self._resync = resync
         self._limits = limits
         self._held = bytearray()  # the bytes that are not in a row yet
-        self._needed: tuple[int, ...] = ()  # the last result of `bytes_needed` for them
+        self._needed: tuple[int, ...] = ()  # their frame's minimum size, and the parser's state
         self._lost = False  # the start of the next frame is unknown
         self._resume = Resume()
         self._searched = 0  # held bytes at the last search for that start
@@ -113,7 +113,7 @@ class FrameScanner:
                 if not self._is_ready():
                     view = view[len(piece) :]
                     continue
-                scanned = self._read(view_of(bytes(self._held)))
+                scanned = self._read(memoryview(self._held).toreadonly())
                 yield scanned
                 used = self._advance(scanned)
                 if used <= before:
@@ -236,9 +236,13 @@ class FrameScanner:
         if self._bytes_needed is not None:
             self._needed = self._bytes_needed(self._held, *self._needed[1:])
             return self._needed[0] <= len(self._held) or self._needed[0] > self._limits.frame
+        if self._needed and len(self._held) < self._needed[0]:
+            return False
+        resume = Resume()
         rows, _, fault, _ = self._scan_bytes(
-            self._held, check=False, resync=False, limits=self._limits, more=True
+            self._held, check=False, resync=False, limits=self._limits, more=True, resume=resume
         )
+        self._needed = (resume.needed,) if resume.needed else ()
         return len(rows) > 0 or fault not in (Fault.SHORT, Fault.FILLER)
 
     def _end_zeros(self) -> Scanned:

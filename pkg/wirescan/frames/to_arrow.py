@@ -415,7 +415,9 @@ def _make_text(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.A
 def _make_numbers(
     values: np.ndarray, kind: pa.DataType, absent: np.ndarray | None = None
 ) -> pa.Array:
-    """Return a copy of numbers, converted to the width of `kind`.
+    """Return numbers, converted to the width of `kind`.
+
+    A column of rows is copied. Numbers that are contiguous already are not.
 
     Workers must not load pandas: `pa.array` does, and `to_pandas_dtype` before pyarrow 24.
     """
@@ -426,7 +428,8 @@ def _make_numbers(
         letter = "u"
     elif pa.types.is_floating(kind):
         letter = "f"
-    values = np.array(values, f"{letter}{kind.bit_width // 8}")
+    is_shared = values.strides == (values.itemsize,)
+    values = np.array(values, f"{letter}{kind.bit_width // 8}", copy=None if is_shared else True)
     bitmap = None if absent is None or not absent.any() else pa.py_buffer(_pack_bits(~absent))
     return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(values)])
 

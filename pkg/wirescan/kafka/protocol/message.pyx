@@ -23,6 +23,7 @@ from wirescan.kafka.protocol import schema
 
 cdef enum:
     APIS = 128                      # upper bound of the API keys
+    SIZE_BYTES = 4                  # before each message
     OPAQUE = 255                    # the kind of a message whose header is not known
     VERSIONS = 256                  # upper bound of the versions of an API
     CONTROLLED_SHUTDOWN = 7         # an API key; version 0 has no client id
@@ -66,10 +67,12 @@ cdef Fault read_request(Reader* r, void* out, const Context* context) noexcept n
     cdef Reader body
     cdef int32_t tags = 0
     cdef Fault fault
-    if left(r) < 4:
+    if left(r) < SIZE_BYTES:
         return SHORT
-    fault = enter(r, 4, <int32_t>be32(start), &body)
+    fault = enter(r, SIZE_BYTES, <int32_t>be32(start), &body)
     if fault:
+        if fault == SHORT:
+            row.head.size = SIZE_BYTES + be32(start)
         return fault
     row.client_id_size = row.api_key = row.api_version = -1
     p = take(&body, 8)
@@ -107,10 +110,12 @@ cdef Fault read_response(Reader* r, void* out, const Context* context) noexcept 
     cdef const uint8_t* p
     cdef Reader body
     cdef Fault fault
-    if left(r) < 4:
+    if left(r) < SIZE_BYTES:
         return SHORT
-    fault = enter(r, 4, <int32_t>be32(start), &body)
+    fault = enter(r, SIZE_BYTES, <int32_t>be32(start), &body)
     if fault:
+        if fault == SHORT:
+            row.head.size = SIZE_BYTES + be32(start)
         return fault
     row.request = row.api_key = row.api_version = -1
     p = take(&body, 4)

@@ -101,8 +101,11 @@ cdef inline Fault read_any_batch(Reader* r, Batch* row, bint check) noexcept nog
     if fault == SHORT and <int64_t>be64(p) == -1:
         return FILLER
     if fault:
-        if fault == SHORT and left(r) > MAGIC_AT and p[MAGIC_AT] > 2:
-            row.head.fault = NOT_A_FRAME    # it may still be a frame if more bytes follow
+        if fault == SHORT and left(r) > MAGIC_AT:
+            if p[MAGIC_AT] > 2:
+                row.head.fault = NOT_A_FRAME    # it may still be a frame if more bytes follow
+            else:
+                row.head.size = LOG_OVERHEAD + <uint32_t>length
         return fault
     row.head.kind = row.magic = p[MAGIC_AT]
     if row.magic == 2:

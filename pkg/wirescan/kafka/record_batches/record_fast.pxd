@@ -220,7 +220,7 @@ cdef inline size_t read_short_records(
     run.base_timestamp = <uint64_t>(batch.max_timestamp if append else batch.base_timestamp)
     run.delta_mask = 0 if append else ~<uint64_t>0
     # Assume that the next batch is about as large as this one.
-    run.distance = min(<size_t>span.size, <size_t>FARTHEST) if ahead else 0
+    run.distance = min(<size_t>span.size, <size_t>FARTHEST) if ahead else 2048
     while run.row < run.stop and run.start < run.limit:
         row = run.row
         read_alike_records(&run, past)
