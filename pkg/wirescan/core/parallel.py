@@ -106,7 +106,8 @@ def map_in_order(
         yield from map(function, items)
         return
     pending: deque[Future[Result]] = deque()
-    most = min(workers, _MAX_THREADS)
+    # One more than run at the same time: its item is made while they run.
+    most = min(workers, _MAX_THREADS) + 1
     failure: BaseException | None = None
     source = iter(items)
     try:

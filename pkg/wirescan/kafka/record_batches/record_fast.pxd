@@ -15,7 +15,7 @@ cdef enum:
     FARTHEST = 128 << 10            # longest prefetch distance in bytes; fits a second-level cache
     # Layouts that are learnt before the records count as varied; the first record has three.
     CHANGES = 4
-    VARIED = 64                     # varied records that are read before the next layout is tried
+    VARIED = 256                    # varied records that are read before the next layout is tried
     # Varints of more than four bytes are left to record.pxd, except in timestamps.
     SHORT_ENDS = 0x80808080         # the top bits of four bytes
     SHORT_BITS = 32                 # their number of bits
