@@ -110,8 +110,8 @@ cdef bint grow_columns(ColumnSet* set, size_t rows) noexcept nogil:
 
 
 cdef bint grow_data(ColumnSet* set, OutputColumn* column, size_t size, size_t rows) noexcept nogil:
-    # Make `size` bytes of gathered strings fit, those of `rows` rows. If all rows are like them, the
-    # rest fits too; but the bytes of all buffers are enough, unless rows share bytes.
+    # Make `size` bytes of gathered strings fit, those of `rows` rows. If all rows are like them,
+    # the rest fits too; but the bytes of all buffers are enough, unless rows share bytes.
     cdef double expected
     cdef size_t larger = size + (size >> 1)
     if size <= column.data_bytes:
@@ -174,8 +174,8 @@ cdef void write_validity(OutputColumn* column, const char* row, size_t stride, s
     cdef uint8_t* out = column.valid + (first >> 3)
     cdef uint32_t used = first & 7, null
     cdef uint32_t bits = out[0] & ((1 << used) - 1)
-    cdef size_t size_at = column.size_at, nulls = 0, i
-    for i in range(count):
+    cdef size_t size_at = column.size_at, nulls = 0, _i
+    for _i in range(count):
         null = <uint32_t>read_size(row, size_at) >> 31
         bits |= (null ^ 1) << used
         nulls += null

@@ -106,8 +106,7 @@ def map_in_order(
         yield from map(function, items)
         return
     pending: deque[Future[Result]] = deque()
-    # One more than run at the same time: its item is made while they run.
-    most = min(workers, _MAX_THREADS) + 1
+    most = min(workers, _MAX_THREADS)
     failure: BaseException | None = None
     source = iter(items)
     try:
@@ -120,7 +119,8 @@ def map_in_order(
                 failure = error
                 break
             pending.append(_start(function, item))
-            if len(pending) >= most:
+            # One more than run at the same time: its item is made while they run.
+            if len(pending) > most:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

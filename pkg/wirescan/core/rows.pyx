@@ -86,8 +86,11 @@ cdef extern from *:
         for (int i = 0; i < SLOTS && block; i++)
             block = wirescan_swap(i, block);
         wirescan_drop(block);
-        for (int i = SLOTS; i-- && __atomic_load_n(&wirescan_kept_bytes, __ATOMIC_RELAXED) > MOST_KEPT;)
+        for (int i = SLOTS - 1; i >= 0; i--) {
+            if (__atomic_load_n(&wirescan_kept_bytes, __ATOMIC_RELAXED) <= MOST_KEPT)
+                break;
             wirescan_drop(wirescan_swap(i, NULL));
+        }
     }
     #else
     static void* wirescan_rows_alloc(size_t* bytes) {
