@@ -6,6 +6,7 @@ The frames are copied byte for byte. `log_salvage.py` and `log_cut.py` use this 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -42,22 +43,25 @@ class SegmentWriter:
     Use it as a context manager, which closes it.
 
     Args:
-        directory: an existing directory without segments.
+        directory: an existing directory without segments. None: nothing is written, and the
+            segments are only counted.
         format: an outermost format whose `Storage.log` names the segments.
 
     Attributes:
-        index_writer: writes the indexes; None if the format declares none.
+        index_writer: writes the indexes; None if there are none.
         last: the last offset that was written; -1 before any.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], format: Format):
+    def __init__(self, directory: str | os.PathLike[str] | None, format: Format):
         log = format.storage.log
         if log is None or log.segments is None:
             raise ValueError(f"{format.name} has no segments, so none can be written")
-        self._prefix = os.path.join(os.fspath(directory), "")
+        self._writes = directory is not None
+        self._prefix = "" if directory is None else os.path.join(os.fspath(directory), "")
         self._names = log.segments
-        make_writer = log.make_index_writer
-        self.index_writer: IndexWriter | None = None if make_writer is None else make_writer()
+        self.index_writer: IndexWriter | None = None
+        if self._writes and log.make_index_writer is not None:
+            self.index_writer = log.make_index_writer()
         self.last = -1
         self._segment: WrittenSegment | None = None
         self._file: BinaryIO | None = None
@@ -69,28 +73,32 @@ class SegmentWriter:
     def __exit__(self, error_type: object, *_: object) -> None:
         if error_type is None:
             self.close()
-        elif self._file is not None:
-            self._file.close()
+            return
+        with suppress(OSError):
+            self.close()
 
     def start_segment(self, base: int) -> None:
         """End the segment in progress, and begin the one that is named `base`. Raises OSError."""
         self.close()
         path = self._names.make_path(self._prefix, base)
-        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 -- `close` closes it
+        if self._writes:
+            self._file = open(path, "xb", buffering=0)  # noqa: SIM115 -- `close` closes it
         self._segment = WrittenSegment(path, base, base, base - 1)
         if self.index_writer is not None:
             self.index_writer.start_segment(path)
 
     def close(self) -> None:
         """End the segment in progress. Raises OSError."""
-        if self._file is None or self._segment is None:
+        if self._segment is None:
             return
-        self._file.close()
-        self._file = None
+        segment = self._segment
+        self._segment = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if self.index_writer is not None:
             self.index_writer.end_segment()
-        self._ended.append(self._segment)
-        self._segment = None
+        self._ended.append(segment)
 
     def take_segments(self) -> list[WrittenSegment]:
         """Return the segments that ended since the last call."""
@@ -129,11 +137,13 @@ class SegmentWriter:
 
     def _write(self, frames: FrameTable, first: int, last: int) -> None:
         """Append frames to the segment in progress, and to its indexes."""
-        assert self._file is not None and self._segment is not None  # `add` started a segment
+        assert self._segment is not None  # `add` started a segment
         segment = self._segment
         if self.index_writer is not None:
             self.index_writer.add(frames, segment.size)
-        segment.size += write_frames(self._file, frames)
+        if self._file is not None:
+            write_frames(self._file, frames)
+        segment.size += int(frames["size"].sum(dtype=np.int64))
         segment.first = segment.first if segment.frames else first
         segment.last = last
         segment.frames += len(frames)
@@ -152,11 +162,8 @@ def list_ranges(frames: FrameTable, previous: int) -> tuple[np.ndarray, np.ndarr
     return np.where(first == UNKNOWN, before + 1, first), last
 
 
-def write_frames(file: BinaryIO, frames: FrameTable) -> int:
-    """Write the bytes of outermost frames, adjacent ones together. Return the number of bytes.
-
-    Raises OSError.
-    """
+def write_frames(file: BinaryIO, frames: FrameTable) -> None:
+    """Write the bytes of outermost frames, adjacent ones together. Raises OSError."""
     rows = frames.rows
     starts = rows["start"]
     ends = rows["start"] + rows["size"]
@@ -168,4 +175,3 @@ def write_frames(file: BinaryIO, frames: FrameTable) -> int:
         data = frames.buffers[rows["buffer"][begin]][int(starts[begin]) : int(ends[end - 1])]
         while len(data):
             data = data[file.write(data) :]
-    return int(rows["size"].sum(dtype=np.int64))

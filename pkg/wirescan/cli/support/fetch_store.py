@@ -225,7 +225,8 @@ class Segments:
         """Append the batches in rows first..stop-1 to the segment."""
         assert self._file is not None  # `add` starts a segment first
         rows = batches.rows[first:stop]
-        size = write_frames(self._file, batches[first:stop])
+        write_frames(self._file, batches[first:stop])
+        size = int(rows["size"].sum(dtype=np.int64))
         self._size += size
         self.bytes += size
         # A wrapper does not state its number of messages.
