@@ -32,6 +32,7 @@ VERBS = (
     "receive",
     "send",
     "salvage",
+    "diff",
 )
 
 # Package -> the extra of wirescan that installs it.
