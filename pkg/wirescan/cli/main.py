@@ -32,6 +32,7 @@ VERBS = (
     "receive",
     "send",
     "salvage",
+    "cut",
     "diff",
 )
 
