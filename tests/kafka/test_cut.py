@@ -132,3 +132,16 @@ def test_two_logs_are_not_one_segment(tmp_path):
     result = run("cut", ORDERS, KAFKA_CORPUS / "open-0", "--offset", "0:9", "-o", tmp_path / "x")
     assert result.exit_code == 2
     assert "the offsets do not rise" in result.stderr
+
+
+def test_a_batch_without_a_selected_record_is_not_written(tmp_path):
+    """Compaction removed the records at the end of one batch, and all records of another."""
+    rows = [Record(offset, 1, None, b"v") for offset in (0, 1)]
+    first = encode_batch(rows, last_offset=9)
+    empty = encode_batch([], base_offset=10, last_offset=19)
+    last = encode_batch([Record(20, 1, None, b"v")])
+    (tmp_path / "log").write_bytes(first + empty + last)
+    for text, expected in (("5:30", last), ("10:30", last), ("1:21", first + last)):
+        result = run("cut", tmp_path / "log", "--offset", text, "-o", tmp_path / "part.log")
+        assert result.exit_code == 0, result.stderr
+        assert (tmp_path / "part.log").read_bytes() == expected

@@ -381,6 +381,13 @@ def test_a_segment_ends_where_offsets_leave_the_reach_of_its_index(tmp_path):
     assert [segment.base for segment in segments] == [0, far, 2**40]
 
 
+def test_a_name_that_is_too_low_for_the_index_is_replaced(tmp_path):
+    batches, report = salvage_log(tmp_path, {7: [make_batch(2**40)]})
+    assert len(batches) == 1
+    assert [event.base for event in report.events] == [2**40]
+    assert len(list((tmp_path / "out").rglob("*.log"))) == 1
+
+
 def test_the_best_choice_of_runs():
     """Compared with all choices, for small lists of single frames."""
     choose = random.Random(3)
