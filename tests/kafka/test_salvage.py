@@ -22,6 +22,7 @@ from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.liftbridge.log.commit_log import CommitLog
 from wirescan.liftbridge.log.index_writer import LiftbridgeIndexWriter
+from wirescan.seglog import log_order
 from wirescan.seglog.log_order import Run, choose_runs
 from wirescan.seglog.log_salvage import (
     LostRange,
@@ -386,6 +387,20 @@ def test_a_name_that_is_too_low_for_the_index_is_replaced(tmp_path):
     assert len(batches) == 1
     assert [event.base for event in report.events] == [2**40]
     assert len(list((tmp_path / "out").rglob("*.log"))) == 1
+
+
+@pytest.mark.parametrize("wrong", [10**6, 205, 203])
+@pytest.mark.parametrize("number", [3, 50, 95])
+def test_the_choice_is_the_same_with_few_runs_in_memory(wrong, number, tmp_path, monkeypatch):
+    """A log with a hole after each batch has many runs. Older ones are joined."""
+    monkeypatch.setattr(log_order, "MOST_RUNS", 8)
+    log = {0: [make_batch(20 * i) for i in range(100)]}
+    whole = list(log[0])
+    moved = (wrong if wrong > 10**5 else 20 * number + wrong).to_bytes(8, "big")
+    log[0][number] = moved + whole[number][8:]
+    batches, report = salvage_log(tmp_path, log)
+    assert batches == whole[:number] + whole[number + 1 :]
+    assert list_faults(report) == ["OFFSET_ORDER"]
 
 
 def test_the_best_choice_of_runs():
