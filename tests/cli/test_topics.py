@@ -114,3 +114,11 @@ def test_a_directory_without_partitions(tmp_path):
     assert result.exit_code == 2
     assert "holds no directory named <topic>-<partition>" in result.stderr
     assert run("topics", tmp_path / "none").exit_code == 2
+
+
+def test_the_end_of_a_large_segment_without_an_index_is_not_known(tmp_path):
+    folder = tmp_path / "large-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(kafka.encode_batch([bytes(1000)] * 1500))
+    (line,) = parse_lines(run("topics", tmp_path, "--json"))
+    assert (line["first"], line["last"], line["problems"]) == (0, None, [])

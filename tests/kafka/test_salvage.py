@@ -318,6 +318,13 @@ def test_a_batch_that_is_written_twice_is_kept_once(tmp_path):
     assert list_lost(report) == []
 
 
+def test_a_hole_after_a_duplicate_is_no_loss(tmp_path):
+    log = {0: [make_batch(0), make_batch(0), make_batch(20)]}
+    _, report = salvage_log(tmp_path, log)
+    assert list_faults(report) == ["DUPLICATE"]
+    assert list_lost(report) == []
+
+
 def test_a_stretch_that_is_written_twice_is_kept_once(tmp_path):
     log = make_log(segments=1, batches=20)
     whole = flatten(log)
