@@ -36,8 +36,8 @@ class PartitionSummary(NamedTuple):
     """What a partition directory holds.
 
     path: of the directory. topic, partition: from its name. segments: their number. size: bytes of
-    all segments. first, last: offsets of the first and the last batch; None if not known. If the first
-    batch is damaged or large, `first` is the offset in the name of its segment.
+    all segments. first, last: offsets of the first and the last batch; None if not known.
+    If the first batch is damaged or large, `first` is the offset in the name of its segment.
     first_time, last_time: the highest timestamps of these batches in milliseconds; None if not
     known. problems: what is wrong, by the names and sizes of files and the last bytes.
     """
