@@ -395,6 +395,7 @@ SHAPE = {
     "live.client",
     "log",
     "log.index_files",
+    "log.index_writer",
     "log.segment",
     "message",
     "rows",

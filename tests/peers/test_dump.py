@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.paths import KAFKA_CORPUS
 from wirescan import kafka
+from wirescan.seglog.log_salvage import salvage
 
 from .broker import dump
 from .dumped import format_file, split_by_file
@@ -78,6 +79,24 @@ def test_dump_of_the_corpus(tmp_path):
         "count: 0",
     ):
         assert any(word in line for line in lines), word
+
+
+def test_dump_of_a_salvaged_log(tmp_path):
+    """Kafka's tool accepts the segments and the indexes that are written beside them."""
+    source = copy_trimmed(KAFKA_CORPUS / "orders-0", tmp_path / "orders-0")
+    for log in sorted(source.glob("*.log")):
+        third = kafka.scan(log)[2]
+        data = bytearray(log.read_bytes())
+        data[third.start + third.size - 1] ^= 1
+        log.write_bytes(data)
+    report = salvage(source, tmp_path / "out", format="kafka.batches")
+    assert report.lost > 0
+    files = list_files(tmp_path / "out" / "orders-0")
+    assert {file.suffix for file in files} == {".log", ".index", ".timeindex", ".txnindex"}
+    assert all("isvalid: true" in line for line in check_dump(files) if "baseOffset" in line)
+    indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
+    assert "mismatch" not in dump(*indexes, options=())
+    assert "passed sanity check" in dump(*indexes, options=("--index-sanity-check",))
 
 
 def test_dump_of_fetched_record_sets(tmp_path):

@@ -21,7 +21,21 @@ from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, descr
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
 
-VERBS = ("formats", "scan", "stat", "verify", "index", "convert", "fetch", "receive", "send")
+VERBS = (
+    "formats",
+    "scan",
+    "stat",
+    "verify",
+    "index",
+    "convert",
+    "fetch",
+    "receive",
+    "send",
+    "salvage",
+    "cut",
+    "diff",
+    "topics",
+)
 
 # Package -> the extra of wirescan that installs it.
 EXTRAS = {
@@ -47,6 +61,10 @@ Examples:
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster
+  wirescan salvage orders-0 --to repaired            the intact batches of a damaged log
+  wirescan cut     orders-0 --offset 5:90 -o a.log   a part, as a valid segment
+  wirescan diff    orders-0 backup/orders-0          compare two copies by offset
+  wirescan topics  /var/lib/kafka                    a broker's directory at a glance
   wirescan receive lumberjack --to events            what Beats and Logstash send
   wirescan send    lumberjack 127.0.0.1:5044 events  ... and files to a receiver
 

@@ -105,6 +105,25 @@ class SegmentCheck(Protocol):
         """Report what is wrong once the segment was read to its end."""
 
 
+class IndexWriter(Protocol):
+    """Writes the indexes beside the segments of one log, one segment after another."""
+
+    def start_segment(self, path: str) -> None:
+        """Begin the indexes of a new segment. Its name is its base offset. Raises OSError."""
+
+    def add(self, frames: FrameTable, position: int) -> None:
+        """Add entries for good frames of the segment, in their order. Raises OSError.
+
+        The frames are one after another in the segment, from the byte `position` on.
+        """
+
+    def end_segment(self) -> None:
+        """Complete the indexes of the segment. Raises OSError."""
+
+    def describe_end(self) -> list[str]:
+        """Return what the end of the log leaves open, as lines for people."""
+
+
 def keep_nothing() -> None:
     """Return None: the memory of checks that do not depend on each other."""
 
@@ -140,6 +159,7 @@ class LogColumns:
     side_files: the checks of the files beside the segments; optional.
     segments: how the files of a log are named; None if files do not continue each other.
     directory_files: names of files by which a server's own directory is recognized.
+    make_index_writer: returns a new writer of the indexes of a log; optional.
     """
 
     first: str
@@ -148,3 +168,4 @@ class LogColumns:
     side_files: SideFiles | None = None
     segments: SegmentNames | None = None
     directory_files: tuple[str, ...] = ()
+    make_index_writer: Callable[[], IndexWriter] | None = None

@@ -23,6 +23,7 @@ from wirescan.frames.table import FrameTable, Stop, require_rows
 from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
@@ -245,6 +246,7 @@ BATCHES = Format(
             SIDE_FILES,
             segments=SEGMENTS,
             directory_files=("partition.metadata", "leader-epoch-checkpoint"),
+            make_index_writer=KafkaIndexWriter,
         ),
     ),
     display=Display(

@@ -22,6 +22,7 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.liftbridge.log.index_writer import LiftbridgeIndexWriter
 from wirescan.liftbridge.log.segment import LAYOUT
 from wirescan.liftbridge.payload_sources import open_payload_source
 from wirescan.liftbridge.scan import (
@@ -383,7 +384,11 @@ ENTRIES = Format(
         boundaries=find_boundaries,
         prune=partial(prune, LAYOUT),
         log=LogColumns(
-            "offset", "offset", segments=SEGMENTS, directory_files=("leader-epoch-checkpoint",)
+            "offset",
+            "offset",
+            segments=SEGMENTS,
+            directory_files=("leader-epoch-checkpoint",),
+            make_index_writer=LiftbridgeIndexWriter,
         ),
     ),
     display=Display(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wirescan.cli.common import Failure
 from wirescan.cli.output import format_path
+from wirescan.files.new_directory import sync_directory
 
 
 class DurableDirectory:
@@ -50,15 +51,6 @@ class DurableDirectory:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._handle)
-
-
-def sync_directory(directory: Path) -> None:
-    """Sync the names in a directory to disk."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def publish(partial: Path, final: Path) -> None:

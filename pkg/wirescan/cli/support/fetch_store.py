@@ -26,20 +26,21 @@ import numpy as np
 
 from wirescan.cli.common import Damage, Failure
 from wirescan.cli.output import escape_text, format_path
-from wirescan.cli.support.durable_directory import DurableDirectory, publish, sync_directory
+from wirescan.cli.support.durable_directory import DurableDirectory, publish
 from wirescan.core.fault import Fault
+from wirescan.files.new_directory import sync_directory
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.files import SEGMENT
 from wirescan.reading.chunked import read_chunks, scan_outermost
+from wirescan.seglog.segment_writer import REACH, write_frames
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from wirescan.kafka.client import Part
 
-INDEX_REACH = (1 << 31) - 1  # an index holds offsets relative to its segment's first one
 GROUP_BYTES = 64 << 20  # memory for row groups, in all partitions together
 SMALLEST_GROUP = 1 << 20  # bytes
 LARGEST_OFFSET = OFFSET_END - 1
@@ -190,7 +191,7 @@ class Segments:
             stop = int(
                 min(
                     np.searchsorted(ends, space, "right"),
-                    np.searchsorted(batches["last_offset"], self._base + INDEX_REACH, "right"),
+                    np.searchsorted(batches["last_offset"], self._base + REACH, "right"),
                 )
             )
             if self._file is None or stop <= at and self._size:
@@ -221,17 +222,10 @@ class Segments:
             self._file.close()
 
     def _write(self, batches: FrameTable, first: int, stop: int) -> None:
-        """Append the batches in rows first..stop-1 to the segment; adjacent ones in one call."""
+        """Append the batches in rows first..stop-1 to the segment."""
         assert self._file is not None  # `add` starts a segment first
         rows = batches.rows[first:stop]
-        starts = rows["start"]
-        ends = rows["start"] + rows["size"]
-        is_apart = (starts[1:] != ends[:-1]) | (rows["buffer"][1:] != rows["buffer"][:-1])
-        breaks = np.flatnonzero(is_apart) + 1
-        for begin, end in zip([0, *breaks], [*breaks, len(rows)]):
-            data = batches.buffers[rows["buffer"][begin]][int(starts[begin]) : int(ends[end - 1])]
-            while len(data):
-                data = data[self._file.write(data) :]
+        write_frames(self._file, batches[first:stop])
         size = int(rows["size"].sum(dtype=np.int64))
         self._size += size
         self.bytes += size

@@ -18,9 +18,6 @@ from wirescan.cli.support.log_offsets import (
     Gap,
     Offsets,
     fill_first_offsets,
-    find_first_offsets,
-    log_columns,
-    parse_segment,
 )
 from wirescan.cli.support.losses import (
     AT_LEAST,
@@ -30,7 +27,6 @@ from wirescan.cli.support.losses import (
     combine_bounds,
     describe_loss,
     find_lost_records,
-    read_claim,
 )
 from wirescan.cli.support.tally import find_counted_format
 from wirescan.core.fault import Fault
@@ -42,6 +38,12 @@ from wirescan.frames.registry import format_of, formats
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.seglog.frame_offsets import (
+    find_first_offsets,
+    log_columns,
+    parse_segment,
+    read_claim,
+)
 
 SHOWN_GAPS = 20  # gaps in the offsets that the text lists for a file
 

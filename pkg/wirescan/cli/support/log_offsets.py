@@ -12,10 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wirescan.frames.format import Format
-from wirescan.frames.logs import LogColumns, SegmentName
 from wirescan.frames.table import FrameTable
-
-UNKNOWN = -1  # the first offset of a batch that does not state it and was not opened
+from wirescan.seglog.frame_offsets import log_columns, parse_segment
 
 
 class Gap(NamedTuple):
@@ -156,31 +154,6 @@ class Offsets:
         self.previous = reference
         self._earlier = earlier
         return before, misplaced
-
-
-def log_columns(table: FrameTable) -> LogColumns:
-    """Return the log columns of a table's format. Raises TypeError for frames of no log."""
-    if table.format is None or table.format.storage.log is None:
-        raise TypeError(f"{table.name} has no log offsets")
-    return table.format.storage.log
-
-
-def parse_segment(format: Format, path: str) -> SegmentName | None:
-    """Return the parts of the path of a segment; None for the path of another file."""
-    segments = None if format.storage.log is None else format.storage.log.segments
-    return None if segments is None else segments.parse(path)
-
-
-def find_first_offsets(batches: FrameTable) -> np.ndarray:
-    """Return the first offset in each batch by its header; an empty array for frames of no log.
-
-    It is UNKNOWN for a batch that does not state its number of records.
-    """
-    if batches.format.storage.log is None:
-        return np.empty(0, np.int64)
-    first = batches[batches.format.storage.log.first]
-    counted = batches.format.display.record_count
-    return np.where(batches[counted] < 0, UNKNOWN, first) if counted else first
 
 
 def fill_first_offsets(first: np.ndarray, records: FrameTable, at: int) -> None:

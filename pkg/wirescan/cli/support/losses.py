@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.cli.output import format_count
-from wirescan.cli.support.log_offsets import log_columns
 from wirescan.files.source import URL
 from wirescan.frames.logs import Claim, SegmentNames
 from wirescan.frames.table import FrameTable
+from wirescan.seglog.frame_offsets import log_columns
 
 # How far a number of lost records is known.
 EXACT = "exact"
@@ -66,25 +66,6 @@ def combine_bounds(bounds: Iterable[str]) -> str:
     if not inexact:
         return EXACT
     return inexact.pop() if len(inexact) == 1 else ABOUT
-
-
-def read_claim(table: FrameTable, row: int) -> Claim | None:
-    """Return what a bad row of a log claims; None if the good rows around it exclude that."""
-    columns = log_columns(table)
-    if columns.claim is None:
-        offset = int(table[columns.first][row])
-        claim = Claim(offset, offset, 1)
-    elif (header_claim := columns.claim(table.frame(row))) is not None:
-        claim = header_claim
-    else:
-        return None
-    good = np.flatnonzero(~table.bad)
-    place = int(np.searchsorted(good, row))
-    if place and claim.first <= table[columns.last][good[place - 1]]:
-        return None
-    if place < len(good) and claim.last >= table[columns.first][good[place]]:
-        return None
-    return claim
 
 
 class Log:

@@ -1,0 +1,134 @@
+"""`wirescan diff`: compares two copies of a log by offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_FORMAT,
+    Failure,
+    FormatCommand,
+    count_option,
+    format_option,
+    json_option,
+    limits_option,
+)
+from wirescan.cli.output import dump_json, encode, escape_bytes
+from wirescan.frames.errors import FrameError
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.seglog.log_diff import DIFFERENT, Difference, Example, LogDiff
+
+LONGEST_VALUE = 60  # characters of a value in the text
+
+HELP = """Compare two copies of a log by offset: replicas of a partition, or a log and its backup.
+
+\b
+Examples:
+  wirescan diff broker1/orders-0 broker2/orders-0
+  wirescan diff orders-0 backup/orders-0 --json | jq .kind
+
+Records are compared by key, value, timestamp and headers. Segments, batches and compression may
+differ; --exact compares the batches too, with all fields of their headers. Batches with equal
+headers, sizes and checksums are equal, and are not opened.
+
+Records that compaction or retention removed from one copy are missing in it.
+
+Exit codes: 0 equal, 1 different, 2 cannot be done, for example because a log is damaged.
+"""
+
+
+@click.command(cls=FormatCommand, help=HELP, short_help="Compare two copies of a log by offset.")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@format_option(DEFAULT_FORMAT)
+@limits_option
+@click.option("--exact", is_flag=True, help="Compare the batches too, with all header fields.")
+@count_option("--examples", default=10, help="Show so many of the records that differ.", smallest=0)
+@json_option("Print JSON lines: each range that differs, a summary.")
+@click.pass_context
+def diff(
+    context: click.Context,
+    *,
+    left: str,
+    right: str,
+    format_name: Format,
+    limits: Limits,
+    exact: bool,
+    examples: int,
+    as_json: bool,
+) -> None:
+    """Run `wirescan diff`."""
+    counts: dict[str, int] = {}
+    log_diff = LogDiff(
+        left, right, format=format_name.spec, exact=exact, examples=examples, limits=limits
+    )
+    unit = "batch" if exact else "record"
+    try:
+        for difference in log_diff:
+            counts[difference.kind] = counts.get(difference.kind, 0) + difference.records
+            if as_json:
+                click.echo(dump_json(_make_fields(difference)))
+            else:
+                _print_difference(difference, unit)
+    except FrameError as error:
+        raise Failure(str(error)) from None
+    if as_json:
+        click.echo(dump_json({"kind": "summary", "equal": not counts, "counts": counts}))
+    elif not counts:
+        click.echo("equal")
+    context.exit(DAMAGE if counts else 0)
+
+
+def _print_difference(difference: Difference, unit: str) -> None:
+    """Print a range, and the examples in it."""
+    many = unit + ("es" if unit.endswith("ch") else "s")
+    count = f"{difference.records:,} {unit if difference.records == 1 else many}"
+    click.echo(f"offsets {difference.first:,} to {difference.last:,}: {count} {difference.kind}")
+    for example in difference.examples:
+        click.echo(f"  offset {example.offset:,}")
+        for side, values in (("A", example.left), ("B", example.right)):
+            text = ", ".join(f"{name} {_format(value)}" for name, value in values.items())
+            click.echo(f"    {side}: {text}")
+
+
+def _format(value: Any) -> str:
+    """Return a value of a record as text of a bounded length."""
+    if isinstance(value, list):
+        text = " ".join(f"{_format(key)}={_format(item)}" for key, item in value) or "none"
+    elif isinstance(value, bytes):
+        text = f"'{escape_bytes(value[: LONGEST_VALUE + 1])}'"
+    else:
+        text = "null" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def _make_fields(difference: Difference) -> dict[str, Any]:
+    """Return a difference as an object for JSON."""
+    fields: dict[str, Any] = difference._asdict()
+    examples = fields.pop("examples")
+    if difference.kind == DIFFERENT:
+        fields["examples"] = [_make_example(example) for example in examples]
+    return fields
+
+
+def _make_example(example: Example) -> dict[str, Any]:
+    sides = {"A": example.left, "B": example.right}
+    return {
+        "offset": example.offset,
+        **{
+            side: {name: _to_json(value) for name, value in values.items()}
+            for side, values in sides.items()
+        },
+    }
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return encode(value, "utf8")
+    if isinstance(value, list):
+        return [[_to_json(item) for item in pair] for pair in value]
+    return value

@@ -1,0 +1,147 @@
+"""A part of a log as a segment: whole batches that hold a selected record."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.command import run
+from tests.support.paths import KAFKA_CORPUS, ORDERS
+from wirescan import kafka
+from wirescan.kafka import Record, encode_batch
+
+BATCHES = kafka.scan(sorted(map(str, ORDERS.glob("*.log"))))
+RECORDS = kafka.records(BATCHES)
+
+
+def expect(selected: np.ndarray) -> bytes:
+    """Return the bytes of the batches that hold any of the selected records."""
+    rows = np.unique(RECORDS["parent"][selected])
+    return b"".join(bytes(BATCHES.frame(int(row))) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "text, first, stop",
+    [
+        ("1000:2000", 1000, 2000),
+        ("4159:4161", 4159, 4161),
+        ("27000:", 27000, 1 << 62),
+        (":5", 0, 5),
+        ("1480", 1480, 1481),
+    ],
+)
+def test_the_batches_of_a_range_of_offsets(text, first, stop, tmp_path):
+    result = run("cut", ORDERS, "--offset", text, "-o", tmp_path / "part.log")
+    assert result.exit_code == 0, result.stderr
+    selected = (RECORDS["offset"] >= first) & (RECORDS["offset"] < stop)
+    assert (tmp_path / "part.log").read_bytes() == expect(selected)
+    assert run("verify", tmp_path / "part.log").exit_code == 0
+
+
+def test_the_batches_of_a_range_of_times(tmp_path):
+    low, high = np.quantile(RECORDS["timestamp"], [0.4, 0.6]).astype(np.int64).tolist()
+    since = str(np.datetime64(low, "ms")) + "Z"
+    result = run("cut", ORDERS, "--since", since, "--until", high, "-o", tmp_path / "part.log")
+    assert result.exit_code == 0, result.stderr
+    selected = (RECORDS["timestamp"] >= low) & (RECORDS["timestamp"] < high)
+    assert (tmp_path / "part.log").read_bytes() == expect(selected)
+
+
+def test_a_batch_with_a_hole_at_the_selected_offset_is_not_written(tmp_path):
+    """Its range has the offset, but no record has it."""
+    rows = [Record(offset, 1, None, b"v") for offset in (0, 1, 5, 6)]
+    (tmp_path / "log").write_bytes(encode_batch(rows))
+    result = run("cut", tmp_path / "log", "--offset", "2:5", "-o", tmp_path / "part.log")
+    assert result.exit_code == 2
+    assert "no record is selected" in result.stderr
+    assert not (tmp_path / "part.log").exists()
+
+
+@pytest.mark.parametrize("name", ["magic1-gzip.bin", "magic0-none.bin"])
+def test_messages_of_old_magics(name, tmp_path):
+    source = KAFKA_CORPUS / "fetched" / name
+    records = kafka.records(kafka.scan(source))
+    offset = int(records["offset"][len(records) // 2])
+    result = run("cut", source, "--offset", offset, "-o", tmp_path / "part.log")
+    assert result.exit_code == 0, result.stderr
+    part = kafka.scan(tmp_path / "part.log")
+    assert len(part) == 1
+    assert offset in kafka.records(part)["offset"]
+
+
+def test_a_directory_has_segments_with_indexes(tmp_path):
+    result = run("cut", ORDERS, "--offset", "1400:9000", "--to", tmp_path / "part")
+    assert result.exit_code == 0, result.stderr
+    folder = tmp_path / "part" / "orders-0"
+    selected = (RECORDS["offset"] >= 1400) & (RECORDS["offset"] < 9000)
+    segments = sorted(folder.glob("*.log"))
+    assert b"".join(path.read_bytes() for path in segments) == expect(selected)
+    assert [int(path.stem) for path in segments][1:] == [1480, 4160, 8160]
+    whole = f"{4160:020}.index"
+    assert (folder / whole).read_bytes() == (ORDERS / whole).read_bytes()
+    assert run("verify", folder).exit_code == 0
+    assert run("cut", ORDERS, "--offset", "1:2", "--to", tmp_path / "part").exit_code == 2
+
+
+def test_input_of_any_kind(tmp_path):
+    raw = (ORDERS / f"{0:020}.log").read_bytes()
+    piped = run("cut", "-", "--offset", "100:200", "-o", tmp_path / "a.log", input=raw)
+    assert piped.exit_code == 0, piped.stderr
+    (tmp_path / "x.gz").write_bytes(gzip.compress(raw))
+    run("cut", tmp_path / "x.gz", "--offset", "100:200", "-o", tmp_path / "b.log")
+    run("cut", ORDERS, "--offset", "100:200", "-o", tmp_path / "c.log")
+    parts = [(tmp_path / f"{name}.log").read_bytes() for name in "abc"]
+    assert parts[0] == parts[1] == parts[2] != b""
+
+
+def test_damage_ends_the_cut_and_leaves_nothing(tmp_path):
+    copy = Path(shutil.copytree(ORDERS, tmp_path / "orders-0"))
+    path = copy / f"{1480:020}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    for option in ("-o", "--to"):
+        result = run("cut", copy, "--offset", "1000:2000", option, tmp_path / "part")
+        assert result.exit_code == 1
+        assert "BAD_CHECKSUM" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["orders-0"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["-o", "x"], "say which part"),
+        (["--offset", "1:2"], "either -o FILE or --to DIR"),
+        (["--offset", "a:2", "-o", "x"], "is not A:B"),
+        (["--offset", ":", "-o", "x"], "give A:B"),
+        (["--since", "noon", "-o", "x"], "is no time"),
+        (["--offset", "1:2", "-o", "x", "--format", "kafka.headers"], "no log offsets"),
+    ],
+)
+def test_wrong_options(options, message):
+    result = run("cut", ORDERS, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_two_logs_are_not_one_segment(tmp_path):
+    result = run("cut", ORDERS, KAFKA_CORPUS / "open-0", "--offset", "0:9", "-o", tmp_path / "x")
+    assert result.exit_code == 2
+    assert "the offsets do not rise" in result.stderr
+
+
+def test_a_batch_without_a_selected_record_is_not_written(tmp_path):
+    """Compaction removed the records at the end of one batch, and all records of another."""
+    rows = [Record(offset, 1, None, b"v") for offset in (0, 1)]
+    first = encode_batch(rows, last_offset=9)
+    empty = encode_batch([], base_offset=10, last_offset=19)
+    last = encode_batch([Record(20, 1, None, b"v")])
+    (tmp_path / "log").write_bytes(first + empty + last)
+    for text, expected in (("5:30", last), ("10:30", last), ("1:21", first + last)):
+        result = run("cut", tmp_path / "log", "--offset", text, "-o", tmp_path / "part.log")
+        assert result.exit_code == 0, result.stderr
+        assert (tmp_path / "part.log").read_bytes() == expected

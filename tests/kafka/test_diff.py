@@ -1,0 +1,162 @@
+"""Two copies of a log, compared by offset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import parse_lines, run
+from tests.support.paths import KAFKA_CORPUS
+from wirescan import kafka
+from wirescan.kafka import Record, encode_batch
+
+TIME = 1_700_000_000_000
+ORDERS = KAFKA_CORPUS / "orders-0"
+
+
+def make_records(offsets, **changed) -> list[Record]:
+    return [
+        Record(offset, TIME + offset, b"key", b"value %d" % offset, ((b"h", b"x"),))._replace(
+            **changed.get(f"at{offset}", {})
+        )
+        for offset in offsets
+    ]
+
+
+def write(path: Path, *batches: bytes) -> Path:
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def compare(left: Path, right: Path, *options: str) -> tuple[int, list[dict]]:
+    result = run("diff", left, right, "--json", *options)
+    return result.exit_code, parse_lines(result)[:-1]
+
+
+def test_a_log_is_equal_to_itself(monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        "wirescan.seglog.log_diff.open_nested", lambda *_, **__: opened.append(1) or iter(())
+    )
+    result = run("diff", ORDERS, ORDERS)
+    assert (result.exit_code, result.stdout) == (0, "equal\n")
+    assert opened == []  # equal batches are not opened
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+def test_batches_segments_and_codecs_may_differ(codec, tmp_path):
+    records = kafka.records(kafka.scan(ORDERS))[:3000]
+    rows = [
+        Record(
+            record.offset,
+            record.timestamp,
+            None if record.key is None else bytes(record.key),
+            None if record.value is None else bytes(record.value),
+            tuple(
+                (bytes(key), None if value is None else bytes(value))
+                for key, value in record.headers
+            ),
+        )
+        for record in records
+    ]
+    left = tmp_path / "left"
+    right = tmp_path / "right"
+    for folder, step in ((left, 170), (right, 230)):
+        folder.mkdir()
+        for base in range(0, len(rows), 4 * step):
+            batches = [
+                encode_batch(rows[at : at + step], codec=codec if folder == left else "none")
+                for at in range(base, min(base + 4 * step, len(rows)), step)
+            ]
+            write(folder / f"{base:020}.log", *batches)
+    assert compare(left, right) == (0, [])
+    assert compare(left, right, "--exact")[0] == 1
+
+
+def test_missing_and_different_records(tmp_path):
+    left = write(tmp_path / "a.log", encode_batch(make_records([0, 1, 2, 5, 6, 7, 8, 9])))
+    changed = {
+        "at6": {"value": b"other"},
+        "at7": {"key": None, "timestamp": TIME},
+        "at8": {"headers": ((b"h", b"y"),)},
+    }
+    right_rows = make_records([1, 2, 3, 4, 6, 7, 8, 9, 12], **changed)
+    right = write(tmp_path / "b.log", encode_batch(right_rows[:4]), encode_batch(right_rows[4:]))
+    code, lines = compare(left, right)
+    assert code == 1
+    assert [(line["kind"], line["first"], line["last"], line["records"]) for line in lines] == [
+        ("missing in B", 0, 0, 1),
+        ("missing in A", 3, 4, 2),
+        ("missing in B", 5, 5, 1),
+        ("different", 6, 8, 3),
+        ("missing in A", 12, 12, 1),
+    ]
+    assert lines[3]["examples"] == [
+        {"offset": 6, "A": {"value": "value 6"}, "B": {"value": "other"}},
+        {
+            "offset": 7,
+            "A": {"timestamp": TIME + 7, "key": "key"},
+            "B": {"timestamp": TIME, "key": None},
+        },
+        {"offset": 8, "A": {"headers": [["h", "x"]]}, "B": {"headers": [["h", "y"]]}},
+    ]
+    assert len(compare(left, right, "--examples", "1")[1][3]["examples"]) == 1
+    text = run("diff", left, right).stdout
+    assert "offsets 6 to 8: 3 records different\n  offset 6\n    A: value 'value 6'\n" in text
+
+
+def test_one_log_ends_before_the_other(tmp_path):
+    batches = [encode_batch(make_records(range(at, at + 10))) for at in range(0, 1000, 10)]
+    left = write(tmp_path / "a.log", *batches[:60])
+    right = write(tmp_path / "b.log", *batches[10:])
+    _, lines = compare(left, right)
+    assert [(line["kind"], line["first"], line["last"], line["records"]) for line in lines] == [
+        ("missing in B", 0, 99, 100),
+        ("missing in A", 600, 999, 400),
+    ]
+
+
+def test_every_byte_of_a_value_counts(tmp_path):
+    for at in range(7):
+        value = bytearray(b"value 3")
+        value[at] ^= 1
+        left = write(tmp_path / "a.log", encode_batch(make_records(range(6))))
+        rows = make_records(range(6), at3={"value": bytes(value)})
+        right = write(tmp_path / "b.log", encode_batch(rows))
+        _, lines = compare(left, right)
+        assert [(line["first"], line["last"]) for line in lines] == [(3, 3)]
+
+
+def test_leader_epochs_are_compared_only_exactly(tmp_path):
+    rows = make_records(range(5))
+    left = write(tmp_path / "a.log", encode_batch(rows, leader_epoch=1))
+    right = write(tmp_path / "b.log", encode_batch(rows, leader_epoch=2))
+    assert compare(left, right) == (0, [])
+    code, (line,) = compare(left, right, "--exact")
+    assert code == 1
+    assert line["examples"] == [{"offset": 0, "A": {"leader_epoch": 1}, "B": {"leader_epoch": 2}}]
+
+
+def test_a_damaged_log_cannot_be_compared(tmp_path):
+    data = bytearray(encode_batch(make_records(range(5))))
+    data[-1] ^= 1
+    left = write(tmp_path / "a.log", bytes(data))
+    result = run("diff", left, left)
+    assert result.exit_code == 2
+    assert "BAD_CHECKSUM" in result.stderr
+    twice = write(tmp_path / "b.log", encode_batch(make_records(range(5))) * 2)
+    assert "do not rise" in run("diff", twice, twice).stderr
+    assert run("diff", tmp_path / "none", twice).exit_code == 2
+
+
+def test_liftbridge_logs_are_compared(tmp_path):
+    folder = KAFKA_CORPUS.parent / "liftbridge/single/logs"
+    same = run("diff", folder / "rolled-0", folder / "rolled-0", "--format", "liftbridge.entries")
+    assert same.exit_code == 0
+    other = run(
+        "diff", folder / "rolled-0", folder / "orders-0", "--format", "liftbridge.entries", "--json"
+    )
+    assert other.exit_code == 1
+    assert json.loads(other.stdout.splitlines()[-1])["equal"] is False
