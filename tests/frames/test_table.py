@@ -890,3 +890,48 @@ def test_an_unknown_column_is_named_with_the_columns_that_exist(records):
     assert records["key_size"].tolist() == records.rows["key_size"].tolist()
     for key in ("offset", "key"), np.array(["offset", "key"]):
         assert records[key].dtype == records[["offset", "key"]].dtype
+
+
+# ---- data frames
+
+
+def test_columns_are_those_of_exports(records):
+    assert records.columns == records.format.export_columns
+    assert {"offset", "timestamp", "key", "headers", "is_control"} <= set(records.columns)
+    assert not {"start", "body", "buffer", "key_at"} & set(records.columns)
+    assert len(records["start"]) == len(records) and type(records["offset"]) is np.ndarray
+    assert dataclasses.replace(records, format=None).columns[-1] == "fault"
+
+
+def test_head_is_the_first_rows_and_tail_stays_bytes(records):
+    assert records.head()["offset"].tolist() == records["offset"][:5].tolist()
+    assert len(records.head(2)) == 2 and len(records.head(-3)) == len(records) - 3
+    assert len(records.head(1000)) == len(records)
+    assert isinstance(records.tail, memoryview)
+
+
+@pytest.mark.parametrize("columns", [None, ["key", "offset"], ["is_control", "_start"]])
+def test_a_table_becomes_a_data_frame(records, columns):
+    names = records.columns if columns is None else columns
+    arrow = records.to_arrow(columns)
+    assert arrow.schema.names == names and len(arrow) == len(records)
+    assert arrow.equals(records.to_arrow(columns=names))
+    assert records.to_polars(columns).columns == names
+    frame = records.to_pandas(columns)
+    assert list(frame.columns) == names and len(frame) == len(records)
+    if "key" in names:
+        keys = [None if row.key is None else bytes(row.key) for row in records]
+        assert arrow["key"].to_pylist() == frame["key"].tolist() == keys
+        assert records.to_polars(columns)["key"].to_list() == keys
+    assert records[:0].to_arrow(columns).schema.equals(arrow.schema)
+
+
+def test_an_unknown_column_of_a_data_frame_is_refused(records):
+    with pytest.raises(ValueError, match="kafka.records has no column 'nothing'; it has "):
+        records.to_arrow(["nothing"])
+
+
+def test_dir_of_a_row_has_its_columns(records):
+    row = records[0]
+    assert {"offset", "key", "value", "headers", "start"} <= set(dir(row))
+    assert all(hasattr(row, name) for name in dir(row))

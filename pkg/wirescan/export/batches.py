@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from wirescan.export.column_batches import make_column_reader
 from wirescan.frames.columns import PLACES
+from wirescan.frames.format import describe_rows
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_column
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import get_format, make_schema, to_batch
+from wirescan.frames.to_arrow import make_schema, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
 
 BATCH_BYTES = PIECE
@@ -129,7 +130,7 @@ def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None
     table: the frames.
     columns: the exported columns. None, the default: those of the format.
     """
-    format = get_format(table)
+    format = describe_rows(table)
     total: np.ndarray = table["size"].astype(np.int64)
     for name in format.export_columns if columns is None else columns:
         column = format.describe_column(name)

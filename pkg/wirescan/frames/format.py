@@ -301,6 +301,16 @@ def _reduce_limits(outer: FrameTable, options: dict[str, Any]) -> dict[str, Any]
     return {**options, "limits": replace(limits, row_bytes=max(remaining, 1))}
 
 
+def describe_rows(table: FrameTable) -> Format:
+    """Return the format of a table, with the dtype of its rows.
+
+    The rows may have more columns than the format. A table without a format gets a format
+    "frames".
+    """
+    format: Format = table.format or Format("frames", "", table.dtype, read=type(table))
+    return format if format.dtype == table.dtype else replace(format, dtype=table.dtype)
+
+
 def register(*formats: Format) -> None:
     """Add formats of another package, so that they are found by their names.
 

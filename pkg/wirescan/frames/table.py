@@ -95,6 +95,11 @@ class Row:
             error.add_note(f"among the {name} of row {self._index} of {table.name}")
             raise
 
+    def __dir__(self) -> list[str]:
+        table = self._table
+        names = [*_list_plain_columns(table.dtype), *table.places, *_list_children(table)]
+        return [*super().__dir__(), *names]
+
     def __iter__(self) -> Iterator[memoryview | None]:
         return iter([self._table.bytes(self._index, name) for name in self._table.places])
 
@@ -196,6 +201,44 @@ class FrameTable(TableFields):
             raise TypeError(f"a mask is an array of bool, not of {mask.dtype}")
         return cast(FrameTable, self[mask])
 
+    def head(self, count: int = 5) -> FrameTable:
+        """Return the first `count` rows as a table; all but the last -count for a negative number.
+
+        `table[-count:]` has the last rows: `tail` is the bytes after the last frame.
+        """
+        return cast(FrameTable, self[:count])
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> Any:
+        """Return a `pyarrow.Table`, whose byte strings are views into the buffers.
+
+        `pyarrow.table(table)` has the other columns of the rows too, such as `start` and `parent`.
+
+        Args:
+            columns: the columns in their order: those of `columns`, any other column of the rows
+                or of the frames around them, `_start` and `_fault`. None, the default: `columns`.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+            ValueError: an unknown column, or rows that point outside their buffers.
+            FrameError: a fault in a list such as headers, if `errors` is "strict".
+        """
+        from wirescan.frames.to_arrow import to_arrow_table
+
+        return to_arrow_table(self, columns)
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> Any:
+        """Return a `polars.DataFrame`. Arguments and errors are those of `to_arrow`."""
+        import polars
+
+        return polars.DataFrame(self.to_arrow(columns))
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
+        """Return a `pandas.DataFrame`. Arguments and errors are those of `to_arrow`.
+
+        Byte strings become objects of type bytes, so their bytes are copied.
+        """
+        return self.to_arrow(columns).to_pandas()
+
     def open(self, name: str, **options: Any) -> FrameTable:
         """Return the frames inside these, such as "records" in kafka.batches.
 
@@ -218,6 +261,16 @@ class FrameTable(TableFields):
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the rows."""
         return self.rows.dtype
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that `to_arrow` and the exports of the command have by default.
+
+        `dtype.names` has all columns of the rows, also the positions of frames and byte strings.
+        """
+        from wirescan.frames.format import describe_rows
+
+        return describe_rows(self).export_columns
 
     @property
     def name(self) -> str:

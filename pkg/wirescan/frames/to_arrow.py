@@ -27,7 +27,6 @@ the default of their column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -38,7 +37,7 @@ from wirescan.core.loop import HEAD
 from wirescan.frames.columns import PLACES, ColumnKind, list_columns, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
-from wirescan.frames.format import Format
+from wirescan.frames.format import Format, describe_rows
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import (
     FoundColumn,
@@ -72,6 +71,7 @@ SIMPLE_TYPES = {
 }
 WIDER = {"u1": pa.int16(), "u2": pa.int32(), "u4": pa.int64(), "u8": pa.int64()}
 LATEST = (2**63 - 1) // 1000  # milliseconds that fit 64 bits as microseconds
+BATCH_ROWS = 1 << 16  # in a record batch of a whole table
 LARGEST = (1 << 31) - 1  # bytes in one binary column of 32-bit offsets
 
 
@@ -152,7 +152,7 @@ def to_batch(
     text that is not UTF-8, more than 2 GiB in one column of "binary", and rows that point outside
     the buffers or the tables around them.
     """
-    out_schema = make_schema(get_format(table), columns, binary=binary, types=types)
+    out_schema = make_schema(describe_rows(table), columns, binary=binary, types=types)
     damaged = {id(level) for level in list_levels(table) if level.bad.any()}
     places = _write_own_places(table, out_schema)
     context = _Context(file, errors or table.errors, limits, damaged, places)
@@ -161,7 +161,7 @@ def to_batch(
 
 def _write_own_places(table: FrameTable, schema: pa.Schema) -> PlaceColumns | None:
     """Return the exported places of the rows themselves; None if there are none."""
-    format = get_format(table)
+    format = describe_rows(table)
     fields = []
     for field in schema:
         column = format.describe_column(field.name)
@@ -236,10 +236,10 @@ def _make_batch(
 
 def make_table_schema(table: FrameTable) -> pa.Schema:
     """Return the schema of `make_reader`: every column of the rows, every place and every list."""
-    return make_schema(get_format(table), _list_columns(table))
+    return make_schema(describe_rows(table), _list_columns(table))
 
 
-def make_reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
+def make_reader(table: FrameTable, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
     """Return a table as a stream of record batches: all columns, payloads as views.
 
     A reader can be read once.
@@ -256,18 +256,22 @@ def make_reader(table: FrameTable, rows: int = 1 << 16) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(make_table_schema(table), parts)
 
 
-def get_format(table: FrameTable) -> Format:
-    """Return the format of a table, with the dtype of its rows.
+def to_arrow_table(table: FrameTable, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a table as an Arrow table, in record batches of at most BATCH_ROWS rows.
 
-    The rows may have more columns than the format. A table without a format gets a format
-    "frames".
+    table: the frames.
+    columns: as in `make_schema`.
+
+    Raises as `to_batch`.
     """
-    format = table.format or Format("frames", "", table.dtype, read=type(table))
-    return format if format.dtype == table.dtype else replace(format, dtype=table.dtype)
+    schema = make_schema(describe_rows(table), columns)
+    starts = range(0, len(table), BATCH_ROWS)
+    batches = (to_batch(table[i : i + BATCH_ROWS], columns) for i in starts)
+    return pa.Table.from_batches(batches, schema)
 
 
 def _list_columns(table: FrameTable) -> list[str]:
-    format = get_format(table)
+    format = describe_rows(table)
     exported = format.export_columns
     head = list_columns(HEAD)
     others = [name for name in list_columns(table.dtype) if name not in exported]
