@@ -39,6 +39,7 @@ from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import format_of
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
+from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import check_filters
 from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
 
@@ -231,6 +232,7 @@ def convert(
     workers: int | None = None,
     overwrite: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
+    where: str | None = None,
 ) -> Summary:
     """Write the frames of all sources to a directory of Parquet files, in threads of this process.
 
@@ -255,6 +257,8 @@ def convert(
         overwrite: replace the files of an earlier conversion.
         filters: the filters that rows have to pass, see `wirescan.reading.filters`. Parts of
             files without wanted rows are not read.
+        where: a condition that rows have to pass too, as text: see
+            `wirescan.reading.expression`.
 
     Raises:
         FrameError: as `errors` says.
@@ -266,7 +270,7 @@ def convert(
     begun = time.perf_counter()
     layout = Layout.from_columns(format, columns, partition_by)
     check_mode(errors, limits)
-    filters = tuple(filters)
+    filters = add_expression(check_filters(filters, format), where, format)
     threads = workers or os.cpu_count()
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
         work = plan_tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
