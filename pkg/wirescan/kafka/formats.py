@@ -5,6 +5,7 @@ The package wirescan.kafka exports these functions. frames/registry.py reads `FO
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -39,7 +40,7 @@ from wirescan.kafka.record_batches.scan import (
     scan_sets,
     verify_batches,
 )
-from wirescan.seglog.segment_search import prune
+from wirescan.seglog.segment_search import Range, prune
 
 
 def scan(
@@ -219,6 +220,20 @@ def headers(
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
 
+def prune_batches(
+    path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()
+) -> tuple[int, int]:
+    """Return (start, stop), the bytes of a segment that can hold the wanted batches.
+
+    The arguments are those of `wirescan.seglog.segment_search.prune`, for the columns of batches.
+    """
+    lowest, _ = bounds.get("last_offset", (None, None))
+    _, highest = bounds.get("base_offset", (None, None))
+    earliest, _ = bounds.get("max_timestamp", (None, None))
+    record_bounds = {"offset": (lowest, highest), "timestamp": (earliest, None)}
+    return prune(LAYOUT, path, record_bounds, limits=limits)
+
+
 BATCHES = Format(
     "kafka.batches",
     "record batches and message sets of log segments, Produce requests and Fetch responses",
@@ -238,6 +253,7 @@ BATCHES = Format(
         ignore=IGNORE,
         text_marks=(),
         boundaries=find_boundaries,
+        prune=prune_batches,
         log=LogColumns(
             "base_offset",
             "last_offset",
@@ -245,6 +261,7 @@ BATCHES = Format(
             SIDE_FILES,
             segments=SEGMENTS,
             directory_files=("partition.metadata", "leader-epoch-checkpoint"),
+            time="max_timestamp",
         ),
     ),
     display=Display(
@@ -285,7 +302,7 @@ RECORDS = Format(
     storage=Storage(
         statistics=compute_statistics,
         prune=partial(prune, LAYOUT),
-        log=LogColumns("offset", "offset"),
+        log=LogColumns("offset", "offset", time="timestamp"),
     ),
     display=Display(
         shown=("offset", "timestamp", "key", "value", "headers"),

@@ -383,7 +383,11 @@ ENTRIES = Format(
         boundaries=find_boundaries,
         prune=partial(prune, LAYOUT),
         log=LogColumns(
-            "offset", "offset", segments=SEGMENTS, directory_files=("leader-epoch-checkpoint",)
+            "offset",
+            "offset",
+            segments=SEGMENTS,
+            directory_files=("leader-epoch-checkpoint",),
+            time="timestamp",
         ),
     ),
     display=Display(
