@@ -164,6 +164,20 @@ class Selection:
             return Plan(iter(parts), RowChooser(self, errors, numbers=numbers))
         return Plan((part for part in found if part is not None), RowChooser(self, errors))
 
+    def plan_rows(
+        self, files: Sequence[str], errors: str, limits: Limits, *, check: bool
+    ) -> tuple[list[str], RowChooser]:
+        """Return the files that hold the chosen rows, and what chooses among those that pass.
+
+        For a reader of whole files that tests the conditions itself. The arguments and errors are
+        those of `plan`.
+        """
+        parts, chooser = self.plan(files, errors, limits, check=check, cut=False)
+        paths = list(files)
+        if self.tail is not None:
+            paths = [part.path for part in parts]
+        return paths, chooser.without_conditions()
+
     def _select_partitions(self, files: Sequence[str]) -> list[str]:
         if self.partitions is None:
             return list(files)
@@ -242,6 +256,15 @@ class RowChooser:
         """How many good rows have to be read at most; None if that is not known."""
         is_known = not self._selection.conditions and self._selection.sample is None
         return self._left if is_known else None
+
+    def without_conditions(self) -> RowChooser:
+        """Return a chooser for rows that passed the conditions already."""
+        return RowChooser(
+            replace(self._selection, conditions=()),
+            self._errors,
+            skipped=self._skipped,
+            numbers=self._numbers,
+        )
 
     def choose(self, table: FrameTable, path: str) -> np.ndarray:
         """Return an i8 array: the chosen rows of the next table, in order.
