@@ -24,6 +24,7 @@ from wirescan.frames.table import FrameTable, Stop, require_rows
 from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.kafka.log.batch_range import select_range
 from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
@@ -159,7 +160,8 @@ def records(
 
     Any negative size on the wire, such as -2, is null, as in Kafka. The records of control batches
     are included: `batches["is_control"][records["parent"]]` selects them. A bad batch is one bad
-    row here, with the fault of the batch.
+    row here, with the fault of the batch. Of the batches that `kafka.open_log` returns for a range
+    of offsets, only the records of that range are opened.
 
     Raises as `scan`, FrameError(LIMIT) for more rows than `limits` allows, and ValueError for fewer
     than one worker.
@@ -170,13 +172,15 @@ def records(
     if into is None:
         opened = open_messages(batches.rows, batches.buffers, limits, verify=verify)
         if opened is not None:
-            return FrameTable(
+            table = FrameTable(
                 batches.buffers, opened[0], (), RECORDS, batches, checked=check, errors=errors
             )
+            return select_range(table, batches)
     payloads = decompress_batches(batches, limits, verify=verify, workers=workers)
     rows, bad, fault = open_payloads(batches.rows, payloads, check=check, limits=limits, into=into)
     table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
-    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+    table = enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+    return select_range(table, batches)
 
 
 def write_records(
