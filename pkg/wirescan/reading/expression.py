@@ -1,4 +1,4 @@
-r"""Conditions on rows as text, such as `key == "a" and (size > 1000 or timestamp < 2026-01-01)`.
+"""Conditions on rows as text, such as `key == "a" and (size > 1000 or timestamp < 2026-01-01)`.
 
     condition  = part {"or" part}                    "and" binds closer than "or"
     part       = term {"and" term}
@@ -15,10 +15,10 @@ r"""Conditions on rows as text, such as `key == "a" and (size > 1000 or timestam
 Columns and null are those of `filters.py`: a comparison with null is neither true nor false, and a
 row passes only if the condition is true of it. The text is never run as Python.
 
-Text is in quotation marks of either kind. Its escapes are \\ \" \' \n \r \t \uXXXX, and in bytes
-\xNN too. In a regular expression only those of `re` count. Text for a column of bytes means its
-UTF-8. 0x... is bytes for a column of bytes and a number for others. A number that has a name, such
-as a codec, may be given by it, in any case if that is unambiguous.
+Text is in quotation marks of either kind, and may have the escapes of ESCAPES. A regular expression
+has only those of `re`. Text for a column of bytes means its UTF-8. 0x... is bytes for a column of
+bytes and a number for others. A number that has a name, such as a codec, may be given by it, in any
+case if that is unambiguous.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ MATCHES = {"~": "matches", "!~": "not matches"}
 OPERATORS = (*COMPARISONS, *MATCHES, "in", "not in", "is null", *SUBSTRING_OPS)
 FLAGS = {"true": 1, "false": 0}
 KEYWORDS = ("and", "or", "not", "in", "is", "null", *FLAGS)
+# An escape in text; in text also \uXXXX, in bytes also \xNN.
 ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 ESCAPES = {"\\": "\\", '"': '"', "'": "'", "n": "\n", "r": "\r", "t": "\t"}
 FRACTION = re.compile(r"[.,]([0-9]+)")

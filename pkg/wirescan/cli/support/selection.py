@@ -51,7 +51,7 @@ OFFSETS = re.compile(r"([0-9]{1,19})?(:)?([0-9]{1,19})?")
 DIRECTORY = re.compile(r"(?:.*-)?([0-9]{1,10})", re.DOTALL)  # topic-N, or N
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """The bytes of a file that hold all selected rows. Both positions are boundaries of frames.
 
     path: the file, or "-" for standard input.
@@ -104,19 +104,19 @@ class Selection:
         """
         return self._select_segments(self._select_partitions(files))
 
-    def find_part(self, path: str, limits: Limits) -> Part | None:
+    def find_part(self, path: str, limits: Limits) -> FilePart | None:
         """Return the part of a file that holds all selected rows; None if there is none.
 
         Raises OSError.
         """
         if not self.conditions or path == "-" or is_pipe(path):
-            return Part(path)
+            return FilePart(path)
         start, stop = prune_file(path, self.format, self.conditions, "skip", limits)
         if (start, stop) == (0, None) or is_compressed(path):
-            return Part(path)
+            return FilePart(path)
         if stop is not None and stop >= get_size(path):
             stop = None
-        return None if start == stop else Part(path, start, stop)
+        return None if start == stop else FilePart(path, start, stop)
 
     def prune(self, frames: FrameTable, path: str) -> FrameTable:
         """Return the outermost frames that are bad or may hold selected rows."""
@@ -138,7 +138,7 @@ class Selection:
 
     def plan(
         self, files: Sequence[str], errors: str, limits: Limits, *, check: bool, cut: bool = True
-    ) -> Plan:
+    ) -> PartPlan:
         """Return the parts of files to read, and what chooses among their rows.
 
         --tail and --sample N count rows, so they read files, or their ends, before.
@@ -156,13 +156,13 @@ class Selection:
         found = (self.find_part(path, limits) for path in files)
         if self.tail is not None:
             parts, skipped = counter.find_tail(files, self.tail, cut=cut)
-            return Plan(iter(parts), RowChooser(self, errors, skipped=skipped))
+            return PartPlan(iter(parts), RowChooser(self, errors, skipped=skipped))
         if isinstance(self.sample, int):
             parts = [part for part in found if part is not None]
             total = sum(map(counter.count, parts))
             numbers = draw_numbers(np.random.default_rng(self.seed), total, self.sample)
-            return Plan(iter(parts), RowChooser(self, errors, numbers=numbers))
-        return Plan((part for part in found if part is not None), RowChooser(self, errors))
+            return PartPlan(iter(parts), RowChooser(self, errors, numbers=numbers))
+        return PartPlan((part for part in found if part is not None), RowChooser(self, errors))
 
     def plan_rows(
         self, files: Sequence[str], errors: str, limits: Limits, *, check: bool
@@ -288,14 +288,14 @@ class RowChooser:
         return rows
 
 
-class Plan(NamedTuple):
+class PartPlan(NamedTuple):
     """What to read, and what chooses among the rows.
 
     parts: the parts of files, in order. They are looked for when they are asked for.
     chooser: chooses among the rows of all parts, which it has to get in order.
     """
 
-    parts: Iterator[Part]
+    parts: Iterator[FilePart]
     chooser: RowChooser
 
 
@@ -308,7 +308,7 @@ class _RowCounter:
         self._limits = limits
         self._check = check
 
-    def count(self, part: Part) -> int:
+    def count(self, part: FilePart) -> int:
         """Return the number of rows in a part. Raises Failure as `Selection.plan`."""
         path, start, stop = part
         if path == "-" or is_pipe(path) or is_compressed(path):
@@ -331,23 +331,25 @@ class _RowCounter:
                 total += len(self._selection.find_rows(table, path, self._errors))
         return total
 
-    def find_tail(self, files: Sequence[str], rows: int, *, cut: bool) -> tuple[list[Part], int]:
+    def find_tail(
+        self, files: Sequence[str], rows: int, *, cut: bool
+    ) -> tuple[list[FilePart], int]:
         """Return the parts that hold the last rows, and how many rows in them are before those."""
-        parts: list[Part] = []
+        parts: list[FilePart] = []
         missing = rows
         for path in reversed(files):
             part = self._selection.find_part(path, self._limits)
             if part is None:
                 continue
             for start, stop in reversed(self._cut(part) if cut else [(part.start, part.stop)]):
-                count = self.count(Part(path, start, stop))
+                count = self.count(FilePart(path, start, stop))
                 if count >= missing:
-                    return [Part(path, start, part.stop), *parts], count - missing
+                    return [FilePart(path, start, part.stop), *parts], count - missing
                 missing -= count
             parts.insert(0, part)
         return parts, 0
 
-    def _cut(self, part: Part) -> list[tuple[int, int | None]]:
+    def _cut(self, part: FilePart) -> list[tuple[int, int | None]]:
         """Return pieces of a part, from boundary to boundary."""
         find_boundaries = self._selection.format.outermost.storage.boundaries
         if find_boundaries is None or part.path == "-" or is_pipe(part.path):
