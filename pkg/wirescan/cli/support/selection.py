@@ -30,7 +30,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import PIECE, open_nested, scan_outermost
+from wirescan.reading.chunked import open_nested, scan_outermost
 from wirescan.reading.expression import parse_expression, parse_time
 from wirescan.reading.filters import (
     All,
@@ -43,6 +43,7 @@ from wirescan.reading.filters import (
     prune_frames,
 )
 
+TAIL_PIECE = 1 << 20  # bytes at the end of a file that are searched together for the last rows
 LARGEST_SAMPLE = 1_000_000  # rows of --sample N, whose numbers are held
 KEY = "key"  # the column of --key
 RELATIVE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
@@ -356,7 +357,7 @@ class _RowCounter:
             return [(part.start, part.stop)]
         if is_compressed(part.path):
             return [(part.start, part.stop)]
-        positions = find_boundaries(part.path, PIECE, part.start, limits=self._limits)
+        positions = find_boundaries(part.path, TAIL_PIECE, part.start, limits=self._limits)
         starts = [at for at in positions if part.stop is None or at < part.stop]
         return list(zip(starts, [*starts[1:], part.stop]))
 
