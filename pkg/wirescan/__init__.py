@@ -29,6 +29,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
 from wirescan.frames.table import FrameTable, join
 from wirescan.reading.by_name import scan, stream
+from wirescan.reading.expression import where
 from wirescan.reading.stream import Stream
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ __all__ = [
     "register",
     "scan",
     "stream",
+    "where",
 ]
 
 # Imported on first use, because they need pyarrow. They are not in __all__, so `import *` works

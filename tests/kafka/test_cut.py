@@ -44,10 +44,19 @@ def test_the_batches_of_a_range_of_offsets(text, first, stop, tmp_path):
 
 def test_the_batches_of_a_range_of_times(tmp_path):
     low, high = np.quantile(RECORDS["timestamp"], [0.4, 0.6]).astype(np.int64).tolist()
-    since = str(np.datetime64(low, "ms")) + "Z"
-    result = run("cut", ORDERS, "--since", since, "--until", high, "-o", tmp_path / "part.log")
+    since, until = (str(np.datetime64(time, "ms")) + "Z" for time in (low, high))
+    result = run("cut", ORDERS, "--since", since, "--until", until, "-o", tmp_path / "part.log")
     assert result.exit_code == 0, result.stderr
     selected = (RECORDS["timestamp"] >= low) & (RECORDS["timestamp"] < high)
+    assert (tmp_path / "part.log").read_bytes() == expect(selected)
+
+
+def test_the_batches_of_a_condition(tmp_path):
+    key = RECORDS[len(RECORDS) // 2].key
+    where = f"key == 0x{bytes(key).hex()}"
+    result = run("cut", ORDERS, "--where", where, "-o", tmp_path / "part.log")
+    assert result.exit_code == 0, result.stderr
+    selected = np.array([record.key == key for record in RECORDS])
     assert (tmp_path / "part.log").read_bytes() == expect(selected)
 
 
@@ -117,9 +126,9 @@ def test_damage_ends_the_cut_and_leaves_nothing(tmp_path):
         (["-o", "x"], "say which part"),
         (["--offset", "1:2"], "either -o FILE or --to DIR"),
         (["--offset", "a:2", "-o", "x"], "is not A:B"),
-        (["--offset", ":", "-o", "x"], "give A:B"),
-        (["--since", "noon", "-o", "x"], "is no time"),
-        (["--offset", "1:2", "-o", "x", "--format", "kafka.headers"], "no log offsets"),
+        (["--offset", ":", "-o", "x"], "is not A:B"),
+        (["--since", "noon", "-o", "x"], "is not a date or time"),
+        (["--where", "size > 1", "-o", "x", "--format", "thrift.messages"], "no log offsets"),
     ],
 )
 def test_wrong_options(options, message):

@@ -4,6 +4,7 @@ The content of the indexes makes no difference.
 """
 
 import os
+import pickle
 import struct
 import time
 from dataclasses import replace
@@ -206,18 +207,58 @@ def test_a_range_of_a_log_equals_that_range_of_the_whole(tmp_path_factory, data,
     low = -(2**63) if start is None else start
     high = 2**63 if stop is None else stop
     wanted = [pair for pair in pairs if low <= pair[0] < high]
-    assert kafka.within(by_offset, start, stop).rows[["offset", "timestamp"]].tolist() == wanted
+    assert by_offset.rows[["offset", "timestamp"]].tolist() == wanted
     # A time stands for the offset that the log has at that time.
     log = PartitionLog(folder)
     first, last = (find_offset(log, stamp) for stamp in (early, late))
     by_time = kafka.records(kafka.open_log(folder, start_time=early, stop_time=late))
-    assert offsets_within(by_time, first, last) == offsets_within(everything, first, last)
+    assert by_time["offset"].tolist() == offsets_within(everything, first, last)
     by_both = kafka.records(
         kafka.open_log(folder, start=start, stop=stop, start_time=early, stop_time=late)
     )
     low = max((bound for bound in (start, first) if bound is not None), default=None)
     high = min((bound for bound in (stop, last) if bound is not None), default=None)
-    assert offsets_within(by_both, low, high) == offsets_within(everything, low, high)
+    assert by_both["offset"].tolist() == offsets_within(everything, low, high)
+
+
+def test_a_part_of_a_log_opens_exactly_its_records():
+    part = kafka.open_log(ORDERS, start=26_000, stop=26_005)
+    wanted = list(range(26_000, 26_005))
+    assert part["base_offset"][0] < 26_000
+    assert part["last_offset"][-1] > 26_004
+    assert kafka.records(part)["offset"].tolist() == wanted
+    assert part.open("records")["offset"].tolist() == wanted
+    assert len(kafka.headers(kafka.records(part))) == 1
+    # Tables of its rows, and copies in another process, have the range too.
+    assert kafka.records(part[:1])["offset"].tolist() == wanted
+    assert kafka.records(part.where(~part.bad))["offset"].tolist() == wanted
+    copy = pickle.loads(pickle.dumps(part))
+    assert kafka.records(copy)["offset"].tolist() == wanted
+    assert kafka.records(kafka.open_log(ORDERS, start=26_000, stop=26_000)).rows.size == 0
+    # One bound, and the end of the log.
+    assert kafka.records(kafka.open_log(ORDERS, start=27_700))["offset"].tolist() == list(
+        range(27_700, 27_708)
+    )
+    assert kafka.records(kafka.open_log(ORDERS, stop=3))["offset"].tolist() == [0, 1, 2]
+
+
+def test_a_part_by_time_begins_and_ends_at_the_offsets_of_these_times():
+    log = PartitionLog(ORDERS)
+    early, late = 1_700_000_020_100, 1_700_000_021_000
+    (first, _), (last, _) = log.find_offset(early), log.find_offset(late)
+    part = kafka.open_log(ORDERS, start_time=early, stop_time=late)
+    assert kafka.records(part)["offset"].tolist() == list(range(first, last))
+
+
+def test_a_part_keeps_the_bad_rows_of_its_batches(tmp_path):
+    folder = tmp_path / "bad-0"
+    batches = [encode_batch([b"x"] * 10, base_offset=10 * i) for i in range(3)]
+    damaged = bytearray(batches[1])
+    damaged[-1] ^= 1
+    make_segments(folder, [(0, [batches[0], bytes(damaged), batches[2]])])
+    marked = kafka.records(kafka.open_log(folder, start=5, stop=25, errors="mark"), errors="mark")
+    assert marked["offset"][~marked.bad].tolist() == [*range(5, 10), *range(20, 25)]
+    assert marked.bad.sum() == 1
 
 
 def find_offset(log, stamp):
@@ -595,8 +636,7 @@ def test_a_wrapper_has_the_offset_of_its_last_message(tmp_path):
         raw = make_segments(folder, [(0, parts)])
         check_look_up(PartitionLog(folder), raw)
         records = kafka.records(kafka.open_log(folder, start=37, stop=52))
-        assert records["offset"].tolist() == list(range(30, 60))
-        assert offsets_within(records, 37, 52) == list(range(37, 52))
+        assert records["offset"].tolist() == list(range(37, 52))
 
 
 def test_limits_are_those_of_the_log(tmp_path):

@@ -63,6 +63,34 @@ def read_input(
         yield from pieces
 
 
+def read_part(
+    path: str,
+    start: int,
+    stop: int | None,
+    advance: Callable[[int], None] = lambda count: None,
+    allowance: Allowance | None = None,
+) -> Iterator[memoryview]:
+    """Yield the bytes of a part of a file in pieces.
+
+    Args:
+        path: the file, as in `read_input`. A part other than 0 to None, which is all of it, is one
+            of a file or URL that is not compressed.
+        start: byte position of its first byte.
+        stop: byte position after its last byte. None is the end.
+        advance: as in `read_input`.
+        allowance: as in `read_input`.
+
+    Raises the errors of `read_input`, and EOFError if the file ends before the part does.
+    """
+    if (start, stop) == (0, None):
+        yield from read_input(path, advance, allowance=allowance)
+        return
+    pieces = read_chunks(path, start, get_size(path) if stop is None else stop)
+    for piece in pieces if allowance is None else allowance.count_chunks(pieces):
+        advance(len(piece))
+        yield piece
+
+
 def _refuse_foreign(data: memoryview, path: str) -> None:
     """Raise ValueError if a file's first bytes are those of a file without frames."""
     if message := describe_foreign_file(bytes(data[:HEAD]), path):

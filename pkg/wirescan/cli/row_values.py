@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from wirescan.cli.output import LONGEST_CHARACTER, encode, format_path, format_time, show_bytes
-from wirescan.frames.columns import FILE, PLACES, START, ColumnKind, list_columns, list_places
+from wirescan.frames.columns import FILE, PLACES, START, ColumnKind
 from wirescan.frames.fault_names import list_names
 from wirescan.frames.format import Format
 from wirescan.frames.lookup import FoundColumn, find_column, find_rows_without_lists, open_pairs
-from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 
 FAULT_COLUMN = "fault"
@@ -26,21 +25,8 @@ def list_json_columns(format: Format) -> list[str]:
 
 
 def list_all_columns(format: Format) -> list[str]:
-    """Return every column that --columns accepts.
-
-    These are the columns of JSON, and all columns of the rows and of their enclosing frames.
-    """
-    names = list_json_columns(format)
-    outer: Format | None = format
-    while outer is not None:
-        aliases = [name for name, column in outer.columns.items() if column.outer_name]
-        names += [
-            name
-            for name in (*list_columns(outer.dtype), *list_places(outer.dtype), *aliases)
-            if name not in names
-        ]
-        outer = format_of(outer.within) if outer.within else None
-    return names
+    """Return every column that --columns accepts."""
+    return format.all_columns
 
 
 def list_bytes_columns(format: Format) -> list[str]:

@@ -19,6 +19,8 @@ from wirescan.frames.lookup import find_column
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import make_schema, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
+from wirescan.reading.expression import add_expression
+from wirescan.reading.filters import check_filters
 
 BATCH_BYTES = PIECE
 # Bytes in memory that are scanned at a time. Where a piece cuts a frame, the frame is copied.
@@ -41,12 +43,14 @@ def iter_batches(
     types: str = "arrow",
     tail: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
+    where: str | None = None,
     workers: SupportsIndex | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file, or of bytes, as record batches of about `batch_bytes`.
 
     Only the named columns are written. For Kafka's records they are written while the records are
-    read, without a table of rows, unless there are filters.
+    read, without a table of rows, unless there are
+    filters or a condition `where`.
 
     workers: the number of threads that read Kafka's records as columns. None, the default: as many
         as there are cores for this process, but at most the environment variable
@@ -59,7 +63,7 @@ def iter_batches(
     schema = make_schema(format, columns, binary=binary, types=types)
     options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
     results: Iterable[pa.RecordBatch | FrameTable]
-    filters = tuple(filters)
+    filters = add_expression(check_filters(filters, format), where, format)
     file = path if isinstance(path, str) else None
     reader = make_column_reader(
         format,

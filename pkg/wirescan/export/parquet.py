@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +37,10 @@ from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
+from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import check_filters
 from wirescan.reading.splits import SLICE_BYTES, Slice, plan_tasks
 
@@ -71,6 +73,17 @@ class Summary:
         return Summary(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
+class RowChoice(Protocol):
+    """Chooses rows of the tables that pass the filters. It gets the tables in order."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no row of a later table is chosen."""
+
+    def choose(self, table: FrameTable, path: str) -> np.ndarray:
+        """Return the numbers of the chosen rows of the next table, which is one of a file."""
+
+
 class CountedBatches(NamedTuple):
     """The result for one table of frames.
 
@@ -94,6 +107,7 @@ def write_counted(
     check: bool = True,
     limits: Limits = Limits(),
     filters: Iterable[tuple[Any, ...]] = (),
+    chooser: RowChoice | None = None,
 ) -> Iterator[CountedBatches]:
     """Yield the frames of some slices, table by table.
 
@@ -107,6 +121,8 @@ def write_counted(
         limits: bounds on rows and bytes.
         filters: the filters that rows have to pass, see `wirescan.reading.filters`. Bad rows that
             do not pass are not counted either.
+        chooser: chooses among the rows that pass. None, the default: all. Damage in rows that are
+            not chosen counts too.
 
     Raises:
         FrameError: as `errors` says.
@@ -122,6 +138,8 @@ def write_counted(
     }
     checked_filters = check_filters(filters, format)
     for part in slices:
+        if chooser is not None and chooser.is_done:
+            return
         covered = 0
         tail = part.last or part.stop >= get_seekable_size(part.path)
         allowance = Allowance(limits)
@@ -139,8 +157,12 @@ def write_counted(
                     faults = fault_report.to_batch(table, part.path, layout.columns)
                 if errors == "skip" and bad_count:
                     table = table.where(~table.bad)
+                if chooser is not None:
+                    table = table[chooser.choose(table, part.path)]
                 batches = list(layout.make_batches(table, part.path, errors))
                 yield CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
+            if chooser is not None and chooser.is_done:
+                break
         yield CountedBatches(
             Summary(files=int(part.start == 0), bytes=len(part), tail=len(part) - covered), []
         )
@@ -231,6 +253,8 @@ def convert(
     workers: int | None = None,
     overwrite: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
+    where: str | None = None,
+    chooser: RowChoice | None = None,
 ) -> Summary:
     """Write the frames of all sources to a directory of Parquet files, in threads of this process.
 
@@ -255,6 +279,10 @@ def convert(
         overwrite: replace the files of an earlier conversion.
         filters: the filters that rows have to pass, see `wirescan.reading.filters`. Parts of
             files without wanted rows are not read.
+        where: a condition that rows have to pass too, as text: see
+            `wirescan.reading.expression`.
+        chooser: chooses among the rows that pass, as in `write_counted`. The files are then read
+            in order, by one thread, until it is done.
 
     Raises:
         FrameError: as `errors` says.
@@ -266,8 +294,10 @@ def convert(
     begun = time.perf_counter()
     layout = Layout.from_columns(format, columns, partition_by)
     check_mode(errors, limits)
-    filters = tuple(filters)
+    filters = add_expression(check_filters(filters, format), where, format)
     threads = workers or os.cpu_count()
+    if chooser is not None:
+        threads = 1  # it gets the tables in order
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
         work = plan_tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
         write_task = partial(
@@ -279,6 +309,7 @@ def convert(
             check=check,
             limits=limits,
             filters=filters,
+            chooser=chooser,
         )
         results = list(pool.map(write_task, work, map(output.make_part_path, range(len(work)))))
         parts = [part for _, task_parts in results for part in task_parts]

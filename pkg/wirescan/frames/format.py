@@ -12,9 +12,11 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import (
     EXPORT_KINDS,
+    FILE,
     HEAD_COLUMNS,
     PLAIN,
     RESERVED,
+    START,
     Column,
     ColumnDescription,
     ColumnKind,
@@ -225,6 +227,25 @@ class Format:
         inherited = [name for name, column in self.columns.items() if column.inherited]
         kind = ["kind"] if self.get_column("kind").number_names else []
         return [*kind, *own, *lists, *inherited, "fault"]
+
+    @property
+    def all_columns(self) -> list[str]:
+        """Every column that an export may have, but `_fault`.
+
+        These are `_file`, `_start`, the columns of an export that names none, and all columns and
+        places of the rows and of their enclosing frames.
+        """
+        names = [FILE, START, *self.export_columns]
+        outer: Format | None = self
+        while outer is not None:
+            aliases = [name for name, column in outer.columns.items() if column.outer_name]
+            names += [
+                name
+                for name in (*list_columns(outer.dtype), *list_places(outer.dtype), *aliases)
+                if name not in names
+            ]
+            outer = format_of(outer.within) if outer.within else None
+        return names
 
     def get_column(self, name: str) -> Column:
         """Return what this format declares about a column or place."""

@@ -151,9 +151,10 @@ class LogColumns:
     """How the frames of a log follow each other.
 
     The formats of outermost frames declare all of it. The format of the records inside them
-    declares `first` and `last` only, which are the same column.
+    declares `time`, and `first` and `last`, which are the same column.
 
     first, last: the columns of the first and the last log offset in a frame.
+    time: the column of the time of a frame; the latest one if a frame has several. Optional.
     claim: the bytes from a damaged frame on -> what its header claims, None if that is not
         plausible; optional.
     side_files: the checks of the files beside the segments; optional.
@@ -169,3 +170,4 @@ class LogColumns:
     segments: SegmentNames | None = None
     directory_files: tuple[str, ...] = ()
     make_index_writer: Callable[[], IndexWriter] | None = None
+    time: str | None = None

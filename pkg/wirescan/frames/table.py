@@ -198,7 +198,8 @@ class FrameTable(TableFields):
         """
         mask = np.asarray(mask)
         if mask.dtype != bool:
-            raise TypeError(f"a mask is an array of bool, not of {mask.dtype}")
+            hint = "; wirescan.where takes a condition as text" if mask.dtype.kind == "U" else ""
+            raise TypeError(f"a mask is an array of bool, not of {mask.dtype}{hint}")
         return cast(FrameTable, self[mask])
 
     def head(self, count: int = 5) -> FrameTable:

@@ -18,7 +18,8 @@ from wirescan.kafka.constants import Codec
 from wirescan.kafka.encode.record_columns import encode_batches, encode_message_sets
 from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
 from wirescan.kafka.formats import BATCHES, FORMATS, RECORDS, headers, records, scan
-from wirescan.kafka.log.directory import PartitionLog, open_log, within
+from wirescan.kafka.log.batch_range import within
+from wirescan.kafka.log.directory import PartitionLog, open_log
 from wirescan.kafka.log.transactions import aborted, committed
 from wirescan.kafka.protocol.encode import encode_request, encode_response
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode

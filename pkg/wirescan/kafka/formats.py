@@ -5,6 +5,7 @@ The package wirescan.kafka exports these functions. frames/registry.py reads `FO
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -23,6 +24,7 @@ from wirescan.frames.table import FrameTable, Stop, require_rows
 from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import Codec
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.kafka.log.batch_range import select_range
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
@@ -40,7 +42,7 @@ from wirescan.kafka.record_batches.scan import (
     scan_sets,
     verify_batches,
 )
-from wirescan.seglog.segment_search import prune
+from wirescan.seglog.segment_search import Range, prune
 
 
 def scan(
@@ -159,7 +161,8 @@ def records(
 
     Any negative size on the wire, such as -2, is null, as in Kafka. The records of control batches
     are included: `batches["is_control"][records["parent"]]` selects them. A bad batch is one bad
-    row here, with the fault of the batch.
+    row here, with the fault of the batch. Of the batches that `kafka.open_log` returns for a range
+    of offsets, only the records of that range are opened.
 
     Raises as `scan`, FrameError(LIMIT) for more rows than `limits` allows, and ValueError for fewer
     than one worker.
@@ -170,13 +173,15 @@ def records(
     if into is None:
         opened = open_messages(batches.rows, batches.buffers, limits, verify=verify)
         if opened is not None:
-            return FrameTable(
+            table = FrameTable(
                 batches.buffers, opened[0], (), RECORDS, batches, checked=check, errors=errors
             )
+            return select_range(table, batches)
     payloads = decompress_batches(batches, limits, verify=verify, workers=workers)
     rows, bad, fault = open_payloads(batches.rows, payloads, check=check, limits=limits, into=into)
     table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
-    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+    table = enforce_mode(raise_if_row_limit(table, fault), errors, bad)
+    return select_range(table, batches)
 
 
 def write_records(
@@ -220,6 +225,20 @@ def headers(
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
 
+def prune_batches(
+    path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()
+) -> tuple[int, int]:
+    """Return (start, stop), the bytes of a segment that can hold the wanted batches.
+
+    The arguments are those of `wirescan.seglog.segment_search.prune`, for the columns of batches.
+    """
+    lowest, _ = bounds.get("last_offset", (None, None))
+    _, highest = bounds.get("base_offset", (None, None))
+    earliest, _ = bounds.get("max_timestamp", (None, None))
+    record_bounds = {"offset": (lowest, highest), "timestamp": (earliest, None)}
+    return prune(LAYOUT, path, record_bounds, limits=limits)
+
+
 BATCHES = Format(
     "kafka.batches",
     "record batches and message sets of log segments, Produce requests and Fetch responses",
@@ -239,6 +258,7 @@ BATCHES = Format(
         ignore=IGNORE,
         text_marks=(),
         boundaries=find_boundaries,
+        prune=prune_batches,
         log=LogColumns(
             "base_offset",
             "last_offset",
@@ -247,6 +267,7 @@ BATCHES = Format(
             segments=SEGMENTS,
             directory_files=("partition.metadata", "leader-epoch-checkpoint"),
             make_index_writer=KafkaIndexWriter,
+            time="max_timestamp",
         ),
     ),
     display=Display(
@@ -287,7 +308,7 @@ RECORDS = Format(
     storage=Storage(
         statistics=compute_statistics,
         prune=partial(prune, LAYOUT),
-        log=LogColumns("offset", "offset"),
+        log=LogColumns("offset", "offset", time="timestamp"),
     ),
     display=Display(
         shown=("offset", "timestamp", "key", "value", "headers"),

@@ -389,6 +389,7 @@ ENTRIES = Format(
             segments=SEGMENTS,
             directory_files=("leader-epoch-checkpoint",),
             make_index_writer=LiftbridgeIndexWriter,
+            time="timestamp",
         ),
     ),
     display=Display(

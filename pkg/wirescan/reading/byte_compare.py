@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,4 +48,29 @@ def compare_bytes(table: FrameTable, column: str, op: str, value: Any) -> np.nda
         is_equal = places.find_any(ByteStrings(values))
         return present & ~is_equal if op in ("!=", "not in") else is_equal
     passes: np.ndarray = present & COMPARISONS[op](places.compare(value), 0)
+    return passes
+
+
+def match_bytes(table: FrameTable, column: str, op: str, pattern: re.Pattern[bytes]) -> np.ndarray:
+    """Return a bool array: the rows in whose byte string a regular expression is found, or is not.
+
+    Null passes neither. Python's `re` searches each row, so this is slower than `compare_bytes`.
+
+    table, column: as in `compare_bytes`.
+    op: "matches" or "not matches".
+
+    Raises ValueError if a row points outside its buffer.
+    """
+    lengths = Places(table, column).lengths()  # verifies the places
+    present = np.flatnonzero(lengths >= 0)
+    rows = table.rows[present]
+    starts = rows["start"] + rows[column + "_at"]
+    stops = starts + lengths[present]
+    passes = np.zeros(len(table), bool)
+    passes[present] = [
+        pattern.search(table.buffers[buffer][start:stop]) is not None
+        for buffer, start, stop in zip(rows["buffer"].tolist(), starts.tolist(), stops.tolist())
+    ]
+    if op == "not matches":
+        passes[present] = ~passes[present]
     return passes

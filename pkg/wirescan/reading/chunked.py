@@ -21,7 +21,14 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.filters import Filter, apply_filters, check_filters, prune_file, prune_frames
+from wirescan.reading.expression import add_expression
+from wirescan.reading.filters import (
+    Condition,
+    apply_filters,
+    check_filters,
+    prune_file,
+    prune_frames,
+)
 from wirescan.reading.stream import Stream
 
 PIECE = 8 << 20  # bytes read at a time
@@ -43,6 +50,7 @@ def iter_tables(
     limits: Limits = Limits(),
     tail: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
+    where: str | None = None,
 ) -> Iterator[FrameTable]:
     """Yield the frames of a range of a file, in tables of about `piece` bytes of it.
 
@@ -63,6 +71,8 @@ def iter_tables(
             without wanted rows are not opened. If the range is the whole file (start 0, no
             `stop`), parts of the file without wanted rows are not read, and damage there is not
             reported.
+        where: a condition that rows have to pass too, as text: see
+            `wirescan.reading.expression`.
 
     Raises:
         FrameError: with the path and the position in the file. In every mode: an ExpansionError
@@ -70,11 +80,11 @@ def iter_tables(
         EOFError: the file ends before `stop`.
         OSError: the file cannot be read.
         ValueError: the range ends before it starts, `piece` is below 1, or as
-            `filters.check_filters`.
+            `filters.check_filters` and `expression.parse_expression`.
         TypeError: as `filters.check_filters`.
     """
     inner = format_of(format)
-    checked_filters = check_filters(filters, inner)
+    checked_filters = add_expression(check_filters(filters, inner), where, inner)
     if checked_filters and (start, stop) == (0, None) and isinstance(path, str):
         start, stop = prune_file(path, inner, checked_filters, errors, limits)
     chunks = open_chunks(path, start, stop, piece)
@@ -134,7 +144,7 @@ def scan_nested(
     source: str | None,
     offset: int,
     tail: bool,
-    filters: Sequence[Filter] = (),
+    filters: Sequence[Condition] = (),
 ) -> Iterator[FrameTable]:
     """Yield the frames of a format inside the chunks of one file.
 
@@ -241,7 +251,7 @@ def open_nested(
     check: bool = True,
     limits: Limits = Limits(),
     source: str | None = None,
-    filters: Sequence[Filter] = (),
+    filters: Sequence[Condition] = (),
     max_rows: int | None = None,
     allowance: Allowance | None = None,
 ) -> Iterator[FrameTable]:

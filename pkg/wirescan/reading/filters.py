@@ -5,9 +5,11 @@ Readers (`chunked.py`), planning (`splits.py`), exports and Spark use them. A fi
     ("offset", ">=", 1000)                  ==  !=  <  <=  >  >=
     ("kind", "in", ["CALL", "ONEWAY"])      in, not in
     ("key", "starts_with", b"order-")       starts_with, ends_with, contains: bytes and text
+    ("key", "matches", rb"^order-[0-9]+$")  matches, not matches: search a regular expression
     ("value", "is_null")                    is_null, is_not_null
 
-A row has to pass all filters. Null passes no comparison, as in SQL.
+A row has to pass all filters. Null passes no comparison, as in SQL. In place of a tuple there may
+be a tree of `All`, `AnyOf` and `Not` over such tuples. `expression.py` parses text into them.
 
 A column is one of `Format.export_columns`, or any other column of a row or of the frames around it.
 Values are those of an export: a kind is its name, a time is a time. A fault is its name, and null
@@ -21,13 +23,15 @@ frames is not reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,7 +47,7 @@ from wirescan.frames.lookup import (
 )
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.byte_compare import COMPARISONS, compare_bytes
+from wirescan.reading.byte_compare import COMPARISONS, compare_bytes, match_bytes
 
 SUBSTRING_OPS: Mapping[str, Callable[[Any, Any], bool]] = {
     "starts_with": lambda text, part: text.startswith(part),
@@ -52,7 +56,25 @@ SUBSTRING_OPS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 SET_OPS = ("in", "not in")
 NULL_OPS = ("is_null", "is_not_null")
-OPS = (*COMPARISONS, *SET_OPS, *SUBSTRING_OPS, *NULL_OPS)
+MATCH_OPS = ("matches", "not matches")
+OPS = (*COMPARISONS, *SET_OPS, *SUBSTRING_OPS, *MATCH_OPS, *NULL_OPS)
+PART_OPS = (*SUBSTRING_OPS, *MATCH_OPS)  # of bytes and text only
+NEGATED = {
+    "==": "!=",
+    "!=": "==",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+    "in": "not in",
+    "not in": "in",
+    "matches": "not matches",
+    "not matches": "matches",
+    "is_null": "is_not_null",
+    "is_not_null": "is_null",
+}
+LONGEST_PATTERN = 1000  # characters of a regular expression
+DEEPEST_CONDITION = 100  # levels of All, AnyOf and Not
 RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # What the values of a column are compared with. All other kinds are numbers.
@@ -78,7 +100,8 @@ class Filter(NamedTuple):
         op: one of OPS.
         value: an int, bytes, str, bool or datetime (UTC if it has no time zone). "in" and
             "not in" take several, "is_null" and "is_not_null" none. Text for a column of bytes
-            means its UTF-8.
+            means its UTF-8. "matches" and "not matches" take a regular expression: bytes, str or
+            compiled.
     """
 
     column: str
@@ -86,31 +109,51 @@ class Filter(NamedTuple):
     value: Any = None
 
 
-def check_filters(filters: Iterable[tuple[Any, ...]], format: str | Format) -> tuple[Filter, ...]:
+class All(NamedTuple):
+    """All parts are true."""
+
+    parts: Sequence[Any]
+
+
+class AnyOf(NamedTuple):
+    """One of the parts is true."""
+
+    parts: Sequence[Any]
+
+
+class Not(NamedTuple):
+    """The part is false. A part that is null makes this null too."""
+
+    part: Any
+
+
+Condition: TypeAlias = Filter | All | AnyOf | Not  # the parts are conditions too
+
+
+def check_filters(
+    filters: Iterable[tuple[Any, ...]], format: str | Format
+) -> tuple[Condition, ...]:
     """Check filters and convert their values to those of a format's rows.
 
-    Times become integers. Fractions become conditions on integers.
+    Times become integers. Fractions become conditions on integers. Of trees, `Not` is moved to
+    the filters below it, equalities on one column become an "in", and the parts of an `All` become
+    elements of the result.
 
     Raises:
         ValueError: an unknown column, a column that is no single value, an unknown operator,
-            or an operator that the column does not have.
+            an operator that the column does not have, or a tree that is too deep.
         TypeError: a value of another type.
     """
     format = format_of(format) if isinstance(format, str) else format
-    out = []
+    out: list[Condition] = []
     for condition_given in filters:
-        values = tuple(condition_given) if _is_several(condition_given) else ()
-        if not 2 <= len(values) <= 3:
-            raise TypeError(
-                "filters are a list of tuples (column, operator, value), "
-                f"but the list contains {values or condition_given!r}"
-            )
-        out.append(_check_filter(Filter(*values), format))
+        condition = _check_condition(condition_given, format)
+        out += condition.parts if isinstance(condition, All) else [condition]
     return tuple(out)
 
 
 def apply_filters(
-    table: FrameTable, filters: Iterable[Filter], file: str | None = None
+    table: FrameTable, filters: Iterable[Condition], file: str | None = None
 ) -> FrameTable:
     """Return the rows of a table that pass all filters.
 
@@ -118,32 +161,67 @@ def apply_filters(
     filters: the result of `check_filters`.
     file: the value of the column `_file`.
     """
-    # Numbers come first, because they are compared faster than byte strings.
-    for condition_on in sorted(filters, key=lambda filter: filter.column in table.places):
+    filters = tuple(filters)
+    if not filters:
+        return table
+    passes = find_passing(table, All(filters), file)
+    return table if passes.all() else table.where(passes)
+
+
+def find_passing(table: FrameTable, condition: Condition, file: str | None = None) -> np.ndarray:
+    """Return a bool array: the rows of a table for which a condition is true.
+
+    table, file: as in `apply_filters`.
+    condition: an element of the result of `check_filters`, or an `All` of several.
+    """
+    if isinstance(condition, Filter):
         # There is no filter on a list. One on an outer table may name a place that a list hides.
-        found = find_column(table, condition_on.column, lists=False)
-        passes = _test_column(found.table, found.column, condition_on, file)
-        if found.parents is not None:
-            passes = passes[found.parents]
-        table = table if passes.all() else table.where(passes)
-    return table
+        found = find_column(table, condition.column, lists=False)
+        passes = _test_column(found.table, found.column, condition, file)
+        return passes if found.parents is None else passes[found.parents]
+    if isinstance(condition, Not):
+        # Only a filter is below it.
+        return _find_present(table, condition.part, file) & ~find_passing(
+            table, condition.part, file
+        )
+    is_any = isinstance(condition, AnyOf)
+    # A part is tested only for the rows whose result is still open.
+    passes = np.full(len(table), not is_any)
+    left: FrameTable = table
+    open_rows: np.ndarray | slice = slice(None)
+    for part in sorted(condition.parts, key=lambda part: _estimate_cost(table, part)):
+        result = find_passing(left, part, file)
+        passes[open_rows] = result
+        if (result != is_any).all():
+            continue
+        open_rows = np.flatnonzero(passes != is_any)
+        left = table[open_rows]
+    return passes
 
 
 def prune_frames(
     outer: FrameTable,
     format: Format,
-    filters: Iterable[Filter],
+    filters: Iterable[Condition],
     errors: str,
     file: str | None = None,
+    *,
+    keep_bad: bool = False,
 ) -> FrameTable:
     """Return the outermost frames that may contain wanted rows.
 
     A frame is excluded by its own columns, or by what its columns state about the frames inside.
     A bad row may have any number, so under "mark" only its own columns exclude a frame.
+
+    keep_bad: bad outermost frames are never excluded.
     """
+    if keep_bad and outer.bad.any():
+        wanted = prune_frames(outer.where(~outer.bad), format, filters, errors, file)
+        is_wanted = np.isin(outer.positions, wanted.positions)
+        return outer.where(outer.bad | is_wanted)
     top = format.outermost
-    filters = tuple(filters)
-    own = []
+    filters = list_plain_filters(filters)
+    own: list[Condition] = []
     for filter in filters:
         described = format.describe_column(filter.column)
         if described is None or described.kind is ColumnKind.INNERMOST_FAULT:
@@ -168,16 +246,17 @@ def prune_frames(
     return outer if passes.all() else outer.where(passes)
 
 
-def wants_file(filters: Iterable[Filter], file: str) -> bool:
+def wants_file(filters: Iterable[Condition], file: str) -> bool:
     """Return whether a file passes the filters on the column `_file`."""
     text = _replace_surrogates(file)
-    return all(make_condition(filter)(text) for filter in filters if filter.column == FILE)
+    plain = list_plain_filters(filters)
+    return all(make_condition(filter)(text) for filter in plain if filter.column == FILE)
 
 
 def prune_file(
     path: str,
     format: str | Format,
-    filters: Iterable[Filter],
+    filters: Iterable[Condition],
     errors: str = "strict",
     limits: Limits = Limits(),
 ) -> tuple[int, int | None]:
@@ -207,14 +286,14 @@ def prune_file(
 
 
 def find_column_ranges(
-    format: Format, owner: Format, filters: Iterable[Filter]
+    format: Format, owner: Format, filters: Iterable[Condition]
 ) -> dict[str, tuple[int | None, int | None]]:
     """Return the lowest and highest integer that pass, for each column that the filters bound.
 
     Only columns of `owner` are included. None means no bound.
     """
     out: dict[str, tuple[int | None, int | None]] = {}
-    for name, op, value in filters:
+    for name, op, value in list_plain_filters(filters):
         if op != "in" and op not in RANGE_OPS:
             continue
         numbers = value if op == "in" else (value,)
@@ -240,6 +319,9 @@ def make_condition(filter: Filter) -> Callable[[Any], bool]:
         return lambda value: (value is None) == (op == "is_null")
     if op in SET_OPS:
         return lambda value: value is not None and (value in operand) == (op == "in")
+    if op in MATCH_OPS:
+        search = operand.search
+        return lambda value: value is not None and (search(value) is None) == (op != "matches")
     compare = COMPARISONS[op] if op in COMPARISONS else SUBSTRING_OPS[op]
     return lambda value: value is not None and bool(compare(value, operand))
 
@@ -251,11 +333,88 @@ def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
+def _check_condition(given: Any, format: Format, level: int = 0) -> Condition:
+    """Check a filter or a tree of them. level: the number of nodes above it."""
+    if not isinstance(given, (All, AnyOf, Not)):
+        values = tuple(given) if _is_several(given) else ()
+        if not 2 <= len(values) <= 3:
+            raise TypeError(
+                "filters are a list of tuples (column, operator, value), "
+                f"but the list contains {values or given!r}"
+            )
+        return _check_filter(Filter(*values), format)
+    if level > DEEPEST_CONDITION:
+        raise ValueError(f"a condition is nested more than {DEEPEST_CONDITION} levels deep")
+    if isinstance(given, Not):
+        return _check_negation(given.part, format, level + 1)
+    if isinstance(given, AnyOf):
+        joined = join_equalities(given)
+        if joined is not None:
+            return _check_filter(joined, format)
+    parts: list[Condition] = []
+    for part in given.parts:
+        checked = _check_condition(part, format, level + 1)
+        parts += checked.parts if isinstance(checked, type(given)) else [checked]
+    return type(given)(tuple(parts))
+
+
+def _check_negation(part: Any, format: Format, level: int) -> Condition:
+    """Check the negation of a condition. It is null where the condition is null."""
+    if isinstance(part, Not):
+        return _check_condition(part.part, format, level)
+    if isinstance(part, (All, AnyOf)):
+        opposite = AnyOf if isinstance(part, All) else All
+        return _check_condition(opposite([Not(each) for each in part.parts]), format, level)
+    checked = _check_condition(part, format, level)
+    assert isinstance(checked, Filter)
+    column, op, *_ = Filter(*part)
+    kind = _describe_column(format, column).kind
+    # NaN fails a comparison and its opposite, so numbers with NaN keep the Not.
+    is_flipped = op in NEGATED and (kind is not ColumnKind.FLOAT or op in NULL_OPS)
+    if not is_flipped:
+        return Not(checked)
+    return _check_filter(Filter(*part)._replace(op=NEGATED[op]), format)
+
+
+def join_equalities(condition: AnyOf) -> Filter | None:
+    """Return a filter "in" for equalities on one column; None for any other condition."""
+    values: list[Any] = []
+    columns = set()
+    for part in condition.parts:
+        if isinstance(part, AnyOf):
+            part = join_equalities(part)
+        if not isinstance(part, Filter) or part.op not in ("==", "in"):
+            return None
+        columns.add(part.column)
+        values += part.value if part.op == "in" else [part.value]
+    return Filter(columns.pop(), "in", values) if len(columns) == 1 else None
+
+
+def list_plain_filters(conditions: Iterable[Condition]) -> list[Filter]:
+    """Return the conditions that are filters. Only these exclude frames and files."""
+    return [condition for condition in conditions if isinstance(condition, Filter)]
+
+
+def _estimate_cost(table: FrameTable, condition: Condition) -> int:
+    """Return the rank of a condition by the time that a row takes."""
+    if isinstance(condition, Not):
+        return _estimate_cost(table, condition.part)
+    if not isinstance(condition, Filter):
+        return max((_estimate_cost(table, part) for part in condition.parts), default=0)
+    if condition.op in MATCH_OPS:
+        return 2
+    return int(condition.column in table.places)
+
+
 def _check_filter(filter: Filter, format: Format) -> Filter:
     name, op, value = filter
     if op not in OPS:
         raise ValueError(f"no operator {op!r}; there are {', '.join(OPS)}")
     column = _describe_column(format, name)
+    if op in MATCH_OPS:
+        is_bytes = VALUE_TYPES.get(column.kind) == "bytes"
+        filter = filter._replace(value=compile_pattern(value, is_bytes=is_bytes))
+        value = filter.value
     if column.kind is ColumnKind.FAULT and (
         on_numbers := _filter_fault_numbers(filter, format.faults)
     ):
@@ -263,10 +422,12 @@ def _check_filter(filter: Filter, format: Format) -> Filter:
     if op in NULL_OPS:
         return Filter(name, op)
     value_type = VALUE_TYPES.get(column.kind, "number")
-    if value_type == "list" or op in SUBSTRING_OPS and value_type not in ("text", "bytes"):
+    if value_type == "list" or op in PART_OPS and value_type not in ("text", "bytes"):
         raise ValueError(
             f"column {name!r} of {format.name} is a {value_type}, which has no operator {op!r}"
         )
+    if op in MATCH_OPS:
+        return filter
     if op not in SET_OPS:
         return _replace_fraction(name, op, _convert_value(name, column, value))
     if not _is_several(value):
@@ -286,7 +447,8 @@ def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) 
         return Filter(column, "==" if op == "is_null" else "!=", 0)
     several = op in SET_OPS and _is_several(value)
     names = tuple(value) if several else (value,)
-    if not all(isinstance(name, str) for name in names) or several != (op in SET_OPS):
+    is_text = op in MATCH_OPS or all(isinstance(name, str) for name in names)
+    if not is_text or several != (op in SET_OPS):
         return None
     names_of_numbers = list_names(declared)
     for name in names:
@@ -299,6 +461,33 @@ def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) 
     passes = make_condition(Filter(column, op, names if several else value))
     numbers = (number for number, name in enumerate(names_of_numbers) if passes(name))
     return Filter(column, "in", tuple(numbers))
+
+
+def compile_pattern(pattern: Any, *, is_bytes: bool) -> re.Pattern[Any]:
+    """Return a compiled regular expression. Text for bytes means its UTF-8.
+
+    Raises ValueError for a bad or long pattern, and TypeError for an object that is none.
+    """
+    source = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    flags = pattern.flags & ~re.UNICODE if isinstance(pattern, re.Pattern) else 0
+    if isinstance(source, str) and is_bytes:
+        source = source.encode(errors="surrogateescape")
+    if not isinstance(source, bytes if is_bytes else str):
+        raise TypeError(
+            f"a regular expression for {'bytes' if is_bytes else 'text'} cannot be {pattern!r}"
+        )
+    if len(source) > LONGEST_PATTERN:
+        raise ValueError(
+            f"a regular expression of {len(source):,} characters is too long; "
+            f"at most {LONGEST_PATTERN:,} are allowed"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `re` warns of patterns that may change their meaning
+            return re.compile(source, flags)
+    except (re.error, OverflowError, RecursionError, ValueError) as error:
+        reason = str(error) or "it is nested too deep"
+        raise ValueError(f"{source!r} is not a regular expression: {reason}") from None
 
 
 def _describe_column(format: Format, name: str) -> ColumnDescription:
@@ -380,6 +569,8 @@ def _test_column(
     if kind is ColumnKind.INNERMOST_FAULT:
         return _test_innermost_faults(table, filter)
     if kind is ColumnKind.BYTES:
+        if filter.op in MATCH_OPS:
+            return match_bytes(table, column.name, filter.op, filter.value)
         return compare_bytes(table, column.name, filter.op, filter.value)
     found = FoundColumn(table, None, column)
     if kind is ColumnKind.NAME:
@@ -390,6 +581,14 @@ def _test_column(
         texts, rows = np.unique(values, return_inverse=True)
         return np.array([passes_one(text.decode() or None) for text in texts.tolist()], bool)[rows]
     return _test_numbers(values, found.find_nulls(), filter)
+
+
+def _find_present(table: FrameTable, filter: Filter, file: str | None) -> np.ndarray:
+    """Return a bool array: the rows where the column of a filter is not null."""
+    found = find_column(table, filter.column, lists=False)
+    is_fault = found.column.kind is ColumnKind.FAULT  # a good frame has the number 0
+    present = Filter(filter.column, "!=", 0) if is_fault else Filter(filter.column, "is_not_null")
+    return find_passing(table, present, file)
 
 
 def _test_numbers(values: np.ndarray, absent: np.ndarray | None, filter: Filter) -> np.ndarray:

@@ -20,7 +20,7 @@ from wirescan.files.source import File, list_files
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
-from wirescan.reading.filters import Filter, check_filters, prune_file
+from wirescan.reading.filters import Condition, check_filters, prune_file
 
 SLICE_BYTES = 128 << 20
 FILES = 1000  # per task, at most: a file counts for at least this fraction of a task's bytes
@@ -315,7 +315,7 @@ def _check_size(size: int) -> None:
 
 
 def _list_parts(
-    files: Sequence[File], format: str, filters: Sequence[Filter], errors: str, limits: Limits
+    files: Sequence[File], format: str, filters: Sequence[Condition], errors: str, limits: Limits
 ) -> list[Slice]:
     """Return the part of each file that has to be read. Files without such a part are omitted."""
     ranges: Iterable[tuple[int, int | None]] = repeat((0, None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
 from wirescan.reading.filters import (
+    Condition,
     Filter,
-    check_filters,
     find_column_ranges,
     prune_file,
     prune_frames,
@@ -27,13 +27,11 @@ from wirescan.seglog.frame_offsets import UNKNOWN, find_first_offsets, log_colum
 from wirescan.seglog.log_salvage import check_target, group_files
 from wirescan.seglog.segment_writer import REACH, SegmentWriter, list_ranges, write_frames
 
-Filters = Iterable[tuple[Any, ...]]
-
 
 def select_frames(
     path: str,
     format: Format,
-    filters: Filters,
+    filters: Sequence[Condition],
     *,
     limits: Limits = Limits(),
     pieces: Iterable[memoryview] | None = None,
@@ -43,19 +41,18 @@ def select_frames(
     Args:
         path: of the file. Parts that its indexes exclude are not read.
         format: of the records.
-        filters: on the columns of `format`, as in `wirescan.reading.filters`. A record is selected
-            if it passes all of them.
+        filters: the result of `filters.check_filters`, on the columns of `format`. A record is
+            selected if it passes all of them.
         limits: for reading.
         pieces: the bytes of the file, if it cannot be read in parts.
 
     Raises:
         FrameError: for damage.
-        OSError, and the errors of `check_filters`.
+        OSError.
     """
-    checked = check_filters(filters, format)
     start, stop = 0, None
     if pieces is None:
-        start, stop = prune_file(path, format, checked, limits=limits)
+        start, stop = prune_file(path, format, filters, limits=limits)
         stop = get_seekable_size(path) if stop is None else stop
         pieces = read_chunks(path, start, stop)
     allowance = Allowance(limits)
@@ -68,8 +65,8 @@ def select_frames(
         allowance=allowance,
     )
     for table in tables:
-        candidates = prune_frames(table, format, checked, "strict", path)
-        selected = find_whole_frames(candidates, format, checked)
+        candidates = prune_frames(table, format, filters, "strict", path)
+        selected = find_whole_frames(candidates, format, filters)
         doubtful = np.flatnonzero(~selected)
         at = 0
         for records in open_nested(
@@ -77,7 +74,7 @@ def select_frames(
             format,
             limits=limits,
             source=path,
-            filters=checked,
+            filters=filters,
             allowance=allowance,
         ):
             parents = np.asarray(find_outermost_rows(records)[1])
@@ -87,7 +84,9 @@ def select_frames(
             yield candidates.where(selected)
 
 
-def find_whole_frames(frames: FrameTable, format: Format, filters: Sequence[Filter]) -> np.ndarray:
+def find_whole_frames(
+    frames: FrameTable, format: Format, filters: Sequence[Condition]
+) -> np.ndarray:
     """Return a bool array: the frames whose records are all selected, by their headers.
 
     That is known only if all filters are bounds of the offset.
@@ -106,8 +105,12 @@ def find_whole_frames(frames: FrameTable, format: Format, filters: Sequence[Filt
     return whole
 
 
-def _is_bound(filter: Filter, column: str) -> bool:
-    return filter.column == column and filter.op in ("<", "<=", ">", ">=")
+def _is_bound(condition: Condition, column: str) -> bool:
+    return (
+        isinstance(condition, Filter)
+        and condition.column == column
+        and condition.op in ("<", "<=", ">", ">=")
+    )
 
 
 class SegmentFile:
@@ -151,7 +154,7 @@ def cut_to_directory(
     paths: Sequence[str],
     target: str | os.PathLike[str],
     format: Format,
-    filters: Filters,
+    filters: Sequence[Condition],
     *,
     limits: Limits = Limits(),
     select: Callable[..., Iterator[FrameTable]] = select_frames,

@@ -162,7 +162,8 @@ def translate_filters(
             continue
         # If rows cannot be compared with the value, Spark alone applies the filter.
         with suppress(TypeError, ValueError, OverflowError):
-            yield from row_filters.check_filters(_widen(column, op, value, format), format)
+            checked = row_filters.check_filters(_widen(column, op, value, format), format)
+            yield from row_filters.list_plain_filters(checked)
 
 
 def _widen(column: str, op: str, value: Any, format: Format) -> list[tuple[str, str, Any]]:

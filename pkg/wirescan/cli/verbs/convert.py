@@ -7,7 +7,7 @@ import re
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
 from wirescan.cli.progress import show_spinner
 from wirescan.cli.row_values import list_all_columns
+from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.files.source import URL, get_size
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
@@ -68,6 +69,7 @@ Examples:
   wirescan convert orders-0 orders.parquet --engine spark --overwrite
   wirescan convert broken.log out --errors mark       bad frames stay, as rows
   wirescan convert *.log out --columns offset,timestamp,key
+  wirescan convert orders-0 out --since 3d --where 'key ~ "^eu-"'
   wirescan convert calls out --format thrift.messages --partition-by kind
 
 Both engines write the same rows and print the same report: the counts, and a first query on the
@@ -96,6 +98,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @errors_option("strict")
 @check_option
 @limits_option
+@selection_options()
 @columns_option()
 @click.option(
     "--partition-by",
@@ -123,6 +126,7 @@ def convert(
     errors: str,
     check: bool,
     limits: Limits,
+    selection: Selection,
     columns: str | None,
     partition_by: str | None,
     compression: str | None,
@@ -135,11 +139,13 @@ def convert(
     partitions = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     layout = _make_layout(format_name, names, partitions)
     _check_output(out, overwrite=overwrite)
-    given_files = resolve_paths(paths, format_name)
+    if engine == "spark" and selection.has_choice:
+        raise click.UsageError("--limit, --tail and --sample need --engine local")
+    given_files = selection.select_files(resolve_paths(paths, format_name))
     with _spool_files(given_files, limits) as files:
         if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
             raise Failure(f"{format_path(out)}: the directory holds files that would be read")
-        options = {
+        options: dict[str, Any] = {
             "format": format_name.spec,
             "columns": names,
             "partition_by": partitions,
@@ -148,12 +154,17 @@ def convert(
             "check": check,
             "limits": limits,
             "overwrite": overwrite,
+            "filters": selection.conditions,
         }
+        names_of_files = dict(zip(files, given_files))
+        if selection.has_choice:
+            # The filters are applied before.
+            files, options["chooser"] = selection.plan_rows(files, errors, limits, check=check)
         schema = layout.schema if query else None
         size = format_bytes(compute_total_size(files) or 0)
         with show_spinner(f"converting {size} with {engine}"):
             summary, answer = _run_engine(engine, files, out, options, schema)
-            ends = _describe_ends(files, given_files, summary, format_name, limits, check=check)
+            ends = _describe_ends(names_of_files, files, summary, format_name, limits, check=check)
     _print_report(out, summary, answer, format_name, as_json=as_json)
     _report_faults(summary.faults, out, errors)
     ends.report()
@@ -225,8 +236,8 @@ def _start_spark() -> Iterator[SparkSession]:
 
 
 def _describe_ends(
+    names: Mapping[str, str],
     files: Sequence[str],
-    names: Sequence[str],
     summary: Summary,
     format: Format,
     limits: Limits,
@@ -236,15 +247,16 @@ def _describe_ends(
     """Return how files end.
 
     Args:
+        names: file -> its name in messages.
         files: the files that were read.
-        names: their names in messages.
         summary: the counts of the conversion.
         format: the format that was read.
         limits: bounds on rows and bytes.
         check: verify checksums.
     """
     ends = FileEnds()
-    for file, name in zip(files, names):
+    for file in files:
+        name = names[file]
         if summary.tail or not get_size(file):
             ends.add(_find_last_table(file, format.outermost, limits, check=check), name)
     return ends

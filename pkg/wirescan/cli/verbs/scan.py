@@ -21,7 +21,6 @@ from wirescan.cli.common import (
     check_option,
     columns_option,
     compute_total_size,
-    count_option,
     errors_option,
     format_option,
     limits_option,
@@ -29,7 +28,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
-from wirescan.cli.input import read_input
+from wirescan.cli.input import read_part
 from wirescan.cli.output import (
     ENCODINGS,
     colour,
@@ -49,6 +48,7 @@ from wirescan.cli.row_values import (
     list_json_columns,
     list_text_columns,
 )
+from wirescan.cli.support.selection import RowChooser, Selection, selection_options
 from wirescan.frames.columns import START, list_columns
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FaultMeaning
@@ -115,7 +115,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @errors_option("mark")
 @check_option
 @limits_option
-@count_option("--limit", default=None, help="Stop after N frames.", smallest=0)
+@selection_options()
 @columns_option()
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
 @click.option("--arrow", "as_arrow", is_flag=True, help="Write an Arrow IPC stream.")
@@ -140,7 +140,7 @@ def scan(
     errors: str,
     check: bool,
     limits: Limits,
-    limit: int | None,
+    selection: Selection,
     columns: str | None,
     as_json: bool,
     as_arrow: bool,
@@ -154,7 +154,7 @@ def scan(
     if as_arrow:
         option = "arrow"
     kind = _choose_output_kind(output, option)
-    files = resolve_paths(paths, format_name)
+    files = selection.select_files(resolve_paths(paths, format_name))
     if output:
         _refuse_input_as_output(output, files)
     is_quiet = kind == "text" and output is None and sys.stdout.isatty()
@@ -162,7 +162,7 @@ def scan(
     with open_output(output, binary=kind == "arrow") as out, progress as bar:
         names = parse_names(columns, list_all_columns(format_name))
         encodings = _parse_encodings(encoding, format_name)
-        tables = Tables(files, format_name, errors, limit, bar, limits, check=check)
+        tables = Tables(files, format_name, errors, selection, bar, limits, check=check)
         if kind == "arrow":
             _write_arrow(out, tables, format_name, names, errors)
         elif kind == "json":
@@ -188,13 +188,14 @@ def _refuse_input_as_output(output: str, files: Iterable[str]) -> None:
 class Tables:
     """Iterates over the tables of frames in files, piece by piece, as (table, path).
 
-    Damage in the lists of a row, such as its headers, counts even if they are not shown.
+    Damage in the lists of a row, such as its headers, counts even if they are not shown. So does
+    damage in frames that were read and are not selected.
 
     Args:
         files: what to read.
         format: the format of the frames.
         errors: "strict" raises FrameError, "mark" keeps bad frames, "skip" drops them.
-        limit: frames after which the iteration ends; None for all.
+        selection: which frames to iterate over.
         progress: called with the bytes read.
         limits: for reading.
         check: verify checksums.
@@ -208,7 +209,7 @@ class Tables:
         files: list[str],
         format: Format,
         errors: str,
-        limit: int | None,
+        selection: Selection,
         progress: Progress,
         limits: Limits,
         *,
@@ -218,7 +219,7 @@ class Tables:
         self._files = files
         self._format = format
         self._errors = errors
-        self._left = limit
+        self._selection = selection
         self._progress = progress
         self._seen = 0
         self.damage = False
@@ -226,16 +227,21 @@ class Tables:
         self._ends = FileEnds()
 
     def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
-        for path in self._files:
-            if self._left == 0:
-                return
-            allowance = Allowance(self._options["limits"])
+        selection = self._selection
+        limits = self._options["limits"]
+        plan = selection.plan(self._files, self._errors, limits, check=self._options["check"])
+        if plan.chooser.is_done:
+            return
+        for path, start, stop in plan.parts:
+            allowance = Allowance(limits)
             options = {"allowance": allowance, **self._options}
-            pieces = read_input(path, self._progress, allowance=allowance)
-            for piece in scan_outermost(pieces, self._format, **options):
-                for table in open_nested(piece, self._format, max_rows=self._left, **options):
-                    yield from self._apply_mode(table, path)
-                    if self._left == 0:
+            pieces = read_part(path, start, stop, self._progress, allowance)
+            for piece in scan_outermost(pieces, self._format, offset=start, **options):
+                frames = selection.prune(piece, path)
+                max_rows = plan.chooser.max_rows
+                for table in open_nested(frames, self._format, max_rows=max_rows, **options):
+                    yield from self._apply_mode(table, path, plan.chooser)
+                    if plan.chooser.is_done:
                         return
             self._ends.add(piece, path)
             self.damage |= self._ends.is_damaged
@@ -248,28 +254,29 @@ class Tables:
             frames = format_count(count, "bad frame")
             print_message(f"wirescan: {frames}{dropped}: {fault.name}, {fault.meaning}")
 
-    def _apply_mode(self, table: FrameTable, path: str) -> Iterator[tuple[FrameTable, str]]:
-        """Yield what the mode and the limit leave of a table, and count its damage."""
-        if self._errors != "skip":
-            table = table[: self._left]
+    def _apply_mode(
+        self, table: FrameTable, path: str, chooser: RowChooser
+    ) -> Iterator[tuple[FrameTable, str]]:
+        """Yield what the mode and the selection leave of a table, and count its damage."""
+        chosen = chooser.choose(table, path)
+        selected = table if len(chosen) == len(table) else table[chosen]
+        if chooser.is_done and self._errors != "skip":
+            table = table[: int(chosen[-1]) + 1 if len(chosen) else 0]
         damaged = find_bad_frames(table)
         if damaged and self._errors == "strict":
             bad, rows = min(damaged, key=lambda item: int(item[1][0]))
             first = int(rows[0])
-            if first:
-                yield table[:first], path
+            before = chosen[chosen < first]
+            if len(before):
+                yield table[before], path
             raise _make_error(bad, self._seen + first, path)
         for bad, _ in damaged:
             self.damage = True
             for number, count in Counter(bad["fault"].tolist()).items():
                 self._faults[number, bad.describe_fault(number)] += count
-        if self._errors == "skip":
-            table = table.where(~table.bad)[: self._left]
-        if self._left is not None:
-            self._left -= len(table)
         self._seen += len(table)
-        if len(table):
-            yield table, path
+        if len(selected):
+            yield selected, path
 
 
 def _make_error(table: FrameTable, row: int, path: str) -> FrameError:

@@ -20,7 +20,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
-from wirescan.cli.input import read_input
+from wirescan.cli.input import read_part
 from wirescan.cli.output import (
     colour,
     dump_json,
@@ -30,6 +30,7 @@ from wirescan.cli.output import (
     format_path,
 )
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.cli.support.tally import (
     Tally,
     count_piece,
@@ -56,12 +57,16 @@ and in total.
 Examples:
   wirescan stat orders-0
   wirescan stat --deep --total /var/lib/kafka/*-*
+  wirescan stat orders-0 --since 2h --where 'codec == none'
   wirescan stat orders-0 --json | jq .total.codecs
 
 The counts come from the headers of the batches, and nothing is decompressed. --deep opens the
 frames too. Only then are these counted: the records in compressed wrappers of magic 0 and 1, which
 do not state their number; the events in compressed frames of Lumberjack; the Liftbridge envelopes
 in messages of NATS; calls and replies in frames of Thrift.
+
+The options that select, such as --offset and --where, select outermost frames, such as batches. Bad
+frames count whatever the conditions are. Gaps in the offsets are those between selected frames.
 
 Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 """
@@ -76,6 +81,7 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @check_option
 @limits_option
+@selection_options(outermost=True)
 @click.option(
     "--deep",
     is_flag=True,
@@ -92,12 +98,13 @@ def stat(
     format_name: Format,
     check: bool,
     limits: Limits,
+    selection: Selection,
     deep: bool,
     total: bool,
     as_json: bool,
 ) -> None:
     """Run `wirescan stat`."""
-    files = resolve_paths(paths, format_name)
+    files = selection.select_files(resolve_paths(paths, format_name))
     top = format_name.outermost
     inner = _find_counted_format(top) if deep else None
     options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
@@ -105,19 +112,25 @@ def stat(
     summaries: list[dict[str, Any]] = []
     ends = FileEnds()
     with Progress(compute_total_size(files), "counting") as progress:
-        for path in files:
+        plan = selection.plan(files, "mark", limits, check=check)
+        for path, start, stop in plan.parts:
+            if plan.chooser.is_done:
+                break
             file_tally = Tally(top)
             tallies = [file_tally, total_tally]
             for tally in tallies:
                 tally.start_file(path)
             allowance = Allowance(limits)
             options["allowance"] = allowance
-            for piece in scan_outermost(
-                read_input(path, progress, allowance=allowance), top, **options
-            ):
-                opened = open_nested(piece, inner, **options) if inner else ()
-                count_piece(tallies, piece, opened)
-            size = piece.origins[0] + len(piece.buffers[0])
+            pieces = read_part(path, start, stop, progress, allowance)
+            for piece in scan_outermost(pieces, top, offset=start, **options):
+                chosen = plan.chooser.choose(piece, path)
+                selected = piece if len(chosen) == len(piece) else piece[chosen]
+                opened = open_nested(selected, inner, **options) if inner else ()
+                count_piece(tallies, selected, opened)
+                if plan.chooser.is_done:
+                    break
+            size = piece.origins[0] + len(piece.buffers[0]) - start
             for tally in tallies:
                 tally.end_file(size, piece.stop.fault, len(piece.tail))
             ends.add(piece, path)

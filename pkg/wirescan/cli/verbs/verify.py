@@ -22,6 +22,7 @@ from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.findings import Report
+from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 
@@ -54,6 +55,9 @@ A cut tail is a frame that the end of the file cuts. It is normal at the end of 
 a broker that was stopped there truncates it. Every command reports it, and only this one calls it
 damage. A file that holds only such a tail is damage to every command.
 
+--offset and --partition select whole files, by their names. There is no --where here: a damaged
+frame has no value that can be trusted, so a condition would hide damage.
+
 Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
 """
 
@@ -65,6 +69,7 @@ Exit codes: 0 clean, 1 damage was found, 2 a file cannot be read.
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @check_option
 @limits_option
+@selection_options(files_only=True)
 @click.option(
     "--deep/--shallow",
     default=True,
@@ -84,6 +89,7 @@ def verify(
     format_name: Format,
     check: bool,
     limits: Limits,
+    selection: Selection,
     deep: bool,
     log_only: bool,
     as_json: bool,
@@ -96,7 +102,7 @@ def verify(
         failed = True
         print_message(f"wirescan: {message}")
 
-    files = resolve_paths(paths, format_name, fail)
+    files = selection.select_files(resolve_paths(paths, format_name, fail))
     report = Report(
         format_name, fail, check=check, deep=deep, log_only=log_only, as_json=as_json, limits=limits
     )

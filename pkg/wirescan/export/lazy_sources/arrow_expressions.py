@@ -24,15 +24,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirescan.export.lazy_sources.conditions import (
-    MIRRORED,
-    All,
-    AnyOf,
-    Condition,
-    Not,
-    Time,
-)
-from wirescan.reading.filters import Filter
+from wirescan.export.lazy_sources.conditions import MIRRORED, Decoded, Time
+from wirescan.reading.filters import All, AnyOf, Filter, Not
 
 COMPARISONS = {
     "equal": "==",
@@ -72,7 +65,7 @@ class _UnknownLayoutError(Exception):
     """The serialized expression does not have the layout that this module knows."""
 
 
-def decode_expression(expression: pc.Expression) -> Condition:
+def decode_expression(expression: pc.Expression) -> Decoded:
     """Return an expression as a condition. Parts that are not understood are None."""
     return _to_condition(_read_tree(expression)) if _is_layout_known() else None
 
@@ -110,7 +103,7 @@ def _is_layout_known() -> bool:
     return _list_parts(_to_condition(_read_tree(expression))) == expected
 
 
-def _list_parts(condition: Condition) -> list[Condition]:
+def _list_parts(condition: Decoded) -> list[Decoded]:
     if not isinstance(condition, All):
         return [condition]
     return [inner for part in condition.parts for inner in _list_parts(part)]
@@ -174,7 +167,7 @@ def _iter_fields(tree: Any) -> Iterator[str]:
             yield from _iter_fields(argument)
 
 
-def _to_condition(tree: Any) -> Condition:
+def _to_condition(tree: Any) -> Decoded:
     if isinstance(tree, _Field):
         return Filter(tree.name, "==", value=True)
     if not isinstance(tree, _Call):
@@ -198,7 +191,7 @@ def _to_condition(tree: Any) -> Condition:
     return None
 
 
-def _decode_null_guard(arguments: list[Any]) -> Condition:
+def _decode_null_guard(arguments: list[Any]) -> Decoded:
     """Decode `if_else(is_valid(x), condition, null)`, which is true where the condition is."""
     if len(arguments) != 3:
         return None
@@ -207,7 +200,7 @@ def _decode_null_guard(arguments: list[Any]) -> Condition:
     return _to_condition(condition) if is_null else None
 
 
-def _decode_comparison(op: str, left: Any, right: Any) -> Condition:
+def _decode_comparison(op: str, left: Any, right: Any) -> Decoded:
     if isinstance(left, _Literal):
         op = MIRRORED[op]
         left, right = right, left
@@ -216,7 +209,7 @@ def _decode_comparison(op: str, left: Any, right: Any) -> Condition:
     return Filter(left.name, op, _convert_scalar(right.value))
 
 
-def _decode_test(function: str, field: str, options: dict[str, Any]) -> Condition:
+def _decode_test(function: str, field: str, options: dict[str, Any]) -> Decoded:
     """Decode a call that tests one field."""
     if function == "is_valid":
         return Filter(field, "is_not_null")

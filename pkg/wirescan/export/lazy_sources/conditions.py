@@ -8,7 +8,6 @@ must be applied to the rows too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
@@ -16,19 +15,20 @@ from typing import Any, NamedTuple, TypeAlias
 from wirescan.frames.columns import UNITS, ColumnDescription, ColumnKind
 from wirescan.frames.format import Format
 from wirescan.reading.byte_compare import COMPARISONS
-from wirescan.reading.filters import NULL_OPS, SET_OPS, SUBSTRING_OPS, Filter, check_filters
+from wirescan.reading.filters import (
+    NEGATED,
+    NULL_OPS,
+    SET_OPS,
+    SUBSTRING_OPS,
+    All,
+    AnyOf,
+    Condition,
+    Filter,
+    Not,
+    check_filters,
+    join_equalities,
+)
 
-NEGATED = {
-    "==": "!=",
-    "!=": "==",
-    "<": ">=",
-    ">=": "<",
-    ">": "<=",
-    "<=": ">",
-    "in": "not in",
-    "is_null": "is_not_null",
-    "is_not_null": "is_null",
-}
 MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # The types that an engine compares a column of a kind with. Floating-point columns have none,
 # because engines differ in how NaN compares.
@@ -60,28 +60,11 @@ class Time(NamedTuple):
     per_second: int
 
 
-class All(NamedTuple):
-    """All parts are true."""
-
-    parts: Sequence[Condition]
+# None is a part that a decoder does not understand.
+Decoded: TypeAlias = Condition | None
 
 
-class AnyOf(NamedTuple):
-    """One of the parts is true."""
-
-    parts: Sequence[Condition]
-
-
-class Not(NamedTuple):
-    """The part is false. A part that is null makes this null too."""
-
-    part: Condition
-
-
-Condition: TypeAlias = Filter | All | AnyOf | Not | None
-
-
-def list_filters(condition: Condition, format: Format) -> list[Filter]:
+def list_filters(condition: Decoded, format: Format) -> list[Filter]:
     """Return filters that are true of every row for which a condition is true.
 
     condition: the condition. Numbers are int, texts str, byte strings bytes and times `Time`. A
@@ -91,7 +74,7 @@ def list_filters(condition: Condition, format: Format) -> list[Filter]:
     if isinstance(condition, All):
         return [filter for part in condition.parts for filter in list_filters(part, format)]
     if isinstance(condition, AnyOf):
-        condition = _join_equalities(condition)
+        condition = join_equalities(condition)
     elif isinstance(condition, Not):
         condition = _negate(condition.part)
     if not isinstance(condition, Filter):
@@ -104,21 +87,7 @@ def list_filters(condition: Condition, format: Format) -> list[Filter]:
     return []
 
 
-def _join_equalities(condition: AnyOf) -> Filter | None:
-    """Return a filter "in" for equalities on one column; None for any other condition."""
-    values: list[Any] = []
-    columns = set()
-    for part in condition.parts:
-        if isinstance(part, AnyOf):
-            part = _join_equalities(part)
-        if not isinstance(part, Filter) or part.op not in ("==", "in"):
-            return None
-        columns.add(part.column)
-        values += part.value if part.op == "in" else [part.value]
-    return Filter(columns.pop(), "in", values) if len(columns) == 1 else None
-
-
-def _negate(part: Condition) -> Filter | None:
+def _negate(part: Decoded) -> Filter | None:
     if isinstance(part, Not) and isinstance(part.part, Filter):
         return part.part
     if isinstance(part, Filter) and part.op in NEGATED:

@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from wirescan.export.lazy_sources.conditions import (
-    MIRRORED,
-    All,
-    AnyOf,
-    Condition,
-    Not,
-    Time,
-)
-from wirescan.reading.filters import Filter
+from wirescan.export.lazy_sources.conditions import MIRRORED, Decoded, Time
+from wirescan.reading.filters import All, AnyOf, Filter, Not
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,7 +39,7 @@ class _UnknownShapeError(Exception):
     """A part of the tree is not one that this module knows."""
 
 
-def decode_predicate(predicate: pl.Expr) -> Condition:
+def decode_predicate(predicate: pl.Expr) -> Decoded:
     """Return a predicate as a condition. Parts that are not understood are None."""
     try:
         with warnings.catch_warnings():
@@ -59,14 +52,14 @@ def decode_predicate(predicate: pl.Expr) -> Condition:
     return _decode(tree)
 
 
-def _decode(tree: Any) -> Condition:
+def _decode(tree: Any) -> Decoded:
     try:
         return _decode_node(tree)
     except (_UnknownShapeError, KeyError, TypeError, ValueError, pa.ArrowException):
         return None
 
 
-def _decode_node(tree: Any) -> Condition:
+def _decode_node(tree: Any) -> Decoded:
     name, node = _unpack(tree)
     if name == "Column":
         return Filter(_read_column(tree), "==", value=True)
@@ -85,7 +78,7 @@ def _unpack(tree: Any) -> tuple[str, Any]:
     return name, content
 
 
-def _decode_binary(left: Any, op: str, right: Any) -> Condition:
+def _decode_binary(left: Any, op: str, right: Any) -> Decoded:
     if op in ("And", "LogicalAnd"):
         return All([_decode(left), _decode(right)])
     if op in ("Or", "LogicalOr"):
@@ -102,7 +95,7 @@ def _decode_binary(left: Any, op: str, right: Any) -> Condition:
     return Filter(_read_column(left), own_op, _read_literal(right))
 
 
-def _decode_function(function: Any, inputs: list[Any]) -> Condition:
+def _decode_function(function: Any, inputs: list[Any]) -> Decoded:
     family, call = _unpack(function)
     name, options = (call, {}) if isinstance(call, str) else _unpack(call)
     if family == "Boolean":
@@ -116,7 +109,7 @@ def _decode_function(function: Any, inputs: list[Any]) -> Condition:
     return None
 
 
-def _decode_boolean(name: str, options: Any, inputs: list[Any]) -> Condition:
+def _decode_boolean(name: str, options: Any, inputs: list[Any]) -> Decoded:
     if name == "Not":
         return Not(_decode(inputs[0]))
     column = _read_column(inputs[0])
@@ -134,7 +127,7 @@ def _decode_boolean(name: str, options: Any, inputs: list[Any]) -> Condition:
     return None
 
 
-def _without_inverse(condition: Condition) -> Condition:
+def _without_inverse(condition: Decoded) -> Decoded:
     """Return a condition that is false for nulls, so that no filter follows from its inverse."""
     return All([condition])
 

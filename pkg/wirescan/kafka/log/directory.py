@@ -1,6 +1,6 @@
 """A partition directory of a broker: its segments and other files, lookup, and parts of the log.
 
-The package wirescan.kafka exports `PartitionLog`, `open_log` and `within`. index_files.py reads the
+The package wirescan.kafka exports `PartitionLog` and `open_log`. index_files.py reads the
 files beside the segments, transactions.py finds committed data, and `wirescan.seglog` searches the
 segments.
 """
@@ -15,13 +15,14 @@ import numpy as np
 
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable, make_empty, require_rows
+from wirescan.frames.table import FrameTable, make_empty
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.files import SEGMENTS, list_snapshots, parse_directory_name
 from wirescan.kafka.formats import BATCHES, records, scan
 from wirescan.kafka.log import index_files, transactions
+from wirescan.kafka.log.batch_range import add_range
 from wirescan.kafka.log.segment import LAYOUT, LogSegment
-from wirescan.kafka.record_batches.scan import RECORD, verify_batches
+from wirescan.kafka.record_batches.scan import verify_batches
 from wirescan.seglog.index_entries import read_or_empty
 from wirescan.seglog.segmented_log import LogMatch, LogPosition, SegmentedLog
 from wirescan.seglog.segments import list_segments
@@ -193,17 +194,23 @@ class PartitionLog:
         stable = self.find_last_stable_offset(high) if only_committed else None
         log = self._log
         begins = [LogPosition(0, 0)]
-        for bound in (start, self.log_start if checkpoints else None):
+        first_offsets = [start, self.log_start if checkpoints else None]
+        for bound in first_offsets:
             if bound is not None:
                 begins.append(log.find_begin(log.find_offset(integer(bound))))
         if start_time is not None:
-            begins.append(log.find_begin(self._find_time(integer(start_time))))
+            match = self._find_time(integer(start_time))
+            begins.append(log.find_begin(match))
+            first_offsets.append(self._find_late_offset(match, start_time))
         ends = [log.end]
-        for bound in (stop, high, stable):
+        stop_offsets = [stop, high, stable]
+        for bound in stop_offsets:
             if bound is not None:
                 ends.append(self._find_stop(integer(bound)))
         if stop_time is not None:
-            ends.append(log.find_end(self._find_time(integer(stop_time)), includes_frame=True))
+            match = self._find_time(integer(stop_time))
+            ends.append(log.find_end(match, includes_frame=True))
+            stop_offsets.append(self._find_late_offset(match, stop_time))
         begin = max(begins)
         end = min(ends)
         table = log.read_part(begin, end, check=check)
@@ -211,7 +218,28 @@ class PartitionLog:
             return make_empty(BATCHES)
         listed = self._find_aborted(table, begin, end) if only_committed else None
         table = enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
-        return transactions.committed(table, listed) if only_committed else table
+        table = transactions.committed(table, listed) if only_committed else table
+        return add_range(
+            table,
+            max((integer(bound) for bound in first_offsets if bound is not None), default=None),
+            min((integer(bound) for bound in stop_offsets if bound is not None), default=None),
+        )
+
+    def _find_late_offset(self, match: LogMatch | None, timestamp: int) -> int | None:
+        """Return the first offset in a batch with `timestamp` or later.
+
+        match: the batch, as `_find_time` finds it. None if there is none, or if damage may hide the
+        offset.
+        """
+        if match is None or match.row is None:
+            return None
+        end = self._log.find_end(match, includes_frame=True)
+        batches = self._log.read_slice(match.number, match.position, end.position)
+        opened = records(batches, errors="mark", limits=self.limits)
+        late = np.flatnonzero(opened.bad | (opened["timestamp"] >= timestamp))
+        if not len(late) or opened.bad[late[0]]:
+            return None
+        return int(opened["offset"][late[0]])
 
     def _find_stop(self, stop: int) -> LogPosition:
         """Return the end of a part that has no batch with only offsets from `stop` on."""
@@ -299,28 +327,6 @@ class PartitionLog:
         return listed
 
 
-def within(
-    records: FrameTable,
-    start: int | None = None,
-    stop: int | None = None,
-    start_time: int | None = None,
-    stop_time: int | None = None,
-) -> FrameTable:
-    """Return the records with start <= offset < stop and start_time <= timestamp < stop_time.
-
-    records: a table of kafka.records. Times are milliseconds. None is no bound. Bad rows are kept.
-    Raises TypeError for another table.
-    """
-    require_rows(records, RECORD, "within takes a table of kafka.records")
-    keep = np.ones(len(records), bool)
-    for column, low, high in (("offset", start, stop), ("timestamp", start_time, stop_time)):
-        if low is not None:
-            keep &= records[column] >= integer(low)
-        if high is not None:
-            keep &= records[column] < integer(high)
-    return records.where(keep | records.bad)
-
-
 def open_log(
     directory: str | os.PathLike[str],
     *,
@@ -347,9 +353,11 @@ def open_log(
         missing excludes nothing.
     options: errors, check and limits, as for `kafka.scan`; without the other arguments also into.
 
-    Only the parts of the segments with these offsets and times are read. Batches are returned
-    whole: `kafka.within` selects the records. Files with the suffixes .deleted, .cleaned and .swap
-    are ignored.
+    Only the parts of the segments with these offsets and times are read. The batches that hold them
+    are returned. `kafka.records` opens exactly the records of the range, without the records that
+    its first batch has before it, and those that its last batch has after it. Bad rows are kept. A
+    time stands for the offset that the log has at that time. Files with the suffixes .deleted,
+    .cleaned and .swap are ignored.
 
     Without any argument but options, all segments under the directory are read, at any depth.
     Otherwise the segments in the directory itself are read. Then bytes after the last batch of a
