@@ -58,6 +58,7 @@ def use_local_paths(code: str, folder: Path) -> str:
 def test_every_block_is_run():
     words = (
         "polars.DataFrame",
+        "wirescan.where",
         "scan_polars",
         "import duckdb",
         "pyarrow.compute",
@@ -337,7 +338,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 22
+    assert len(commands) == 27
     # tests/peers runs fetch, and test_the_commands_receive_and_send_run runs receive and send.
     commands = [
         command
@@ -355,6 +356,11 @@ def test_the_commands_of_the_documents_run(tmp_path):
         command = command.replace("/var/lib/kafka", str(CORPUS.parent))
         assert not set(command) & set("<>$&;"), "a shell would change this command"
         run_command(shlex.split(command)[1:], tmp_path)
+
+
+def test_conditions_in_python_run(tmp_path, capsys):
+    run(use_local_paths(find_block("wirescan.where"), tmp_path), tmp_path)
+    assert "15335" in capsys.readouterr().out
 
 
 def test_the_picture_shows_the_ratios_of_the_table():

@@ -74,6 +74,9 @@ CASES = {
     "--offset :3": lambda row: row["offset"] < 3,
     "--offset 15336": lambda row: row["offset"] == 15_336,
     "--offset 4000:9000": lambda row: 4_000 <= row["offset"] < 9_000,
+    "--offset 1479": lambda row: row["offset"] == 1_479,  # the last one of a segment
+    "--offset 1479:1481": lambda row: row["offset"] in (1_479, 1_480),
+    "--offset :1481": lambda row: row["offset"] < 1_481,
     "--offset 5:5": lambda row: False,
     "--offset 99999:": lambda row: False,
     "--since 2023-11-14T22:13:43": lambda row: row["timestamp"] >= 1_700_000_023_000,

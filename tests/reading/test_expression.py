@@ -340,6 +340,25 @@ def test_only_what_is_joined_by_and_prunes():
     assert stop is None or stop > start
 
 
+def test_a_pruned_file_has_the_rows_of_all_its_rows():
+    draw = random.Random(3)
+    fewer = 0
+    for path in sorted(ORDERS.glob("*.log")):
+        table = wirescan.scan(str(path), RECORDS)
+        for _ in range(8):
+            low, high = sorted(draw.choices(table["offset"].tolist(), k=2))
+            time = draw.choice(table["timestamp"].tolist())
+            parts = [f"offset >= {low}", f"not offset > {high}", f"timestamp >= {time}"]
+            parts += ["key != null", f'offset != {low} or key ~ "1$"']
+            chosen = draw.sample(parts, draw.randrange(1, 5))
+            text = " and ".join(f"({part})" for part in chosen)
+            expected = wirescan.where(table, text)["offset"].tolist()
+            tables = list(iter_tables(str(path), format=RECORDS, where=text))
+            assert [o for table in tables for o in table["offset"].tolist()] == expected, text
+            fewer += prune_file(str(path), RECORDS, parse(text)) != (0, None)
+    assert fewer > 40
+
+
 def test_a_checked_condition_can_be_checked_again():
     text = 'not (key ~ "a" and (offset < 5 or not value starts_with "x")) or fault != null'
     once = parse(text)
