@@ -7,7 +7,7 @@ import re
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from wirescan.cli.common import (
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
+from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import show_spinner
 from wirescan.cli.row_values import list_all_columns
 from wirescan.files.source import URL, get_size
@@ -69,6 +70,7 @@ Examples:
   wirescan convert broken.log out --errors mark       bad frames stay, as rows
   wirescan convert *.log out --columns offset,timestamp,key
   wirescan convert calls out --format thrift.messages --partition-by kind
+  wirescan convert orders-0 out --decode value=json   JSON as typed columns
 
 Both engines write the same rows and print the same report: the counts, and a first query on the
 result. With --errors mark and skip, the table OUT.faults says where each bad frame is and what is
@@ -97,6 +99,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @check_option
 @limits_option
 @columns_option()
+@decode_option()
 @click.option(
     "--partition-by",
     metavar="A,B",
@@ -124,6 +127,7 @@ def convert(
     check: bool,
     limits: Limits,
     columns: str | None,
+    decode: dict[str, str],
     partition_by: str | None,
     compression: str | None,
     overwrite: bool,
@@ -134,12 +138,14 @@ def convert(
     names = parse_names(columns, [*list_all_columns(format_name), FAULT])
     partitions = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     layout = _make_layout(format_name, names, partitions)
+    if decode and engine == "spark":
+        raise click.UsageError("--decode needs --engine local")
     _check_output(out, overwrite=overwrite)
     given_files = resolve_paths(paths, format_name)
     with _spool_files(given_files, limits) as files:
         if any(os.path.realpath(file).startswith(os.path.realpath(out) + os.sep) for file in files):
             raise Failure(f"{format_path(out)}: the directory holds files that would be read")
-        options = {
+        options: dict[str, Any] = {
             "format": format_name.spec,
             "columns": names,
             "partition_by": partitions,
@@ -149,7 +155,9 @@ def convert(
             "limits": limits,
             "overwrite": overwrite,
         }
-        schema = layout.schema if query else None
+        if decode:
+            options["decode"] = decode
+        schema = _make_query_schema(layout, decode) if query else None
         size = format_bytes(compute_total_size(files) or 0)
         with show_spinner(f"converting {size} with {engine}"):
             summary, answer = _run_engine(engine, files, out, options, schema)
@@ -268,6 +276,15 @@ def _make_layout(format: Format, columns: list[str] | None, partition_by: list[s
         return Layout.from_columns(format.spec, columns, partition_by)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _make_query_schema(layout: Layout, decode: Iterable[str]) -> pa.Schema:
+    """Return the columns that the first query may use: those that are not decoded."""
+    schema = layout.stored_schema
+    for name in decode:
+        if name in schema.names:
+            schema = schema.remove(schema.get_field_index(name))
+    return schema
 
 
 def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> FrameTable:

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """JSON documents as lines of text, each checked to be exactly one object, and their shapes.
 
-`json_documents.py` calls it before a parser of JSON lines reads the text. A parser gives one row
+`json_parser.py` calls it before a parser of JSON lines reads the text. A parser gives one row
 for each line only if no line is empty and none has two objects. A parser that recurses for each
 bracket can overflow the stack and end the process. So this module balances the brackets outside
 strings, and checks that strings are UTF-8. The parser checks numbers, names, commas and escapes.
