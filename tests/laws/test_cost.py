@@ -25,7 +25,7 @@ from tests.support.hostile import (
 from wirescan import FrameError, Limits, kafka, lumberjack, thrift
 from wirescan.cli.main import main
 from wirescan.core.fault import Fault
-from wirescan.lumberjack import json_documents as columns
+from wirescan.decoding import json_parser as columns
 from wirescan.reading.chunked import iter_tables
 from wirescan.thrift import MessageType, Transform
 

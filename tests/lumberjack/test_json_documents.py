@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from wirescan import FrameError, lumberjack
 from wirescan.core.strings import ByteStrings
-from wirescan.lumberjack import json_documents as columns
+from wirescan.decoding import json_parser as columns
+from wirescan.decoding.json_lines import REASONS, make_lines
 from wirescan.lumberjack.formats import documents
-from wirescan.lumberjack.json_lines import REASONS, make_lines
 
 UTC = pa.timestamp("ns", "UTC")
 LIBBEAT = {

@@ -5,12 +5,14 @@ Parquet, Spark and the command line use this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 
+from wirescan.decoding.decoder import Decoder
+from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.column_batches import make_column_reader
 from wirescan.frames.columns import PLACES
 from wirescan.frames.format import describe_rows
@@ -45,6 +47,7 @@ def iter_batches(
     filters: Iterable[tuple[Any, ...]] = (),
     where: str | None = None,
     workers: SupportsIndex | None = None,
+    decode: Mapping[str, str | Decoder] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file, or of bytes, as record batches of about `batch_bytes`.
 
@@ -56,11 +59,16 @@ def iter_batches(
         as there are cores for this process, but at most the environment variable
         WIRESCAN_WORKERS. The batches are the same for each number. Tables, which are read where
         there are filters or damage, do not use it.
+    decode: columns of byte strings whose payloads become typed values, and their decoders, such as
+        {"value": "json"}. `wirescan.decoding.notation` lists the texts. A payload that cannot be
+        decoded is null. The column after it, such as `value_fault`, says why.
 
-    The other arguments and the errors are those of `chunked.iter_tables` and of
-    `to_arrow.make_schema`.
+    The other arguments and the errors are those of `chunked.iter_tables`, of
+    `to_arrow.make_schema` and of `PayloadColumns`.
     """
     schema = make_schema(format, columns, binary=binary, types=types)
+    payloads = PayloadColumns(decode or {})
+    payloads.check(schema)
     options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
     results: Iterable[pa.RecordBatch | FrameTable]
     filters = add_expression(check_filters(filters, format), where, format)
@@ -89,14 +97,24 @@ def iter_batches(
         piece = batch_bytes if file else max(batch_bytes, MEMORY_PIECE)
         chunks = open_chunks(path, start, stop, piece)
         results = reader.read(chunks.pieces, start, tail=tail or chunks.reach_end)
-    for result in results:
-        if isinstance(result, pa.RecordBatch):
-            yield result
-            continue
-        for part in split_by_bytes(result, batch_bytes, columns):
-            yield to_batch(
-                part, columns, binary=binary, types=types, file=file, errors=errors, limits=limits
-            )
+
+    def make_batches() -> Iterator[pa.RecordBatch]:
+        for result in results:
+            if isinstance(result, pa.RecordBatch):
+                yield result
+                continue
+            for part in split_by_bytes(result, batch_bytes, columns):
+                yield to_batch(
+                    part,
+                    columns,
+                    binary=binary,
+                    types=types,
+                    file=file,
+                    errors=errors,
+                    limits=limits,
+                )
+
+    yield from payloads.decode_all(make_batches())
 
 
 def split_by_bytes(

@@ -33,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.batches import BATCH_BYTES, split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.escape import make_visible
@@ -77,11 +78,14 @@ class Layout:
         format: a name of `wirescan.formats()`.
         columns: the columns in the files, in their order.
         by: the columns that partition, outermost directory first. Empty: a single directory.
+        payloads: the columns that are decoded. None: none is. The types are known before batches
+            are made.
     """
 
     format: str
     columns: tuple[str, ...]
     by: tuple[By, ...] = ()
+    payloads: PayloadColumns | None = None
 
     @classmethod
     def from_columns(
@@ -126,7 +130,13 @@ class Layout:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the files, in Spark's types."""
+        """The Arrow schema of the files, in Spark's types where no payload is decoded."""
+        schema = self.stored_schema
+        return schema if self.payloads is None else self.payloads.make_schema(schema)
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The Arrow schema of the files before payloads are decoded, in Spark's types."""
         return to_arrow.make_schema(self.format, self.columns, types="spark")
 
     def make_batches(
@@ -145,6 +155,8 @@ class Layout:
                 order, runs = self._find_runs(part, file)
                 part = part if len(runs) < 2 else part[order]
             batch = to_arrow.to_batch(part, self.columns, types="spark", file=file, errors=errors)
+            if self.payloads is not None:
+                batch = self.payloads.decode(batch)
             for key, start, stop in runs:
                 rows = batch.slice(start, stop - start)
                 yield key if errors == "strict" else self._shorten_key(key), rows

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from wirescan.decoding.decoder import Decoder
+from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export import fault_report
+from wirescan.export.batches import iter_batches
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.parquet_writer import (
     COMPRESSION,
@@ -255,6 +259,7 @@ def convert(
     filters: Iterable[tuple[Any, ...]] = (),
     where: str | None = None,
     chooser: RowChoice | None = None,
+    decode: Mapping[str, str | Decoder] | None = None,
 ) -> Summary:
     """Write the frames of all sources to a directory of Parquet files, in threads of this process.
 
@@ -283,6 +288,8 @@ def convert(
             `wirescan.reading.expression`.
         chooser: chooses among the rows that pass, as in `write_counted`. The files are then read
             in order, by one thread, until it is done.
+        decode: the columns whose payloads are decoded, as in `batches.iter_batches`. Types that
+            are inferred come from the first rows.
 
     Raises:
         FrameError: as `errors` says.
@@ -300,6 +307,9 @@ def convert(
         threads = 1  # it gets the tables in order
     with Output(out, overwrite=overwrite) as output, ThreadPoolExecutor(threads) as pool:
         work = plan_tasks(sources, format, size, filters=filters, errors=errors, limits=limits)
+        if decode:
+            options = {"errors": errors, "check": check, "limits": limits, "filters": filters}
+            layout = _add_payloads(layout, PayloadColumns(decode), work.slices, options)
         write_task = partial(
             write_parts,
             layout=layout,
@@ -328,3 +338,25 @@ def convert(
         written=written,
         seconds=time.perf_counter() - begun,
     )
+
+
+def _add_payloads(
+    layout: Layout, payloads: PayloadColumns, slices: Iterable[Slice], options: dict[str, Any]
+) -> Layout:
+    """Return a layout whose payloads are decoded. The first rows give types that are not known.
+
+    slices: where the first rows are. options: further arguments of `iter_batches`.
+    """
+    payloads.check(layout.stored_schema)
+    if not payloads.is_fitted:
+        columns = list(payloads.decoders)
+        batches = chain.from_iterable(
+            iter_batches(
+                part.path, part.start, part.stop, format=layout.format, columns=columns, **options
+            )
+            for part in slices
+        )
+        if next(payloads.decode_all(batches), None) is None:
+            empty = pa.table({name: pa.array([], pa.binary()) for name in columns})
+            payloads.fit(pa.RecordBatch.from_pylist([], schema=empty.schema))
+    return replace(layout, payloads=payloads)

@@ -292,9 +292,9 @@ def documents(
     document; the message has its row, the reason and its first bytes. Raises FrameError for pairs,
     as `errors` says.
     """
-    from wirescan.lumberjack.json_documents import parse_documents  # needs pyarrow
+    from wirescan.lumberjack.json_documents import parse_events  # needs pyarrow
 
-    return parse_documents(events, schema=schema, others=others, errors=errors, limits=limits)
+    return parse_events(events, schema=schema, others=others, errors=errors, limits=limits)
 
 
 FRAMES = Format(

@@ -7,7 +7,7 @@ import re
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from wirescan.cli.common import (
 )
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
+from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import show_spinner
 from wirescan.cli.row_values import list_all_columns
 from wirescan.cli.support.selection import Selection, selection_options
@@ -71,6 +72,7 @@ Examples:
   wirescan convert *.log out --columns offset,timestamp,key
   wirescan convert orders-0 out --since 3d --where 'key ~ "^eu-"'
   wirescan convert calls out --format thrift.messages --partition-by kind
+  wirescan convert orders-0 out --decode value=json   JSON as typed columns
 
 Both engines write the same rows and print the same report: the counts, and a first query on the
 result. With --errors mark and skip, the table OUT.faults says where each bad frame is and what is
@@ -100,6 +102,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @limits_option
 @selection_options()
 @columns_option()
+@decode_option()
 @click.option(
     "--partition-by",
     metavar="A,B",
@@ -128,6 +131,7 @@ def convert(
     limits: Limits,
     selection: Selection,
     columns: str | None,
+    decode: dict[str, str],
     partition_by: str | None,
     compression: str | None,
     overwrite: bool,
@@ -138,6 +142,8 @@ def convert(
     names = parse_names(columns, [*list_all_columns(format_name), FAULT])
     partitions = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     layout = _make_layout(format_name, names, partitions)
+    if decode and engine == "spark":
+        raise click.UsageError("--decode needs --engine local")
     _check_output(out, overwrite=overwrite)
     if engine == "spark" and selection.has_choice:
         raise click.UsageError("--limit, --tail and --sample need --engine local")
@@ -160,7 +166,9 @@ def convert(
         if selection.has_choice:
             # The filters are applied before.
             files, options["chooser"] = selection.plan_rows(files, errors, limits, check=check)
-        schema = layout.schema if query else None
+        if decode:
+            options["decode"] = decode
+        schema = _make_query_schema(layout, decode) if query else None
         size = format_bytes(compute_total_size(files) or 0)
         with show_spinner(f"converting {size} with {engine}"):
             summary, answer = _run_engine(engine, files, out, options, schema)
@@ -280,6 +288,15 @@ def _make_layout(format: Format, columns: list[str] | None, partition_by: list[s
         return Layout.from_columns(format.spec, columns, partition_by)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _make_query_schema(layout: Layout, decode: Iterable[str]) -> pa.Schema:
+    """Return the columns that the first query may use: those that are not decoded."""
+    schema = layout.stored_schema
+    for name in decode:
+        if name in schema.names:
+            schema = schema.remove(schema.get_field_index(name))
+    return schema
 
 
 def _find_last_table(path: str, top: Format, limits: Limits, *, check: bool) -> FrameTable:

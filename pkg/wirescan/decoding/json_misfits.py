@@ -1,4 +1,4 @@
-"""Search for the documents that Arrow's JSON parser refuses. `json_documents.py` uses it.
+"""Search for the documents that Arrow's JSON parser refuses. `json_parser.py` uses it.
 
 The parser reports one bad document in each call, and a call costs as much as a thousand good
 documents. So after a refusal, `Types.find_misfit` checks each document before the next call. Most
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from wirescan.decoding.json_lines import extract_shape
 from wirescan.frames.escape import make_visible
-from wirescan.lumberjack.json_lines import extract_shape
 
 ANY = "any"  # kind of a value that only the parser checks
 KINDS = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}

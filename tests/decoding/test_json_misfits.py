@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from wirescan import lumberjack
-from wirescan.lumberjack import json_misfits
-from wirescan.lumberjack.json_lines import extract_shape
+from wirescan.decoding import json_misfits
+from wirescan.decoding.json_lines import extract_shape
 
 TIMES = [
     "2026-11-21T22:50:01Z",

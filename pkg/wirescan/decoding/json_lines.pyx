@@ -1,12 +1,12 @@
 # cython: boundscheck=False, wraparound=False
 """JSON documents as lines of text, each checked to be exactly one object, and their shapes.
 
-`json_documents.py` calls it before a parser of JSON lines reads the text. A parser gives one row
+`json_parser.py` calls it before a parser of JSON lines reads the text. A parser gives one row
 for each line only if no line is empty and none has two objects. A parser that recurses for each
 bracket can overflow the stack and end the process. So this module balances the brackets outside
 strings, and checks that strings are UTF-8. The parser checks numbers, names, commas and escapes.
 
-Sources: RFC 8259, sections 2, 4 and 7; RFC 3629, section 4.
+Source: RFC 8259, sections 2, 4 and 7.
 """
 import numpy as np
 
@@ -16,6 +16,7 @@ from libc.string cimport memcmp, memcpy
 from wirescan.core.rows cimport Block
 from wirescan.core.strings cimport ByteStrings
 from wirescan.core.writer cimport copy_bytes
+from wirescan.decoding.utf8 cimport measure_character
 
 cdef enum Refusal:
     FINE, NOT_AN_OBJECT, NOT_CLOSED, MORE, CONTROL, NOT_TEXT, STRAY, DEEP, HEAVY, LONG, DIGITS
@@ -72,32 +73,6 @@ cdef inline bint is_plain(const uint8_t* p) noexcept nogil:
     quotes = word ^ ONES * 0x22
     slashes = word ^ ONES * 0x5c
     return not (word | (word - ONES * 0x20) | (quotes - ONES) | (slashes - ONES)) & TOPS
-
-
-cdef inline int measure_character(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    # Return the number of bytes of a character that is not ASCII, or 0 if it is not UTF-8.
-    cdef uint8_t first = p[0]
-    cdef uint8_t low = 0x80
-    cdef uint8_t high = 0xbf
-    cdef int size = 4
-    if first < 0xe0:
-        size = 2
-    elif first < 0xf0:
-        size = 3
-    if first < 0xc2 or first > 0xf4 or end - p < size:
-        return 0
-    if first == 0xe0:
-        low = 0xa0              # a shorter form exists
-    elif first == 0xed:
-        high = 0x9f             # surrogates
-    elif first == 0xf0:
-        low = 0x90              # a shorter form exists
-    elif first == 0xf4:
-        high = 0x8f             # beyond U+10FFFF
-    if (p[1] < low or p[1] > high or size > 2 and p[2] & 0xc0 != 0x80
-            or size > 3 and p[3] & 0xc0 != 0x80):
-        return 0
-    return size
 
 
 cdef Refusal skip_string(const uint8_t** at, const uint8_t* end) noexcept nogil:

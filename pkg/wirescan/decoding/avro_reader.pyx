@@ -1,0 +1,427 @@
+# cython: boundscheck=False, wraparound=False
+"""Values of Avro's binary encoding into columns, by a program that `avro_schema.py` compiles.
+
+int, long   zig-zag varint                  boolean   one byte, 0 or 1
+float       4 bytes, little-endian          double    8 bytes, little-endian
+bytes       long | bytes                    string    long | UTF-8
+enum        int, the number of the symbol   fixed     bytes
+array, map  blocks: long count | elements; after a negative count a long, the bytes in the block;
+            a count of 0 ends
+union       long, the number of the branch | value
+record      the values of its fields
+
+Source: Apache Avro specification 1.12, "Binary Encoding" and "Schema Resolution".
+"""
+import numpy as np
+
+from libc.stdint cimport INT64_MIN
+from libc.stdlib cimport calloc, free, malloc
+from wirescan.core cimport OK, Reader, le32, le64, left, take, zigzag64
+from wirescan.core.strings cimport ByteStrings
+from wirescan.decoding.utf8 cimport is_utf8
+from wirescan.decoding.value_builder cimport (
+    Node, Tree, ValueBuilder, add_bytes, add_fixed, add_null, add_validity, close_list, int32_t,
+    int64_t, memcpy, truncate, uint8_t, uint32_t, uint64_t)
+
+cdef enum Refusal:
+    FINE, CUT, BAD_NUMBER, BAD_SIZE, BAD_BOOLEAN, NOT_TEXT, BAD_SYMBOL, BAD_BRANCH, BAD_DECIMAL,
+    UNRESOLVED, MANY, DEEP, MORE, FULL
+
+# The reasons, by the numbers of `Refusal` from 1 on.
+REASONS = (
+    "it ends inside a value",
+    "a number is outside its range",
+    "a size is negative",
+    "a boolean is neither 0 nor 1",
+    "a string is not UTF-8",
+    "an enum has a symbol that its schema does not have",
+    "a union has a branch that its schema does not have",
+    "a decimal has more digits than its precision",
+    "a value has a type that the reader's schema does not have",
+    "it has too many values for its size",
+    "its values are nested too deeply",
+    "bytes follow the value",
+    "its column has 2 GiB, or there is no memory",
+)
+
+cpdef enum Op:
+    NOTHING, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BINARY, STRING, FIXED, ENUM, DECIMAL, RECORD, ARRAY,
+    MAP, UNION, BRANCH, DEFAULT, ERROR
+
+cpdef enum Target:              # the type that a number has in the column
+    AS_INT, AS_LONG, AS_FLOAT, AS_DOUBLE
+
+cdef enum:
+    DEEPEST = 100               # steps inside each other
+    VALUES_PER_BYTE = 64        # values that a payload may have for each byte
+    EXTRA_VALUES = 1 << 22      # ... and further ones of all payloads together
+    DECIMAL_BYTES = 16
+
+cdef struct Step:
+    Op op
+    int32_t node                # -1: the value is skipped
+    int32_t argument
+    int32_t count               # of children
+    const int32_t* children
+    const uint8_t* constant     # DEFAULT: a value. DECIMAL: the limit, two uint64 numbers, low first
+    int32_t constant_size
+
+cdef struct Walk:
+    const Step* steps
+    Tree* tree
+    int64_t budget              # values that may still be added
+
+
+cdef class Program:
+    """The steps that read values of one schema: Program([(op, node, argument, children, constant)]).
+
+    op: a number of `Op`. node: a node of the `ValueBuilder`, or -1 to skip a value.
+    argument: numbers: a `Target`. BINARY and STRING: 1 if the bytes must be UTF-8. FIXED: the
+        bytes. DECIMAL: the bytes, or -1 if a size is before them. BRANCH: the child of the struct.
+    children: the steps inside. ENUM: for each symbol the number in the column, or -1.
+    constant: DEFAULT: an encoded value. DECIMAL: 16 bytes, the smallest number that is too large.
+    """
+    cdef Step* steps
+    cdef int32_t count
+    cdef list owners
+
+    def __cinit__(self, list steps):
+        cdef Step* step
+        cdef int32_t i
+        cdef const int32_t[::1] numbers
+        cdef bytes octets
+        self.count = <int32_t>len(steps)
+        self.owners = []
+        self.steps = <Step*>calloc(max(self.count, 1), sizeof(Step))
+        if self.steps is NULL:
+            raise MemoryError("no memory for a schema")
+        for i, (op, node, argument, children, constant) in enumerate(steps):
+            step = &self.steps[i]
+            step.op = op
+            step.node = node
+            step.argument = argument
+            step.count = <int32_t>len(children)
+            if children:
+                numbers = np.array(children, np.int32)
+                step.children = &numbers[0]
+                self.owners.append(numbers)
+            octets = constant
+            step.constant = <const uint8_t*><const char*>octets
+            step.constant_size = <int32_t>len(octets)
+            self.owners.append(octets)
+
+    def __dealloc__(self):
+        free(self.steps)
+
+
+cdef inline Refusal put_null(Walk* walk, int32_t number) noexcept nogil:
+    walk.budget -= walk.tree.nodes[number].weight
+    if walk.budget < 0:
+        return MANY
+    return FINE if add_null(walk.tree, number) else FULL
+
+
+cdef inline Refusal add_number(Walk* walk, const Step* step, int64_t number) noexcept nogil:
+    cdef Node* node
+    cdef int32_t small = <int32_t>number
+    cdef float single
+    cdef double real
+    if step.node < 0:
+        return FINE
+    node = &walk.tree.nodes[step.node]
+    if step.argument == AS_INT:
+        return FINE if add_fixed(node, &small, 4) else FULL
+    if step.argument == AS_LONG:
+        return FINE if add_fixed(node, &number, 8) else FULL
+    if step.argument == AS_FLOAT:
+        single = <float>number
+        return FINE if add_fixed(node, &single, 4) else FULL
+    real = <double>number
+    return FINE if add_fixed(node, &real, 8) else FULL
+
+
+cdef inline Refusal read_number(Walk* walk, Reader* r, const Step* step) noexcept nogil:
+    cdef int64_t number = 0
+    if zigzag64(r, &number) != OK:
+        return CUT if r.at >= r.end or left(r) < 10 else BAD_NUMBER
+    if step.op == INT and not -0x80000000 <= number <= 0x7fffffff:
+        return BAD_NUMBER
+    return add_number(walk, step, number)
+
+
+cdef inline Refusal read_real(Walk* walk, Reader* r, const Step* step) noexcept nogil:
+    cdef uint32_t word
+    cdef uint64_t long_word
+    cdef float single
+    cdef double real
+    cdef const uint8_t* p = take(r, 4 if step.op == FLOAT else 8)
+    cdef Node* node
+    if p is NULL:
+        return CUT
+    if step.node < 0:
+        return FINE
+    node = &walk.tree.nodes[step.node]
+    if step.op == FLOAT:
+        word = le32(p)
+        if step.argument == AS_FLOAT:
+            return FINE if add_fixed(node, &word, 4) else FULL
+        memcpy(&single, &word, 4)
+        real = <double>single
+        return FINE if add_fixed(node, &real, 8) else FULL
+    long_word = le64(p)
+    return FINE if add_fixed(node, &long_word, 8) else FULL
+
+
+cdef inline Refusal read_size(Reader* r, int64_t* size) noexcept nogil:
+    if zigzag64(r, size) != OK:
+        return CUT
+    if size[0] < 0:
+        return BAD_SIZE
+    return FINE if <uint64_t>size[0] <= left(r) else CUT
+
+
+cdef Refusal read_bytes(Walk* walk, Reader* r, const Step* step) noexcept nogil:
+    cdef int64_t size = step.argument
+    cdef const uint8_t* p
+    cdef Node* node
+    cdef Refusal refusal
+    if step.op != FIXED:
+        refusal = read_size(r, &size)
+        if refusal != FINE:
+            return refusal
+    p = take(r, <size_t>size)
+    if p is NULL:
+        return CUT
+    if step.node < 0:
+        return FINE
+    node = &walk.tree.nodes[step.node]
+    if step.op == FIXED:
+        return FINE if add_fixed(node, p, <size_t>size) else FULL
+    if step.argument and not is_utf8(p, <size_t>size):
+        return NOT_TEXT
+    return FINE if add_bytes(node, p, <size_t>size) else FULL
+
+
+cdef Refusal read_decimal(Walk* walk, Reader* r, const Step* step) noexcept nogil:
+    # A decimal is a big-endian number in two's complement.
+    cdef int64_t size = step.argument
+    cdef const uint8_t* p
+    cdef uint8_t sign
+    cdef uint64_t[2] words
+    cdef uint64_t low, high, limit_low, limit_high
+    cdef int64_t i
+    cdef Refusal refusal
+    if size < 0:
+        refusal = read_size(r, &size)
+        if refusal != FINE:
+            return refusal
+    p = take(r, <size_t>size)
+    if p is NULL:
+        return CUT
+    if step.node < 0:
+        return FINE
+    sign = 0xff if size and p[0] & 0x80 else 0
+    while size > DECIMAL_BYTES:
+        if p[0] != sign:
+            return BAD_DECIMAL
+        p += 1
+        size -= 1
+    words[0] = words[1] = 0xffffffffffffffffu if sign else 0
+    for i in range(size):
+        words[1] = words[1] << 8 | words[0] >> 56
+        words[0] = words[0] << 8 | p[i]
+    low, high = words[0], words[1]
+    if (sign == 0xff) != (high >> 63 == 1):
+        return BAD_DECIMAL
+    if high >> 63:
+        low = ~low + 1
+        high = ~high + (low == 0)
+    memcpy(&limit_low, step.constant, 8)
+    memcpy(&limit_high, step.constant + 8, 8)
+    if high > limit_high or high == limit_high and low >= limit_low:
+        return BAD_DECIMAL
+    return FINE if add_fixed(&walk.tree.nodes[step.node], words, 16) else FULL
+
+
+cdef Refusal read_enum(Walk* walk, Reader* r, const Step* step) noexcept nogil:
+    cdef int64_t number = 0
+    cdef int32_t symbol
+    if zigzag64(r, &number) != OK:
+        return CUT
+    if not 0 <= number < step.count:
+        return BAD_SYMBOL
+    if step.node < 0:
+        return FINE
+    symbol = step.children[number]
+    if symbol < 0:
+        return UNRESOLVED
+    return FINE if add_fixed(&walk.tree.nodes[step.node], &symbol, 4) else FULL
+
+
+cdef Refusal read_blocks(Walk* walk, Reader* r, const Step* step, int depth) noexcept nogil:
+    cdef int64_t count = 0, size = 0, i
+    cdef int32_t entries
+    cdef int32_t j
+    cdef Refusal refusal
+    while True:
+        if zigzag64(r, &count) != OK:
+            return CUT
+        if count == 0:
+            break
+        if count < 0:
+            if count == INT64_MIN:
+                return BAD_SIZE
+            count = -count
+            refusal = read_size(r, &size)
+            if refusal != FINE:
+                return refusal
+        i = 0
+        while i < count:
+            for j in range(step.count):
+                refusal = read(walk, r, step.children[j], depth + 1)
+                if refusal != FINE:
+                    return refusal
+            if step.op == MAP and step.node >= 0:
+                entries = walk.tree.children[walk.tree.nodes[step.node].first_child]
+                if not add_validity(&walk.tree.nodes[entries], 1):
+                    return FULL
+            i += 1
+    if step.node < 0:
+        return FINE
+    return FINE if close_list(walk.tree, &walk.tree.nodes[step.node]) else FULL
+
+
+cdef Refusal read_branch(Walk* walk, Reader* r, const Step* step, int depth) noexcept nogil:
+    # Read a value into one member of a struct. The other members are null.
+    cdef Node* node = &walk.tree.nodes[step.node]
+    cdef int32_t i
+    cdef Refusal refusal
+    refusal = FINE
+    for i in range(node.child_count):
+        if i == step.argument:
+            refusal = read(walk, r, step.children[0], depth + 1)
+        else:
+            refusal = put_null(walk, walk.tree.children[node.first_child + i])
+        if refusal != FINE:
+            return refusal
+    return FINE if add_validity(node, 1) else FULL
+
+
+cdef Refusal read(Walk* walk, Reader* r, int32_t number, int depth) noexcept nogil:
+    # Read one value and add it to its node.
+    cdef const Step* step = &walk.steps[number]
+    cdef const uint8_t* p
+    cdef int64_t branch = 0
+    cdef int32_t i
+    cdef Reader constant
+    cdef Refusal refusal
+    walk.budget -= 1
+    if walk.budget < 0:
+        return MANY
+    if depth > DEEPEST:
+        return DEEP
+    if step.op == INT or step.op == LONG:
+        return read_number(walk, r, step)
+    if step.op == BINARY or step.op == STRING or step.op == FIXED:
+        return read_bytes(walk, r, step)
+    if step.op == FLOAT or step.op == DOUBLE:
+        return read_real(walk, r, step)
+    if step.op == UNION:
+        if zigzag64(r, &branch) != OK:
+            return CUT
+        if not 0 <= branch < step.count:
+            return BAD_BRANCH
+        return read(walk, r, step.children[branch], depth + 1)
+    if step.op == NOTHING:
+        return FINE if step.node < 0 else put_null(walk, step.node)
+    if step.op == BOOLEAN:
+        p = take(r, 1)
+        if p is NULL:
+            return CUT
+        if p[0] > 1:
+            return BAD_BOOLEAN
+        if step.node < 0:
+            return FINE
+        return FINE if add_fixed(&walk.tree.nodes[step.node], p, 1) else FULL
+    if step.op == RECORD:
+        for i in range(step.count):
+            refusal = read(walk, r, step.children[i], depth + 1)
+            if refusal != FINE:
+                return refusal
+        if step.node < 0:
+            return FINE
+        return FINE if add_validity(&walk.tree.nodes[step.node], 1) else FULL
+    if step.op == ARRAY or step.op == MAP:
+        return read_blocks(walk, r, step, depth)
+    if step.op == ENUM:
+        return read_enum(walk, r, step)
+    if step.op == DECIMAL:
+        return read_decimal(walk, r, step)
+    if step.op == BRANCH:
+        return read_branch(walk, r, step, depth)
+    if step.op == DEFAULT:
+        constant.at = step.constant
+        constant.end = step.constant + step.constant_size
+        return read(walk, &constant, step.children[0], depth + 1)
+    return UNRESOLVED
+
+
+def read_values(ByteStrings payloads, ValueBuilder builder, list programs,
+                const int32_t[::1] program_of, uint32_t prefix):
+    """Add a value to node 0 of a builder for each payload. Return uint8 numbers of `REASONS`.
+
+    payloads: each has `prefix` bytes before its value.
+    programs: of type Program, for one tree. Step 0 of each reads a whole value.
+    program_of: for each payload the index of its program, or -1 for a null.
+
+    A number n > 0 is the reason REASONS[n - 1]. The value is then null. Raises MemoryError, and
+    TypeError for programs of another type.
+    """
+    cdef Py_ssize_t i, n = len(payloads)
+    cdef Py_ssize_t step = payloads.strings.step
+    cdef const uint64_t* address = payloads.strings.address
+    cdef const int32_t* size = payloads.strings.size
+    refusals = np.zeros(n, np.uint8)
+    cdef uint8_t[::1] refusal = refusals
+    cdef const Step** starts = <const Step**>malloc(max(len(programs), 1) * sizeof(Step*))
+    cdef Walk walk
+    cdef Reader r
+    cdef Refusal result
+    cdef int64_t extra = EXTRA_VALUES
+    cdef int64_t allowed
+    cdef size_t count
+    cdef bint full = False
+    if starts is NULL:
+        raise MemoryError("no memory for schemas")
+    walk.tree = &builder.tree
+    try:
+        if len(program_of) != n:
+            raise ValueError("each payload has the index of a program")
+        for i in range(len(programs)):
+            starts[i] = (<Program?>programs[i]).steps
+        with nogil:
+            for i in range(n):
+                count = walk.tree.nodes[0].count
+                result = FINE
+                if program_of[i] >= 0 and size[i * step] >= <int64_t>prefix:
+                    walk.steps = starts[program_of[i]]
+                    r.at = <const uint8_t*>address[i * step] + prefix
+                    r.end = r.at + size[i * step] - prefix
+                    allowed = walk.tree.nodes[0].weight + VALUES_PER_BYTE * <int64_t>left(&r)
+                    walk.budget = allowed + extra
+                    result = read(&walk, &r, 0, 0)
+                    if result == FINE and r.at < r.end:
+                        result = MORE
+                    extra = min(extra, max(walk.budget, 0))
+                    if result == FINE:
+                        continue
+                    truncate(walk.tree, 0, count)
+                refusal[i] = result
+                if not add_null(walk.tree, 0):
+                    full = True
+                    break
+    finally:
+        free(starts)
+    if full:
+        raise MemoryError("no memory for the values")
+    return refusals

@@ -1,0 +1,135 @@
+"""Record batches whose byte strings are decoded.
+
+A column `value` that is decoded has the type of its decoder. The column after it, `value_fault`,
+is a string: why a payload is refused. It is null where the payload is decoded or null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from wirescan.decoding.decoder import Decoder, is_binary
+from wirescan.decoding.notation import parse_decoder
+
+FAULT_SUFFIX = "_fault"
+SAMPLE_BATCHES = 16  # batches without a payload that are held until one has a payload
+
+
+class PayloadColumns:
+    """Decoders of columns: PayloadColumns({"value": "json"}).
+
+    decode: for the name of each column, a `Decoder` or a text that `parse_decoder` reads.
+
+    Raises TypeError for another mapping, and what `parse_decoder` raises.
+    """
+
+    def __init__(self, decode: Mapping[str, str | Decoder]):
+        if not isinstance(decode, Mapping):
+            raise TypeError(
+                f"decode maps names of columns to decoders, not {type(decode).__name__}"
+            )
+        self.decoders: dict[str, Decoder] = {}
+        for name, decoder in decode.items():
+            self.decoders[name] = parse_decoder(decoder) if isinstance(decoder, str) else decoder
+            if not isinstance(self.decoders[name], Decoder):
+                raise TypeError(f"decode: {name!r} needs a text or a Decoder, not {decoder!r:.80}")
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the types of all decoders are known."""
+        return all(decoder.type is not None for decoder in self.decoders.values())
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise ValueError unless a schema has the columns, as byte strings."""
+        for name in self.decoders:
+            if name not in schema.names:
+                raise ValueError(
+                    f"column {name!r} cannot be decoded: the columns are {', '.join(schema.names)}"
+                )
+            if not is_binary(schema.field(name).type):
+                raise ValueError(
+                    f"column {name!r} cannot be decoded: its values are not byte strings"
+                )
+            if name + FAULT_SUFFIX in schema.names:
+                raise ValueError(f"column {name!r} cannot be decoded: {name}_fault exists")
+
+    def fit(self, batch: pa.RecordBatch) -> None:
+        """Infer the types that are not known from the payloads of a batch. Raises ValueError."""
+        for name, decoder in self.decoders.items():
+            decoder.fit(batch.column(name))
+
+    def make_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of decoded batches. The types of all decoders are known.
+
+        Raises ValueError as `check`.
+        """
+        self.check(schema)
+        fields = []
+        for field in schema:
+            decoder = self.decoders.get(field.name)
+            if decoder is None:
+                fields.append(field)
+            else:
+                fields.append(pa.field(field.name, decoder.type))
+                fields.append(pa.field(field.name + FAULT_SUFFIX, pa.string()))
+        return pa.schema(fields)
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with its columns decoded. Raises ValueError as `check`."""
+        if not self.decoders:
+            return batch  # it may have rows and no columns
+        schema = self.make_schema(batch.schema)
+        arrays: list[pa.Array] = []
+        for name, array in zip(batch.schema.names, batch.columns):
+            decoder = self.decoders.get(name)
+            arrays += [array] if decoder is None else decoder.decode(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def decode_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches decoded.
+
+        The first batch that has a payload in each column gives the types that are not known. At
+        most SAMPLE_BATCHES batches are held until then.
+        """
+        remaining = iter(batches)
+        held: list[pa.RecordBatch] = []
+        while not self.is_fitted:
+            batch = next(remaining, None)
+            if batch is not None:
+                held.append(batch)
+            if batch is None or len(held) == SAMPLE_BATCHES or self._has_payloads(batch):
+                if held:
+                    self.fit(held[-1])
+                break
+        return map(self.decode, chain(held, remaining))
+
+    def _has_payloads(self, batch: pa.RecordBatch) -> bool:
+        """Return whether each column whose type is not known has a value that is not null."""
+        return all(
+            decoder.type is not None or batch.column(name).null_count < len(batch)
+            for name, decoder in self.decoders.items()
+        )
+
+
+def decode_table(table: Any, decode: Mapping[str, str | Decoder]) -> pa.RecordBatchReader:
+    """Return a table of frames as a stream of record batches, with columns decoded.
+
+    table: a FrameTable, or anything else that exports an Arrow stream.
+    decode: as in `PayloadColumns`.
+
+    Raises ValueError for a column that does not exist or has no byte strings, and what
+    `PayloadColumns` raises.
+    """
+    columns = PayloadColumns(decode)
+    reader = pa.RecordBatchReader.from_stream(table)
+    columns.check(reader.schema)
+    decoded = columns.decode_all(reader)
+    first = next(decoded, None)
+    if first is None:
+        columns.fit(pa.RecordBatch.from_pylist([], schema=reader.schema))
+        return pa.RecordBatchReader.from_batches(columns.make_schema(reader.schema), [])
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], decoded))

@@ -1,0 +1,198 @@
+"""Schemas by their ids: those of a server, and those in a directory.
+
+A payload after Confluent's header names its schema by an id of 4 bytes. `SchemaRegistry` asks the
+server's REST interface, `GET /schemas/ids/ID`, or reads the file ID.avsc of a directory. It keeps
+what it found.
+
+Source: docs.confluent.io, "Schema Registry API Reference" and "Wire format".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+import numpy as np
+import pyarrow as pa
+
+from wirescan.decoding.decoder import read_payloads
+
+MAX_SCHEMA_BYTES = 1 << 20
+# Ids come from payloads, so the number of requests for ids that do not exist is bounded.
+MAX_UNKNOWN = 100
+MAX_SCHEMAS = 10_000
+SECONDS = 10.0  # for each step of a request
+NOT_FOUND = 404
+
+
+class FoundSchema(NamedTuple):
+    """A schema of a registry.
+
+    Attributes:
+        text: the schema, or None.
+        reason: why there is none.
+    """
+
+    text: str | None
+    reason: str = ""
+
+
+class SchemaRegistry:
+    """The schemas of a server or directory: SchemaRegistry("http://127.0.0.1:8081").
+
+    location: a URL with http or https, in which `user:password@` may be; or a directory of files
+        ID.avsc. The environment variables WIRESCAN_REGISTRY_USER and WIRESCAN_REGISTRY_PASSWORD
+        give a user too, which then is not in the command.
+    seconds: the time for each step of a request: the connection, and each read. An answer may take
+        three times as long.
+
+    Raises ValueError for another location, and NotADirectoryError or FileNotFoundError for a
+    directory that does not exist.
+    """
+
+    def __init__(self, location: str, *, seconds: float = SECONDS):
+        self._seconds = seconds
+        self._found: dict[int, FoundSchema] = {}
+        self._unknown = 0
+        self._lock = threading.Lock()
+        self._url: SplitResult | None = None
+        self._directory = location
+        if re.match("[a-z]+://", location):
+            self._url = urlsplit(location)
+            # `port` raises ValueError for a bad one.
+            has_host = self._url.hostname and self._url.port != 0
+            if self._url.scheme not in ("http", "https") or not has_host:
+                raise ValueError("a registry is http://..., https://... or a directory")
+        elif not os.path.isdir(location):
+            error = NotADirectoryError if os.path.exists(location) else FileNotFoundError
+            raise error(2, "no such directory", location)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_lock": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def find(self, number: int) -> FoundSchema:
+        """Return the schema with an id.
+
+        Raises OSError if the server cannot be asked or refuses the user: the payloads are not the
+        reason then.
+        """
+        with self._lock:
+            found = self._found.get(number)
+            if found is not None:
+                return found
+            if self._unknown >= MAX_UNKNOWN or len(self._found) >= MAX_SCHEMAS:
+                return FoundSchema(None, "the registry was asked for too many unknown schemas")
+            found = self._read_file(number) if self._url is None else self._request(number)
+            self._unknown += found.text is None
+            self._found[number] = found
+            return found
+
+    def _read_file(self, number: int) -> FoundSchema:
+        path = os.path.join(self._directory, f"{number}.avsc")
+        try:
+            with open(path, "rb") as file:
+                raw = file.read(MAX_SCHEMA_BYTES + 1)
+        except FileNotFoundError:
+            return FoundSchema(None, f"the registry has no schema {number}")
+        return _decode_schema(number, raw, lambda text: text)
+
+    def _request(self, number: int) -> FoundSchema:
+        assert self._url is not None and self._url.hostname is not None
+        kind = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
+        host = self._url.hostname
+        where = f"schema registry {host}"
+        path = f"{self._url.path.rstrip('/')}/schemas/ids/{number}"
+        try:
+            connection = kind(host, self._url.port, timeout=self._seconds)
+            try:
+                connection.request("GET", urlunsplit(("", "", path, "", "")), headers=self._headers)
+                response = connection.getresponse()
+                raw = _read_body(response, time.monotonic() + 3 * self._seconds)
+            finally:
+                connection.close()
+        except HTTPException as error:
+            raise ConnectionError(f"{where}: no HTTP: {type(error).__name__}") from None
+        except OSError as error:
+            raise ConnectionError(f"{where}: {error.strerror or error}") from None
+        if response.status == NOT_FOUND:
+            return FoundSchema(None, f"the registry has no schema {number}")
+        if response.status != 200:
+            raise ConnectionError(f"{where}: status {response.status} for schema {number}")
+        return _decode_schema(number, raw, _read_answer)
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        assert self._url is not None
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json", "Connection": "close"}
+        user = os.environ.get("WIRESCAN_REGISTRY_USER")
+        password = os.environ.get("WIRESCAN_REGISTRY_PASSWORD", "")
+        if self._url.username is not None:
+            user = unquote(self._url.username)
+            password = unquote(self._url.password or "")
+        if user is not None:
+            credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+            headers["Authorization"] = f"Basic {credentials}"
+        return headers
+
+
+def _read_body(response: HTTPResponse, deadline: float) -> bytes:
+    """Return an answer, of at most twice MAX_SCHEMA_BYTES. Raises TimeoutError after `deadline`."""
+    raw = b""
+    while len(raw) <= 2 * MAX_SCHEMA_BYTES:
+        piece = response.read1(1 << 16)
+        if not piece:
+            break
+        raw += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer takes too long")
+    return raw
+
+
+def _read_answer(text: str) -> str:
+    """Return the schema in the server's answer. Raises ValueError for another answer."""
+    answer = json.loads(text)
+    if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+        raise ValueError("the answer has no schema")
+    if answer.get("schemaType", "AVRO") != "AVRO":
+        raise ValueError("it is not an Avro schema")
+    if answer.get("references"):
+        raise ValueError("it refers to other schemas")
+    schema: str = answer["schema"]
+    return schema
+
+
+def _decode_schema(number: int, raw: bytes, read: Callable[[str], str]) -> FoundSchema:
+    """Return the schema in bytes, or why they are refused."""
+    try:
+        text = read(raw.decode())
+        if len(text) > MAX_SCHEMA_BYTES:
+            raise ValueError(f"it has more than {MAX_SCHEMA_BYTES:,} bytes")
+        return FoundSchema(text)
+    except RecursionError:
+        return FoundSchema(None, f"schema {number} of the registry: it is nested too deeply")
+    except ValueError as error:
+        return FoundSchema(None, f"schema {number} of the registry: {error}")
+
+
+def read_ids(payloads: pa.Array) -> np.ndarray:
+    """Return the schema ids in Confluent's headers, as int64; -1 without a header, or for null."""
+    data, starts, stops, is_valid = read_payloads(payloads)
+    ids = np.full(len(payloads), -1, np.int64)
+    rows = np.flatnonzero(is_valid & (stops - starts >= 5))
+    rows = rows[data[starts[rows]] == 0]
+    if len(rows):
+        words = np.ndarray(len(data) - 3, ">i4", data, strides=(1,))
+        ids[rows] = words[starts[rows] + 1]
+    ids[ids < 0] = -1
+    return ids

@@ -1,0 +1,115 @@
+"""JSON payloads: values beside Python's own parser, types, and hostile documents."""
+
+import json
+import time
+
+import pyarrow as pa
+import pytest
+
+from wirescan.decoding.json_values import JsonDecoder, read_json_schema
+from wirescan.decoding.notation import parse_decoder
+
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.struct([("c", pa.list_(pa.string()))]))])
+HOSTILE = {
+    "deep": b'{"a":' + b"[" * 100_000,
+    "deep and closed": b'{"x":' + b"[" * 60 + b"]" * 60 + b"}",
+    "members": b"{" + b",".join(b'"%d":1' % i for i in range(10_000)) + b"}",
+    "no object": b"[1]",
+    "empty": b"",
+    "two objects": b"{}{}",
+    "cut": b'{"a":1',
+    "no UTF-8": b'{"a":1,"d":"\xff"}',
+    "another type": b'{"a":"x"}',
+    "too large": b'{"a":99999999999999999999}',
+    "twice": b'{"a":1,"a":2}',
+    "half a pair": b'{"b":{"c":["\\ud800"]}}',
+    "digits": b'{"a":' + b"9" * 1000 + b"}",
+    "zeros": bytes(10),
+}
+GOOD = b'{"a":1,"b":{"c":["x",null]},"ignored":[{}]}'
+VALUE = {"a": 1, "b": {"c": ["x", None]}}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_documents_are_null_with_a_reason(name):
+    payloads = pa.array([GOOD, HOSTILE[name], None, b"{}", GOOD], pa.binary_view())
+    values, reasons = JsonDecoder(SCHEMA).decode(payloads)
+    values.validate(full=True)
+    assert values.to_pylist() == [VALUE, None, None, {"a": None, "b": None}, VALUE]
+    assert reasons.is_valid().to_pylist() == [False, True, False, False, False]
+    assert 0 < len(reasons[1].as_py()) <= 200
+
+
+def test_types_are_inferred_from_a_sample():
+    documents = [
+        {"id": 1, "name": "a", "tags": ["x"], "at": {"x": 0.5}},
+        {"id": 2, "name": None, "more": True},
+    ]
+    payloads = pa.array([json.dumps(document).encode() for document in documents], pa.binary())
+    decoder = parse_decoder("json")
+    assert decoder.type is None
+    decoder.fit(payloads)
+    assert decoder.type == pa.struct(
+        [
+            ("id", pa.int64()),
+            ("name", pa.string()),
+            ("tags", pa.list_(pa.string())),
+            ("at", pa.struct([("x", pa.float64())])),
+            ("more", pa.bool_()),
+        ]
+    )
+    later = pa.array([b'{"id":3,"new":1}', b'{"id":"x"}'], pa.binary())
+    values, reasons = decoder.decode(later)
+    empty = dict.fromkeys(("name", "tags", "at", "more"))
+    assert values.to_pylist() == [{"id": 3, **empty}, None]
+    assert reasons.is_valid().to_pylist() == [False, True]
+
+
+def test_bad_documents_of_the_sample_give_no_types():
+    decoder = parse_decoder("json")
+    decoder.fit(pa.array([b'{"a":', None, b'{"b":1}', b"x"], pa.binary()))
+    assert decoder.type == pa.struct([("b", pa.int64())])
+
+
+def test_objects_without_members_stay_text():
+    decoder = parse_decoder("json")
+    payloads = pa.array([b"{}", b" { } ", b"[]", None], pa.binary_view())
+    decoder.fit(payloads)
+    values, reasons = decoder.decode(payloads)
+    assert values.to_pylist() == ["{}", " { } ", None, None]
+    assert reasons.to_pylist() == [None, None, "it is not an object", None]
+
+
+def test_types_must_be_known():
+    with pytest.raises(ValueError, match="give a schema, or call fit"):
+        parse_decoder("json").decode(pa.array([b"{}"], pa.binary()))
+
+
+def test_many_refused_documents_cost_little():
+    payloads = pa.array([b'{"a":"%d"}' % i for i in range(20_000)] + [b'{"a":1}'], pa.binary())
+    start = time.perf_counter()
+    values, reasons = JsonDecoder(SCHEMA).decode(payloads)
+    assert time.perf_counter() - start < 20
+    assert values.null_count == 20_000 and reasons.null_count == 1
+
+
+def test_schema_files(tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text(
+        '{"a": "int64", "b": {"c": ["string"]}, "t": "timestamp[ms, UTC]", "u": "timestamp[us]"}'
+    )
+    times = [("t", pa.timestamp("ms", "UTC")), ("u", pa.timestamp("us"))]
+    assert read_json_schema(str(path)) == pa.schema([*SCHEMA, *times])
+    decoder = parse_decoder(f"json:{path}")
+    values, reasons = decoder.decode(pa.array([GOOD], pa.binary()))
+    assert values.to_pylist() == [VALUE | {"t": None, "u": None}]
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"a": "text"}', '{"a": 1}', '{"a": []}', "[" * 100_000, "{}", "\ud800"]
+)
+def test_other_schema_files_are_refused(text, tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(ValueError):
+        parse_decoder(f"json:{path}")
