@@ -63,7 +63,7 @@ cdef struct Step:
     int32_t argument
     int32_t count               # of children
     const int32_t* children
-    const uint8_t* constant     # DEFAULT: a value. DECIMAL: the limit, two uint64 numbers, low first
+    const uint8_t* constant     # DEFAULT: a value. DECIMAL: the limit, two uint64, low first
     int32_t constant_size
 
 cdef struct Walk:
@@ -73,7 +73,7 @@ cdef struct Walk:
 
 
 cdef class Program:
-    """The steps that read values of one schema: Program([(op, node, argument, children, constant)]).
+    """Steps that read values of one schema: Program([(op, node, argument, children, constant)]).
 
     op: a number of `Op`. node: a node of the `ValueBuilder`, or -1 to skip a value.
     argument: numbers: a `Target`. BINARY and STRING: 1 if the bytes must be UTF-8. FIXED: the

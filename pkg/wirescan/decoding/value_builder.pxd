@@ -1,7 +1,7 @@
 # Columns that grow value by value: the memory of nested Arrow arrays.
 #
-# A column is a node of a tree. A kernel adds one value to the root for each payload. If a payload is
-# bad, `truncate` removes what was added of it: the offsets and the counts say what that is.
+# A column is a node of a tree. A kernel adds one value to the root for each payload. If a payload
+# is bad, `truncate` removes what was added of it: the offsets and the counts say what that is.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
