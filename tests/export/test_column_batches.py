@@ -218,6 +218,22 @@ def test_nulls_of_all_blocks_are_kept(per_batch):
         assert batch["key"].null_count == sum(record.key is None for record in records)
 
 
+@pytest.mark.parametrize(("binary", "types"), TYPES)
+def test_columns_that_grow_keep_what_they_have(binary, types):
+    """More rows than are expected of so few bytes: the columns are moved as they grow."""
+    records = [
+        Record(i, 0, b"" if i % 3 else None, None if i % 7 == 0 else b"v" * (i % 2))
+        for i in range(150_000)
+    ]
+    raw = encode_batch(records)
+    assert_same(raw, columns=FOUR, binary=binary, types=types)
+    keys = pa.chunked_array(
+        batch["key"]
+        for batch in iter_batches(raw, format="kafka.records", columns=FOUR, binary=binary)
+    )
+    assert keys.to_pylist() == [record.key for record in records]
+
+
 @pytest.mark.parametrize("limits", [Limits(rows=100), Limits(row_bytes=6400), Limits(expansion=1)])
 def test_limits_are_those_of_tables(limits):
     raw = make_log(batches=3, records=2000, codec="gzip")

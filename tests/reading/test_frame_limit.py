@@ -204,3 +204,14 @@ def test_the_command_index_takes_the_limit(tmp_path):
     starts = sidecar.read(path, "thrift.messages")
     assert starts[1] == len(small) + len(large)
     assert len(starts) > 3
+
+
+@pytest.mark.parametrize("format", ["kafka.batches", "kafka.requests"])
+def test_a_frame_that_states_more_than_the_limit_is_bad_before_it_has_arrived(format):
+    frame = bytes(FRAMES[format](0, LARGE))
+    stream = wirescan.stream(format, limits=Limits(frame=len(frame) - 1))
+    with pytest.raises(wirescan.FrameError, match="BAD_LENGTH"):
+        stream.feed(frame[:100])
+    stream = wirescan.stream(format, limits=Limits(frame=len(frame)))
+    assert len(stream.feed(frame[:100])) == 0
+    assert len(stream.feed(frame[100:])) == 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import wirescan
 from tests.support.examples import read_example_count
 from wirescan import Fault, FrameError, Limits, kafka
+from wirescan.files.incremental import FrameScanner
 from wirescan.frames.errors import MODES
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import join
@@ -508,6 +509,22 @@ def test_a_large_frame_is_joined_once():
     tables, _ = run(pieces(raw, 64 << 10), "kafka.records")
     assert [len(table) for table in tables if len(table)] == [41]
     assert bytes(next(table for table in tables if len(table))[0].value) == bytes(4 << 20)
+
+
+def test_a_cut_frame_is_scanned_again_only_when_it_is_whole():
+    """Its header says how many bytes to wait for, so the number of scans does not depend on it."""
+    parser = format_of("kafka.batches").parser
+    scans = []
+
+    def scan(data, **options):
+        scans.append(len(data))
+        return parser.scan(data, **options)
+
+    raw = memoryview(encode_batch([bytes(4 << 20)]) + BATCHES[0])
+    scanner = FrameScanner(scan, check=True, resync=False, limits=Limits())
+    found = [scanned for piece in (raw[:100], raw[100:]) for scanned in scanner.feed(piece)]
+    assert [len(scanned.rows) for scanned in found] == [0, 1, 1]
+    assert len(scans) <= 5
 
 
 def test_inflated_limits_hold_for_each_chunk():

@@ -167,16 +167,32 @@ cdef void write_numbers(OutputColumn* column, const char* row, size_t stride, si
             memcpy(out + column.width * i, row + i * stride, column.width)
 
 
+cdef void set_bits(uint8_t* bitmap, size_t first, size_t count) noexcept nogil:
+    # Set the bits from number `first` on. The bits after them get any value.
+    cdef size_t at = first >> 3
+    if first & 7:
+        bitmap[at] |= <uint8_t>(0xff << (first & 7))
+        at += 1
+    if first + count > 8 * at:
+        memset(bitmap + at, 0xff, ((first + count + 7) >> 3) - at)
+
+
 cdef void write_validity(OutputColumn* column, const char* row, size_t stride, size_t first,
                          size_t count) noexcept nogil:
-    # Write the bit of each row: 0 where the size is negative. No branch depends on that, because
-    # nulls follow no order.
+    # Write the bit of each row: 0 where the size is negative. Most blocks have no null. In the
+    # others no branch depends on the rows, because nulls follow no order.
     cdef uint8_t* out = column.valid + (first >> 3)
-    cdef uint32_t used = first & 7, null
-    cdef uint32_t bits = out[0] & ((1 << used) - 1)
-    cdef size_t size_at = column.size_at, nulls = 0, _i
-    for _i in range(count):
-        null = <uint32_t>read_size(row, size_at) >> 31
+    cdef size_t size_at = column.size_at, nulls = 0, i
+    cdef uint32_t used = first & 7, bits, null
+    cdef int32_t signs = 0
+    for i in range(count):
+        signs |= read_size(row + i * stride, size_at)
+    if signs >= 0:
+        set_bits(column.valid, first, count)
+        return
+    bits = out[0] & ((1 << used) - 1)
+    for i in range(count):
+        null = <uint32_t>read_size(row + i * stride, size_at) >> 31
         bits |= (null ^ 1) << used
         nulls += null
         used += 1
@@ -184,7 +200,6 @@ cdef void write_validity(OutputColumn* column, const char* row, size_t stride, s
             out[0] = <uint8_t>bits
             out += 1
             bits = used = 0
-        row += stride
     out[0] = <uint8_t>bits
     column.nulls += nulls
 
