@@ -36,7 +36,7 @@ class Target(IntEnum):
     AS_DOUBLE = 3
 
 class Program:
-    def __init__(self, steps: list[tuple[int, int, int, list[int], bytes]]) -> None: ...
+    def __new__(cls, steps: list[tuple[int, int, int, list[int], bytes]]) -> Program: ...
 
 def read_values(
     payloads: ByteStrings,
