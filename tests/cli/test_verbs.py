@@ -279,7 +279,7 @@ def test_a_column_has_its_own_encoding(tmp_path):
     text = run("scan", path, "--columns", "key,value", "--encoding", "key=hex").stdout
     assert text.split() == ["key", "value", "6bff", '{"a":1}']
     for wrong, message in (
-        ("utf7", "no encoding 'utf7'; there are utf8, base64"),
+        ("utf7", "no encoding 'utf7'; did you mean utf8?"),
         ("offset=hex", "no column 'offset' with"),
         ("nothing=hex", "there are key, value, headers"),
         ("key=", "no encoding ''"),

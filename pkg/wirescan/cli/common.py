@@ -20,6 +20,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.options import FormatOption, list_format_options
 from wirescan.frames.registry import format_of, formats, make_spec
+from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 
 # Exit codes of the commands.
@@ -457,7 +458,7 @@ def parse_names(value: str | None, columns: Iterable[str]) -> list[str] | None:
     columns = list(columns)
     for name in names:
         if name not in columns:
-            raise click.UsageError(f"there is no column {name!r}; there are {', '.join(columns)}")
+            raise click.UsageError(f"there is no column {name!r}{hint_at_names(name, columns)}")
     if not names:
         raise click.UsageError("--columns needs at least one name")
     if len(set(names)) < len(names):

@@ -20,6 +20,7 @@ from wirescan import FrameError
 from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, describe_error
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
+from wirescan.frames.similar_names import hint_at_names
 
 VERBS = (
     "formats",
@@ -159,6 +160,15 @@ class Verbs(click.Group):
             return None
         verb: click.Command = getattr(import_module(f"wirescan.cli.verbs.{name}"), name)
         return verb
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that the first argument names, and the other arguments."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            context.fail(f"there is no command {name!r}{hint_at_names(name, VERBS)}")
+        return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:
         """Run the verb."""

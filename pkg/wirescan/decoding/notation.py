@@ -23,6 +23,7 @@ from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.json_values import JsonDecoder, read_json_schema
 from wirescan.decoding.plain_values import NUMBERS, NumberDecoder, StringDecoder, UuidDecoder
 from wirescan.decoding.schema_registry import SchemaRegistry
+from wirescan.frames.similar_names import hint_at_names
 
 REGISTRY = "registry="
 
@@ -36,7 +37,7 @@ def parse_decoder(text: str) -> Decoder:
     name, colon, argument = text.partition(":")
     make = MAKERS.get(name)
     if make is None:
-        raise ValueError(f"there is no decoder {name!r}; there are {', '.join(MAKERS)}")
+        raise ValueError(f"there is no decoder {name!r}{hint_at_names(name, MAKERS)}")
     if colon and not argument:
         raise ValueError(f"decoder {text!r}: nothing follows the colon")
     return make(argument)

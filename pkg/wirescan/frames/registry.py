@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from wirescan.frames.options import apply_options
+from wirescan.frames.similar_names import hint_at_names
 
 if TYPE_CHECKING:
     from wirescan.frames.format import Format
@@ -87,7 +88,7 @@ def format_of(name: str) -> Format:
     if plain not in load_formats():
         import_installed_formats()
     if plain not in load_formats():
-        raise ValueError(f"no format {plain!r}; there are {', '.join(load_formats())}")
+        raise ValueError(f"no format {plain!r}{hint_at_names(plain, load_formats())}")
     return _with_options(plain, options) if options else load_formats()[plain]
 
 

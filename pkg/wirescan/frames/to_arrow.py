@@ -55,6 +55,7 @@ from wirescan.frames.scanned_columns import (
     add_columns,
     write_places,
 )
+from wirescan.frames.similar_names import hint_at_names
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
@@ -283,7 +284,8 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
     column = format.describe_column(name)
     if column is None:
         raise ValueError(
-            f"{format.name} has no column {name!r}; it has {', '.join(format.export_columns)}"
+            f"{format.name} has no column {name!r}"
+            + hint_at_names(name, format.export_columns, "it has")
         )
     if column.kind in SIMPLE_TYPES:
         return SIMPLE_TYPES[column.kind]

@@ -23,9 +23,8 @@ case if that is unambiguous.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -35,6 +34,7 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.fault_names import FAULT_NAMES
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
+from wirescan.frames.similar_names import hint_at_names, suggest_name
 from wirescan.frames.table import FrameTable
 from wirescan.reading.filters import (
     EPOCH,
@@ -316,7 +316,7 @@ class _Parser:
 
     def _describe_unknown(self, name: str) -> str:
         """Return the message for a column that does not exist."""
-        hint = _suggest(name, [*self._format.all_columns, FAULT])
+        hint = suggest_name(name, [*self._format.all_columns, FAULT])
         if not hint:
             hint = f"; it has {', '.join(self._format.export_columns)}"
         return f"{self._format.name} has no column {make_visible(name)[:SHOWN]}{hint}"
@@ -389,10 +389,7 @@ class _Parser:
         if len(alike) == 1:
             return names[alike[0]]
         problem = f"no value has the name {make_visible(name)[:SHOWN]}"
-        if alike:
-            hint = f"; write {' or '.join(alike)}"
-        else:
-            hint = _suggest(name, names) or f"; there are {', '.join(names)}"
+        hint = f"; write {' or '.join(alike)}" if alike else hint_at_names(name, names)
         raise self._make_error(problem + hint, token.at)
 
     def _read_hex(self, column: ColumnDescription, token: Token) -> bytes | int:
@@ -443,13 +440,6 @@ def _list_fault_names(format: Format, kind: ColumnKind) -> list[str]:
     if kind is ColumnKind.INNERMOST_FAULT and format.within is not None:
         names += _list_fault_names(format_of(format.within), kind)
     return list(dict.fromkeys(names))
-
-
-def _suggest(name: str, names: Iterable[str]) -> str:
-    """Return a hint at the most similar name; an empty string if none is similar."""
-    lower = {other.lower(): other for other in names}
-    similar = difflib.get_close_matches(name.lower()[:100], list(lower), n=1)
-    return f"; did you mean {lower[similar[0]]}?" if similar else ""
 
 
 def _show(token: Token) -> str:

@@ -46,6 +46,7 @@ from wirescan.frames.lookup import (
     list_declared_faults,
 )
 from wirescan.frames.registry import format_of
+from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.reading.byte_compare import COMPARISONS, compare_bytes, match_bytes
 
@@ -496,7 +497,8 @@ def _describe_column(format: Format, name: str) -> ColumnDescription:
     if column is None or column.kind is ColumnKind.PAIRS:
         problem = "is not there" if column is None else "is a list, and no single value"
         raise ValueError(
-            f"column {name!r} of {format.name} {problem}; it has {', '.join(format.export_columns)}"
+            f"column {name!r} of {format.name} {problem}"
+            + hint_at_names(name, format.export_columns, "it has")
         )
     if column.declared.local:
         raise ValueError(

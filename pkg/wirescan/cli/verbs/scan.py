@@ -55,6 +55,7 @@ from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
+from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
@@ -310,16 +311,14 @@ def _parse_encodings(option: str, format: Format) -> dict[str, str]:
     for item in option.split(","):
         column, _, name = (part.strip() for part in item.rpartition("="))
         if name not in ENCODINGS:
-            raise click.UsageError(
-                f"there is no encoding {name!r}; there are {', '.join(ENCODINGS)}"
-            )
+            raise click.UsageError(f"there is no encoding {name!r}{hint_at_names(name, ENCODINGS)}")
         if not column:
             default = name
         elif column in columns:
             chosen[column] = name
         else:
             raise click.UsageError(
-                f"there is no column {column!r} with bytes; there are {', '.join(columns)}"
+                f"there is no column {column!r} with bytes{hint_at_names(column, columns)}"
             )
     return dict.fromkeys(columns, default) | chosen
 
