@@ -21,7 +21,18 @@ from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, descr
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
 
-VERBS = ("formats", "scan", "stat", "verify", "index", "convert", "fetch", "receive", "send")
+VERBS = (
+    "formats",
+    "scan",
+    "stat",
+    "verify",
+    "report",
+    "index",
+    "convert",
+    "fetch",
+    "receive",
+    "send",
+)
 
 # Package -> the extra of wirescan that installs it.
 EXTRAS = {
@@ -43,6 +54,7 @@ Examples:
   wirescan scan    orders-0/*.log --limit 20         the records, as text
   wirescan scan    orders-0 --json | jq .key         ... as JSON lines
   wirescan verify  orders-0                          is anything damaged?
+  wirescan report  orders-0 -o report.html           one page of counts and damage
   wirescan index   rpc --format thrift.messages      note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
