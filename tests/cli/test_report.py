@@ -2,13 +2,28 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import wirescan
 from wirescan.cli.main import main
-from wirescan.cli.support.report_page import MAX_FAULTS, ListedFault, ReportData, render_html
+from wirescan.cli.support.report_numbers import (
+    MAP_BUCKETS,
+    MAX_FAULTS,
+    MAX_FILES,
+    TIME_BUCKETS,
+    ByteMap,
+    FileMap,
+    FrequentKey,
+    ListedFault,
+    RecordRate,
+    ReportData,
+)
+from wirescan.cli.support.report_page import render_html
 
 LOG = Path(__file__).parents[1] / "corpus/kafka/live-0/00000000000000000000.log"
 NAME = "<script>alert(1)<!--&\"'.log"
@@ -18,6 +33,18 @@ def run(*args: str) -> str:
     result = CliRunner().invoke(main, list(args))
     assert result.exit_code in (0, 1), result.output
     return result.output
+
+
+def embedded_json(page: str) -> str:
+    """Return the text of the JSON element of a page."""
+    found = re.search(r'id="data">(.*?)</script>', page)
+    assert found is not None
+    return found[1]
+
+
+def read_data(page: Path) -> dict:
+    """Return the JSON that is embedded in a page."""
+    return json.loads(embedded_json(page.read_text()))
 
 
 @pytest.fixture
@@ -32,8 +59,7 @@ def damaged(tmp_path: Path) -> Path:
 def test_numbers_are_those_of_stat(damaged: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     run("report", str(damaged), "-o", str(out))
-    found = re.search(r'id="data">(.*?)</script>', out.read_text())
-    data = json.loads(found[1])
+    data = read_data(out)
     stat = json.loads(run("stat", str(damaged), "--json"))
     assert data["total"] == stat["total"]
     assert data["files"] == stat["files"]
@@ -61,9 +87,15 @@ def test_markdown_lists_the_fault(damaged: Path, tmp_path: Path) -> None:
 def test_a_hostile_payload_is_text() -> None:
     near = b"</pre><script>".hex()
     fault = ListedFault("a.log", "BAD_CHECKSUM", 0, 14, near)
-    data = ReportData("kafka.batches", {}, [{"file": "a.log", "bytes": 14, "frames": 0}], [fault])
+    data = ReportData("kafka.batches", deep=True, faults=[fault], keys=[FrequentKey(near, 1, 0)])
+    data.key_total = 1
+    data.findings = [
+        {"kind": "damage", "file": "<b>", "offset": 0, "fault": "<b>", "meaning": "<b>"}
+    ]
+    data.maps = [FileMap("<b>", 1, [("<b>", 1)], {"<b>": 1})]
     page = render_html(data)
-    assert "&lt;/pre&gt;&lt;script&gt;" in page
+    assert page.count("&lt;/pre&gt;&lt;script&gt;") == 2
+    assert "<b>" not in page.replace(embedded_json(page), "")
     assert page.count("<script") == 2
 
 
@@ -71,8 +103,7 @@ def test_at_most_500_faults_are_listed(damaged: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "many.log", tmp_path / "r.html"
     path.write_bytes(damaged.read_bytes() * (MAX_FAULTS + 1))
     run("report", str(path), "-o", str(out))
-    found = re.search(r'id="data">(.*?)</script>', out.read_text())
-    data = json.loads(found[1])
+    data = read_data(out)
     assert len(data["faults"]) == MAX_FAULTS
     assert data["fault_count"] == MAX_FAULTS + 1
 
@@ -89,7 +120,138 @@ def test_at_most_500_faults_are_listed(damaged: Path, tmp_path: Path) -> None:
 def test_each_protocol_has_a_page(format: str, pattern: str, tmp_path: Path) -> None:
     path = max((LOG.parents[2]).glob(pattern), key=lambda path: path.stat().st_size)
     out = tmp_path / "r.html"
-    run("report", str(path), "--format", format, "-o", str(out))
-    found = re.search(r'id="data">(.*?)</script>', out.read_text())
-    stat = json.loads(run("stat", str(path), "--format", format, "--json"))
-    assert json.loads(found[1])["total"] == stat["total"]
+    run("report", str(path), "--format", format, "--deep", "-o", str(out))
+    deep = [] if format == "liftbridge.entries" else ["--deep"]
+    stat = json.loads(run("stat", str(path), "--format", format, "--json", *deep))
+    assert read_data(out)["total"] == stat["total"]
+
+
+def test_map_covers_each_byte_once(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    damaged.write_bytes(damaged.read_bytes() + bytes(5000))
+    run("report", str(damaged), "-o", str(out))
+    file_map = read_data(out)["maps"][0]
+    table = wirescan.scan(damaged.read_bytes(), "kafka.batches", errors="mark")
+    bad = table["fault"] != 0
+    names = [wirescan.kafka.Codec(codec).name.lower() for codec in table["codec"].tolist()]
+    expected: Counter[str] = Counter()
+    for row in range(len(table)):
+        name = "control" if table["is_control"][row] else f"good, {names[row]}"
+        expected["bad checksum" if bad[row] else name] += int(table["size"][row])
+    expected["zeros"] = len(table.tail)
+    assert file_map["bytes"] == dict(expected)
+    assert sum(file_map["bytes"].values()) == damaged.stat().st_size
+    buckets = sum(count for _, count in file_map["runs"])
+    assert buckets == -(-damaged.stat().st_size // file_map["width"]) <= MAP_BUCKETS
+
+
+def test_buckets_of_a_map_are_those_of_each_byte() -> None:
+    random = np.random.default_rng(5)
+    edges = np.unique(random.integers(1, 9000, 60))
+    starts, sizes = edges[:-1], np.diff(edges)
+    names = [f"c{number}" for number in random.integers(0, 3, len(starts))]
+    byte_map = ByteMap()
+    every_byte = np.full(int(edges[-1]), -1)
+    for start, size, name in zip(starts, sizes, names):
+        byte_map.add(name, np.array([start]), np.array([size]))
+        every_byte[start : start + size] = int(name[1:])
+    result = byte_map.make_map("a")
+    shown = [name for name, count in result.runs for _ in range(count)]
+    for bucket, name in enumerate(shown):
+        inside = every_byte[bucket * result.width : (bucket + 1) * result.width]
+        counts = [int((inside == number).sum()) for number in range(3)]
+        assert counts[int(name[1:])] == max(counts)
+    assert result.width == 32
+
+
+def test_rate_is_bounded_and_loses_no_record() -> None:
+    rate = RecordRate()
+    times = np.array([5, -(2**62), 2**63 - 1, 6])
+    for time in times:
+        rate.add(np.array([time]), np.array([10]))
+    buckets = rate.list_buckets()
+    assert len(buckets) <= TIME_BUCKETS
+    assert sum(bucket.records for bucket in buckets) == 40
+    for time in times.tolist():
+        assert any(b.start <= time < b.start + rate.width and b.records for b in buckets)
+
+
+def test_rate_and_sizes_are_those_of_the_table(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(LOG), "-o", str(out))
+    data = read_data(out)
+    table = wirescan.scan(LOG.read_bytes(), "kafka.batches")
+    for bucket in data["rate"]:
+        times = table["max_timestamp"]
+        inside = (times >= bucket["start"]) & (times < bucket["start"] + data["time_width"])
+        assert bucket["records"] == table["record_count"][inside].sum()
+    assert sum(b["records"] for b in data["rate"]) == table["record_count"].sum()
+    for bucket in data["sizes"]:
+        inside = (table["size"] >= bucket["low"]) & (table["size"] <= bucket["high"])
+        assert bucket["frames"] == inside.sum()
+    assert sum(b["frames"] for b in data["sizes"]) == len(table)
+
+
+@pytest.mark.parametrize("depth", ["--deep", "--shallow"])
+def test_findings_are_those_of_verify(damaged: Path, tmp_path: Path, depth: str) -> None:
+    out = tmp_path / "r.html"
+    deep = ["--deep"] if depth == "--deep" else []
+    run("report", str(damaged), *deep, "-o", str(out))
+    lines = [json.loads(x) for x in run("verify", str(damaged), depth, "--json").splitlines()]
+    data = read_data(out)
+    assert data["findings"] == [x for x in lines if x["kind"] not in ("file", "summary")]
+    assert data["findings"]
+    assert data["verified"] == lines[-1]
+
+
+def test_keys_and_codecs_are_those_of_the_records(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(LOG), "--deep", "-o", str(out))
+    data = read_data(out)
+    records = wirescan.scan(LOG.read_bytes(), "kafka.records")
+    keys = [records.bytes(row, "key") for row in range(len(records))]
+    counts = Counter(bytes(key[:64]) for key in keys if key is not None)
+    assert data["key_total"] == sum(counts.values()) > 0
+    assert {bytes.fromhex(key["key"]): key["count"] for key in data["keys"]}.items() <= (
+        counts.items()
+    )
+    largest = sorted(counts.values(), reverse=True)[: len(data["keys"])]
+    assert [key["count"] for key in data["keys"]] == largest
+    assert (
+        data["codecs"] == json.loads(run("stat", str(LOG), "--deep", "--json"))["total"]["codecs"]
+    )
+    assert [result["codec"] for result in data["what_if"]] == ["gzip", "snappy", "lz4", "zstd"]
+    inflated = sum(codec["inflated_bytes"] for codec in data["codecs"].values())
+    for result in data["what_if"]:
+        assert result["compressed_bytes"] > 0
+        assert 0 < result["sample_bytes"] <= inflated
+
+
+def test_directories_have_their_bytes_and_records(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    for name, copies in (("orders-0", 3), ("orders-1", 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / LOG.name).write_bytes(LOG.read_bytes() * copies)
+    run("report", str(tmp_path), "-o", str(out))
+    records = int(wirescan.scan(LOG.read_bytes(), "kafka.batches")["record_count"].sum())
+    found = [
+        (Path(d["directory"]).name, d["bytes"], d["records"]) for d in read_data(out)["directories"]
+    ]
+    size = LOG.stat().st_size
+    assert found == [("orders-0", 3 * size, 3 * records), ("orders-1", size, records)]
+
+
+def test_many_files_keep_the_page_small(damaged: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / ("d" * 200), tmp_path / "r.html"
+    folder.mkdir()
+    content = damaged.read_bytes() * 20
+    count = MAX_FILES + 50
+    for number in range(count):
+        (folder / f"{number:020}.log").write_bytes(content)
+    run("report", str(folder), "-o", str(out))
+    assert out.stat().st_size < 2_000_000
+    data = read_data(out)
+    assert len(data["maps"]) == len(data["files"]) == MAX_FILES
+    assert data["file_count"] == data["total"]["files"] == count
+    assert f"{count - MAX_FILES} more files" in out.read_text()
+    assert data["fault_count"] == 20 * count

@@ -10,6 +10,7 @@ import click
 from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_OUTERMOST_FORMAT,
+    FAILED,
     FileEnds,
     FormatCommand,
     check_option,
@@ -20,19 +21,12 @@ from wirescan.cli.common import (
     resolve_paths,
 )
 from wirescan.cli.input import read_input
+from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
-from wirescan.cli.support.report_page import (
-    MAX_FAULTS,
-    NEAR,
-    ListedFault,
-    ReportData,
-    render_html,
-    render_markdown,
-)
-from wirescan.cli.support.tally import Tally, count_piece
+from wirescan.cli.support.report_numbers import ReportNumbers
+from wirescan.cli.support.report_page import render_html, render_markdown
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import scan_outermost
 
@@ -43,11 +37,11 @@ Examples:
   wirescan report orders-0 -o report.html
   wirescan report orders-0 --markdown -o ticket.md
 
-The page loads nothing, so it works offline. It has the counts of `wirescan stat`, a map of the
-faults in each file, and the first bytes of each fault. At most 500 faults are listed, and the
-total is stated. Only outermost frames are read: `wirescan verify` also reads what is inside.
+The page loads nothing, so it works offline. It has the counts of `wirescan stat`, a map of each
+file, rates and sizes, what `wirescan verify --shallow` finds, and the first bytes of each fault.
+Lists are bounded, and each total is stated. --deep reads what is inside the frames too.
 
-Exit codes: 0 good, 1 damage was found, 2 cannot be done.
+Exit codes are those of `wirescan verify`: 0 clean, 1 damage was found, 2 cannot be done.
 """
 
 
@@ -59,6 +53,12 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False), help="The file to write."
 )
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read what is inside the frames: the most frequent keys, and what other codecs would "
+    "make of a sample.",
+)
 @click.option("--markdown", is_flag=True, help="Write markdown, for a ticket.")
 @click.pass_context
 def report(
@@ -68,48 +68,37 @@ def report(
     format_name: Format,
     check: bool,
     limits: Limits,
+    deep: bool,
     output: str,
     markdown: bool,
 ) -> None:
     """Run `wirescan report`."""
+    failed = False
+
+    def fail(message: str) -> None:
+        nonlocal failed
+        failed = True
+        print_message(f"wirescan: {message}")
+
     files = resolve_paths(paths, format_name)
     top = format_name.outermost
-    total = Tally(top)
-    data = ReportData(top.name, {}, [])
+    options: dict[str, Any] = {"check": check, "limits": limits}
+    numbers = ReportNumbers(top, fail, deep=deep, **options)
     ends = FileEnds()
     with Progress(compute_total_size(files), "counting") as progress:
         for path in files:
-            file_tally = Tally(top)
-            tallies = [file_tally, total]
-            for tally in tallies:
-                tally.start_file(path)
+            numbers.start_file(path)
             allowance = Allowance(limits)
-            options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
             pieces = read_input(path, progress, allowance=allowance)
-            for piece in scan_outermost(pieces, top, allowance=allowance, **options):
-                count_piece(tallies, piece, ())
-                _list_faults(data, piece, path)
-            size = piece.origins[0] + len(piece.buffers[0])
-            for tally in tallies:
-                tally.end_file(size, piece.stop.fault, len(piece.tail))
+            for piece in scan_outermost(pieces, top, allowance=allowance, errors="mark", **options):
+                numbers.add_piece(piece, allowance)
+            numbers.end_file(piece)
             ends.add(piece, path)
-            data.files.append({"file": path, **file_tally.make_summary()})
-    data.total = total.make_summary()
+    data = numbers.finish()
     text = render_markdown(data) if markdown else render_html(data)
     # A file name may hold bytes that are not UTF-8.
     Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
     ends.report()
-    context.exit(DAMAGE if total.faults or ends.is_damaged else 0)
-
-
-def _list_faults(data: ReportData, piece: FrameTable, path: str) -> None:
-    """List the faults of a piece, until `MAX_FAULTS` are listed."""
-    bad = piece.where(piece.bad)
-    data.fault_count += len(bad)
-    rows = bad.rows[: MAX_FAULTS - len(data.faults)]
-    for row in rows:
-        buffer, start, size = int(row["buffer"]), int(row["start"]), int(row["size"])
-        near = bytes(piece.buffers[buffer][start : start + min(size, NEAR)])
-        name = bad.describe_fault(int(row["fault"])).name
-        position = piece.origins[buffer] + start
-        data.faults.append(ListedFault(path, name, position, size, near.hex()))
+    if failed:
+        context.exit(FAILED)
+    context.exit(DAMAGE if numbers.damage or ends.is_damaged else 0)
