@@ -189,6 +189,7 @@ def test_rate_and_sizes_are_those_of_the_table(tmp_path: Path) -> None:
     for bucket in data["sizes"]:
         inside = (table["size"] >= bucket["low"]) & (table["size"] <= bucket["high"])
         assert bucket["frames"] == inside.sum()
+        assert bucket["high"] == 2 * bucket["low"] - 1
     assert sum(b["frames"] for b in data["sizes"]) == len(table)
 
 
@@ -255,3 +256,12 @@ def test_many_files_keep_the_page_small(damaged: Path, tmp_path: Path) -> None:
     assert data["file_count"] == data["total"]["files"] == count
     assert f"{count - MAX_FILES} more files" in out.read_text()
     assert data["fault_count"] == 20 * count
+
+
+def test_a_large_file_may_expand_as_far_as_for_stat(tmp_path: Path) -> None:
+    path, out = tmp_path / LOG.name, tmp_path / "r.html"
+    path.write_bytes(LOG.read_bytes() * 100)
+    bound = ["--deep", "--max-expansion", "1"]
+    stat = json.loads(run("stat", str(path), *bound, "--json"))
+    run("report", str(path), *bound, "-o", str(out))
+    assert read_data(out)["total"] == stat["total"]

@@ -126,6 +126,11 @@ class Report:
         """The number of findings that are damage."""
         return self._count["damage"]
 
+    @property
+    def allowance(self) -> Allowance:
+        """What the file in progress may expand to. Read the file with it."""
+        return self._allowance
+
     def verify_file(self, path: str, progress: Progress) -> None:
         """Verify one file and print what is found. Raises OSError."""
         self.start_file(path)

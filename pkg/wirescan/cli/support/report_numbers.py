@@ -280,8 +280,15 @@ class ReportNumbers:
         """The number of findings that are damage."""
         return self._verifier.damage
 
+    @property
+    def allowance(self) -> Allowance:
+        """What the file in progress may expand to. Read the file with it."""
+        return self._verifier.allowance
+
     def start_file(self, path: str) -> None:
         """Announce that the next pieces are those of another file."""
+        # Frames are opened twice, here and by the verifier, so each has an allowance.
+        self._allowance = Allowance(self._options["limits"])
         self._path = path
         self._tally = Tally(self._format)
         self._map = ByteMap()
@@ -289,11 +296,12 @@ class ReportNumbers:
             tally.start_file(path)
         self._verifier.start_file(path)
 
-    def add_piece(self, piece: FrameTable, allowance: Allowance) -> None:
+    def add_piece(self, piece: FrameTable) -> None:
         """Count the next outermost frames of the file, and with `deep` what is inside them."""
         opened: Iterable[FrameTable] = ()
         if self._inner is not None:
-            nested = open_nested(piece, self._inner, allowance=allowance, **self._options)
+            self._allowance.copy_read(self._verifier.allowance)
+            nested = open_nested(piece, self._inner, allowance=self._allowance, **self._options)
             opened = map(self._count_inside, nested)  # one group is opened at a time
         count_piece([self._tally, self.total], piece, opened)
         self._verifier.verify_piece(piece)

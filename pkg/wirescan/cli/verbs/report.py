@@ -27,7 +27,6 @@ from wirescan.cli.support.report_numbers import ReportNumbers
 from wirescan.cli.support.report_page import render_html, render_markdown
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import scan_outermost
 
 HELP = """Write one page about what is in files, and what is damaged.
@@ -88,10 +87,10 @@ def report(
     with Progress(compute_total_size(files), "counting") as progress:
         for path in files:
             numbers.start_file(path)
-            allowance = Allowance(limits)
+            allowance = numbers.allowance
             pieces = read_input(path, progress, allowance=allowance)
             for piece in scan_outermost(pieces, top, allowance=allowance, errors="mark", **options):
-                numbers.add_piece(piece, allowance)
+                numbers.add_piece(piece)
             numbers.end_file(piece)
             ends.add(piece, path)
     data = numbers.finish()
