@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,51 @@ def test_keys_and_codecs_are_those_of_the_records(tmp_path: Path) -> None:
     for result in data["what_if"]:
         assert result["compressed_bytes"] > 0
         assert 0 < result["sample_bytes"] <= inflated
+
+
+class TableReader(HTMLParser):
+    """Collects the rows of each table of a page, as lists of text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_data(self, text: str) -> None:
+        if self.tables and self.tables[-1] and self.tables[-1][-1]:
+            self.tables[-1][-1][-1] += text
+
+
+def read_column(page: str, header: str, name: str) -> list[int]:
+    """Return the numbers of a column of the table whose header has the name `header`."""
+    reader = TableReader()
+    reader.feed(page.split("<h2>Faults", maxsplit=1)[0].replace("</table>", "</table><table><tr>"))
+    table = next(rows for rows in reader.tables if rows[0] and header in rows[0])
+    return [int(row[table[0].index(name)].replace(",", "")) for row in table[1:]]
+
+
+def test_tables_have_the_numbers_of_the_json(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(damaged), str(LOG), "--deep", "-o", str(out))
+    page, data = out.read_text(), read_data(out)
+    expected = {
+        ("from", "records"): [bucket["records"] for bucket in data["rate"]],
+        ("from bytes", "frames"): [bucket["frames"] for bucket in data["sizes"]],
+        ("finding", "byte"): [finding["offset"] for finding in data["findings"]],
+        ("codec", "bytes"): [codec["bytes"] for codec in data["codecs"].values()],
+        ("key", "at least"): [key["count"] for key in data["keys"]],
+        ("directory", "bytes"): [counts["bytes"] for counts in data["directories"]],
+    }
+    for (header, name), numbers in expected.items():
+        assert numbers
+        assert read_column(page, header, name) == numbers
 
 
 def test_directories_have_their_bytes_and_records(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ STYLE = """
 max-width:60rem;padding:0 1rem;overflow-wrap:anywhere}pre,.wide{overflow-x:auto}
 svg{display:block;width:100%}.map{height:1.5rem}.chart{height:8rem}label{display:block}
 select{max-width:100%}td,th{text-align:left;vertical-align:top;padding-right:1rem}
-.wide td,.wide th{overflow-wrap:normal}.key{display:inline-block;width:1em;height:1em;
+th,.wide td{overflow-wrap:normal}.wide td{max-width:24rem}
+.key{display:inline-block;width:1em;height:1em;
 margin-right:.3em;vertical-align:-.1em}path{fill:none;stroke-width:10}
 .map path{stroke:currentColor}.chart path{fill:#3b82c4;stroke:none}
 """
@@ -100,13 +101,28 @@ def _shorten(path: str) -> str:
     return path if len(path) <= SHOWN_PATH else "..." + path[-SHOWN_PATH:]
 
 
+def _format_value(value: Any) -> str:
+    """Return a JSON value as text for people."""
+    if isinstance(value, dict):
+        texts = (f"{name.replace('_', ' ')} {_format_value(v)}" for name, v in value.items())
+        return ", ".join(texts) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "not known", True: "yes", False: "no"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
 def _render_pairs(values: dict[str, Any]) -> str:
-    """Return a table of names and JSON values."""
-    rows = (
-        f"<tr><th scope=row>{escape(name.replace('_', ' '))}</th>"
-        f"<td>{escape(json.dumps(value))}</td></tr>"
-        for name, value in values.items()
-    )
+    """Return a table of names and JSON values. What is inside a value has a line of its own."""
+    rows = []
+    for name, value in values.items():
+        is_nested = isinstance(value, dict) and any(isinstance(v, dict) for v in value.values())
+        lines = [_format_value(value)]
+        if is_nested:
+            lines = [f"{key.replace('_', ' ')}: {_format_value(v)}" for key, v in value.items()]
+        cell = "<br>".join(escape(line) for line in lines)
+        rows.append(f"<tr><th scope=row>{escape(name.replace('_', ' '))}</th><td>{cell}</td></tr>")
     return f"<table>{''.join(rows)}</table>"
 
 
@@ -117,7 +133,10 @@ def _render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     for row in rows:
         cells = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
         lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    return f'<div class="wide" tabindex=0><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+    return (
+        '<div class="wide" tabindex=0 role="region" aria-label="table">'
+        f"<table><tr>{head}</tr>{''.join(lines)}</table></div>"
+    )
 
 
 def _render_maps(data: ReportData) -> str:
@@ -216,13 +235,17 @@ def _render_findings(data: ReportData) -> str:
         else:
             what = f"{finding['fault']}: {finding['meaning']}"
         lost = finding.get("lost_records", "")
-        rows.append((_shorten(finding["file"]), finding["offset"], finding["kind"], what, lost))
-    names = ("file", "byte", "kind", "finding", "lost records")
+        rows.append((what, finding["offset"], lost, finding["kind"], _shorten(finding["file"])))
+    names = ("finding", "byte", "lost records", "kind", "file")
     table = _render_table(names, rows) if rows else ""
     return (
-        f"<h2>Gaps and losses</h2>{_render_pairs(data.verified)}"
+        f"<h2>Gaps and losses</h2>{_render_pairs(_drop(data.verified, 'kind'))}"
         f"<p>{len(data.findings):,} of {data.finding_count:,} findings are listed.</p>{table}"
     )
+
+
+def _drop(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
 
 
 def _render_codecs(data: ReportData) -> str:

@@ -36,7 +36,8 @@ class CodecSample:
         """Add the first good frames of a piece, until the sample is full.
 
         inner: the frames inside outermost frames. The bytes from the first to the last one inside
-            an outermost frame are compressed together, as a client does.
+            an outermost frame are compressed together, as a client does. The last content is cut
+            where the sample is full.
         """
         room = min(PIECE_BYTES, SAMPLE_BYTES - self._size)
         if room <= 0 or not len(inner) or get_outer_table(inner).outer is not None:
@@ -50,10 +51,13 @@ class CodecSample:
             begin, end = int(firsts[i]), int(firsts[i + 1]) - 1
             start = int(inner["start"][begin])
             stop = int(inner["start"][end]) + int(inner["size"][end])
-            if stop - start > room or buffers[begin] != buffers[end]:
-                return
+            if buffers[begin] != buffers[end]:
+                continue
+            stop = min(stop, start + room)
             room -= stop - start
             self._add_content(inner.buffers[int(buffers[begin])][start:stop])
+            if not room:
+                return
 
     def _add_content(self, content: memoryview) -> None:
         self._size += len(content)
