@@ -59,13 +59,13 @@ class ListedFault:
 class FileMap:
     """What covers a file.
 
-    Bucket i is `width` bytes from byte `i * width` on. `runs` are adjacent buckets of one category,
-    as [category, number of buckets]. `bytes` are the exact bytes of each category.
+    Bucket i is `width` bytes from byte `i * width` on. `buckets` has the category that covers most
+    of each bucket, as its place in `bytes`. `bytes` has the exact bytes of each category.
     """
 
     file: str
     width: int
-    runs: list[tuple[str, int]]
+    buckets: list[int]
     bytes: dict[str, int]
 
 
@@ -182,12 +182,8 @@ class ByteMap:
             return FileMap(file, self._width, [], {})
         covered = np.stack([self._bytes[name] for name in names])
         used = covered[:, : int(np.flatnonzero(covered.sum(axis=0))[-1]) + 1]
-        largest = used.argmax(axis=0)
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(largest)) + 1])
-        counts = np.diff([*starts, len(largest)])
-        runs = [(names[largest[at]], int(count)) for at, count in zip(starts, counts)]
         totals = {name: int(row.sum()) for name, row in zip(names, covered)}
-        return FileMap(file, self._width, runs, totals)
+        return FileMap(file, self._width, used.argmax(axis=0).tolist(), totals)
 
 
 class RecordRate:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from html import escape
+from itertools import groupby
 from typing import Any
 
 from wirescan.cli.output import format_time
@@ -64,7 +65,7 @@ def format_near(near: str) -> str:
 def render_html(data: ReportData) -> str:
     """Return the report as one HTML page that loads nothing."""
     # "<" is escaped, so that no text in the JSON can end the script element.
-    embedded = json.dumps(asdict(data), default=str).replace("<", "\\u003c")
+    embedded = json.dumps(asdict(data), default=str, separators=(",", ":")).replace("<", "\\u003c")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -160,12 +161,16 @@ def _render_maps(data: ReportData) -> str:
 
 def _render_map(file_map: FileMap, colours: dict[str, str]) -> str:
     """Return the map of a file, and the bytes of each category as text."""
+    names = list(file_map.bytes)
     segments: dict[str, list[str]] = {}
+    ends: dict[str, int] = {}  # where the path of each category is
     at = 0
-    for name, count in file_map.runs:
-        segments.setdefault(name, []).append(f"M{at} 5h{count}")
+    for number, run in groupby(file_map.buckets):
+        name, count = names[number], len(list(run))
+        segments.setdefault(name, []).append(f"m{at - ends.get(name, 0)} 0h{count}")
         at += count
-    # One path for each category keeps the page small.
+        ends[name] = at
+    # One path for each category, with relative moves, keeps the page small.
     paths = "".join(
         f'<path style="stroke:{colours[name]}" d="{"".join(parts)}"/>'
         for name, parts in segments.items()
@@ -174,7 +179,7 @@ def _render_map(file_map: FileMap, colours: dict[str, str]) -> str:
     text = escape("; ".join(texts) or "no bytes")
     return (
         f"<h3>{escape(_shorten(file_map.file))}</h3>"
-        f'<svg class="map" role="img" aria-label="{text}" viewBox="0 0 {max(at, 1)} 10" '
+        f'<svg class="map" role="img" aria-label="{text}" viewBox="0 -5 {max(at, 1)} 10" '
         f'preserveAspectRatio="none">{paths}</svg><p>{text}</p>'
     )
 
