@@ -41,6 +41,9 @@ prepare_system() {
             ;;
     esac
     case " $* " in
+        *" peers "*) command -v chromium > /dev/null || missing+=(chromium) ;;
+    esac
+    case " $* " in
         *" instructions "*) command -v valgrind > /dev/null || missing+=(valgrind) ;;
     esac
     [ ${#missing[@]} -eq 0 ] || install_debian "${missing[@]}"

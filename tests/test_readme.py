@@ -338,7 +338,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 27
+    assert len(commands) == 28
     # tests/peers runs fetch, and test_the_commands_receive_and_send_run runs receive and send.
     commands = [
         command

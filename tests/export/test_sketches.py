@@ -1,13 +1,17 @@
 """Histograms and sketches: what they say of values, beside counting the values themselves."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wirescan.export.sketches import (
+    FREQUENT_VALUES,
     HIGHS,
     LOWS,
+    FrequentValues,
     Histogram,
     compute_fingerprints,
     find_buckets,
@@ -167,3 +171,34 @@ def test_sketches_begin_as_their_format_says():
     assert [part[7] & 3 for part in parts] == [0, 0, 1, 1, 2]
     assert [len(part) for part in parts] == [8, 8 + 28, 12 + 32, 12 + 4 * 384, 40 + 4096]
     assert [part[4] for part in parts[:4]] == [3, 3, 5, 9] and parts[0][5] & 4
+
+
+def join_strings(strings):
+    """Return byte strings as (offsets, bytes)."""
+    offsets = np.concatenate([[0], np.cumsum([len(string) for string in strings])]).astype(np.int64)
+    return offsets, np.frombuffer(b"".join(strings), np.uint8)
+
+
+def test_frequent_values_are_within_their_error():
+    random = np.random.default_rng(1)
+    numbers = np.minimum(random.zipf(1.3, 200_000), 10**9)
+    strings = [b"key-%d" % number for number in numbers]
+    sketch = FrequentValues()
+    for at in range(0, len(strings), 5000):
+        sketch.add(*join_strings(strings[at : at + 5000]), 64)
+    true = Counter(strings)
+    listed = sketch.list_values()
+    assert sketch.total == len(strings)
+    assert 0 < sketch.error <= len(strings) / (FREQUENT_VALUES + 1)
+    assert len(listed) <= FREQUENT_VALUES
+    assert all(count <= true[value] <= count + sketch.error for value, count in listed)
+    above = {value for value, count in true.items() if count > sketch.error}
+    assert above <= {value for value, _ in listed}
+
+
+def test_frequent_values_show_first_bytes_only_and_tell_long_values_apart():
+    sketch = FrequentValues()
+    sketch.add(*join_strings([b"aaaa1", b"aaaa2", b"aaaa2", b""]), 4)
+    sketch.add(*join_strings([]), 4)
+    assert sketch.list_values() == [(b"aaaa", 2), (b"", 1), (b"aaaa", 1)]
+    assert sketch.error == 0

@@ -27,15 +27,16 @@ VERBS = (
     "scan",
     "stat",
     "verify",
+    "report",
+    "topics",
+    "diff",
+    "cut",
+    "salvage",
     "index",
     "convert",
     "fetch",
     "receive",
     "send",
-    "salvage",
-    "cut",
-    "diff",
-    "topics",
 )
 
 # Package -> the extra of wirescan that installs it.
@@ -58,6 +59,7 @@ Examples:
   wirescan scan    orders-0/*.log --limit 20         the records, as text
   wirescan scan    orders-0 --json | jq .key         ... as JSON lines
   wirescan verify  orders-0                          is anything damaged?
+  wirescan report  orders-0 -o report.html           one page of counts and damage
   wirescan index   rpc --format thrift.messages      note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark

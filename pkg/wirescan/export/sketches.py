@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+FREQUENT_VALUES = 1024  # values that `FrequentValues` holds
+
 STEPS = 32  # buckets for each doubling: a value is known within 1/32
 EXACT = 2 * STEPS  # each value below this has its own bucket
 BUCKETS = EXACT + 57 * STEPS  # up to 2**63
@@ -165,6 +167,64 @@ def find_buckets(values: Any) -> np.ndarray:
     exponent = np.clip(exponent, 5, 62)
     buckets: np.ndarray = (exponent - 5) * STEPS + (values >> exponent - 5)
     return buckets
+
+
+class FrequentValues:
+    """The most frequent byte strings of a stream, with at most `FREQUENT_VALUES` counters.
+
+    It is the summary of Misra and Gries (Finding repeated elements, 1982), merged as Agarwal et al.
+    describe (Mergeable summaries, 2012). A value's true count is at least its counter, and at most
+    its counter plus `error`. `error` is at most `total` / (`FREQUENT_VALUES` + 1).
+
+    Attributes:
+        total: the number of values.
+        error: by how much a counter may be too small.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.error = 0
+        self._prints = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.int64)
+        self._values: dict[int, bytes] = {}  # fingerprint -> the first bytes of the value
+
+    def add(self, offsets: np.ndarray, data: np.ndarray, shown: int) -> None:
+        """Count byte strings.
+
+        Args:
+            offsets: string i is data[offsets[i] : offsets[i + 1]] (integers).
+            data: uint8 array.
+            shown: bytes of a string that are kept for `list_values`.
+        """
+        prints, rows, counts = np.unique(
+            compute_fingerprints((offsets, data)), return_index=True, return_counts=True
+        )
+        self.total += int(counts.sum())
+        merged, where = np.unique(np.concatenate([self._prints, prints]), return_inverse=True)
+        sums = np.zeros(len(merged), np.int64)
+        np.add.at(sums, where, np.concatenate([self._counts, counts]))
+        if len(sums) > FREQUENT_VALUES:
+            at = len(sums) - FREQUENT_VALUES - 1
+            excess = int(np.partition(sums, at)[at])
+            self.error += excess
+            sums -= excess
+        self._prints = merged[sums > 0]
+        self._counts = sums[sums > 0]
+        found = np.searchsorted(prints, self._prints).clip(max=max(len(prints) - 1, 0))
+        values = {}
+        for number, place in zip(self._prints.tolist(), found.tolist()):
+            value = self._values.get(number)
+            if value is None:
+                begin, end = int(offsets[rows[place]]), int(offsets[rows[place] + 1])
+                value = data[begin : min(end, begin + shown)].tobytes()
+            values[number] = value
+        self._values = values
+
+    def list_values(self) -> list[tuple[bytes, int]]:
+        """Return (first bytes of the value, counter), the most frequent first."""
+        pairs = zip(self._prints.tolist(), self._counts.tolist())
+        listed = [(self._values[number], count) for number, count in pairs]
+        return sorted(listed, key=lambda pair: (-pair[1], pair[0]))
 
 
 def _compute_bucket_edges() -> tuple[np.ndarray, np.ndarray]:

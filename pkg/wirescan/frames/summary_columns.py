@@ -19,7 +19,8 @@ class SummaryColumns:
             for no compression. For each codec the frames and their bytes are counted, and if the
             frames are opened, also the frames inside and their decompressed bytes.
         values: columns for each of whose values the frames are counted.
-        flags: columns of 0 and 1, with names that begin with is_. Frames with 1 are counted.
+        flags: columns of 0 and 1, with names that begin with is_. Frames with 1 are counted. The
+            map of `wirescan report` shows frames with the first flag apart.
         unopened: what a frame is called that does not state the number of records inside it. See
             `Display.record_count`.
         by_kind: count the frames of each kind, in place of all frames together.

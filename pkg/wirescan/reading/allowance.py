@@ -73,6 +73,10 @@ class Allowance:
         """Count bytes that were read from the file."""
         self._read += count
 
+    def copy_read(self, other: Allowance) -> None:
+        """Count as read what another allowance of the same file counted as read."""
+        self._read = other._read
+
     def count_chunks(self, chunks: Iterable[Any]) -> Iterator[Any]:
         """Yield the chunks of a file, and count their bytes as read."""
         for chunk in chunks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 import numpy as np
@@ -45,6 +45,8 @@ from wirescan.seglog.frame_offsets import (
     read_claim,
 )
 
+Line: TypeAlias = str | dict[str, Any]
+
 SHOWN_GAPS = 20  # gaps in the offsets that the text lists for a file
 
 # Findings that are not faults of a frame.
@@ -76,6 +78,7 @@ class Report:
         log_only: do not verify the files beside a log.
         as_json: print JSON lines.
         limits: for reading.
+        write: takes each line of the output: text, or with `as_json` a dict of JSON values.
 
     Attributes:
         damage: the number of findings that are damage.
@@ -91,8 +94,10 @@ class Report:
         log_only: bool,
         as_json: bool,
         limits: Limits,
+        write: Callable[[Line], None] | None = None,
     ):
         self._fail = fail
+        self._write = write or _print
         self._outermost = format.outermost
         self._requested: set[str] = set()  # the format and those around it, but the outermost
         while format.within is not None:
@@ -113,6 +118,7 @@ class Report:
         self._is_first = True  # no good batch of this file was read yet
         self._lost: list[Lost] = []
         self._unknown = 0
+        self._before: dict[str, int] = {}  # the counts before the file in progress
         self._count = dict.fromkeys(
             ("files", "bytes", "frames", "records", "damage", "gaps", "empty"), 0
         )
@@ -122,8 +128,26 @@ class Report:
         """The number of findings that are damage."""
         return self._count["damage"]
 
+    @property
+    def allowance(self) -> Allowance:
+        """What the file in progress may expand to. Read the file with it."""
+        return self._allowance
+
     def verify_file(self, path: str, progress: Progress) -> None:
         """Verify one file and print what is found. Raises OSError."""
+        self.start_file(path)
+        pieces = read_input(path, progress, allowance=self._allowance)
+        for piece in scan_outermost(
+            pieces, self._outermost, allowance=self._allowance, **self._options
+        ):
+            self.verify_piece(piece)
+        self.end_file(piece)
+
+    def start_file(self, path: str) -> None:
+        """Announce that the next pieces are those of another file.
+
+        Verifies the log before it, if this file belongs to another one.
+        """
         segment = parse_segment(self._outermost, path)
         if segment is None or segment.prefix != self._log.prefix:
             self.end_log()
@@ -137,7 +161,7 @@ class Report:
         self._gaps = 0
         self._is_first = True
         self._segment_check = None
-        before = dict(self._count)
+        self._before = dict(self._count)
         self._offsets.start_file(path)
         if segment:
             self._log.verified.append(segment.base)
@@ -145,22 +169,21 @@ class Report:
                 with self._report_side_file_errors():
                     self._segment_check = self._side_files.check_segment(path, self._log)
         self._allowance = Allowance(self._options["limits"])
-        pieces = read_input(path, progress, allowance=self._allowance)
-        for piece in scan_outermost(
-            pieces, self._outermost, allowance=self._allowance, **self._options
-        ):
-            self._verify_piece(piece)
-        self._verify_tail(piece)
+
+    def end_file(self, last: FrameTable) -> None:
+        """Verify the end of a file, and print its counts; `last` is the last piece of it."""
+        self._verify_tail(last)
         if self._segment_check is not None:
             with self._report_side_file_errors():
                 self._report_findings(self._segment_check.end())
         self._count["files"] += 1
+        before = self._before
         counts = {name: self._count[name] - before[name] for name in before if name != "files"}
         if self._json:
-            _print({"kind": "file", "file": path, **counts})
+            self._write({"kind": "file", "file": self._path, **counts})
         elif self._gaps > SHOWN_GAPS:
             other_gaps = format_count(self._gaps - SHOWN_GAPS, "more gap")
-            _print(f"  and {other_gaps} in the offsets (--json lists all)")
+            self._write(f"  and {other_gaps} in the offsets (--json lists all)")
 
     def report_bad_compression(self, message: str) -> None:
         """Report that the compressed file in progress cannot be decompressed further."""
@@ -206,7 +229,7 @@ class Report:
         records = sum(lost.records for lost in self._lost)
         bound = combine_bounds([*(lost.bound for lost in self._lost), *[AT_LEAST] * self._unknown])
         if self._json:
-            _print(
+            self._write(
                 {
                     "kind": "summary",
                     "clean": not self.damage,
@@ -223,13 +246,13 @@ class Report:
             parts.append(format_count(count["records"], "record"))
         parts.append(format_count(count["bytes"], "byte"))
         gaps = f"; {format_count(count['gaps'], 'gap')} in the offsets" if count["gaps"] else ""
-        _print(f"{', '.join(parts)}: {self._choose_verdict()}{gaps}")
+        self._write(f"{', '.join(parts)}: {self._choose_verdict()}{gaps}")
         if self._lost:
             ranges = format_count(len(self._lost), "range")
-            _print(f"lost: {describe_loss(records, bound)} in {ranges} of offsets")
+            self._write(f"lost: {describe_loss(records, bound)} in {ranges} of offsets")
         if self._unknown:
             places = format_count(self._unknown, "damaged place")
-            _print(f"lost: {places} at the end of a log, with an unknown number of records")
+            self._write(f"lost: {places} at the end of a log, with an unknown number of records")
 
     def _choose_verdict(self) -> str:
         """Return whether the files are clean, damaged or empty, as text."""
@@ -326,7 +349,7 @@ class Report:
         for finding in findings:
             self._report(**finding._asdict())
 
-    def _verify_piece(self, table: FrameTable) -> None:
+    def verify_piece(self, table: FrameTable) -> None:
         """Verify the next outermost frames of the file, and what is inside them."""
         starts = table.positions
         self._count["frames"] += int(np.count_nonzero(~table.bad))
@@ -511,11 +534,11 @@ class Report:
                 "last": gap.last,
                 "missing": missing,
             }
-            _print(line | (lost.to_json_fields() if lost else {}))
+            self._write(line | (lost.to_json_fields() if lost else {}))
         elif self._gaps <= SHOWN_GAPS or lost:
             text = f"{format_count(missing, 'offset')} missing, {gap.first:,} to {gap.last:,}"
             loss = f"; {lost}" if lost else ""
-            _print(f"{format_path(self._path)}: gap before byte {at:,}: {text}{loss}")
+            self._write(f"{format_path(self._path)}: gap before byte {at:,}: {text}{loss}")
 
     def _verify_tail(self, table: FrameTable) -> None:
         """Report how the file ends; `table` is its last one."""
@@ -605,7 +628,7 @@ class Report:
                 "inflated_offset": inflated,
             }
             line |= lost.to_json_fields() if lost else {}
-            _print({name: value for name, value in line.items() if value is not None})
+            self._write({name: value for name, value in line.items() if value is not None})
             return
         has_position = bool(size or at)
         place = format_path(path)
@@ -616,7 +639,7 @@ class Report:
         label = colour(fault, fg="red" if kind == "damage" else None, bold=True)
         loss = f"; {lost}" if lost else ""
         bytes_line = f"\n  near {digits}" if digits else ""
-        _print(f"{place}: {label}, {meaning}{loss}{bytes_line}")
+        self._write(f"{place}: {label}, {meaning}{loss}{bytes_line}")
 
 
 def _find_payload_positions(inner: FrameTable, rows: np.ndarray) -> list[int | None]:
@@ -641,7 +664,7 @@ def _make_claimed_loss(claim: Claim | None) -> Lost | None:
     return None if claim is None else Lost(claim.first, claim.last, claim.records)
 
 
-def _print(line: str | dict[str, Any]) -> None:
+def _print(line: Line) -> None:
     """Print a line of text, or an object as a line of JSON."""
     try:
         click.echo(dump_json(line) if isinstance(line, dict) else line)

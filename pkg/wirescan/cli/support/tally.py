@@ -300,7 +300,7 @@ class Tally:
     def _extend_time_range(self, good: FrameTable) -> None:
         """Extend the range of times by those in the columns of good rows."""
         columns = [
-            good[name][_has_time(good, name)] // (UNITS[column.unit] // UNITS["ms"])
+            good[name][has_time(good, name)] // (UNITS[column.unit] // UNITS["ms"])
             for name, column in good.format.columns.items()
             if column.unit is not None
         ]
@@ -356,7 +356,7 @@ def _select_good_rows(table: FrameTable) -> FrameTable:
     return table.where(~table.bad) if table.bad.any() else table
 
 
-def _has_time(good: FrameTable, name: str) -> np.ndarray:
+def has_time(good: FrameTable, name: str) -> np.ndarray:
     """Return a bool array: which rows have a time in a column."""
     if good.format.display.has_time is not None:
         return good.format.display.has_time(good, name)

@@ -1,0 +1,347 @@
+"""The page and the ticket of `wirescan report`: HTML and markdown, from `ReportData`.
+
+The page loads nothing. Its figures are SVG without scripts, and each has its numbers as text too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from wirescan.cli.output import format_time
+from wirescan.cli.support.report_numbers import FileMap, ListedFault, ReportData
+
+HEX_WIDTH = 16  # bytes in a line of hexadecimal text
+CHART_HEIGHT = 100  # units of a chart's height
+SHOWN_PATH = 200  # characters of a path that the page shows
+
+STYLE = """
+:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:1rem auto;
+max-width:60rem;padding:0 1rem;overflow-wrap:anywhere}pre,.wide{overflow-x:auto}
+svg{display:block;width:100%}.map{height:1.5rem}.chart{height:8rem}label{display:block}
+select{max-width:100%}td,th{text-align:left;vertical-align:top;padding-right:1rem}
+th,.wide td{overflow-wrap:normal}.wide td{max-width:24rem}
+.key{display:inline-block;width:1em;height:1em;
+margin-right:.3em;vertical-align:-.1em}path{fill:none;stroke-width:10}
+.map path{stroke:currentColor}.chart path{fill:#3b82c4;stroke:none}
+"""
+# The colours of categories, which differ from both backgrounds. Others take a colour in turn.
+COLOURS = {
+    "good": "#4a8f5c",
+    "bad checksum": "#d1242f",
+    "other damage": "#e0731d",
+    "gap": "#a040c0",
+    "zeros": "#8a8f98",
+    "cut tail": "#c9a400",
+    "filler": "#707070",
+}
+OTHER_COLOURS = ("#4a8f5c", "#2f7fc1", "#1f9e9a", "#7a9a2e", "#6b74d6", "#9a7b4f", "#c56a9a")
+
+# Shows the faults that match both selections.
+SCRIPT = """
+const selects=[...document.querySelectorAll("select")];
+const shown=document.getElementById("shown");
+function filter(){let n=0;for(const e of document.querySelectorAll("details[data-fault]")){
+const match=selects.every(s=>!s.value||e.dataset[s.id]===s.value);
+e.hidden=!match;n+=match;}shown.textContent=n+" shown";}
+selects.forEach(s=>s.addEventListener("change",filter));filter();
+"""
+
+
+def format_near(near: str) -> str:
+    """Return bytes in hexadecimal digits as lines of hexadecimal text and ASCII."""
+    raw = bytes.fromhex(near)
+    lines = []
+    for at in range(0, len(raw), HEX_WIDTH):
+        line = raw[at : at + HEX_WIDTH]
+        lines.append(f"{line.hex(' '):<{3 * HEX_WIDTH}} {_show_ascii(line)}")
+    return "\n".join(lines)
+
+
+def render_html(data: ReportData) -> str:
+    """Return the report as one HTML page that loads nothing."""
+    # "<" is escaped, so that no text in the JSON can end the script element.
+    embedded = json.dumps(asdict(data), default=str, separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>wirescan report</title><style>{STYLE}</style></head><body><main>"
+        f"<h1>wirescan report</h1><p>Format: {escape(data.format)}</p>"
+        f"<h2>Summary</h2>{_render_pairs(data.total)}"
+        f"{_render_maps(data)}{_render_rate(data)}{_render_sizes(data)}{_render_findings(data)}"
+        f"{_render_codecs(data)}{_render_keys(data)}{_render_directories(data)}"
+        f"{_render_faults(data)}</main>"
+        f'<script type="application/json" id="data">{embedded}</script>'
+        f"<script>{SCRIPT}</script></body></html>\n"
+    )
+
+
+def render_markdown(data: ReportData) -> str:
+    """Return the report as markdown; text from the input is in indented blocks only."""
+    lines = ["# wirescan report", "", f"    format: {data.format}"]
+    lines += [f"    {name}: {json.dumps(value)}" for name, value in data.total.items()]
+    lines += ["", f"## Verify: {len(data.findings):,} of {data.finding_count:,} findings", ""]
+    lines += [f"    {json.dumps(finding)}" for finding in data.findings]
+    lines += ["", f"## Faults: {len(data.faults):,} of {data.fault_count:,}", ""]
+    for fault in data.faults:
+        where = f"{json.dumps(fault.file)}: byte {fault.position:,}, {fault.size:,} bytes"
+        lines.append(f"    {fault.fault} {where}")
+    return "\n".join(lines) + "\n"
+
+
+def _show_ascii(raw: bytes) -> str:
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in raw)
+
+
+def _shorten(path: str) -> str:
+    """Return the end of a path, with dots for the rest of a long one."""
+    return path if len(path) <= SHOWN_PATH else "..." + path[-SHOWN_PATH:]
+
+
+def _format_value(value: Any) -> str:
+    """Return a JSON value as text for people."""
+    if isinstance(value, dict):
+        texts = (f"{name.replace('_', ' ')} {_format_value(v)}" for name, v in value.items())
+        return ", ".join(texts) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "not known", True: "yes", False: "no"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def _render_pairs(values: dict[str, Any]) -> str:
+    """Return a table of names and JSON values. What is inside a value has a line of its own."""
+    rows = []
+    for name, value in values.items():
+        is_nested = isinstance(value, dict) and any(isinstance(v, dict) for v in value.values())
+        lines = [_format_value(value)]
+        if is_nested:
+            lines = [f"{key.replace('_', ' ')}: {_format_value(v)}" for key, v in value.items()]
+        cell = "<br>".join(escape(line) for line in lines)
+        rows.append(f"<tr><th scope=row>{escape(name.replace('_', ' '))}</th><td>{cell}</td></tr>")
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table that scrolls sideways where it is too wide; integers get commas."""
+    head = "".join(f"<th scope=col>{escape(name)}</th>" for name in names)
+    lines = []
+    for row in rows:
+        cells = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+        lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    return (
+        '<div class="wide" tabindex=0 role="region" aria-label="table">'
+        f"<table><tr>{head}</tr>{''.join(lines)}</table></div>"
+    )
+
+
+def _render_maps(data: ReportData) -> str:
+    """Return the map of each listed file, under one legend."""
+    names = sorted({name for file_map in data.maps for name in file_map.bytes})
+    others = [name for name in names if name not in COLOURS]
+    colours = COLOURS | {
+        name: OTHER_COLOURS[i % len(OTHER_COLOURS)] for i, name in enumerate(others)
+    }
+    keys = "".join(
+        f'<li><span class="key" style="background:{colours[name]}"></span>{escape(name)}</li>'
+        for name in names
+    )
+    rest = data.file_count - len(data.maps)
+    note = f"<p>{rest:,} more files are in the summary only.</p>" if rest else ""
+    maps = "".join(_render_map(file_map, colours) for file_map in data.maps)
+    return (
+        f"<h2>Files</h2><p>What covers most bytes, by byte position:</p><ul>{keys}</ul>{maps}{note}"
+    )
+
+
+def _render_map(file_map: FileMap, colours: dict[str, str]) -> str:
+    """Return the map of a file, and the bytes of each category as text."""
+    names = list(file_map.bytes)
+    segments: dict[str, list[str]] = {}
+    ends: dict[str, int] = {}  # where the path of each category is
+    at = 0
+    for number, run in groupby(file_map.buckets):
+        name, count = names[number], len(list(run))
+        segments.setdefault(name, []).append(f"m{at - ends.get(name, 0)} 0h{count}")
+        at += count
+        ends[name] = at
+    # One path for each category, with relative moves, keeps the page small.
+    paths = "".join(
+        f'<path style="stroke:{colours[name]}" d="{"".join(parts)}"/>'
+        for name, parts in segments.items()
+    )
+    texts = [f"{name} {size:,} bytes" for name, size in file_map.bytes.items()]
+    text = escape("; ".join(texts) or "no bytes")
+    return (
+        f"<h3>{escape(_shorten(file_map.file))}</h3>"
+        f'<svg class="map" role="img" aria-label="{text}" viewBox="0 -5 {max(at, 1)} 10" '
+        f'preserveAspectRatio="none">{paths}</svg><p>{text}</p>'
+    )
+
+
+def _render_chart(label: str, heights: Sequence[int]) -> str:
+    """Return bars of the given heights, scaled to the tallest."""
+    scale = CHART_HEIGHT / max(*heights, 1)
+    bars = "".join(
+        f"M{i} {CHART_HEIGHT}v-{height * scale:.1f}h.9V{CHART_HEIGHT}z"
+        for i, height in enumerate(heights)
+        if height
+    )
+    return (
+        f'<svg class="chart" role="img" aria-label="{escape(label)}" '
+        f'viewBox="0 0 {max(len(heights), 1)} {CHART_HEIGHT}" preserveAspectRatio="none">'
+        f'<path d="{bars}"/></svg>'
+    )
+
+
+def _render_rate(data: ReportData) -> str:
+    if not data.rate:
+        return ""
+    heights = [bucket.records for bucket in data.rate]
+    label = f"records in each {data.time_width:,} ms, at most {max(heights):,}; the table has them"
+    rows = [(format_time(bucket.start), bucket.records) for bucket in data.rate]
+    first = format_time(data.rate[0].start)
+    last = format_time(data.rate[-1].start)
+    return (
+        f"<h2>Records over time</h2>{_render_chart(label, heights)}"
+        f"<p>{first} to {last}, in steps of {data.time_width:,} ms. "
+        "A frame counts at its last time. A frame that does not state its records counts as 1."
+        f"</p><details><summary>Table of records over time</summary>"
+        f"{_render_table(('from', 'records'), rows)}</details>"
+    )
+
+
+def _render_sizes(data: ReportData) -> str:
+    if not data.sizes:
+        return ""
+    heights = [bucket.frames for bucket in data.sizes]
+    label = "good frames by size; the table has the numbers"
+    rows = [(bucket.low, bucket.high, bucket.frames) for bucket in data.sizes]
+    return (
+        f"<h2>Sizes of frames</h2>{_render_chart(label, heights)}"
+        f"<p>{data.sizes[0].low:,} to {data.sizes[-1].high:,} bytes. Each bar doubles the size.</p>"
+        "<details><summary>Table of sizes</summary>"
+        f"{_render_table(('from bytes', 'to bytes', 'frames'), rows)}</details>"
+    )
+
+
+def _render_findings(data: ReportData) -> str:
+    """Return what `wirescan verify` finds: damage, gaps and losses."""
+    rows = []
+    for finding in data.findings:
+        if finding["kind"] == "gap":
+            what = f"{finding['missing']:,} offsets missing, {finding['first']:,} to "
+            what += f"{finding['last']:,}"
+        else:
+            what = f"{finding['fault']}: {finding['meaning']}"
+        lost = finding.get("lost_records", "")
+        rows.append((what, finding["offset"], lost, finding["kind"], _shorten(finding["file"])))
+    names = ("finding", "byte", "lost records", "kind", "file")
+    table = _render_table(names, rows) if rows else ""
+    return (
+        f"<h2>Gaps and losses</h2>{_render_pairs(_drop(data.verified, 'kind'))}"
+        f"<p>{len(data.findings):,} of {data.finding_count:,} findings are listed.</p>{table}"
+    )
+
+
+def _drop(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def _render_codecs(data: ReportData) -> str:
+    if not data.codecs:
+        return ""
+    rows = []
+    for name, counts in data.codecs.items():
+        inflated = counts.get("inflated_bytes")
+        size = counts.get("bytes", 0)
+        ratio = f"{inflated / size:.2f}" if inflated and size else "not known"
+        shown = "not known" if inflated is None else inflated
+        rows.append((name, counts.get("frames", 0), size, shown, ratio))
+    names = ("codec", "frames", "bytes", "decompressed bytes", "ratio")
+    tried = ""
+    if data.what_if:
+        size = data.what_if[0].sample_bytes
+        results = [
+            (result.codec, result.compressed_bytes, f"{size / result.compressed_bytes:.2f}")
+            for result in data.what_if
+        ]
+        tried = (
+            f"<h3>Other codecs</h3><p>Frames with {size:,} decompressed bytes, compressed again "
+            "at the default level of each codec:</p>"
+            + _render_table(("codec", "bytes", "ratio"), results)
+        )
+    hint = "" if data.deep else "<p>--deep measures the ratio.</p>"
+    return f"<h2>Codecs</h2>{_render_table(names, rows)}{hint}{tried}"
+
+
+def _render_keys(data: ReportData) -> str:
+    if not data.keys:
+        return ""
+    rows = []
+    for key in data.keys:
+        share = f"{100 * key.count / data.key_total:.1f}%"
+        text = _show_ascii(bytes.fromhex(key.key))
+        rows.append((text, key.key, key.count, key.count + key.error, share))
+    names = ("key", "first bytes", "at least", "at most", "share")
+    return (
+        f"<h2>Frequent keys</h2><p>Of {data.key_total:,} keys that are not null:</p>"
+        f"{_render_table(names, rows)}"
+    )
+
+
+def _render_directories(data: ReportData) -> str:
+    """Return the share of each directory: a partition of a topic has one of its own."""
+    total = sum(counts.bytes for counts in data.directories)
+    rows = [
+        (
+            _shorten(counts.directory) or ".",
+            counts.files,
+            counts.bytes,
+            f"{100 * counts.bytes / max(total, 1):.1f}%",
+            counts.records,
+        )
+        for counts in data.directories
+    ]
+    names = ("directory", "files", "bytes", "share", "records")
+    return (
+        f"<h2>Directories</h2><p>{len(rows):,} of {data.directory_count:,} are listed, the largest "
+        f"first. Shares are of these.</p>{_render_table(names, rows)}"
+    )
+
+
+def _render_faults(data: ReportData) -> str:
+    files = sorted({fault.file for fault in data.faults})
+    numbers = {file: str(number) for number, file in enumerate(files)}
+    names = sorted({fault.fault for fault in data.faults})
+    selects = _render_select("fault", {name: name for name in names})
+    selects += _render_select("file", {numbers[file]: _shorten(file) for file in files})
+    faults = "".join(_render_fault(fault, numbers[fault.file]) for fault in data.faults)
+    return (
+        f"<h2>Faults</h2><p>{len(data.faults):,} of {data.fault_count:,} are listed. "
+        f'<span id="shown" role="status"></span></p>{selects}{faults}'
+    )
+
+
+def _render_select(name: str, texts: dict[str, str]) -> str:
+    """Return a menu; `texts` has the text of each value."""
+    options = "".join(
+        f'<option value="{escape(value)}">{escape(text)}</option>' for value, text in texts.items()
+    )
+    return (
+        f'<label>{name} <select id="{name}"><option value="">all</option>{options}</select></label>'
+    )
+
+
+def _render_fault(fault: ListedFault, file_number: str) -> str:
+    return (
+        f'<details data-fault="{escape(fault.fault)}" data-file="{file_number}">'
+        f"<summary>{escape(fault.fault)}, byte {fault.position:,}, {fault.size:,} bytes, "
+        f"{escape(_shorten(fault.file))}</summary>"
+        f"<pre tabindex=0>{escape(format_near(fault.near))}</pre></details>"
+    )

@@ -1,0 +1,103 @@
+"""`wirescan report`: writes one page about what is in files, and what is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wirescan.cli.common import (
+    DAMAGE,
+    DEFAULT_OUTERMOST_FORMAT,
+    FAILED,
+    FileEnds,
+    FormatCommand,
+    check_option,
+    compute_total_size,
+    format_option,
+    limits_option,
+    paths_argument,
+    resolve_paths,
+)
+from wirescan.cli.input import read_input
+from wirescan.cli.output import print_message
+from wirescan.cli.progress import Progress
+from wirescan.cli.support.report_numbers import ReportNumbers
+from wirescan.cli.support.report_page import render_html, render_markdown
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.reading.chunked import scan_outermost
+
+HELP = """Write one page about what is in files, and what is damaged.
+
+\b
+Examples:
+  wirescan report orders-0 -o report.html
+  wirescan report orders-0 --markdown -o ticket.md
+
+The page loads nothing, so it works offline. It has the counts of `wirescan stat`, a map of each
+file, rates and sizes, what `wirescan verify --shallow` finds, and the first bytes of each fault.
+Lists are bounded, and each total is stated. --deep reads what is inside the frames too.
+
+Exit codes are those of `wirescan verify`: 0 clean, 1 damage was found, 2 cannot be done.
+"""
+
+
+@click.command(cls=FormatCommand, help=HELP, short_help="Write one page about counts and damage.")
+@paths_argument
+@format_option(DEFAULT_OUTERMOST_FORMAT)
+@check_option
+@limits_option
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False), help="The file to write."
+)
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also read what is inside the frames: the most frequent keys, and what other codecs would "
+    "make of a sample.",
+)
+@click.option("--markdown", is_flag=True, help="Write markdown, for a ticket.")
+@click.pass_context
+def report(
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    format_name: Format,
+    check: bool,
+    limits: Limits,
+    deep: bool,
+    output: str,
+    markdown: bool,
+) -> None:
+    """Run `wirescan report`."""
+    failed = False
+
+    def fail(message: str) -> None:
+        nonlocal failed
+        failed = True
+        print_message(f"wirescan: {message}")
+
+    files = resolve_paths(paths, format_name)
+    top = format_name.outermost
+    options: dict[str, Any] = {"check": check, "limits": limits}
+    numbers = ReportNumbers(top, fail, deep=deep, **options)
+    ends = FileEnds()
+    with Progress(compute_total_size(files), "counting") as progress:
+        for path in files:
+            numbers.start_file(path)
+            allowance = numbers.allowance
+            pieces = read_input(path, progress, allowance=allowance)
+            for piece in scan_outermost(pieces, top, allowance=allowance, errors="mark", **options):
+                numbers.add_piece(piece)
+            numbers.end_file(piece)
+            ends.add(piece, path)
+    data = numbers.finish()
+    text = render_markdown(data) if markdown else render_html(data)
+    # A file name may hold bytes that are not UTF-8.
+    Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
+    ends.report()
+    if failed:
+        context.exit(FAILED)
+    context.exit(DAMAGE if numbers.damage or ends.is_damaged else 0)

@@ -1,0 +1,322 @@
+"""`wirescan report`: its numbers are those of `stat`, and no input becomes markup."""
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import wirescan
+from wirescan.cli.main import main
+from wirescan.cli.support.report_numbers import (
+    MAP_BUCKETS,
+    MAX_FAULTS,
+    MAX_FILES,
+    TIME_BUCKETS,
+    ByteMap,
+    FileMap,
+    FrequentKey,
+    ListedFault,
+    RecordRate,
+    ReportData,
+)
+from wirescan.cli.support.report_page import render_html
+
+LOG = Path(__file__).parents[1] / "corpus/kafka/live-0/00000000000000000000.log"
+NAME = "<script>alert(1)<!--&\"'.log"
+
+
+def run(*args: str) -> str:
+    result = CliRunner().invoke(main, list(args))
+    assert result.exit_code in (0, 1), result.output
+    return result.output
+
+
+def embedded_json(page: str) -> str:
+    """Return the text of the JSON element of a page."""
+    found = re.search(r'id="data">(.*?)</script>', page)
+    assert found is not None
+    return found[1]
+
+
+def read_data(page: Path) -> dict:
+    """Return the JSON that is embedded in a page."""
+    return json.loads(embedded_json(page.read_text()))
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    raw = bytearray(LOG.read_bytes())
+    raw[100] ^= 1
+    path = tmp_path / NAME
+    path.write_bytes(raw)
+    return path
+
+
+def test_numbers_are_those_of_stat(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(damaged), "-o", str(out))
+    data = read_data(out)
+    stat = json.loads(run("stat", str(damaged), "--json"))
+    assert data["total"] == stat["total"]
+    assert data["files"] == stat["files"]
+    assert data["fault_count"] == sum(f["frames"] for f in stat["total"]["faults"].values()) > 0
+    fault = data["faults"][0]
+    raw = damaged.read_bytes()[fault["position"] :]
+    assert raw.startswith(bytes.fromhex(fault["near"]))
+
+
+def test_a_hostile_file_name_is_text(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(damaged), "-o", str(out))
+    page = out.read_text()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    assert page.count("<script") == 2
+
+
+def test_markdown_lists_the_fault(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.md"
+    run("report", str(damaged), "--markdown", "-o", str(out))
+    assert "Faults: 1 of 1" in out.read_text()
+
+
+def test_a_hostile_payload_is_text() -> None:
+    near = b"</pre><script>".hex()
+    fault = ListedFault("a.log", "BAD_CHECKSUM", 0, 14, near)
+    data = ReportData("kafka.batches", deep=True, faults=[fault], keys=[FrequentKey(near, 1, 0)])
+    data.key_total = 1
+    data.findings = [
+        {"kind": "damage", "file": "<b>", "offset": 0, "fault": "<b>", "meaning": "<b>"}
+    ]
+    data.maps = [FileMap("<b>", 1, [0], {"<b>": 1})]
+    page = render_html(data)
+    assert page.count("&lt;/pre&gt;&lt;script&gt;") == 2
+    assert "<b>" not in page.replace(embedded_json(page), "")
+    assert page.count("<script") == 2
+
+
+def test_at_most_500_faults_are_listed(damaged: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "many.log", tmp_path / "r.html"
+    path.write_bytes(damaged.read_bytes() * (MAX_FAULTS + 1))
+    run("report", str(path), "-o", str(out))
+    data = read_data(out)
+    assert len(data["faults"]) == MAX_FAULTS
+    assert data["fault_count"] == MAX_FAULTS + 1
+
+
+@pytest.mark.parametrize(
+    ("format", "pattern"),
+    [
+        ("lumberjack.frames", "lumberjack/**/*.bin"),
+        ("nats.messages", "nats/**/*.bin"),
+        ("thrift.frames", "thrift/*.theader"),
+        ("liftbridge.entries", "liftbridge/**/*.log"),
+    ],
+)
+def test_each_protocol_has_a_page(format: str, pattern: str, tmp_path: Path) -> None:
+    path = max((LOG.parents[2]).glob(pattern), key=lambda path: path.stat().st_size)
+    out = tmp_path / "r.html"
+    run("report", str(path), "--format", format, "--deep", "-o", str(out))
+    deep = [] if format == "liftbridge.entries" else ["--deep"]
+    stat = json.loads(run("stat", str(path), "--format", format, "--json", *deep))
+    assert read_data(out)["total"] == stat["total"]
+
+
+def test_map_covers_each_byte_once(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    damaged.write_bytes(damaged.read_bytes() + bytes(5000))
+    run("report", str(damaged), "-o", str(out))
+    file_map = read_data(out)["maps"][0]
+    table = wirescan.scan(damaged.read_bytes(), "kafka.batches", errors="mark")
+    bad = table["fault"] != 0
+    names = [wirescan.kafka.Codec(codec).name.lower() for codec in table["codec"].tolist()]
+    expected: Counter[str] = Counter()
+    for row in range(len(table)):
+        name = "control" if table["is_control"][row] else f"good, {names[row]}"
+        expected["bad checksum" if bad[row] else name] += int(table["size"][row])
+    expected["zeros"] = len(table.tail)
+    assert file_map["bytes"] == dict(expected)
+    assert sum(file_map["bytes"].values()) == damaged.stat().st_size
+    buckets = file_map["buckets"]
+    assert len(buckets) == -(-damaged.stat().st_size // file_map["width"]) <= MAP_BUCKETS
+
+
+def test_buckets_of_a_map_are_those_of_each_byte() -> None:
+    random = np.random.default_rng(5)
+    edges = np.unique(random.integers(1, 9000, 60))
+    starts, sizes = edges[:-1], np.diff(edges)
+    names = [f"c{number}" for number in random.integers(0, 3, len(starts))]
+    byte_map = ByteMap()
+    every_byte = np.full(int(edges[-1]), -1)
+    for start, size, name in zip(starts, sizes, names):
+        byte_map.add(name, np.array([start]), np.array([size]))
+        every_byte[start : start + size] = int(name[1:])
+    result = byte_map.make_map("a")
+    shown = [list(result.bytes)[number] for number in result.buckets]
+    for bucket, name in enumerate(shown):
+        inside = every_byte[bucket * result.width : (bucket + 1) * result.width]
+        counts = [int((inside == number).sum()) for number in range(3)]
+        assert counts[int(name[1:])] == max(counts)
+    assert result.width == 32
+
+
+def test_maps_of_many_runs_keep_the_page_small() -> None:
+    data = ReportData("kafka.batches", deep=False)
+    buckets = [0, 1] * (MAP_BUCKETS // 2)
+    data.maps = [FileMap(LOG.name, 1, buckets, {"gap": 256, "good": 256})] * MAX_FILES
+    page = render_html(data)
+    assert len(page) < 1_200_000
+    assert page.count(f'd="m0 0h1{"m1 0h1" * (MAP_BUCKETS // 2 - 1)}"') == MAX_FILES
+
+
+def test_rate_is_bounded_and_loses_no_record() -> None:
+    rate = RecordRate()
+    times = np.array([5, -(2**62), 2**63 - 1, 6])
+    for time in times:
+        rate.add(np.array([time]), np.array([10]))
+    buckets = rate.list_buckets()
+    assert len(buckets) <= TIME_BUCKETS
+    assert sum(bucket.records for bucket in buckets) == 40
+    for time in times.tolist():
+        assert any(b.start <= time < b.start + rate.width and b.records for b in buckets)
+
+
+def test_rate_and_sizes_are_those_of_the_table(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(LOG), "-o", str(out))
+    data = read_data(out)
+    table = wirescan.scan(LOG.read_bytes(), "kafka.batches")
+    for bucket in data["rate"]:
+        times = table["max_timestamp"]
+        inside = (times >= bucket["start"]) & (times < bucket["start"] + data["time_width"])
+        assert bucket["records"] == table["record_count"][inside].sum()
+    assert sum(b["records"] for b in data["rate"]) == table["record_count"].sum()
+    for bucket in data["sizes"]:
+        inside = (table["size"] >= bucket["low"]) & (table["size"] <= bucket["high"])
+        assert bucket["frames"] == inside.sum()
+        assert bucket["high"] == 2 * bucket["low"] - 1
+    assert sum(b["frames"] for b in data["sizes"]) == len(table)
+
+
+@pytest.mark.parametrize("depth", ["--deep", "--shallow"])
+def test_findings_are_those_of_verify(damaged: Path, tmp_path: Path, depth: str) -> None:
+    out = tmp_path / "r.html"
+    deep = ["--deep"] if depth == "--deep" else []
+    run("report", str(damaged), *deep, "-o", str(out))
+    lines = [json.loads(x) for x in run("verify", str(damaged), depth, "--json").splitlines()]
+    data = read_data(out)
+    assert data["findings"] == [x for x in lines if x["kind"] not in ("file", "summary")]
+    assert data["findings"]
+    assert data["verified"] == lines[-1]
+
+
+def test_keys_and_codecs_are_those_of_the_records(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(LOG), "--deep", "-o", str(out))
+    data = read_data(out)
+    records = wirescan.scan(LOG.read_bytes(), "kafka.records")
+    keys = [records.bytes(row, "key") for row in range(len(records))]
+    counts = Counter(bytes(key[:64]) for key in keys if key is not None)
+    assert data["key_total"] == sum(counts.values()) > 0
+    assert {bytes.fromhex(key["key"]): key["count"] for key in data["keys"]}.items() <= (
+        counts.items()
+    )
+    largest = sorted(counts.values(), reverse=True)[: len(data["keys"])]
+    assert [key["count"] for key in data["keys"]] == largest
+    assert (
+        data["codecs"] == json.loads(run("stat", str(LOG), "--deep", "--json"))["total"]["codecs"]
+    )
+    assert [result["codec"] for result in data["what_if"]] == ["gzip", "snappy", "lz4", "zstd"]
+    inflated = sum(codec["inflated_bytes"] for codec in data["codecs"].values())
+    for result in data["what_if"]:
+        assert result["compressed_bytes"] > 0
+        assert 0 < result["sample_bytes"] <= inflated
+
+
+class TableReader(HTMLParser):
+    """Collects the rows of each table of a page, as lists of text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_data(self, text: str) -> None:
+        if self.tables and self.tables[-1] and self.tables[-1][-1]:
+            self.tables[-1][-1][-1] += text
+
+
+def read_column(page: str, header: str, name: str) -> list[int]:
+    """Return the numbers of a column of the table whose header has the name `header`."""
+    reader = TableReader()
+    reader.feed(page.split("<h2>Faults", maxsplit=1)[0].replace("</table>", "</table><table><tr>"))
+    table = next(rows for rows in reader.tables if rows[0] and header in rows[0])
+    return [int(row[table[0].index(name)].replace(",", "")) for row in table[1:]]
+
+
+def test_tables_have_the_numbers_of_the_json(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    run("report", str(damaged), str(LOG), "--deep", "-o", str(out))
+    page, data = out.read_text(), read_data(out)
+    expected = {
+        ("from", "records"): [bucket["records"] for bucket in data["rate"]],
+        ("from bytes", "frames"): [bucket["frames"] for bucket in data["sizes"]],
+        ("finding", "byte"): [finding["offset"] for finding in data["findings"]],
+        ("codec", "bytes"): [codec["bytes"] for codec in data["codecs"].values()],
+        ("key", "at least"): [key["count"] for key in data["keys"]],
+        ("directory", "bytes"): [counts["bytes"] for counts in data["directories"]],
+    }
+    for (header, name), numbers in expected.items():
+        assert numbers
+        assert read_column(page, header, name) == numbers
+
+
+def test_directories_have_their_bytes_and_records(tmp_path: Path) -> None:
+    out = tmp_path / "r.html"
+    for name, copies in (("orders-0", 3), ("orders-1", 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / LOG.name).write_bytes(LOG.read_bytes() * copies)
+    run("report", str(tmp_path), "-o", str(out))
+    records = int(wirescan.scan(LOG.read_bytes(), "kafka.batches")["record_count"].sum())
+    found = [
+        (Path(d["directory"]).name, d["bytes"], d["records"]) for d in read_data(out)["directories"]
+    ]
+    size = LOG.stat().st_size
+    assert found == [("orders-0", 3 * size, 3 * records), ("orders-1", size, records)]
+
+
+def test_many_files_keep_the_page_small(damaged: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / ("d" * 200), tmp_path / "r.html"
+    folder.mkdir()
+    content = damaged.read_bytes() * 20
+    count = MAX_FILES + 50
+    for number in range(count):
+        (folder / f"{number:020}.log").write_bytes(content)
+    run("report", str(folder), "-o", str(out))
+    assert out.stat().st_size < 2_000_000
+    data = read_data(out)
+    assert len(data["maps"]) == len(data["files"]) == MAX_FILES
+    assert data["file_count"] == data["total"]["files"] == count
+    assert f"{count - MAX_FILES} more files" in out.read_text()
+    assert data["fault_count"] == 20 * count
+
+
+def test_a_large_file_may_expand_as_far_as_for_stat(tmp_path: Path) -> None:
+    path, out = tmp_path / LOG.name, tmp_path / "r.html"
+    path.write_bytes(LOG.read_bytes() * 100)
+    bound = ["--deep", "--max-expansion", "1"]
+    stat = json.loads(run("stat", str(path), *bound, "--json"))
+    run("report", str(path), *bound, "-o", str(out))
+    assert read_data(out)["total"] == stat["total"]
