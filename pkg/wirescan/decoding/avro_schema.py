@@ -29,6 +29,7 @@ from wirescan.decoding.avro_reader import Op, Program, Target
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
 
 MOST_BYTES = 1 << 20  # of a schema
+LARGEST_FIXED = 1024  # bytes of a value of "fixed"
 PRIMITIVE = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -112,7 +113,9 @@ def parse_schema(text: str | bytes) -> AvroSchema:
     if len(text) > MOST_BYTES:
         raise ValueError(f"an Avro schema has at most {MOST_BYTES:,} bytes, not {len(text):,}")
     try:
-        return _Parser().parse(json.loads(text), "", 0)
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()  # names and symbols must be UTF-8
+        return _Parser().parse(content, "", 0)
     except RecursionError:
         raise ValueError("the Avro schema is nested too deeply") from None
     except (KeyError, TypeError, AttributeError) as error:
@@ -173,9 +176,13 @@ class _Parser:
             schema.symbols = tuple(map(str, content["symbols"]))
             schema.default = content.get("default")
         elif kind == "fixed":
-            schema.size = int(content["size"])
-            if not 1 <= schema.size <= MOST_BYTES:
-                raise ValueError(f"fixed {name} has {schema.size} bytes")
+            size = content["size"]
+            # A payload of one byte can be null, and a null takes as much memory.
+            if type(size) is not int or not 1 <= size <= LARGEST_FIXED:
+                raise ValueError(
+                    f"fixed {name} has {size} bytes, and may have 1 to {LARGEST_FIXED:,}"
+                )
+            schema.size = size
             schema.logical = _find_logical_type(content, kind, schema.size)
         else:
             fields = []

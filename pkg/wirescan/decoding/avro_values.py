@@ -129,6 +129,8 @@ class AvroDecoder(Decoder):
             program = make_program(parse_schema(found.text), self._reader, self._tree)
         except ValueError as error:
             program = f"schema {number}: {error}"
+        except RecursionError:
+            program = f"schema {number} is nested too deeply"
         with self._lock:
             self._programs[number] = program
         return program

@@ -102,18 +102,25 @@ def make_reasons(refused: dict[int, str], count: int) -> pa.Array:
     """
     if not refused:
         return pa.nulls(count, pa.string())
-    texts = {row: make_visible(text[:LONGEST_REASON]) for row, text in refused.items()}
+    texts = {row: _show_reason(text) for row, text in refused.items()}
     return pa.array([texts.get(row) for row in range(count)], pa.string())
 
 
 def mark_refused(refusals: np.ndarray, reasons: Sequence[str]) -> pa.Array:
     """Return an array of strings: the reason that each number names, and null for 0.
 
+    The reasons are shown as `make_reasons` shows them.
+
     refusals: array of unsigned numbers; number n > 0 names reasons[n - 1].
     """
     if not refusals.any():
         return pa.nulls(len(refusals), pa.string())
-    return pa.array([None, *reasons], pa.string()).take(pa.array(refusals.astype(np.int32)))
+    texts = [None, *map(_show_reason, reasons)]
+    return pa.array(texts, pa.string()).take(pa.array(refusals.astype(np.int32)))
+
+
+def _show_reason(reason: str) -> str:
+    return make_visible(reason[:LONGEST_REASON])
 
 
 def decode_in_halves(

@@ -101,16 +101,23 @@ class PayloadColumns:
             batch = next(remaining, None)
             if batch is not None:
                 held.append(batch)
-            if batch is None or len(held) == SAMPLE_BATCHES or self._has_payloads(batch):
-                if held:
-                    self.fit(held[-1])
+            is_last = batch is None or len(held) == SAMPLE_BATCHES
+            if held and (is_last or self._has_payloads(held)):
+                try:
+                    self.fit(pa.Table.from_batches(held).combine_chunks().to_batches()[0])
+                except (ValueError, IndexError):
+                    # Payloads of later batches may show what these do not.
+                    if is_last:
+                        raise
+            if is_last:
                 break
         return map(self.decode, chain(held, remaining))
 
-    def _has_payloads(self, batch: pa.RecordBatch) -> bool:
+    def _has_payloads(self, batches: list[pa.RecordBatch]) -> bool:
         """Return whether each column whose type is not known has a value that is not null."""
         return all(
-            decoder.type is not None or batch.column(name).null_count < len(batch)
+            decoder.type is not None
+            or any(batch.column(name).null_count < len(batch) for batch in batches)
             for name, decoder in self.decoders.items()
         )
 

@@ -13,9 +13,11 @@ import base64
 import json
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -113,13 +115,21 @@ class SchemaRegistry:
         host = self._url.hostname
         where = f"schema registry {host}"
         path = f"{self._url.path.rstrip('/')}/schemas/ids/{number}"
+        deadline = time.monotonic() + 3 * self._seconds
         try:
             connection = kind(host, self._url.port, timeout=self._seconds)
+            # Each byte of a slow answer restarts the timeout of the socket.
+            timer = threading.Timer(3 * self._seconds, _interrupt, [connection])
+            timer.daemon = True
+            timer.start()
             try:
                 connection.request("GET", urlunsplit(("", "", path, "", "")), headers=self._headers)
                 response = connection.getresponse()
-                raw = _read_body(response, time.monotonic() + 3 * self._seconds)
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the answer takes too long")
+                raw = _read_body(response, deadline)
             finally:
+                timer.cancel()
                 connection.close()
         except HTTPException as error:
             raise ConnectionError(f"{where}: no HTTP: {type(error).__name__}") from None
@@ -144,6 +154,13 @@ class SchemaRegistry:
             credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
             headers["Authorization"] = f"Basic {credentials}"
         return headers
+
+
+def _interrupt(connection: HTTPConnection) -> None:
+    """End the wait of another thread for the answer of a server."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _read_body(response: HTTPResponse, deadline: float) -> bytes:
