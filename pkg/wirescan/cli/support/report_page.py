@@ -105,7 +105,12 @@ def _shorten(path: str) -> str:
 def _format_value(value: Any) -> str:
     """Return a JSON value as text for people."""
     if isinstance(value, dict):
-        texts = (f"{name.replace('_', ' ')} {_format_value(v)}" for name, v in value.items())
+        # Offsets are pasted into commands, so they have no commas. Times are there as text too.
+        texts = (
+            f"{name.replace('_', ' ')} {v if name in ('first', 'last') else _format_value(v)}"
+            for name, v in value.items()
+            if f"{name}_utc" not in value
+        )
         return ", ".join(texts) or "none"
     if value is None or isinstance(value, bool):
         return {None: "not known", True: "yes", False: "no"}[value]
