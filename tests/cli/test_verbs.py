@@ -620,8 +620,9 @@ def test_stat_deep_reports_damage_in_headers(broken):
 @pytest.mark.parametrize(
     "options",
     [
-        ("out.csv",),
+        ("out.tsv",),
         ("OUT.CSV", "--json"),
+        ("out.jsonl", "--csv"),
         ("out.parquet",),
         ("out.jsonl.gz",),
         ("out.feather", "--arrow"),

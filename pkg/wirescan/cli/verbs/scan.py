@@ -28,6 +28,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
+from wirescan.cli.csv_rows import format_csv_row
 from wirescan.cli.input import read_part
 from wirescan.cli.output import (
     ENCODINGS,
@@ -66,19 +67,20 @@ CHUNK = 4096  # rows that are rendered together
 CHUNK_BYTES = 8 << 20  # bytes of frames that are written at a time
 SUFFIXES = {
     "json": (".json", ".jsonl", ".ndjson"),
+    "csv": (".csv",),
     "arrow": (".arrow", ".arrows", ".ipc"),
     "text": (".txt", ".text"),
 }
 # Message -> suffixes of files that `wirescan scan` does not write.
 UNWRITABLE = {
-    "is not CSV: use -o FILE.jsonl or FILE.arrow, or `wirescan convert`": ".csv .tsv .psv",
+    "has commas between its fields: use -o FILE.csv": ".tsv .psv",
     "is not Parquet: use `wirescan convert`": ".parquet .pq",
     "is not compressed: use a pipe": ".gz .zst .zstd .bz2 .xz .lz4 .zip",
-    "is text, JSON lines or an Arrow stream": ".feather .orc .avro .xlsx .xls .html .xml .yaml "
-    ".yml .sqlite .db .npy .npz .pkl",
+    "is text, JSON lines, CSV or an Arrow stream": ".feather .orc .avro .xlsx .xls .html .xml "
+    ".yaml .yml .sqlite .db .npy .npz .pkl",
 }
 
-HELP = """Print frames one by one: text for people, --json or --arrow for programs.
+HELP = """Print frames one by one: text for people, --json, --csv or --arrow for programs.
 
 \b
 Examples:
@@ -90,11 +92,14 @@ Examples:
   cat *.log | wirescan scan -
 
 \b
-In JSON, bytes are strings in the notation that --encoding names:
+In JSON and CSV, bytes are strings in the notation that --encoding names:
   utf8           the text; a byte that is not UTF-8 is U+FFFD and two hex
                  digits, and so is each of the bytes EF BF BD of a U+FFFD
   base64, hex    that notation
   escape         ASCII with \\n, \\r, \\t, \\\\ and \\xNN
+
+In CSV, null is an empty field, empty text is "", and lists are JSON. Spreadsheets may run a text
+that begins with = as a formula.
 
 Times are milliseconds since 1970, and null if there is none. Times of Liftbridge are nanoseconds.
 Numbers that JSON does not have, such as infinity, are null. So is what was not read of a bad frame.
@@ -109,7 +114,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     cls=FormatCommand,
     writes_columns=True,
     help=HELP,
-    short_help="Print frames one by one: text, JSON lines or Arrow.",
+    short_help="Print frames one by one: text, JSON lines, CSV or Arrow.",
 )
 @paths_argument
 @format_option(DEFAULT_FORMAT)
@@ -119,18 +124,19 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @selection_options()
 @columns_option()
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV, with a line of column names.")
 @click.option("--arrow", "as_arrow", is_flag=True, help="Write an Arrow IPC stream.")
 @click.option(
     "--encoding",
     default="utf8",
     metavar="NAME,COLUMN=NAME",
-    help="Write bytes in text and JSON as utf8, base64, hex or escape, in all columns or in some.",
+    help="Write bytes as utf8, base64, hex or escape, in all columns or in some. Not for Arrow.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Write to FILE. The suffixes .jsonl, .arrow and .txt choose the format.",
+    help="Write to FILE. The suffixes .jsonl, .csv, .arrow and .txt choose the format.",
 )
 @click.pass_context
 def scan(
@@ -144,17 +150,17 @@ def scan(
     selection: Selection,
     columns: str | None,
     as_json: bool,
+    as_csv: bool,
     as_arrow: bool,
     encoding: str,
     output: str | None,
 ) -> None:
     """Run `wirescan scan`."""
-    if as_json and as_arrow:
-        raise click.UsageError("--json and --arrow exclude each other")
-    option = "json" if as_json else None
-    if as_arrow:
-        option = "arrow"
-    kind = _choose_output_kind(output, option)
+    flags = {"json": as_json, "csv": as_csv, "arrow": as_arrow}
+    options = [name for name, is_given in flags.items() if is_given]
+    if len(options) > 1:
+        raise click.UsageError(f"--{options[0]} and --{options[1]} exclude each other")
+    kind = _choose_output_kind(output, options[0] if options else None)
     files = selection.select_files(resolve_paths(paths, format_name))
     if output:
         _refuse_input_as_output(output, files)
@@ -166,10 +172,11 @@ def scan(
         tables = Tables(files, format_name, errors, selection, bar, limits, check=check)
         if kind == "arrow":
             _write_arrow(out, tables, format_name, names, errors)
-        elif kind == "json":
+        elif kind in ("json", "csv"):
             names = names or list_json_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=False)
-            _write_json(out, tables, values, names)
+            write = _write_json if kind == "json" else _write_csv
+            write(out, tables, values, names)
         else:
             names = names or list_text_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=True)
@@ -372,6 +379,17 @@ def _write_json(
         for part in _split(table):
             lines = [dump_json(dict(zip(names, row))) for row in values.iter_rows(part, path)]
             out.write(("\n".join(lines) + "\n").encode())
+
+
+def _write_csv(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+) -> None:
+    """Write rows as CSV, after a line of column names."""
+    out.write(format_csv_row(names).encode())
+    for table, path in tables:
+        for part in _split(table):
+            rows = values.iter_rows(part, path)
+            out.write("".join(map(format_csv_row, rows)).encode(errors="surrogateescape"))
 
 
 def _write_text(
