@@ -7,26 +7,34 @@ byte string becomes a string from which the bytes can be restored:
     utf8      the text. A byte that is not UTF-8 becomes U+FFFD and two hexadecimal digits. So
               does each of the three bytes of a U+FFFD in the data. This is the default.
     base64, hex, escape     that notation
+    int, float, uuid        a number or a UUID; other bytes are escaped
 """
 
 from __future__ import annotations
 
 import binascii
 import json
+import math
 import os
 import re
+import struct
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any, BinaryIO, Literal
+from uuid import UUID
 
 import click
 import numpy as np
 
 from wirescan.frames.escape import NAMED, make_visible
 
-ENCODINGS = ("utf8", "base64", "hex", "escape")
+VALUE_ENCODINGS = ("int", "float", "uuid")
+ENCODINGS = ("utf8", "base64", "hex", "escape", *VALUE_ENCODINGS)
+INT_SIZES = (1, 2, 4, 8)  # bytes of what Kafka's serializers of integers write
+FLOATS = {4: ">f", 8: ">d"}
+UUID_TEXT = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 BACKSLASH = "\\\\"
 INVALID_BYTE = "\ufffd"  # precedes the digits of a byte that is not UTF-8
 TO_ESCAPE = re.compile("[\ufffd\udc80-\udcff]")
@@ -62,21 +70,34 @@ def format_path(path: str) -> str:
 def show_bytes(data: Any, encoding: str = "utf8") -> str:
     """Return bytes as text for people, in one of ENCODINGS."""
     if encoding != "utf8":
-        return encode(data, encoding)
+        value = encode(data, encoding)
+        return "-" if value is None else str(value)
     return escape_text(bytes(data).decode("utf-8", "surrogateescape"))
 
 
-def encode(data: Any, encoding: str) -> str:
-    """Return bytes as a string for JSON, in one of ENCODINGS."""
+def encode(data: Any, encoding: str) -> str | int | float | None:
+    """Return bytes as a value for JSON, in one of ENCODINGS.
+
+    A number is None if JSON does not have it. Bytes that are no number or UUID are escaped text.
+    """
     data = bytes(data)
+    if encoding == "int" and len(data) in INT_SIZES:
+        return int.from_bytes(data, "big", signed=True)
+    if encoding == "float" and len(data) in FLOATS:
+        number: float = struct.unpack(FLOATS[len(data)], data)[0]
+        return number if math.isfinite(number) else None
+    if encoding == "uuid" and len(data) == 16:
+        return str(UUID(bytes=data))
+    if encoding == "uuid" and UUID_TEXT.fullmatch(data):
+        return data.decode().lower()
     if encoding == "hex":
         return data.hex()
-    if encoding == "escape":
-        return escape_bytes(data)
+    if encoding == "base64":
+        return binascii.b2a_base64(data, newline=False).decode()
     if encoding == "utf8":
         text = data.decode("utf-8", "surrogateescape")
         return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
-    return binascii.b2a_base64(data, newline=False).decode()
+    return escape_bytes(data)
 
 
 def format_time(value: int, unit: Literal["ms", "ns"] = "ms") -> str:

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.cli.output import LONGEST_CHARACTER, encode, format_path, format_time, show_bytes
+from wirescan.cli.output import (
+    ENCODINGS,
+    LONGEST_CHARACTER,
+    VALUE_ENCODINGS,
+    encode,
+    format_path,
+    format_time,
+    show_bytes,
+)
 from wirescan.frames.columns import FILE, PLACES, START, ColumnKind
 from wirescan.frames.fault_names import list_names
 from wirescan.frames.format import Format
@@ -122,17 +130,17 @@ class RowValues:
         """Return the byte strings, or arrays of numbers, of a place."""
         views = iter_views(found.select_rows(), found.column.name)
         if found.column.kind is ColumnKind.BYTES:
-            return [self._show(view, name) for view in views]
+            return [self._show(view, self._encodings[name]) for view in views]
         dtype = found.column.dtype
         return [None if view is None else np.frombuffer(view, dtype).tolist() for view in views]
 
-    def _show(self, view: memoryview | None, column: str) -> str | None:
-        """Return bytes as text, in the encoding of their column."""
+    def _show(self, view: memoryview | None, encoding: str) -> str | int | float | None:
+        """Return bytes as text or a number."""
         if view is None:
             return None
         if self._for_people:  # bytes beyond the widest cell are never shown
-            return show_bytes(view[: WIDEST_CELL * LONGEST_CHARACTER], self._encodings[column])
-        return encode(view, self._encodings[column])
+            return show_bytes(view[: WIDEST_CELL * LONGEST_CHARACTER], encoding)
+        return encode(view, encoding)
 
     def _list_values(self, table: FrameTable, name: str) -> list[Any]:
         """Return the list of pairs of each row; None for a row without lists."""
@@ -140,8 +148,12 @@ class RowValues:
             None if absent else [] for absent in find_rows_without_lists(table).tolist()
         ]
         inner, rows = open_pairs(table, name)
+        encoding = self._encodings[name]
+        # The name in a pair is text, also where its value is a number.
+        encodings = [ENCODINGS[0] if encoding in VALUE_ENCODINGS else encoding, encoding]
         columns = [
-            [self._show(view, name) for view in iter_views(inner, place)] for place in inner.places
+            [self._show(view, notation) for view in iter_views(inner, place)]
+            for place, notation in zip(inner.places, encodings)
         ]
         for row, fault, *values in zip(rows.tolist(), inner[FAULT_COLUMN].tolist(), *columns):
             if not fault:

@@ -97,6 +97,10 @@ In JSON and CSV, bytes are strings in the notation that --encoding names:
                  digits, and so is each of the bytes EF BF BD of a U+FFFD
   base64, hex    that notation
   escape         ASCII with \\n, \\r, \\t, \\\\ and \\xNN
+  int, float     a number: big-endian bytes, as Kafka's serializers write
+  uuid           its text; the bytes are 16, or the text
+
+Bytes that are no such number or UUID are text as escape writes it.
 
 In CSV, null is an empty field, empty text is "", and lists are JSON. Spreadsheets may run a text
 that begins with = as a formula.
@@ -130,7 +134,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "--encoding",
     default="utf8",
     metavar="NAME,COLUMN=NAME",
-    help="Write bytes as utf8, base64, hex or escape, in all columns or in some. Not for Arrow.",
+    help="Write bytes in this notation, in all columns or in some. Not for Arrow.",
 )
 @click.option(
     "-o",
