@@ -6,7 +6,7 @@
     comparison = column ("==" | "!=" | "<" | "<=" | ">" | ">=") value
                | column ("==" | "!=") "null" | column "is" ["not"] "null"
                | column ["not"] "in" "(" value {"," value} ")"
-               | column ("~" | "!~") text            a regular expression of `re` is found, or not
+               | column ("~" | "!~") text            a regular expression of RE2 is found, or not
                | column ("starts_with" | "ends_with" | "contains") text
                | column                              a flag, such as is_control
     value      = text | b"bytes" | 0xdeadbeef | number | 2026-01-01[T12:00[:00[.5]][Z]] | name

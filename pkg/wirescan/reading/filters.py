@@ -23,8 +23,6 @@ frames is not reported.
 from __future__ import annotations
 
 import math
-import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
@@ -49,6 +47,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.reading.byte_compare import COMPARISONS, compare_bytes, match_bytes
+from wirescan.reading.patterns import compile_pattern
 
 SUBSTRING_OPS: Mapping[str, Callable[[Any, Any], bool]] = {
     "starts_with": lambda text, part: text.startswith(part),
@@ -74,7 +73,6 @@ NEGATED = {
     "is_null": "is_not_null",
     "is_not_null": "is_null",
 }
-LONGEST_PATTERN = 1000  # characters of a regular expression
 DEEPEST_CONDITION = 100  # levels of All, AnyOf and Not
 RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -101,8 +99,8 @@ class Filter(NamedTuple):
         op: one of OPS.
         value: an int, bytes, str, bool or datetime (UTC if it has no time zone). "in" and
             "not in" take several, "is_null" and "is_not_null" none. Text for a column of bytes
-            means its UTF-8. "matches" and "not matches" take a regular expression: bytes, str or
-            compiled.
+            means its UTF-8. "matches" and "not matches" take a regular expression in RE2's syntax:
+            bytes, str or compiled.
     """
 
     column: str
@@ -322,7 +320,7 @@ def make_condition(filter: Filter) -> Callable[[Any], bool]:
         return lambda value: value is not None and (value in operand) == (op == "in")
     if op in MATCH_OPS:
         search = operand.search
-        return lambda value: value is not None and (search(value) is None) == (op != "matches")
+        return lambda value: value is not None and search(value) == (op == "matches")
     compare = COMPARISONS[op] if op in COMPARISONS else SUBSTRING_OPS[op]
     return lambda value: value is not None and bool(compare(value, operand))
 
@@ -462,33 +460,6 @@ def _filter_fault_numbers(filter: Filter, declared: Mapping[int, FaultMeaning]) 
     passes = make_condition(Filter(column, op, names if several else value))
     numbers = (number for number, name in enumerate(names_of_numbers) if passes(name))
     return Filter(column, "in", tuple(numbers))
-
-
-def compile_pattern(pattern: Any, *, is_bytes: bool) -> re.Pattern[Any]:
-    """Return a compiled regular expression. Text for bytes means its UTF-8.
-
-    Raises ValueError for a bad or long pattern, and TypeError for an object that is none.
-    """
-    source = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
-    flags = pattern.flags & ~re.UNICODE if isinstance(pattern, re.Pattern) else 0
-    if isinstance(source, str) and is_bytes:
-        source = source.encode(errors="surrogateescape")
-    if not isinstance(source, bytes if is_bytes else str):
-        raise TypeError(
-            f"a regular expression for {'bytes' if is_bytes else 'text'} cannot be {pattern!r}"
-        )
-    if len(source) > LONGEST_PATTERN:
-        raise ValueError(
-            f"a regular expression of {len(source):,} characters is too long; "
-            f"at most {LONGEST_PATTERN:,} are allowed"
-        )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `re` warns of patterns that may change their meaning
-            return re.compile(source, flags)
-    except (re.error, OverflowError, RecursionError, ValueError) as error:
-        reason = str(error) or "it is nested too deep"
-        raise ValueError(f"{source!r} is not a regular expression: {reason}") from None
 
 
 def _describe_column(format: Format, name: str) -> ColumnDescription:
