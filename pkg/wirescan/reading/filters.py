@@ -370,6 +370,9 @@ def _check_negation(part: Any, format: Format, level: int) -> Condition:
     kind = _describe_column(format, column).kind
     # NaN fails a comparison and its opposite, so numbers with NaN keep the Not.
     is_flipped = op in NEGATED and (kind is not ColumnKind.FLOAT or op in NULL_OPS)
+    if not is_flipped and kind is ColumnKind.FAULT:
+        # The filter became numbers of faults. A good frame has no fault, so it does not pass.
+        return Filter(column, "in", tuple(n for n in range(1, 256) if n not in checked.value))
     if not is_flipped:
         return Not(checked)
     return _check_filter(Filter(*part)._replace(op=NEGATED[op]), format)
