@@ -176,6 +176,41 @@ def test_limit_and_tail(orders, tmp_path):
     assert read_offsets(ORDERS, "--offset", ":20000", "--tail", 2) == [19_998, 19_999]
 
 
+@pytest.mark.parametrize("errors", ["mark", "skip"])
+def test_convert_counts_the_rows_of_damaged_files_as_it_reads_them(tmp_path, errors):
+    """A damaged record has an offset that the header of its batch excludes."""
+    draw = random.Random(errors)
+    path = tmp_path / "00000000000000000000.log"
+    moved = 0
+    for _ in range(12):
+        batches = [
+            bytearray(encode_batch([Record(i, TIME, b"k", b"v") for i in range(n, n + 10)]))
+            for n in range(0, 200, 10)
+        ]
+        for batch in draw.sample(batches, 6):
+            batch[64 + 9 * draw.randrange(10)] ^= draw.randrange(16, 64)  # the offset of a record
+        path.write_bytes(b"".join(batches))
+        condition = ("--where", "offset >= 165", "--errors", errors)
+        expected = read_damaged(tmp_path, path, *condition)
+        moved += len(expected) != 35
+        for count in (1, 7, 45):
+            chosen = read_damaged(tmp_path, path, *condition, "--tail", count)
+            assert chosen == expected[-count:]
+        numbers = read_damaged(tmp_path, path, *condition, "--sample", 10**6)
+        assert numbers == expected
+    assert moved
+
+
+def read_damaged(tmp_path: Path, *arguments: object) -> list[int]:
+    """Convert without checksums, so that headers may say what is not true of the records."""
+    out = tmp_path / "out"
+    result = run(
+        "convert", *arguments, out, "--overwrite", "--columns", "offset", "--no-query", "--no-check"
+    )
+    assert result.exit_code in (0, 1), result.output
+    return pq.read_table(out)["offset"].to_pylist()
+
+
 @pytest.mark.parametrize("piece", [1, 20_000, 8 << 20])
 def test_the_tail_does_not_depend_on_where_files_are_cut(monkeypatch, orders, piece):
     monkeypatch.setattr(selecting, "TAIL_PIECE", piece)

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
@@ -30,7 +30,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.chunked import iter_tables, open_nested, scan_outermost
 from wirescan.reading.expression import parse_expression, parse_time
 from wirescan.reading.filters import (
     All,
@@ -138,7 +138,7 @@ class Selection:
         return np.flatnonzero(passes)
 
     def plan(
-        self, files: Sequence[str], errors: str, limits: Limits, *, check: bool, cut: bool = True
+        self, files: Sequence[str], errors: str, limits: Limits, *, check: bool
     ) -> PartPlan:
         """Return the parts of files to read, and what chooses among their rows.
 
@@ -149,14 +149,13 @@ class Selection:
             errors: "skip" does not count bad rows.
             limits: bounds on rows and bytes.
             check: verify checksums.
-            cut: a part may begin inside a file, and not only where the conditions say so.
 
         Raises Failure if rows of standard input, a pipe or a compressed file have to be counted.
         """
         counter = _RowCounter(self, errors, limits, check=check)
         found = (self.find_part(path, limits) for path in files)
         if self.tail is not None:
-            parts, skipped = counter.find_tail(files, self.tail, cut=cut)
+            parts, skipped = counter.find_tail(files, self.tail)
             return PartPlan(iter(parts), RowChooser(self, errors, skipped=skipped))
         if isinstance(self.sample, int):
             parts = [part for part in found if part is not None]
@@ -170,14 +169,27 @@ class Selection:
     ) -> tuple[list[str], RowChooser]:
         """Return the files that hold the chosen rows, and what chooses among those that pass.
 
-        For a reader of whole files that tests the conditions itself. The arguments and errors are
-        those of `plan`.
+        For `parquet.convert`, which reads whole files and tests the conditions itself. The rows are
+        counted by the same reader, so damage cannot make the counts differ. The arguments are those
+        of `plan`. Raises FrameError for damage if errors is "strict".
         """
-        parts, chooser = self.plan(files, errors, limits, check=check, cut=False)
+        options: dict[str, Any] = {
+            "format": self.format.spec,
+            "errors": errors,
+            "check": check,
+            "limits": limits,
+            "filters": self.conditions,
+        }
         paths = list(files)
+        skipped = 0
+        numbers: np.ndarray | None = None
         if self.tail is not None:
-            paths = [part.path for part in parts]
-        return paths, chooser.without_conditions()
+            paths, skipped = _find_tail_files(files, self.tail, options)
+        elif isinstance(self.sample, int):
+            total = sum(_count_rows(path, options) for path in files)
+            numbers = draw_numbers(np.random.default_rng(self.seed), total, self.sample)
+        rest = replace(self, conditions=())
+        return paths, RowChooser(rest, errors, skipped=skipped, numbers=numbers)
 
     def _select_partitions(self, files: Sequence[str]) -> list[str]:
         if self.partitions is None:
@@ -258,15 +270,6 @@ class RowChooser:
         is_known = not self._selection.conditions and self._selection.sample is None
         return self._left if is_known else None
 
-    def without_conditions(self) -> RowChooser:
-        """Return a chooser for rows that passed the conditions already."""
-        return RowChooser(
-            replace(self._selection, conditions=()),
-            self._errors,
-            skipped=self._skipped,
-            numbers=self._numbers,
-        )
-
     def choose(self, table: FrameTable, path: str) -> np.ndarray:
         """Return an i8 array: the chosen rows of the next table, in order.
 
@@ -332,9 +335,7 @@ class _RowCounter:
                 total += len(self._selection.find_rows(table, path, self._errors))
         return total
 
-    def find_tail(
-        self, files: Sequence[str], rows: int, *, cut: bool
-    ) -> tuple[list[FilePart], int]:
+    def find_tail(self, files: Sequence[str], rows: int) -> tuple[list[FilePart], int]:
         """Return the parts that hold the last rows, and how many rows in them are before those."""
         parts: list[FilePart] = []
         missing = rows
@@ -342,7 +343,7 @@ class _RowCounter:
             part = self._selection.find_part(path, self._limits)
             if part is None:
                 continue
-            for start, stop in reversed(self._cut(part) if cut else [(part.start, part.stop)]):
+            for start, stop in reversed(self._cut(part)):
                 count = self.count(FilePart(path, start, stop))
                 if count >= missing:
                     return [FilePart(path, start, part.stop), *parts], count - missing
@@ -360,6 +361,31 @@ class _RowCounter:
         positions = find_boundaries(part.path, TAIL_PIECE, part.start, limits=self._limits)
         starts = [at for at in positions if part.stop is None or at < part.stop]
         return list(zip(starts, [*starts[1:], part.stop]))
+
+
+def _count_rows(path: str, options: Mapping[str, Any]) -> int:
+    """Return the number of rows of a file that pass. options: arguments of `iter_tables`."""
+    if options["errors"] != "skip":
+        return sum(len(table) for table in iter_tables(path, **options))
+    # As in `parquet.convert`, bad rows are read, and dropped afterwards.
+    tables = iter_tables(path, **{**options, "errors": "mark"})
+    return sum(int(np.count_nonzero(~table.bad)) for table in tables)
+
+
+def _find_tail_files(
+    files: Sequence[str], rows: int, options: Mapping[str, Any]
+) -> tuple[list[str], int]:
+    """Return the files that hold the last rows, and how many rows in them are before those.
+
+    options: arguments of `iter_tables`.
+    """
+    missing = rows
+    for number in reversed(range(len(files))):
+        count = _count_rows(files[number], options)
+        if count >= missing:
+            return list(files[number:]), count - missing
+        missing -= count
+    return list(files), 0
 
 
 def draw_numbers(random: np.random.Generator, total: int, count: int) -> np.ndarray:
