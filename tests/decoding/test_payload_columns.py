@@ -93,6 +93,8 @@ def test_tables_are_decoded():
     names = pa.table(table).column_names
     names.insert(names.index("value") + 1, "value_fault")
     assert decoded.column_names == names
+    noted = pa.table(table).replace_schema_metadata({"source": "orders-0"})
+    assert decode_table(noted, {"value": "json"}).schema.metadata == {b"source": b"orders-0"}
     empty = decode_table(table[:0], {"value": JsonDecoder()})
     assert empty.read_all().num_rows == 0
     assert empty.schema.field("value").type == pa.string()

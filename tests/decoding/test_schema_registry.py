@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import random
 import socket
@@ -146,7 +147,30 @@ def test_bad_headers_are_refused(tmp_path):
     values, reasons = decode(decoder, [*HEADERS, good, None])
     assert [value is None for value in values] == [True] * len(HEADERS) + [False, True]
     header = "it does not begin with Confluent's header"
-    assert reasons == [header] * 5 + ["the registry has no schema 99", None, None]
+    unknown = [f"the registry has no schema {number}" for number in (2**32 - 1, 99)]
+    assert reasons == [header] * 4 + [*unknown, None, None]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_directory_with_other_files_does_not_wait(tmp_path):
+    os.mkfifo(tmp_path / "1.avsc")
+    (tmp_path / "2.avsc").mkdir()
+    decoder = parse_decoder(f"avro:registry={write_schemas(tmp_path, {3: FIRST})}")
+    good = frame(3, encode(FIRST, {"id": 1, "name": "", "old": []}))
+    payloads = [frame(1, b""), frame(2, b""), good]
+    decoder.fit(pa.array(payloads, pa.binary()))
+    values, reasons = decode(decoder, payloads)
+    assert values[2] is not None
+    assert reasons == [f"schema {n} of the registry: it is no regular file" for n in (1, 2)] + [
+        None
+    ]
+
+
+def test_the_size_of_a_schema_counts_bytes(tmp_path):
+    text = json.dumps({**FIRST, "doc": "é" * 700_000}, ensure_ascii=False)
+    url_answer = json.dumps({"schema": text}).encode()
+    found = schema_registry._decode_schema(1, url_answer, schema_registry._read_answer)
+    assert found == (None, "schema 1 of the registry: it has more than 1,048,576 bytes")
 
 
 def test_a_server_is_asked_once_for_each_id():

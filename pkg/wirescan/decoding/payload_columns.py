@@ -76,7 +76,7 @@ class PayloadColumns:
             else:
                 fields.append(pa.field(field.name, decoder.type))
                 fields.append(pa.field(field.name + FAULT_SUFFIX, pa.string()))
-        return pa.schema(fields)
+        return pa.schema(fields, metadata=schema.metadata)
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with its columns decoded. Raises ValueError as `check`."""

@@ -31,6 +31,7 @@ MAX_SCHEMA_BYTES = 1 << 20
 # Ids come from payloads, so the number of requests for ids that do not exist is bounded.
 MAX_UNKNOWN = 100
 MAX_SCHEMAS = 10_000
+LARGEST_ID = 2**31 - 1  # that registries give
 SECONDS = 10.0  # for each step of a request
 NOT_FOUND = 404
 
@@ -89,6 +90,8 @@ class SchemaRegistry:
         Raises OSError if the server cannot be asked or refuses the user: the payloads are not the
         reason then.
         """
+        if number > LARGEST_ID:
+            return FoundSchema(None, f"the registry has no schema {number}")
         with self._lock:
             found = self._found.get(number)
             if found is not None:
@@ -102,11 +105,12 @@ class SchemaRegistry:
 
     def _read_file(self, number: int) -> FoundSchema:
         path = os.path.join(self._directory, f"{number}.avsc")
-        try:
-            with open(path, "rb") as file:
-                raw = file.read(MAX_SCHEMA_BYTES + 1)
-        except FileNotFoundError:
+        if not os.path.exists(path):
             return FoundSchema(None, f"the registry has no schema {number}")
+        if not os.path.isfile(path):  # a named pipe would wait for its writer
+            return FoundSchema(None, f"schema {number} of the registry: it is no regular file")
+        with open(path, "rb") as file:
+            raw = file.read(MAX_SCHEMA_BYTES + 1)
         return _decode_schema(number, raw, lambda text: text)
 
     def _request(self, number: int) -> FoundSchema:
@@ -193,7 +197,7 @@ def _decode_schema(number: int, raw: bytes, read: Callable[[str], str]) -> Found
     """Return the schema in bytes, or why they are refused."""
     try:
         text = read(raw.decode())
-        if len(text) > MAX_SCHEMA_BYTES:
+        if len(text.encode(errors="surrogatepass")) > MAX_SCHEMA_BYTES:
             raise ValueError(f"it has more than {MAX_SCHEMA_BYTES:,} bytes")
         return FoundSchema(text)
     except RecursionError:
@@ -203,13 +207,15 @@ def _decode_schema(number: int, raw: bytes, read: Callable[[str], str]) -> Found
 
 
 def read_ids(payloads: pa.Array) -> np.ndarray:
-    """Return the schema ids in Confluent's headers, as int64; -1 without a header, or for null."""
+    """Return the schema ids in Confluent's headers, as int64; -1 without a header, or for null.
+
+    A header may have ids that no registry gives.
+    """
     data, starts, stops, is_valid = read_payloads(payloads)
     ids = np.full(len(payloads), -1, np.int64)
     rows = np.flatnonzero(is_valid & (stops - starts >= 5))
     rows = rows[data[starts[rows]] == 0]
     if len(rows):
-        words = np.ndarray(len(data) - 3, ">i4", data, strides=(1,))
+        words = np.ndarray(len(data) - 3, ">u4", data, strides=(1,))
         ids[rows] = words[starts[rows] + 1]
-    ids[ids < 0] = -1
     return ids
