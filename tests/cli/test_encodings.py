@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from tests.support.command import run
-from wirescan.cli.output import encode
+from wirescan.frames.value_text import encode
 from wirescan.kafka import Record, encode_batch
 
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")

@@ -32,8 +32,8 @@ from tests.support.paths import CORPUS
 from wirescan.cli import progress
 from wirescan.cli.common import resolve_paths
 from wirescan.cli.foreign_files import decompress_chunks
-from wirescan.cli.output import encode, escape_bytes, escape_text
 from wirescan.frames.codecs import compress
+from wirescan.frames.value_text import encode, escape_bytes, escape_text
 from wirescan.kafka import Record, encode_batch, encode_message_set
 from wirescan.testing.cost import assert_linear
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from wirescan.cli.foreign_files import HEAD, describe_foreign_file, detect_compression
-from wirescan.cli.output import format_count, format_path, print_message
+from wirescan.cli.output import format_path, print_message
 from wirescan.core.fault import Fault
 from wirescan.files.source import SIDECAR, URL, expand, get_size, read_range
 from wirescan.frames.escape import make_visible
@@ -22,6 +22,7 @@ from wirescan.frames.options import FormatOption, list_format_options
 from wirescan.frames.registry import format_of, formats, make_spec
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_count
 
 # Exit codes of the commands.
 DAMAGE = 1

@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from wirescan.cli.output import LONGEST_CHARACTER, format_path
+from wirescan.cli.output import format_path
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.value_text import LONGEST_CHARACTER
 
 HEAD = 512  # bytes that identify a file; the mark of tar is at byte 257
 UNLIMITED_BYTES = 1 << 20  # a file may decompress to this size at any ratio

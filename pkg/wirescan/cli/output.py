@@ -1,128 +1,35 @@
-"""Text that is safe to print, and JSON from which every byte can be restored.
+"""What the commands print and write: JSON lines, messages, colours and complete files.
 
-The commands use this module for all output. File contents may be hostile: control characters and
-characters that change the direction of text are escaped before they reach a terminal. In JSON a
-byte string becomes a string from which the bytes can be restored:
-
-    utf8      the text. A byte that is not UTF-8 becomes U+FFFD and two hexadecimal digits. So
-              does each of the three bytes of a U+FFFD in the data. This is the default.
-    base64, hex, escape     that notation
-    int, float, uuid        a number or a UUID; other bytes are escaped
+`wirescan.frames.value_text` makes values and bytes safe to print.
 """
 
 from __future__ import annotations
 
-import binascii
 import json
-import math
 import os
-import re
-import struct
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any, BinaryIO, Literal
-from uuid import UUID
+from typing import IO, Any, BinaryIO
 
 import click
-import numpy as np
 
-from wirescan.frames.escape import NAMED, make_visible
+from wirescan.frames.escape import make_visible
+from wirescan.frames.value_text import escape_text
 
-VALUE_ENCODINGS = ("int", "float", "uuid")
-ENCODINGS = ("utf8", "base64", "hex", "escape", *VALUE_ENCODINGS)
-INT_SIZES = (1, 2, 4, 8)  # bytes of what Kafka's serializers of integers write
-FLOATS = {4: ">f", 8: ">d"}
-UUID_TEXT = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-BACKSLASH = "\\\\"
-INVALID_BYTE = "\ufffd"  # precedes the digits of a byte that is not UTF-8
-TO_ESCAPE = re.compile("[\ufffd\udc80-\udcff]")
-ESCAPED = [NAMED.get(chr(b)) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in range(256)]
-ESCAPED[ord("\\")] = BACKSLASH
 _JSON = json.JSONEncoder(separators=(",", ":"))  # made once: making one takes as long as a row
-LONGEST_CHARACTER = 4  # bytes in UTF-8
 FILE_MODE = 0o666  # of a new file, before the umask is applied
 
 
-def escape_bytes(data: Any) -> str:
-    r"""Return bytes as printable ASCII with the escapes \n, \r, \t, \\ and \xNN.
-
-    Python's codec unicode_escape restores the bytes.
-    """
-    return "".join([ESCAPED[byte] for byte in bytes(data)])
-
-
-def escape_text(text: str) -> str:
-    """Return text with unprintable characters escaped and backslashes doubled.
-
-    The characters are those of `wirescan.frames.escape.make_visible`. The doubled backslashes make
-    the escapes reversible.
-    """
-    return make_visible(text.replace("\\", BACKSLASH))
+def name_path(path: str) -> str:
+    """Return a path; "-" becomes "(standard input)"."""
+    return "(standard input)" if path == "-" else path
 
 
 def format_path(path: str) -> str:
     """Return a path as safe text; "-" becomes "(standard input)"."""
-    return "(standard input)" if path == "-" else escape_text(path)
-
-
-def show_bytes(data: Any, encoding: str = "utf8") -> str:
-    """Return bytes as text for people, in one of ENCODINGS."""
-    if encoding != "utf8":
-        value = encode(data, encoding)
-        return "-" if value is None else str(value)
-    return escape_text(bytes(data).decode("utf-8", "surrogateescape"))
-
-
-def encode(data: Any, encoding: str) -> str | int | float | None:
-    """Return bytes as a value for JSON, in one of ENCODINGS.
-
-    A number is None if JSON does not have it. Bytes that are no number or UUID are escaped text.
-    """
-    data = bytes(data)
-    if encoding == "int" and len(data) in INT_SIZES:
-        return int.from_bytes(data, "big", signed=True)
-    if encoding == "float" and len(data) in FLOATS:
-        number: float = struct.unpack(FLOATS[len(data)], data)[0]
-        return number if math.isfinite(number) else None
-    if encoding == "uuid" and len(data) == 16:
-        return str(UUID(bytes=data))
-    if encoding == "uuid" and UUID_TEXT.fullmatch(data):
-        return data.decode().lower()
-    if encoding == "hex":
-        return data.hex()
-    if encoding == "base64":
-        return binascii.b2a_base64(data, newline=False).decode()
-    if encoding == "utf8":
-        text = data.decode("utf-8", "surrogateescape")
-        return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
-    return escape_bytes(data)
-
-
-def format_time(value: int, unit: Literal["ms", "ns"] = "ms") -> str:
-    """Return a time since 1970, in milliseconds or nanoseconds, as UTC in ISO 8601."""
-    return str(np.datetime_as_string(np.datetime64(value, unit), timezone="UTC"))
-
-
-def format_bytes(count: float) -> str:
-    """Return a number of bytes for people, such as "8.2 MiB"."""
-    units = ["bytes", "KiB", "MiB", "GiB"]
-    while abs(count) >= 1024 and len(units) > 1:
-        count /= 1024
-        del units[0]
-    number = format_number(count) if units[0] == "bytes" else f"{count:,.1f}"
-    return f"{number} {units[0]}"
-
-
-def format_number(count: float) -> str:
-    """Return a number for people, such as "12,345", "12.3" or "0.0123"."""
-    return f"{count:,.0f}" if abs(count) >= 100 or count == int(count) else f"{count:.3g}"
-
-
-def format_count(count: int, singular: str) -> str:
-    """Return a number and its noun, such as "1 file" or "2 files"."""
-    return f"{count:,} {singular}" + ("" if count == 1 else "s")
+    return escape_text(name_path(path))
 
 
 def dump_json(value: Any) -> str:
@@ -208,10 +115,3 @@ def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _escape_match(match: re.Match[str]) -> str:
-    """Return each byte of a match of TO_ESCAPE as INVALID_BYTE and two hexadecimal digits."""
-    return "".join(
-        f"{INVALID_BYTE}{byte:02x}" for byte in match[0].encode("utf-8", "surrogateescape")
-    )

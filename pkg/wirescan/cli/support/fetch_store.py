@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 import numpy as np
 
 from wirescan.cli.common import Damage, Failure
-from wirescan.cli.output import escape_text, format_path
+from wirescan.cli.output import format_path
 from wirescan.cli.support.durable_directory import DurableDirectory, publish
 from wirescan.core.fault import Fault
 from wirescan.files.new_directory import sync_directory
 from wirescan.frames.logs import OFFSET_END
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import escape_text
 from wirescan.kafka.files import SEGMENT
 from wirescan.reading.chunked import read_chunks, scan_outermost
 from wirescan.seglog.segment_writer import REACH, write_frames

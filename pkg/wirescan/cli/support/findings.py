@@ -11,9 +11,8 @@ import numpy as np
 
 from wirescan.cli.common import Failure, describe_error, find_end, is_empty
 from wirescan.cli.input import read_input
-from wirescan.cli.output import colour, dump_json, format_count, format_path
+from wirescan.cli.output import colour, dump_json, format_path
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import get_outer_table
 from wirescan.cli.support.log_offsets import (
     Gap,
     Offsets,
@@ -35,7 +34,9 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import Finding, Reach, SegmentCheck
 from wirescan.frames.registry import format_of, formats
+from wirescan.frames.row_values import get_outer_table
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_count
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 from wirescan.seglog.frame_offsets import (

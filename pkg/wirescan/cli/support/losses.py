@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirescan.cli.output import format_count
 from wirescan.files.source import URL
 from wirescan.frames.logs import Claim, SegmentNames
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_count
 from wirescan.seglog.frame_offsets import log_columns
 
 # How far a number of lost records is known.

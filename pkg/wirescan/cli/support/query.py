@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from wirescan.cli.output import ENCODINGS, encode, format_time, show_bytes
-from wirescan.cli.row_values import FAULT_COLUMN
 from wirescan.frames.columns import PLAIN, Column
 from wirescan.frames.format import Format
+from wirescan.frames.row_values import FAULT_COLUMN
+from wirescan.frames.value_text import ENCODINGS, encode, format_time, show_bytes
 
 COMMONEST = 5  # values of the grouped column
 MICROSECONDS = 1000  # in a millisecond

@@ -12,8 +12,8 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from wirescan.cli.output import format_time
 from wirescan.cli.support.report_numbers import FileMap, ListedFault, ReportData
+from wirescan.frames.value_text import format_time
 
 HEX_WIDTH = 16  # bytes in a line of hexadecimal text
 CHART_HEIGHT = 100  # units of a chart's height

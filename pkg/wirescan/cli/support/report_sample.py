@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wirescan.cli.row_values import get_outer_table
 from wirescan.frames.codecs import compress
 from wirescan.frames.lookup import find_buffers
+from wirescan.frames.row_values import get_outer_table
 from wirescan.frames.table import FrameTable
 
 SAMPLE_BYTES = 1 << 20  # decompressed bytes in the sample

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wirescan.cli.common import Failure
-from wirescan.cli.output import FILE_MODE, format_bytes, format_count, format_path, print_message
+from wirescan.cli.output import FILE_MODE, format_path, print_message
 from wirescan.cli.support.durable_directory import DurableDirectory, publish
 from wirescan.core.fault import Fault
 from wirescan.files.new_directory import sync_directory
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
+from wirescan.frames.value_text import format_bytes, format_count
 from wirescan.reading.chunked import iter_tables, read_chunks, scan_outermost
 from wirescan.reading.splits import Slice
 

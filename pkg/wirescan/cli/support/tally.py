@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.cli.output import format_time
-from wirescan.cli.row_values import get_outer_table
 from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets
 from wirescan.core.fault import Fault
 from wirescan.frames.columns import UNITS
 from wirescan.frames.format import Format
 from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import formats
+from wirescan.frames.row_values import get_outer_table
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_time
 from wirescan.seglog.frame_offsets import find_first_offsets
 
 MEDIAN = 50  # percent

@@ -38,16 +38,17 @@ from wirescan.cli.common import (
     resolve_paths,
 )
 from wirescan.cli.input import read_input
-from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
+from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import show_spinner
-from wirescan.cli.row_values import list_all_columns
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.files.source import URL, get_size
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
+from wirescan.frames.row_values import list_all_columns
+from wirescan.frames.value_text import format_bytes, format_count
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import read_chunks, scan_outermost
 from wirescan.reading.splits import SLICE_BYTES

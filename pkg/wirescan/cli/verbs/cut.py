@@ -18,11 +18,12 @@ from wirescan.cli.common import (
     resolve_paths,
 )
 from wirescan.cli.input import read_input
-from wirescan.cli.output import format_count, format_path, open_output, print_message
+from wirescan.cli.output import format_path, open_output, print_message
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_count
 from wirescan.reading.filters import Condition
 from wirescan.seglog.log_cut import SegmentFile, cut_to_directory, select_frames
 

@@ -16,10 +16,11 @@ from wirescan.cli.common import (
     json_option,
     limits_option,
 )
-from wirescan.cli.output import dump_json, encode, escape_bytes
+from wirescan.cli.output import dump_json
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.value_text import encode, escape_bytes
 from wirescan.seglog.log_diff import DIFFERENT, Difference, Example, LogDiff
 
 LONGEST_VALUE = 60  # characters of a value in the text

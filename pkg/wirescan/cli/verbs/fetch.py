@@ -29,7 +29,7 @@ from wirescan.cli.common import (
     json_option,
     parse_names,
 )
-from wirescan.cli.output import dump_json, format_bytes, format_count, format_path, print_message
+from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.fetch_store import (
     LARGEST_OFFSET,
@@ -44,6 +44,7 @@ from wirescan.cli.support.fetch_store import (
     has_partition,
     make_file_name,
 )
+from wirescan.frames.value_text import format_bytes, format_count
 from wirescan.kafka.client.sasl import MECHANISMS
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode

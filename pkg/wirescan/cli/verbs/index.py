@@ -18,13 +18,14 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
-from wirescan.cli.output import format_count, format_path, print_message
+from wirescan.cli.output import format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.files import boundary_index
 from wirescan.files.source import URL, get_size
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
+from wirescan.frames.value_text import format_count
 
 HELP = """Note where frames begin, so that later jobs can cut large files without scanning them.
 

@@ -28,21 +28,15 @@ from wirescan.cli.common import (
     parse_names,
     seconds_option,
 )
-from wirescan.cli.output import (
-    dump_json,
-    escape_text,
-    format_bytes,
-    format_count,
-    format_path,
-    print_message,
-)
+from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import list_all_columns
 from wirescan.cli.support.spool import Spool
 from wirescan.cli.support.tls import make_server_context
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
+from wirescan.frames.row_values import list_all_columns
+from wirescan.frames.value_text import escape_text, format_bytes, format_count
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn

@@ -21,11 +21,12 @@ from wirescan.cli.common import (
     resolve_paths,
 )
 from wirescan.cli.input import read_input
-from wirescan.cli.output import colour, dump_json, format_count, format_path
+from wirescan.cli.output import colour, dump_json, format_path
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.losses import Log, combine_bounds, describe_loss
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.value_text import format_count
 from wirescan.seglog.log_salvage import (
     Event,
     LostRange,

@@ -31,24 +31,14 @@ from wirescan.cli.common import (
 from wirescan.cli.csv_rows import format_csv_row
 from wirescan.cli.input import read_part
 from wirescan.cli.output import (
-    ENCODINGS,
     colour,
     dump_json,
-    format_bytes,
-    format_count,
     format_path,
+    name_path,
     open_output,
     print_message,
 )
 from wirescan.cli.progress import Progress
-from wirescan.cli.row_values import (
-    WIDEST_CELL,
-    RowValues,
-    list_all_columns,
-    list_bytes_columns,
-    list_json_columns,
-    list_text_columns,
-)
 from wirescan.cli.support.selection import RowChooser, Selection, selection_options
 from wirescan.frames.columns import START, list_columns
 from wirescan.frames.errors import FrameError
@@ -56,8 +46,17 @@ from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.lookup import find_bad_frames
+from wirescan.frames.row_values import (
+    WIDEST_CELL,
+    RowValues,
+    list_all_columns,
+    list_bytes_columns,
+    list_json_columns,
+    list_text_columns,
+)
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import ENCODINGS, format_bytes, format_count
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
@@ -404,7 +403,8 @@ def _write_text(
     widths: list[int] = []
     for table, path in tables:
         for part in _split(table):
-            cells = [[_format_cell(value) for value in row] for row in values.iter_rows(part, path)]
+            rows = values.iter_rows(part, name_path(path))
+            cells = [[_format_cell(value) for value in row] for row in rows]
             numbers = {
                 name
                 for name in list_columns(part.dtype)

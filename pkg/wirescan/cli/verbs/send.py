@@ -24,14 +24,7 @@ from wirescan.cli.common import (
     seconds_option,
 )
 from wirescan.cli.input import read_input
-from wirescan.cli.output import (
-    dump_json,
-    format_bytes,
-    format_count,
-    format_path,
-    print_message,
-    show_bytes,
-)
+from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.tls import make_client_context
 from wirescan.cli.verbs.receive import PROTOCOLS, parse_address
@@ -40,6 +33,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_bytes, format_count, show_bytes
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 if TYPE_CHECKING:

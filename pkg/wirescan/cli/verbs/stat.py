@@ -21,14 +21,7 @@ from wirescan.cli.common import (
     resolve_paths,
 )
 from wirescan.cli.input import read_part
-from wirescan.cli.output import (
-    colour,
-    dump_json,
-    format_bytes,
-    format_count,
-    format_number,
-    format_path,
-)
+from wirescan.cli.output import colour, dump_json, format_path
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.cli.support.tally import (
@@ -42,6 +35,7 @@ from wirescan.cli.support.tally import (
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import formats
+from wirescan.frames.value_text import format_bytes, format_count, format_number
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 

@@ -9,15 +9,9 @@ from typing import Any
 import click
 
 from wirescan.cli.common import DAMAGE, DEFAULT_OUTERMOST_FORMAT, Failure, json_option
-from wirescan.cli.output import (
-    colour,
-    dump_json,
-    escape_text,
-    format_bytes,
-    format_count,
-    format_time,
-)
+from wirescan.cli.output import colour, dump_json
 from wirescan.frames.registry import format_of
+from wirescan.frames.value_text import escape_text, format_bytes, format_count, format_time
 from wirescan.kafka.log.data_directory import (
     PartitionSummary,
     list_partitions,

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wirescan.cli.output import (
+from wirescan.frames.columns import FILE, PLACES, START, ColumnKind
+from wirescan.frames.fault_names import list_names
+from wirescan.frames.lookup import FoundColumn, find_column, find_rows_without_lists, open_pairs
+from wirescan.frames.value_text import (
     ENCODINGS,
     LONGEST_CHARACTER,
     VALUE_ENCODINGS,
     encode,
-    format_path,
+    escape_text,
     format_time,
     show_bytes,
 )
-from wirescan.frames.columns import FILE, PLACES, START, ColumnKind
-from wirescan.frames.fault_names import list_names
-from wirescan.frames.format import Format
-from wirescan.frames.lookup import FoundColumn, find_column, find_rows_without_lists, open_pairs
-from wirescan.frames.table import FrameTable
+
+if TYPE_CHECKING:
+    from wirescan.frames.format import Format
+    from wirescan.frames.table import FrameTable
 
 FAULT_COLUMN = "fault"
 WIDEST_CELL = 1000  # characters of text
@@ -33,7 +35,7 @@ def list_json_columns(format: Format) -> list[str]:
 
 
 def list_all_columns(format: Format) -> list[str]:
-    """Return every column that --columns accepts."""
+    """Return every column that output may have."""
     return format.all_columns
 
 
@@ -89,7 +91,7 @@ class RowValues:
         found = find_column(table, name)
         kind = found.column.kind
         if kind is ColumnKind.PATH:
-            return [format_path(path) if self._for_people else path] * len(table)
+            return [escape_text(path) if self._for_people else path] * len(table)
         if kind is ColumnKind.POSITION or name == "start" and table.outer is None:
             return table.positions.tolist()
         if kind is ColumnKind.FAULT:
