@@ -26,7 +26,7 @@ from wirescan.reading.filters import check_filters
 
 BATCH_BYTES = PIECE
 # Bytes in memory that are scanned at a time. Where a piece cuts a frame, the frame is copied.
-MEMORY_PIECE = 64 << 20
+MEMORY_PIECE = 256 << 20
 BATCH_ROWS = 1 << 16  # per batch, at most; the JVM handles this size best
 
 
