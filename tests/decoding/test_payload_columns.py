@@ -159,7 +159,6 @@ def test_parquet_of_payloads_without_members(tmp_path):
     [
         (["value"], "is not COLUMN=DECODER"),
         (["value=json", "--decode", "value=int"], "named twice"),
-        (["value=json", "--engine", "spark"], "needs --engine local"),
         (["value=json:nowhere.json"], "nowhere.json: no such file"),
     ],
 )

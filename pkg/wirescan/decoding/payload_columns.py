@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from wirescan.decoding.decoder import Decoder, is_binary
 from wirescan.decoding.notation import parse_decoder
 
 FAULT_SUFFIX = "_fault"
-SAMPLE_BATCHES = 16  # batches without a payload that are held until one has a payload
+SAMPLE_PAYLOADS = 4096  # payloads of a column whose types are inferred
+HELD_BYTES = 256 << 20  # of batches that are held until these payloads are found
 
 
 class PayloadColumns:
@@ -43,6 +45,11 @@ class PayloadColumns:
         """Whether the types of all decoders are known."""
         return all(decoder.type is not None for decoder in self.decoders.values())
 
+    @property
+    def fault_names(self) -> list[str]:
+        """The names of the columns that say why payloads are refused."""
+        return [name + FAULT_SUFFIX for name in self.decoders]
+
     def check(self, schema: pa.Schema) -> None:
         """Raise ValueError unless a schema has the columns, as byte strings."""
         for name in self.decoders:
@@ -60,7 +67,7 @@ class PayloadColumns:
     def fit(self, batch: pa.RecordBatch) -> None:
         """Infer the types that are not known from the payloads of a batch. Raises ValueError."""
         for name, decoder in self.decoders.items():
-            decoder.fit(batch.column(name))
+            decoder.fit(_select_sample(batch.column(name)))
 
     def make_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of decoded batches. The types of all decoders are known.
@@ -92,34 +99,34 @@ class PayloadColumns:
     def decode_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches decoded.
 
-        The first batch that has a payload in each column gives the types that are not known. At
-        most SAMPLE_BATCHES batches are held until then.
+        The first payloads of each column give the types that are not known: SAMPLE_PAYLOADS of
+        them, wherever batches are cut. Fewer, if the batches that hold them have HELD_BYTES.
         """
         remaining = iter(batches)
         held: list[pa.RecordBatch] = []
-        while not self.is_fitted:
+        held_bytes = 0
+        missing = {
+            name: SAMPLE_PAYLOADS for name, decoder in self.decoders.items() if decoder.type is None
+        }
+        while any(count > 0 for count in missing.values()) and held_bytes < HELD_BYTES:
             batch = next(remaining, None)
-            if batch is not None:
-                held.append(batch)
-            is_last = batch is None or len(held) == SAMPLE_BATCHES
-            if held and (is_last or self._has_payloads(held)):
-                try:
-                    self.fit(pa.Table.from_batches(held).combine_chunks().to_batches()[0])
-                except (ValueError, IndexError):
-                    # Payloads of later batches may show what these do not.
-                    if is_last:
-                        raise
-            if is_last:
+            if batch is None:
                 break
+            held.append(batch)
+            held_bytes += batch.nbytes
+            for name in missing:
+                missing[name] -= len(batch) - batch.column(name).null_count
+        if held:
+            self.fit(pa.Table.from_batches(held).combine_chunks().to_batches()[0])
         return map(self.decode, chain(held, remaining))
 
-    def _has_payloads(self, batches: list[pa.RecordBatch]) -> bool:
-        """Return whether each column whose type is not known has a value that is not null."""
-        return all(
-            decoder.type is not None
-            or any(batch.column(name).null_count < len(batch) for batch in batches)
-            for name, decoder in self.decoders.items()
-        )
+
+def _select_sample(payloads: pa.Array) -> pa.Array:
+    """Return the first SAMPLE_PAYLOADS payloads that are not null."""
+    rows = np.flatnonzero(payloads.is_valid())[:SAMPLE_PAYLOADS]
+    last = int(rows[-1]) + 1 if len(rows) else 0
+    # Views have no kernel that drops nulls.
+    return payloads.slice(0, last).cast(pa.large_binary()).drop_null()
 
 
 def decode_table(table: Any, decode: Mapping[str, str | Decoder]) -> pa.RecordBatchReader:

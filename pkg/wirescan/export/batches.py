@@ -6,6 +6,7 @@ Parquet, Spark and the command line use this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -23,6 +24,7 @@ from wirescan.frames.to_arrow import make_schema, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
 from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import check_filters
+from wirescan.reading.splits import Slice
 
 BATCH_BYTES = PIECE
 # Bytes in memory that are scanned at a time. Where a piece cuts a frame, the frame is copied.
@@ -115,6 +117,30 @@ def iter_batches(
                 )
 
     yield from payloads.decode_all(make_batches())
+
+
+def fit_payloads(
+    payloads: PayloadColumns, format: str, slices: Iterable[Slice], **options: Any
+) -> None:
+    """Infer the types of payloads that are not known from the first rows of slices.
+
+    payloads: the columns that are decoded.
+    format: the name of the format.
+    slices: where the first rows are.
+    options: further arguments of `iter_batches`.
+
+    Raises ValueError if no type can be inferred, and what `iter_batches` raises.
+    """
+    if payloads.is_fitted:
+        return
+    columns = list(payloads.decoders)
+    batches = chain.from_iterable(
+        iter_batches(part.path, part.start, part.stop, format=format, columns=columns, **options)
+        for part in slices
+    )
+    if next(payloads.decode_all(batches), None) is None:
+        empty = pa.schema([(name, pa.binary()) for name in columns])
+        payloads.fit(pa.RecordBatch.from_pylist([], schema=empty))
 
 
 def split_by_bytes(

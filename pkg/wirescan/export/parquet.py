@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ import pyarrow as pa
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export import fault_report
-from wirescan.export.batches import iter_batches
+from wirescan.export.batches import fit_payloads
 from wirescan.export.hive_layout import Key, Layout
 from wirescan.export.parquet_writer import (
     COMPRESSION,
@@ -348,15 +347,5 @@ def _add_payloads(
     slices: where the first rows are. options: further arguments of `iter_batches`.
     """
     payloads.check(layout.stored_schema)
-    if not payloads.is_fitted:
-        columns = list(payloads.decoders)
-        batches = chain.from_iterable(
-            iter_batches(
-                part.path, part.start, part.stop, format=layout.format, columns=columns, **options
-            )
-            for part in slices
-        )
-        if next(payloads.decode_all(batches), None) is None:
-            empty = pa.table({name: pa.array([], pa.binary()) for name in columns})
-            payloads.fit(pa.RecordBatch.from_pylist([], schema=empty.schema))
+    fit_payloads(payloads, layout.format, slices, **options)
     return replace(layout, payloads=payloads)

@@ -24,6 +24,9 @@ Options for files, with their defaults:
                         false
     idl                 thrift.fields: the path of an IDL file. The names of fields are read from it
                         and become a column. Every executor must be able to read the file.
+    decode.COLUMN       how the payloads in a column of byte strings become typed columns, such as
+                        .option("decode.value", "json"): see docs/payloads.md. Types that are not
+                        given are inferred from the first rows whenever a query is planned.
     pushdown            whether the filters of the query are used to read and open less of the
                         files; default false. It needs
                         spark.sql.python.filterPushdown.enabled.
@@ -49,8 +52,9 @@ Options for topics of a live Kafka cluster, as they are when the query is planne
     recordsPerPartition offsets in one task, approximately; default 1000000
     security.protocol   PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, with ssl.ca.location (a PEM
                         file), sasl.mechanism, sasl.username and sasl.password
-    columns, errors, check, pushdown
-                        as above. The columns topic and partition exist too.
+    columns, errors, check, pushdown, decode.COLUMN
+                        as above. The columns topic and partition exist too. The types of payloads
+                        are not inferred.
 
 bootstrap.servers and the security options may have the prefix `kafka.`, as in Spark's own source.
 
@@ -65,7 +69,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from wirescan.spark import kafka_topics
-from wirescan.spark.datasource_options import parse_reading
+from wirescan.spark.datasource_options import fit_payloads, parse_reading
 from wirescan.spark.datasource_reader import WirescanReader
 from wirescan.spark.run import hide_traceback
 
@@ -84,7 +88,7 @@ class WirescanSource(DataSource):
 
         Raises ValueError for options that are not allowed.
         """
-        return parse_reading(self.options).struct
+        return fit_payloads(parse_reading(self.options), self.options).struct
 
     @hide_traceback()
     def reader(self, schema: StructType) -> WirescanReader:

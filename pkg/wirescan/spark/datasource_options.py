@@ -17,6 +17,7 @@ from wirescan.frames.registry import formats, make_spec
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import kafka_topics
 from wirescan.spark.kafka_topics import TopicReading
+from wirescan.spark.payloads import DECODE, parse_payloads
 from wirescan.spark.run import DEFAULT_FORMAT, LOCAL, TASK_BYTES, Reading
 
 OPTIONS = (
@@ -53,9 +54,10 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     all_options = (*OPTIONS, *format_options, *STREAM_OPTIONS)
     lowercase = {name.lower() for name in all_options}
     for name in options:
-        if name.lower() not in lowercase:
+        if name.lower() not in lowercase and not name.lower().startswith(DECODE):
             raise ValueError(
-                f"the data source wirescan has no option {name!r}, only {', '.join(all_options)}"
+                f"the data source wirescan has no option {name!r}, only {', '.join(all_options)} "
+                f"and {DECODE}COLUMN"
             )
     columns = options.get("columns")
     row_bytes = options.get("maxRowBytes")
@@ -72,7 +74,18 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
         options.get("errors", "strict"),
         kafka_topics.parse_flag(options, "check", default=True),
         limits,
+        payloads=parse_payloads(options),
     )
+
+
+def fit_payloads(reading: AnyReading, options: Mapping[str, str]) -> AnyReading:
+    """Infer the types of payloads that the options do not give, from the first rows of the files.
+
+    Returns the reading. Raises ValueError if they cannot be inferred, FrameError and OSError.
+    """
+    if not isinstance(reading, TopicReading) and not reading.payloads.is_fitted:
+        reading.fit_payloads(reading.plan(*parse_plan(options)).slices)
+    return reading
 
 
 def _parse_format_options(
@@ -106,7 +119,11 @@ def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:
 
     Raises ValueError unless each column exists and has the type that the schema says.
     """
-    reading = replace(reading, columns=tuple(schema.names))
+    added = set(reading.payloads.fault_names)
+    columns = [name for name in schema.names if name not in added]
+    reading = replace(reading, columns=tuple(columns))
+    if reading.struct.names != schema.names:
+        raise ValueError(f"the columns have to be {', '.join(reading.struct.names)}")
     for declared, actual in zip(schema.fields, reading.struct.fields):
         if declared.dataType.simpleString() != actual.dataType.simpleString():
             raise ValueError(

@@ -85,7 +85,13 @@ class PushdownReader(WirescanReader):
         """Store the filters, and return all of them, because Spark must apply them again."""
         format = format_of(self._reading.format)
         is_topic = isinstance(self._reading, TopicReading)
-        self._pushed = tuple(translate_filters(filters, format, is_topic=is_topic))
+        # Spark filters the decoded values.
+        usable = [
+            filter
+            for filter in filters
+            if _get_column(filter) not in self._reading.payloads.decoders
+        ]
+        self._pushed = tuple(translate_filters(usable, format, is_topic=is_topic))
         if not isinstance(self._reading, TopicReading):
             self._reading = replace(self._reading, filters=(*self._reading.filters, *self._pushed))
         return filters
@@ -121,6 +127,13 @@ class PushdownReader(WirescanReader):
             for pushed in self._pushed
             if pushed.column == column
         )
+
+
+def _get_column(filter: Filter) -> str | None:
+    """Return the column of a filter; None for a member of a column."""
+    inner = filter.child if isinstance(filter, Not) else filter
+    path: tuple[str, ...] = getattr(inner, "attribute", ())
+    return path[0] if len(path) == 1 else None
 
 
 def clamp_range(offsets: OffsetRange, low: int | None, high: int | None) -> OffsetRange:

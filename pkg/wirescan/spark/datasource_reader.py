@@ -13,7 +13,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from wirescan.spark import kafka_topics
-from wirescan.spark.datasource_options import choose_columns, parse_plan, parse_reading
+from wirescan.spark.datasource_options import (
+    choose_columns,
+    fit_payloads,
+    parse_plan,
+    parse_reading,
+)
 from wirescan.spark.run import (
     freeze_gc_once,
     hide_traceback,
@@ -31,7 +36,8 @@ class WirescanReader(DataSourceReader):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType):
-        self._reading = choose_columns(parse_reading(options), schema)
+        reading = fit_payloads(parse_reading(options), options)
+        self._reading = choose_columns(reading, schema)
         self._schema = make_arrow_schema(schema)
         parse = kafka_topics.parse_plan if kafka_topics.is_topic(options) else parse_plan
         self._plan: tuple[Any, ...] = parse(options)  # the arguments of the reading's `plan`

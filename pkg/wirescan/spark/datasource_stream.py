@@ -27,6 +27,7 @@ from wirescan.reading.growing import Tail
 from wirescan.spark import kafka_topics
 from wirescan.spark.datasource_options import (
     choose_columns,
+    fit_payloads,
     parse_paths,
     parse_reading,
     parse_size,
@@ -75,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "the data source wirescan streams files; for a stream of topics use Spark's own "
                 "data source kafka"
             )
-        reading = parse_reading(options)
+        reading = fit_payloads(parse_reading(options), options)
         assert isinstance(reading, Reading)  # options without a topic
         self._reading = choose_columns(reading, schema)
         self._schema = make_arrow_schema(schema)
@@ -164,6 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 errors=reading.errors,
                 limits=reading.limits,
             )
+            batch = reading.payloads.decode(batch)
             freeze_gc_once()
             # The schemas differ if the user's schema has NOT NULL columns.
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)

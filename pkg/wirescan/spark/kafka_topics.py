@@ -14,6 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from wirescan.decoding.decoder import Decoder
+from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client import topic_batches, topic_ranges
@@ -27,6 +29,7 @@ from wirescan.kafka.client.topic_ranges import (
     to_milliseconds,
 )
 from wirescan.reading.splits import group_slices
+from wirescan.spark.payloads import DECODE, make_payloads, parse_payloads
 from wirescan.spark.run import BATCH_BYTES, hide_traceback, make_struct, run_tasks
 
 RECORDS = 1_000_000  # offsets in one task
@@ -70,7 +73,8 @@ class TopicPlan(NamedTuple):
 class TopicReading:
     """Which topics to read, and how. Spark sends it to the tasks.
 
-    The fields are the arguments of `read_topic`. Raises ValueError for an unknown mode or column.
+    The fields are the arguments of `read_topic`. Raises ValueError for an unknown mode or column,
+    and for payloads whose type is not known.
     """
 
     cluster: ClusterAddress
@@ -80,10 +84,17 @@ class TopicReading:
     check: bool = True
     limits: Limits = field(default_factory=Limits)
     isolation: str = "read_uncommitted"
+    payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}))
 
     def __post_init__(self) -> None:
         check_mode(self.errors, self.limits)
-        topic_batches.make_schema(self.columns)  # raises for an unknown column
+        # Raises ValueError for an unknown column.
+        self.payloads.check(topic_batches.make_schema(self.columns))
+        if not self.payloads.is_fitted:
+            raise ValueError(
+                "the types of the payloads of topics cannot be inferred: give a schema, such as "
+                "json:FILE"
+            )
 
     @property
     def format(self) -> str:
@@ -93,7 +104,7 @@ class TopicReading:
     @property
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the batches."""
-        return topic_batches.make_schema(self.columns)
+        return self.payloads.make_schema(topic_batches.make_schema(self.columns))
 
     @property
     def struct(self) -> StructType:
@@ -151,13 +162,14 @@ class TopicReading:
                     errors=self.errors,
                     check=self.check,
                 ):
-                    yield from topic_batches.to_batches(
+                    batches = topic_batches.to_batches(
                         part,
                         self.columns,
                         batch_bytes=BATCH_BYTES,
                         errors=self.errors,
                         limits=self.limits,
                     )
+                    yield from map(self.payloads.decode, batches)
 
 
 def read_topic(
@@ -178,6 +190,7 @@ def read_topic(
     limits: Limits = Limits(),
     tls: bool | str = False,
     sasl: tuple[str, str, str] | None = None,
+    decode: Mapping[str, str | Decoder] | None = None,
 ) -> DataFrame:
     """Return the records of topics in a live cluster as a DataFrame, one row for each record.
 
@@ -199,6 +212,7 @@ def read_topic(
     records_per_partition: offsets in one task. After compaction a task has fewer records.
     tls: False, True, or the path of a PEM file with the trusted authorities.
     sasl: mechanism, user and password.
+    decode: the argument of `wirescan.spark.read`. No type is inferred.
 
     Raises ValueError for arguments that are not allowed and for offsets that are not in the log any
     more, `kafka.BrokerError` and OSError.
@@ -211,6 +225,7 @@ def read_topic(
         check,
         limits,
         isolation,
+        make_payloads(decode),
     )
     tasks = reading.plan(
         records_per_partition,
@@ -243,10 +258,10 @@ def parse_reading(options: Mapping[str, str]) -> TopicReading:
     """
     normalized = normalize_names(options)
     for name in normalized:
-        if name not in map(str.lower, OPTIONS):
+        if name not in map(str.lower, OPTIONS) and not name.startswith(DECODE):
             raise ValueError(
                 f"the data source wirescan has no option {name!r} for topics, only "
-                f"{', '.join(OPTIONS)}"
+                f"{', '.join(OPTIONS)} and {DECODE}COLUMN"
             )
     if normalized.get("format", FORMAT) != FORMAT:
         raise ValueError(f"topics are read as {FORMAT}, not as {normalized['format']}")
@@ -261,6 +276,7 @@ def parse_reading(options: Mapping[str, str]) -> TopicReading:
         normalized.get("errors", "strict"),
         parse_flag(normalized, "check", default=True),
         isolation=normalized.get("isolation", "read_uncommitted"),
+        payloads=parse_payloads(normalized),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
+from wirescan.decoding.decoder import Decoder
 from wirescan.export.hive_layout import Layout
 from wirescan.export.parquet import Summary, write_counted, write_parts
 from wirescan.export.parquet_writer import (
@@ -35,6 +36,7 @@ from wirescan.files.source import URL
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
 from wirescan.spark.fault_rows import find_faults
+from wirescan.spark.payloads import make_payloads
 from wirescan.spark.plan import make_plan
 from wirescan.spark.run import (
     DEFAULT_FORMAT,
@@ -77,6 +79,7 @@ def to_parquet(
     partition_by: str | Sequence[str] = (),
     file_bytes: int = FILE_BYTES,
     filters: Sequence[tuple[Any, ...]] = (),
+    decode: Mapping[str, str | Decoder] | None = None,
 ) -> Summary:
     """Write the frames in files to a directory of Parquet files, and return a summary.
 
@@ -103,9 +106,13 @@ def to_parquet(
     if writer not in WRITERS:
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
     begun = time.perf_counter()
-    reading = Reading(format, columns, errors, check, limits, filters)
+    payloads = make_payloads(decode)
+    reading = Reading(format, columns, errors, check, limits, filters, payloads)
     layout = Layout.from_columns(format, columns, partition_by)
+    payloads.check(layout.stored_schema)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
+    reading.fit_payloads(plan.slices)
+    layout = replace(layout, payloads=payloads)
     write = _write_with_spark
     if writer == "task":
         write = partial(_write_in_tasks, file_bytes=file_bytes)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from wirescan.decoding.decoder import Decoder
 from wirescan.frames.limits import Limits
+from wirescan.spark.payloads import make_payloads
 from wirescan.spark.plan import make_plan
 from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, run_tasks
 
@@ -26,6 +28,7 @@ def read(
     filters: Sequence[tuple[Any, ...]] = (),
     bytes_per_partition: int | None = None,
     limits: Limits = Limits(),
+    decode: Mapping[str, str | Decoder] | None = None,
 ) -> DataFrame:
     """Return the frames in files as a DataFrame with one row for each frame.
 
@@ -48,10 +51,18 @@ def read(
         share, of at most 512 MiB. Spark Connect does not report the cores, so there it is 128 MiB.
     limits: the argument of `wirescan.scan`. Files are not cut after a frame of more than 100 MiB:
         one task reads the rest of the file.
+    decode: columns of byte strings whose payloads become typed columns, such as {"value": "json"}.
+        `wirescan.decoding.notation` lists the decoders, and `wirescan.spark.payloads` the types. A
+        payload that cannot be decoded is null, and the column after it, such as `value_fault`,
+        says why. The driver infers types that are not given from the first rows. Every executor
+        must be able to read the registry of schemas that a decoder names.
 
-    Raises ValueError for an unknown format, column, mode or operator, TypeError for a filter's
-    value of the wrong type, FileNotFoundError and OSError.
+    Raises ValueError for an unknown format, column, mode, operator or decoder, and for payloads
+    whose type cannot be inferred; TypeError for a filter's value of the wrong type;
+    FileNotFoundError and OSError.
     """
-    reading = Reading(format, columns, errors, check, limits, filters)
+    payloads = make_payloads(decode)
+    reading = Reading(format, columns, errors, check, limits, filters, payloads)
     plan = make_plan(spark, reading, paths, bytes_per_partition)
+    reading.fit_payloads(plan.slices)
     return run_tasks(spark, plan, reading.read_batches, reading.struct)

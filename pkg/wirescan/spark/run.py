@@ -9,7 +9,7 @@ import gc
 import os
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from wirescan.core.parallel import WORKERS_VARIABLE
-from wirescan.export.batches import iter_batches
+from wirescan.decoding.payload_columns import PayloadColumns
+from wirescan.export.batches import fit_payloads, iter_batches
 from wirescan.files.source import URL
 from wirescan.frames import to_arrow
 from wirescan.frames.errors import check_mode
@@ -54,6 +55,7 @@ class Reading:
     columns: their names, in order. None is the default of `wirescan.frames.to_arrow.make_schema`.
     errors, check, limits: the arguments of `wirescan.scan`.
     filters: the filters of `wirescan.reading.filters`. A row must pass all of them.
+    payloads: the columns that are decoded, in Spark's types: see `payloads.make_payloads`.
 
     Raises ValueError for an unknown format, column, mode or operator, and TypeError for a filter's
     value of the wrong type.
@@ -65,6 +67,7 @@ class Reading:
     check: bool = True
     limits: Limits = field(default_factory=Limits)
     filters: Sequence[tuple[Any, ...]] = ()
+    payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}))
 
     def __post_init__(self) -> None:
         # The normalized name has absolute paths, because workers may run in another directory.
@@ -74,12 +77,13 @@ class Reading:
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
         # Raises ValueError for an unknown column.
-        to_arrow.make_schema(self.format, self.columns, types="spark")
+        self.payloads.check(to_arrow.make_schema(self.format, self.columns, types="spark"))
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the batches, in Spark's types."""
-        return to_arrow.make_schema(self.format, self.columns, types="spark")
+        """Return the Arrow schema of the batches, in Spark's types. `fit_payloads` comes before."""
+        schema = to_arrow.make_schema(self.format, self.columns, types="spark")
+        return self.payloads.make_schema(schema)
 
     @property
     def struct(self) -> StructType:
@@ -95,6 +99,13 @@ class Reading:
             "limits": self.limits,
             "filters": self.filters,
         }
+
+    def fit_payloads(self, slices: Iterable[Slice]) -> None:
+        """Infer the types of payloads that are not known from the first rows of slices.
+
+        Raises ValueError if no type can be inferred, FrameError as `errors` says, and OSError.
+        """
+        fit_payloads(self.payloads, self.format, slices, **self.options)
 
     def read_batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
         """Yield the frames of slices in record batches of about BATCH_BYTES.
@@ -112,6 +123,7 @@ class Reading:
                     batch_bytes=BATCH_BYTES,
                     types="spark",
                     tail=part.last,
+                    decode=self.payloads.decoders,
                     **self.options,
                 )
 

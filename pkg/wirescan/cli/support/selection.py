@@ -137,9 +137,7 @@ class Selection:
             passes &= ~table.bad
         return np.flatnonzero(passes)
 
-    def plan(
-        self, files: Sequence[str], errors: str, limits: Limits, *, check: bool
-    ) -> PartPlan:
+    def plan(self, files: Sequence[str], errors: str, limits: Limits, *, check: bool) -> PartPlan:
         """Return the parts of files to read, and what chooses among their rows.
 
         --tail and --sample N count rows, so they read files, or their ends, before.

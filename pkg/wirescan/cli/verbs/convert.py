@@ -143,8 +143,6 @@ def convert(
     names = parse_names(columns, [*list_all_columns(format_name), FAULT])
     partitions = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     layout = _make_layout(format_name, names, partitions)
-    if decode and engine == "spark":
-        raise click.UsageError("--decode needs --engine local")
     _check_output(out, overwrite=overwrite)
     if engine == "spark" and selection.has_choice:
         raise click.UsageError("--limit, --tail and --sample need --engine local")
