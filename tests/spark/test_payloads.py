@@ -18,7 +18,7 @@ from wirescan.decoding.decoder import Decoded, Decoder
 from wirescan.export.batches import iter_batches
 from wirescan.kafka import Record, encode_batch
 from wirescan.spark import read, read_topic, register, to_parquet
-from wirescan.spark.payloads import SparkDecoder, make_payloads
+from wirescan.spark.payload_types import SparkDecoder, make_payloads
 
 pytestmark = pytest.mark.spark
 COLUMNS = ["offset", "key", "value"]

@@ -17,7 +17,7 @@ from wirescan.frames.registry import formats, make_spec
 from wirescan.reading.splits import SLICE_BYTES
 from wirescan.spark import kafka_topics
 from wirescan.spark.kafka_topics import TopicReading
-from wirescan.spark.payloads import DECODE, parse_payloads
+from wirescan.spark.payload_types import DECODE, parse_payloads
 from wirescan.spark.run import DEFAULT_FORMAT, LOCAL, TASK_BYTES, Reading
 
 OPTIONS = (

@@ -29,7 +29,7 @@ from wirescan.kafka.client.topic_ranges import (
     to_milliseconds,
 )
 from wirescan.reading.splits import group_slices
-from wirescan.spark.payloads import DECODE, make_payloads, parse_payloads
+from wirescan.spark.payload_types import DECODE, make_payloads, parse_payloads
 from wirescan.spark.run import BATCH_BYTES, hide_traceback, make_struct, run_tasks
 
 RECORDS = 1_000_000  # offsets in one task

@@ -36,7 +36,7 @@ from wirescan.files.source import URL
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
 from wirescan.spark.fault_rows import find_faults
-from wirescan.spark.payloads import make_payloads
+from wirescan.spark.payload_types import make_payloads
 from wirescan.spark.plan import make_plan
 from wirescan.spark.run import (
     DEFAULT_FORMAT,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirescan.decoding.decoder import Decoder
 from wirescan.frames.limits import Limits
-from wirescan.spark.payloads import make_payloads
+from wirescan.spark.payload_types import make_payloads
 from wirescan.spark.plan import make_plan
 from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, run_tasks
 
@@ -52,10 +52,10 @@ def read(
     limits: the argument of `wirescan.scan`. Files are not cut after a frame of more than 100 MiB:
         one task reads the rest of the file.
     decode: columns of byte strings whose payloads become typed columns, such as {"value": "json"}.
-        `wirescan.decoding.notation` lists the decoders, and `wirescan.spark.payloads` the types. A
-        payload that cannot be decoded is null, and the column after it, such as `value_fault`,
-        says why. The driver infers types that are not given from the first rows. Every executor
-        must be able to read the registry of schemas that a decoder names.
+        `wirescan.decoding.notation` lists the decoders, and `wirescan.spark.payload_types` the
+        types. A payload that cannot be decoded is null, and the column after it, such as
+        `value_fault`, says why. The driver infers types that are not given from the first rows.
+        Every executor must be able to read the registry of schemas that a decoder names.
 
     Raises ValueError for an unknown format, column, mode, operator or decoder, and for payloads
     whose type cannot be inferred; TypeError for a filter's value of the wrong type;

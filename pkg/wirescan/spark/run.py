@@ -55,7 +55,7 @@ class Reading:
     columns: their names, in order. None is the default of `wirescan.frames.to_arrow.make_schema`.
     errors, check, limits: the arguments of `wirescan.scan`.
     filters: the filters of `wirescan.reading.filters`. A row must pass all of them.
-    payloads: the columns that are decoded, in Spark's types: see `payloads.make_payloads`.
+    payloads: the columns that are decoded, in Spark's types: see `payload_types.make_payloads`.
 
     Raises ValueError for an unknown format, column, mode or operator, and TypeError for a filter's
     value of the wrong type.
