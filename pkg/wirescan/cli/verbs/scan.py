@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable
 
 import click
-import numpy as np
 
 from wirescan.cli.common import (
     DAMAGE,
     DEFAULT_FORMAT,
     Failure,
-    FileEnds,
     FormatCommand,
     check_option,
     columns_option,
@@ -28,26 +23,14 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
-from wirescan.cli.csv_rows import format_csv_row
-from wirescan.cli.input import read_part
-from wirescan.cli.output import (
-    colour,
-    dump_json,
-    format_path,
-    name_path,
-    open_output,
-    print_message,
-)
+from wirescan.cli.output import format_path, open_output
 from wirescan.cli.progress import Progress
-from wirescan.cli.support.selection import RowChooser, Selection, selection_options
-from wirescan.frames.columns import START, list_columns
-from wirescan.frames.errors import FrameError
-from wirescan.frames.fault_names import FaultMeaning
+from wirescan.cli.support.frame_writers import write_arrow, write_csv, write_json, write_text
+from wirescan.cli.support.selected_tables import SelectedTables
+from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.row_values import (
-    WIDEST_CELL,
     RowValues,
     list_all_columns,
     list_bytes_columns,
@@ -55,15 +38,8 @@ from wirescan.frames.row_values import (
     list_text_columns,
 )
 from wirescan.frames.similar_names import hint_at_names
-from wirescan.frames.table import FrameTable
-from wirescan.frames.value_text import ENCODINGS, format_bytes, format_count
-from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.frames.value_text import ENCODINGS
 
-WIDEST = 32  # characters of a column that is not the last one
-SAMPLE = 200  # rows that decide how wide the columns are
-CHUNK = 4096  # rows that are rendered together
-CHUNK_BYTES = 8 << 20  # bytes of frames that are written at a time
 SUFFIXES = {
     "json": (".json", ".jsonl", ".ndjson"),
     "csv": (".csv",),
@@ -172,18 +148,18 @@ def scan(
     with open_output(output, binary=kind == "arrow") as out, progress as bar:
         names = parse_names(columns, list_all_columns(format_name))
         encodings = _parse_encodings(encoding, format_name)
-        tables = Tables(files, format_name, errors, selection, bar, limits, check=check)
+        tables = SelectedTables(files, format_name, errors, selection, bar, limits, check=check)
         if kind == "arrow":
-            _write_arrow(out, tables, format_name, names, errors)
+            write_arrow(out, tables, format_name, names, errors)
         elif kind in ("json", "csv"):
             names = names or list_json_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=False)
-            write = _write_json if kind == "json" else _write_csv
+            write = write_json if kind == "json" else write_csv
             write(out, tables, values, names)
         else:
             names = names or list_text_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=True)
-            _write_text(out, tables, values, names)
+            write_text(out, tables, values, names)
     tables.report()
     context.exit(DAMAGE if tables.damage and errors != "skip" else 0)
 
@@ -194,120 +170,6 @@ def _refuse_input_as_output(output: str, files: Iterable[str]) -> None:
         return
     if any(os.path.exists(file) and os.path.samefile(file, output) for file in files):
         raise Failure(f"{format_path(output)}: would be replaced while it is read")
-
-
-class Tables:
-    """Iterates over the tables of frames in files, piece by piece, as (table, path).
-
-    Damage in the lists of a row, such as its headers, counts even if they are not shown. So does
-    damage in frames that were read and are not selected.
-
-    Args:
-        files: what to read.
-        format: the format of the frames.
-        errors: "strict" raises FrameError, "mark" keeps bad frames, "skip" drops them.
-        selection: which frames to iterate over.
-        progress: called with the bytes read.
-        limits: for reading.
-        check: verify checksums.
-
-    Attributes:
-        damage: whether damage was found so far.
-    """
-
-    def __init__(
-        self,
-        files: list[str],
-        format: Format,
-        errors: str,
-        selection: Selection,
-        progress: Progress,
-        limits: Limits,
-        *,
-        check: bool,
-    ):
-        self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
-        self._files = files
-        self._format = format
-        self._errors = errors
-        self._selection = selection
-        self._progress = progress
-        self._seen = 0
-        self.damage = False
-        self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
-        self._ends = FileEnds()
-
-    def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
-        selection = self._selection
-        limits = self._options["limits"]
-        plan = selection.plan(self._files, self._errors, limits, check=self._options["check"])
-        if plan.chooser.is_done:
-            return
-        for path, start, stop in plan.parts:
-            allowance = Allowance(limits)
-            options = {"allowance": allowance, **self._options}
-            pieces = read_part(path, start, stop, self._progress, allowance)
-            for piece in scan_outermost(pieces, self._format, offset=start, **options):
-                frames = selection.prune(piece, path)
-                max_rows = plan.chooser.max_rows
-                for table in open_nested(frames, self._format, max_rows=max_rows, **options):
-                    yield from self._apply_mode(table, path, plan.chooser)
-                    if plan.chooser.is_done:
-                        return
-            self._ends.add(piece, path)
-            self.damage |= self._ends.is_damaged
-
-    def report(self) -> None:
-        """Print empty files, cut tails and bad frames to standard error."""
-        self._ends.report()
-        for (_, fault), count in sorted(self._faults.items()):
-            dropped = " (dropped)" if self._errors == "skip" else ""
-            frames = format_count(count, "bad frame")
-            print_message(f"wirescan: {frames}{dropped}: {fault.name}, {fault.meaning}")
-
-    def _apply_mode(
-        self, table: FrameTable, path: str, chooser: RowChooser
-    ) -> Iterator[tuple[FrameTable, str]]:
-        """Yield what the mode and the selection leave of a table, and count its damage."""
-        chosen = chooser.choose(table, path)
-        selected = table if len(chosen) == len(table) else table[chosen]
-        if chooser.is_done and self._errors != "skip":
-            table = table[: int(chosen[-1]) + 1 if len(chosen) else 0]
-        damaged = find_bad_frames(table)
-        if damaged and self._errors == "strict":
-            bad, rows = min(damaged, key=lambda item: int(item[1][0]))
-            first = int(rows[0])
-            before = chosen[chosen < first]
-            if len(before):
-                yield table[before], path
-            raise _make_error(bad, self._seen + first, path)
-        for bad, _ in damaged:
-            self.damage = True
-            for number, count in Counter(bad["fault"].tolist()).items():
-                self._faults[number, bad.describe_fault(number)] += count
-        self._seen += len(table)
-        if len(selected):
-            yield selected, path
-
-
-def _make_error(table: FrameTable, row: int, path: str) -> FrameError:
-    """Return the error for damage in a scanned row.
-
-    Args:
-        table: its first row is the damage: the scanned row, or a part of it.
-        row: the number of the scanned row.
-        path: the file.
-    """
-    fault = int(table["fault"][0])
-    at = int(table[:1].positions[0])
-    i = 0
-    while table.outer is not None and table.outer["fault"][table["parent"][i]]:
-        # The enclosing frame is what is bad.
-        i = int(table["parent"][i])
-        table = table.outer
-    source = "(standard input)" if path == "-" else path
-    meaning = table.describe_fault(fault)
-    return FrameError(fault, at, row, table.frame(i), source, meaning=meaning)
 
 
 def _parse_encodings(option: str, format: Format) -> dict[str, str]:
@@ -360,129 +222,3 @@ def _choose_output_kind(output: str | None, option: str | None) -> str:
             f"-o {format_path(output)} is a name for {named}, but --{option} chooses another format"
         )
     return option or named or "text"
-
-
-def _split(table: FrameTable) -> Iterator[FrameTable]:
-    """Yield a table in parts of at most CHUNK rows, and of CHUNK_BYTES or one row."""
-    ends = np.cumsum(table["size"], dtype=np.int64)
-    first = 0
-    while first < len(table):
-        before = int(ends[first - 1]) if first else 0
-        stop = int(np.searchsorted(ends, before + CHUNK_BYTES, "right"))
-        stop = min(max(stop, first + 1), first + CHUNK)
-        yield table[first:stop]
-        first = stop
-
-
-def _write_json(
-    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
-) -> None:
-    """Write rows as JSON lines."""
-    for table, path in tables:
-        for part in _split(table):
-            lines = [dump_json(dict(zip(names, row))) for row in values.iter_rows(part, path)]
-            out.write(("\n".join(lines) + "\n").encode())
-
-
-def _write_csv(
-    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
-) -> None:
-    """Write rows as CSV, after a line of column names."""
-    out.write(format_csv_row(names).encode())
-    for table, path in tables:
-        for part in _split(table):
-            rows = values.iter_rows(part, path)
-            out.write("".join(map(format_csv_row, rows)).encode(errors="surrogateescape"))
-
-
-def _write_text(
-    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
-) -> None:
-    """Write rows as aligned columns; a bad frame is one line that says what is wrong."""
-    width = shutil.get_terminal_size().columns if out.isatty() else None
-    widths: list[int] = []
-    for table, path in tables:
-        for part in _split(table):
-            rows = values.iter_rows(part, name_path(path))
-            cells = [[_format_cell(value) for value in row] for row in rows]
-            numbers = {
-                name
-                for name in list_columns(part.dtype)
-                if np.issubdtype(part.dtype[name], np.integer)
-            } | {START}
-            right = [name in numbers for name in names]
-            if not widths:
-                widths = [
-                    min(max(map(len, column)), WIDEST) for column in zip(names, *cells[:SAMPLE])
-                ]
-                title = colour(_align(names, widths, right, width), bold=True)
-                out.write((title + "\n").encode())
-            lines = [_align(row, widths, right, width) for row in cells]
-            bad_rows = np.flatnonzero(part.bad)
-            for row, line in zip(bad_rows.tolist(), _format_faults(part[bad_rows], path)):
-                lines[row] = line
-            out.write(("\n".join(lines) + "\n").encode())
-
-
-def _format_faults(bad_frames: FrameTable, path: str) -> list[str]:
-    """Return a line for each frame of a table of bad frames."""
-    safe_path = format_path(path)
-    lines = []
-    for fault, position, size in zip(
-        map(bad_frames.describe_fault, bad_frames["fault"].tolist()),
-        bad_frames.positions.tolist(),
-        bad_frames["size"].tolist(),
-    ):
-        line = (
-            f"!! {fault.name} in the frame at byte {position:,} of {safe_path}, "
-            f"{format_bytes(size)}: {fault.meaning}"
-        )
-        lines.append(colour(line, fg="red"))
-    return lines
-
-
-def _format_cell(value: Any) -> str:
-    """Return a value as text of at most WIDEST_CELL characters."""
-    text = "-" if value is None else str(value)
-    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
-
-
-def _align(cells: list[str], widths: list[int], right: list[bool], width: int | None) -> str:
-    """Return the line of some cells.
-
-    Args:
-        cells: their texts. A text that is wider than its column moves the rest of the line.
-        widths: of the columns.
-        right: which columns are aligned right.
-        width: of the terminal, which cuts the line; None for no terminal.
-    """
-    padded = [
-        cell.rjust(cell_width) if is_right else cell.ljust(cell_width)
-        for cell, cell_width, is_right in zip(cells, widths, right)
-    ]
-    line = "  ".join(padded).rstrip()
-    return line if width is None or len(line) <= width else line[: max(width - 1, 1)] + "…"
-
-
-def _write_arrow(
-    out: BinaryIO,
-    tables: Iterable[tuple[FrameTable, str]],
-    format: Format,
-    columns: list[str] | None,
-    errors: str,
-) -> None:
-    """Write rows as an Arrow IPC stream."""
-    import pyarrow as pa
-
-    from wirescan.export.batches import BATCH_BYTES, split_by_bytes
-    from wirescan.frames import to_arrow
-
-    mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
-    with pa.ipc.new_stream(
-        pa.PythonFile(out, "w"), to_arrow.make_schema(format, columns, binary="binary")
-    ) as writer:
-        for table, path in tables:
-            for part in split_by_bytes(table, BATCH_BYTES):
-                writer.write_batch(
-                    to_arrow.to_batch(part, columns, binary="binary", file=path, errors=mode)
-                )

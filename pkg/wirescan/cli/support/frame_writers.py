@@ -1,0 +1,151 @@
+"""Writers of frames: text for people, JSON lines, CSV and Arrow.
+
+Each writes tables to an open binary file, until there are no more.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from wirescan.cli.csv_rows import format_csv_row
+from wirescan.cli.output import colour, dump_json, format_path, name_path
+from wirescan.frames.columns import START, list_columns
+from wirescan.frames.format import Format
+from wirescan.frames.row_values import WIDEST_CELL, RowValues
+from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_bytes
+
+WIDEST = 32  # characters of a column that is not the last one
+SAMPLE = 200  # rows that decide how wide the columns are
+CHUNK = 4096  # rows that are rendered together
+CHUNK_BYTES = 8 << 20  # bytes of frames that are written at a time
+
+
+def _split(table: FrameTable) -> Iterator[FrameTable]:
+    """Yield a table in parts of at most CHUNK rows, and of CHUNK_BYTES or one row."""
+    ends = np.cumsum(table["size"], dtype=np.int64)
+    first = 0
+    while first < len(table):
+        before = int(ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(ends, before + CHUNK_BYTES, "right"))
+        stop = min(max(stop, first + 1), first + CHUNK)
+        yield table[first:stop]
+        first = stop
+
+
+def write_json(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+) -> None:
+    """Write rows as JSON lines."""
+    for table, path in tables:
+        for part in _split(table):
+            lines = [dump_json(dict(zip(names, row))) for row in values.iter_rows(part, path)]
+            out.write(("\n".join(lines) + "\n").encode())
+
+
+def write_csv(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+) -> None:
+    """Write rows as CSV, after a line of column names."""
+    out.write(format_csv_row(names).encode())
+    for table, path in tables:
+        for part in _split(table):
+            rows = values.iter_rows(part, path)
+            out.write("".join(map(format_csv_row, rows)).encode(errors="surrogateescape"))
+
+
+def write_text(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+) -> None:
+    """Write rows as aligned columns; a bad frame is one line that says what is wrong."""
+    width = shutil.get_terminal_size().columns if out.isatty() else None
+    widths: list[int] = []
+    for table, path in tables:
+        for part in _split(table):
+            rows = values.iter_rows(part, name_path(path))
+            cells = [[_format_cell(value) for value in row] for row in rows]
+            numbers = {
+                name
+                for name in list_columns(part.dtype)
+                if np.issubdtype(part.dtype[name], np.integer)
+            } | {START}
+            right = [name in numbers for name in names]
+            if not widths:
+                widths = [
+                    min(max(map(len, column)), WIDEST) for column in zip(names, *cells[:SAMPLE])
+                ]
+                title = colour(_align(names, widths, right, width), bold=True)
+                out.write((title + "\n").encode())
+            lines = [_align(row, widths, right, width) for row in cells]
+            bad_rows = np.flatnonzero(part.bad)
+            for row, line in zip(bad_rows.tolist(), _format_faults(part[bad_rows], path)):
+                lines[row] = line
+            out.write(("\n".join(lines) + "\n").encode())
+
+
+def _format_faults(bad_frames: FrameTable, path: str) -> list[str]:
+    """Return a line for each frame of a table of bad frames."""
+    safe_path = format_path(path)
+    lines = []
+    for fault, position, size in zip(
+        map(bad_frames.describe_fault, bad_frames["fault"].tolist()),
+        bad_frames.positions.tolist(),
+        bad_frames["size"].tolist(),
+    ):
+        line = (
+            f"!! {fault.name} in the frame at byte {position:,} of {safe_path}, "
+            f"{format_bytes(size)}: {fault.meaning}"
+        )
+        lines.append(colour(line, fg="red"))
+    return lines
+
+
+def _format_cell(value: Any) -> str:
+    """Return a value as text of at most WIDEST_CELL characters."""
+    text = "-" if value is None else str(value)
+    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
+
+
+def _align(cells: list[str], widths: list[int], right: list[bool], width: int | None) -> str:
+    """Return the line of some cells.
+
+    Args:
+        cells: their texts. A text that is wider than its column moves the rest of the line.
+        widths: of the columns.
+        right: which columns are aligned right.
+        width: of the terminal, which cuts the line; None for no terminal.
+    """
+    padded = [
+        cell.rjust(cell_width) if is_right else cell.ljust(cell_width)
+        for cell, cell_width, is_right in zip(cells, widths, right)
+    ]
+    line = "  ".join(padded).rstrip()
+    return line if width is None or len(line) <= width else line[: max(width - 1, 1)] + "…"
+
+
+def write_arrow(
+    out: BinaryIO,
+    tables: Iterable[tuple[FrameTable, str]],
+    format: Format,
+    columns: list[str] | None,
+    errors: str,
+) -> None:
+    """Write rows as an Arrow IPC stream."""
+    import pyarrow as pa
+
+    from wirescan.export.batches import BATCH_BYTES, split_by_bytes
+    from wirescan.frames import to_arrow
+
+    mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
+    with pa.ipc.new_stream(
+        pa.PythonFile(out, "w"), to_arrow.make_schema(format, columns, binary="binary")
+    ) as writer:
+        for table, path in tables:
+            for part in split_by_bytes(table, BATCH_BYTES):
+                writer.write_batch(
+                    to_arrow.to_batch(part, columns, binary="binary", file=path, errors=mode)
+                )

@@ -1,0 +1,136 @@
+"""The tables of frames that a command prints: files, read piece by piece, and a selection."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from wirescan.cli.common import FileEnds
+from wirescan.cli.input import read_part
+from wirescan.cli.output import print_message
+from wirescan.cli.progress import Progress
+from wirescan.cli.support.selection import RowChooser, Selection
+from wirescan.frames.errors import FrameError
+from wirescan.frames.fault_names import FaultMeaning
+from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_bad_frames
+from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import format_count
+from wirescan.reading.allowance import Allowance
+from wirescan.reading.chunked import open_nested, scan_outermost
+
+
+class SelectedTables:
+    """Iterates over the tables of frames in files, piece by piece, as (table, path).
+
+    Damage in the lists of a row, such as its headers, counts even if they are not shown. So does
+    damage in frames that were read and are not selected.
+
+    Args:
+        files: what to read.
+        format: the format of the frames.
+        errors: "strict" raises FrameError, "mark" keeps bad frames, "skip" drops them.
+        selection: which frames to iterate over.
+        progress: called with the bytes read.
+        limits: for reading.
+        check: verify checksums.
+
+    Attributes:
+        damage: whether damage was found so far.
+    """
+
+    def __init__(
+        self,
+        files: list[str],
+        format: Format,
+        errors: str,
+        selection: Selection,
+        progress: Progress,
+        limits: Limits,
+        *,
+        check: bool,
+    ):
+        self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
+        self._files = files
+        self._format = format
+        self._errors = errors
+        self._selection = selection
+        self._progress = progress
+        self._seen = 0
+        self.damage = False
+        self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
+        self._ends = FileEnds()
+
+    def __iter__(self) -> Iterator[tuple[FrameTable, str]]:
+        selection = self._selection
+        limits = self._options["limits"]
+        plan = selection.plan(self._files, self._errors, limits, check=self._options["check"])
+        if plan.chooser.is_done:
+            return
+        for path, start, stop in plan.parts:
+            allowance = Allowance(limits)
+            options = {"allowance": allowance, **self._options}
+            pieces = read_part(path, start, stop, self._progress, allowance)
+            for piece in scan_outermost(pieces, self._format, offset=start, **options):
+                frames = selection.prune(piece, path)
+                max_rows = plan.chooser.max_rows
+                for table in open_nested(frames, self._format, max_rows=max_rows, **options):
+                    yield from self._apply_mode(table, path, plan.chooser)
+                    if plan.chooser.is_done:
+                        return
+            self._ends.add(piece, path)
+            self.damage |= self._ends.is_damaged
+
+    def report(self) -> None:
+        """Print empty files, cut tails and bad frames to standard error."""
+        self._ends.report()
+        for (_, fault), count in sorted(self._faults.items()):
+            dropped = " (dropped)" if self._errors == "skip" else ""
+            frames = format_count(count, "bad frame")
+            print_message(f"wirescan: {frames}{dropped}: {fault.name}, {fault.meaning}")
+
+    def _apply_mode(
+        self, table: FrameTable, path: str, chooser: RowChooser
+    ) -> Iterator[tuple[FrameTable, str]]:
+        """Yield what the mode and the selection leave of a table, and count its damage."""
+        chosen = chooser.choose(table, path)
+        selected = table if len(chosen) == len(table) else table[chosen]
+        if chooser.is_done and self._errors != "skip":
+            table = table[: int(chosen[-1]) + 1 if len(chosen) else 0]
+        damaged = find_bad_frames(table)
+        if damaged and self._errors == "strict":
+            bad, rows = min(damaged, key=lambda item: int(item[1][0]))
+            first = int(rows[0])
+            before = chosen[chosen < first]
+            if len(before):
+                yield table[before], path
+            raise _make_error(bad, self._seen + first, path)
+        for bad, _ in damaged:
+            self.damage = True
+            for number, count in Counter(bad["fault"].tolist()).items():
+                self._faults[number, bad.describe_fault(number)] += count
+        self._seen += len(table)
+        if len(selected):
+            yield selected, path
+
+
+def _make_error(table: FrameTable, row: int, path: str) -> FrameError:
+    """Return the error for damage in a scanned row.
+
+    Args:
+        table: its first row is the damage: the scanned row, or a part of it.
+        row: the number of the scanned row.
+        path: the file.
+    """
+    fault = int(table["fault"][0])
+    at = int(table[:1].positions[0])
+    i = 0
+    while table.outer is not None and table.outer["fault"][table["parent"][i]]:
+        # The enclosing frame is what is bad.
+        i = int(table["parent"][i])
+        table = table.outer
+    source = "(standard input)" if path == "-" else path
+    meaning = table.describe_fault(fault)
+    return FrameError(fault, at, row, table.frame(i), source, meaning=meaning)
