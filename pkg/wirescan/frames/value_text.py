@@ -7,7 +7,7 @@ string becomes a string from which the bytes can be restored:
     utf8      the text. A byte that is not UTF-8 becomes U+FFFD and two hexadecimal digits. So
               does each of the three bytes of a U+FFFD in the data. This is the default.
     base64, hex, escape     that notation
-    int, float, uuid        a number or a UUID; other bytes are escaped
+    int, float, uuid        a number or a UUID; other bytes are 0x and hexadecimal digits
 """
 
 from __future__ import annotations
@@ -56,26 +56,28 @@ def escape_text(text: str) -> str:
 def show_bytes(data: Any, encoding: str = "utf8") -> str:
     """Return bytes as text for people, in one of ENCODINGS."""
     if encoding != "utf8":
-        value = encode(data, encoding)
-        return "-" if value is None else str(value)
+        return str(encode(data, encoding))
     return escape_text(bytes(data).decode("utf-8", "surrogateescape"))
 
 
-def encode(data: Any, encoding: str) -> str | int | float | None:
+def encode(data: Any, encoding: str) -> str | int | float:
     """Return bytes as a value for JSON, in one of ENCODINGS.
 
-    A number is None if JSON does not have it. Bytes that are no number or UUID are escaped text.
+    Numbers that JSON does not have are the texts NaN, Infinity and -Infinity. Bytes that are no
+    number or UUID are "0x" and hexadecimal digits, which no number or UUID looks like.
     """
     data = bytes(data)
     if encoding == "int" and len(data) in INT_SIZES:
         return int.from_bytes(data, "big", signed=True)
     if encoding == "float" and len(data) in FLOATS:
         number: float = struct.unpack(FLOATS[len(data)], data)[0]
-        return number if math.isfinite(number) else None
+        return number if math.isfinite(number) else _name_number(number)
     if encoding == "uuid" and len(data) == 16:
         return str(UUID(bytes=data))
     if encoding == "uuid" and UUID_TEXT.fullmatch(data):
         return data.decode().lower()
+    if encoding in VALUE_ENCODINGS:
+        return f"0x{data.hex()}"
     if encoding == "hex":
         return data.hex()
     if encoding == "base64":
@@ -84,6 +86,13 @@ def encode(data: Any, encoding: str) -> str | int | float | None:
         text = data.decode("utf-8", "surrogateescape")
         return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
     return escape_bytes(data)
+
+
+def _name_number(number: float) -> str:
+    """Return the name of a number that is not finite, as JavaScript has it."""
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
 
 
 def format_time(value: int, unit: Literal["ms", "ns"] = "ms") -> str:

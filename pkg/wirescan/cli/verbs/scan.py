@@ -75,7 +75,8 @@ In JSON and CSV, bytes are strings in the notation that --encoding names:
   int, float     a number: big-endian bytes, as Kafka's serializers write
   uuid           its text; the bytes are 16, or the text
 
-Bytes that are no such number or UUID are text as escape writes it.
+Bytes that are no such number or UUID are 0x and hexadecimal digits. Numbers that JSON does not
+have are the texts NaN, Infinity and -Infinity.
 
 In CSV, null is an empty field, empty text is "", and lists are JSON. Spreadsheets may run a text
 that begins with = as a formula.
