@@ -1024,7 +1024,7 @@ def test_every_verb_reports_a_cut_tail_and_only_verify_calls_it_damage(segment, 
         assert results[verb].stderr == f"wirescan: {make_tail_message(segment)}\n"
     start = sum(map(len, make_batches()[:9]))
     size = segment.stat().st_size - start
-    assert f"byte {start:,}, {size:,} bytes: SHORT" in results["verify"].stdout
+    assert f"byte {start}, {size:,} bytes: SHORT" in results["verify"].stdout
 
 
 @pytest.mark.parametrize(

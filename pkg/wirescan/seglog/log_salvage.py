@@ -406,7 +406,7 @@ class LogSalvage:
         if len(too_large):
             position = int(table.positions[too_large[0]])
             raise ValueError(
-                f"{make_visible(path)}: the frame at byte {position:,} decompresses to more than "
+                f"{make_visible(path)}: the frame at byte {position} decompresses to more than "
                 "the limits allow: raise them, or do not read what is inside the frames"
             )
         rows = table.rows.copy()

@@ -212,8 +212,8 @@ class Segments:
         if len(wrong):
             row = wrong[0]
             raise Damage(
-                f"{self._directory.name}: a batch of offsets {first[row]:,} to {last[row]:,} comes "
-                f"after offset {before[row]:,}"
+                f"{self._directory.name}: a batch of offsets {first[row]} to {last[row]} comes "
+                f"after offset {before[row]}"
             )
 
     def close(self) -> None:

@@ -320,8 +320,8 @@ class Report:
         lost = log.add_loss(last + 1, furthest.offset, log.claims, at_end=not later)
         self._report(
             SHORTER,
-            f"the log ends with offset {last:,}, but {format_path(furthest.path)} states that it "
-            f"had reached offset {furthest.offset:,}",
+            f"the log ends with offset {last}, but {format_path(furthest.path)} states that it "
+            f"had reached offset {furthest.offset}",
             lost=lost,
             path=self._make_segment_path(log, newest),
         )
@@ -438,7 +438,7 @@ class Report:
         self._log.compacted |= self._offsets.missing_inside > missing_inside
         for row, before in disorder:
             offset = int(table[log_columns(table).first][row])
-            meaning = f"{ORDER_MEANING} ({offset:,} after {before:,})"
+            meaning = f"{ORDER_MEANING} ({offset} after {before})"
             self._report(
                 ORDER, meaning, int(starts[row]), int(table["size"][row]), table.frame(row)
             )
@@ -537,9 +537,9 @@ class Report:
             }
             self._write(line | (lost.to_json_fields() if lost else {}))
         elif self._gaps <= SHOWN_GAPS or lost:
-            text = f"{format_count(missing, 'offset')} missing, {gap.first:,} to {gap.last:,}"
+            text = f"{format_count(missing, 'offset')} missing, {gap.first} to {gap.last}"
             loss = f"; {lost}" if lost else ""
-            self._write(f"{format_path(self._path)}: gap before byte {at:,}: {text}{loss}")
+            self._write(f"{format_path(self._path)}: gap before byte {at}: {text}{loss}")
 
     def _verify_tail(self, table: FrameTable) -> None:
         """Report how the file ends; `table` is its last one."""
@@ -633,9 +633,9 @@ class Report:
             return
         has_position = bool(size or at)
         place = format_path(path)
-        place += f": byte {at:,}" if has_position else ""
+        place += f": byte {at}" if has_position else ""
         place += f", {inside} in it" if inside else ""
-        place += f", decompressed byte {inflated:,}" if inflated is not None else ""
+        place += f", decompressed byte {inflated}" if inflated is not None else ""
         place += f", {format_count(size, 'byte')}" if has_position else ""
         label = colour(fault, fg="red" if kind == "damage" else None, bold=True)
         loss = f"; {lost}" if lost else ""

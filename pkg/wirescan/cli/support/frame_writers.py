@@ -97,7 +97,7 @@ def _format_faults(bad_frames: FrameTable, path: str) -> list[str]:
         bad_frames["size"].tolist(),
     ):
         line = (
-            f"!! {fault.name} in the frame at byte {position:,} of {safe_path}, "
+            f"!! {fault.name} in the frame at byte {position} of {safe_path}, "
             f"{format_bytes(size)}: {fault.meaning}"
         )
         lines.append(colour(line, fg="red"))

@@ -39,9 +39,9 @@ class Lost(NamedTuple):
     bound: str = EXACT
 
     def __str__(self) -> str:
-        offsets = f"offset {self.first:,}"
+        offsets = f"offset {self.first}"
         if self.last > self.first:
-            offsets = f"offsets {self.first:,} to {self.last:,}"
+            offsets = f"offsets {self.first} to {self.last}"
         return f"lost {describe_loss(self.records, self.bound)}, {offsets}"
 
     def to_json_fields(self) -> dict[str, int | str]:

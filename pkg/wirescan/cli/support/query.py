@@ -131,7 +131,7 @@ def make_answer_lines(answer: dict[str, Any], format: Format) -> list[tuple[str,
             )
             out.append((f"top {column}", values or "none"))
         else:
-            show = format_time if _is_time(name, format) else "{:,}".format
+            show = format_time if _is_time(name, format) else str
             out.append((name, " to ".join("none" if end is None else show(end) for end in result)))
     return out
 

@@ -88,7 +88,7 @@ def render_markdown(data: ReportData) -> str:
     lines += [f"    {json.dumps(finding)}" for finding in data.findings]
     lines += ["", f"## Faults: {len(data.faults):,} of {data.fault_count:,}", ""]
     for fault in data.faults:
-        where = f"{json.dumps(fault.file)}: byte {fault.position:,}, {fault.size:,} bytes"
+        where = f"{json.dumps(fault.file)}: byte {fault.position}, {fault.size:,} bytes"
         lines.append(f"    {fault.fault} {where}")
     return "\n".join(lines) + "\n"
 
@@ -240,8 +240,8 @@ def _render_findings(data: ReportData) -> str:
     rows = []
     for finding in data.findings:
         if finding["kind"] == "gap":
-            what = f"{finding['missing']:,} offsets missing, {finding['first']:,} to "
-            what += f"{finding['last']:,}"
+            what = f"{finding['missing']:,} offsets missing, {finding['first']} to "
+            what += f"{finding['last']}"
         else:
             what = f"{finding['fault']}: {finding['meaning']}"
         lost = finding.get("lost_records", "")
@@ -346,7 +346,7 @@ def _render_select(name: str, texts: dict[str, str]) -> str:
 def _render_fault(fault: ListedFault, file_number: str) -> str:
     return (
         f'<details data-fault="{escape(fault.fault)}" data-file="{file_number}">'
-        f"<summary>{escape(fault.fault)}, byte {fault.position:,}, {fault.size:,} bytes, "
+        f"<summary>{escape(fault.fault)}, byte {fault.position}, {fault.size:,} bytes, "
         f"{escape(_shorten(fault.file))}</summary>"
         f"<pre tabindex=0>{escape(format_near(fault.near))}</pre></details>"
     )

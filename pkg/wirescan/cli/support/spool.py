@@ -316,7 +316,7 @@ def find_end(path: Path) -> int:
             if is_zeros(path, at, size):
                 return at
             raise Failure(
-                f"{format_path(str(path))}: no frame at byte {at:,}, and nothing was changed: "
+                f"{format_path(str(path))}: no frame at byte {at}, and nothing was changed: "
                 "truncate the file there (truncate -s), or rename it"
             )
     return size - len(last.tail)

@@ -88,9 +88,9 @@ def _print_difference(difference: Difference, unit: str) -> None:
     """Print a range, and the examples in it."""
     many = unit + ("es" if unit.endswith("ch") else "s")
     count = f"{difference.records:,} {unit if difference.records == 1 else many}"
-    click.echo(f"offsets {difference.first:,} to {difference.last:,}: {count} {difference.kind}")
+    click.echo(f"offsets {difference.first} to {difference.last}: {count} {difference.kind}")
     for example in difference.examples:
-        click.echo(f"  offset {example.offset:,}")
+        click.echo(f"  offset {example.offset}")
         for side, values in (("A", example.left), ("B", example.right)):
             text = ", ".join(f"{name} {_format(value)}" for name, value in values.items())
             click.echo(f"    {side}: {text}")

@@ -436,18 +436,18 @@ def find_remaining(
     for part in remaining:
         if part.ahead and part.partition in ends:
             raise Damage(
-                f"{part.name} ends before offset {part.start:,}, up to which it was fetched: its "
+                f"{part.name} ends before offset {part.start}, up to which it was fetched: its "
                 "log was truncated"
             )
         if part.deleted:
-            lost = f"offsets {part.start - part.deleted:,} to {part.start - 1:,}"
+            lost = f"offsets {part.start - part.deleted} to {part.start - 1}"
             message = f"{part.name}: {lost} are gone from the cluster"
             if errors == "strict":
                 raise Damage(f"{message}; --errors mark continues after them")
             print_message(f"wirescan: {message}")
-        offsets = f"nothing from offset {part.start:,} on"
+        offsets = f"nothing from offset {part.start} on"
         if len(part):
-            offsets = f"offsets {part.start:,} to {part.stop - 1:,}"
+            offsets = f"offsets {part.start} to {part.stop - 1}"
         continued = ", where an earlier run ended" if part.partition in ends else ""
         print_message(f"{part.name}: {offsets}{continued}")
     ledger.add_starts(

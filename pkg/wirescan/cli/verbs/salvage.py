@@ -172,8 +172,8 @@ class SalvagePrinter:
         if event.claim is not None:
             first, last, records = event.claim
             fields |= {"first": first, "last": last, "records": records}
-            claim = f"; its header states offsets {first:,} to {last:,}"
-        place = f"{format_path(event.path)}: byte {event.position:,}"
+            claim = f"; its header states offsets {first} to {last}"
+        place = f"{format_path(event.path)}: byte {event.position}"
         size = format_count(event.size, "byte")
         fault = colour(event.fault, fg="red", bold=True)
         self._print(f"{place}, {size} left out: {fault}, {event.meaning}{claim}", fields)
@@ -181,7 +181,7 @@ class SalvagePrinter:
     def _add_loss(self, event: LostRange) -> None:
         lost = self._log.add_loss(event.first, event.last, event.claims, at_end=event.at_end)
         fields = {"kind": "lost", "file": event.path, "offset": event.position}
-        place = f"{format_path(event.path)}: before byte {event.position:,}"
+        place = f"{format_path(event.path)}: before byte {event.position}"
         self._print(f"{place}: {lost}", fields | lost.to_json_fields())
 
     def _add_segment(self, event: SalvagedSegment) -> None:
@@ -200,7 +200,7 @@ class SalvagePrinter:
         }
         text = (
             f"{format_path(event.name)}: {format_count(event.frames, 'frame')}, "
-            f"{format_count(event.size, 'byte')}, offsets {event.first:,} to {event.last:,}"
+            f"{format_count(event.size, 'byte')}, offsets {event.first} to {event.last}"
         )
         self._print(text, fields)
 

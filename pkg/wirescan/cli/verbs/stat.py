@@ -274,7 +274,7 @@ def _format_offsets(offsets: dict[str, Any], unopened: int) -> Lines:
     if offsets["out_of_order"]:
         parts.append(f"{offsets['out_of_order']:,} frames out of order")
     least = " or less" if unopened else ""
-    return [("offsets", f"{offsets['first']:,}{least} to {offsets['last']:,}, {', '.join(parts)}")]
+    return [("offsets", f"{offsets['first']}{least} to {offsets['last']}, {', '.join(parts)}")]
 
 
 def _format_codecs(summary: dict[str, Any], top: Format) -> str:

@@ -135,7 +135,7 @@ def _read_last(segment: LogSegment, limits: Limits) -> tuple[int | None, int | N
     entry, _, _ = find_around(index, OFFSET_INDEX, "offset", end)
     start = entry["position"] if entry is not None else 0
     if not 0 <= start < segment.size:
-        return None, None, f"its .index names byte {start:,}, after its end"
+        return None, None, f"its .index names byte {start}, after its end"
     if segment.size - start > TAIL_BYTES:
         return None, None, ""  # too far: only a deep look knows
     with open_ranges(segment.path) as read:
@@ -145,7 +145,7 @@ def _read_last(segment: LogSegment, limits: Limits) -> tuple[int | None, int | N
     bad = rows["fault"] != 0
     if bad.any() or (at < len(data) and bytes(data[at:]).strip(b"\0")):
         damaged = int(rows["start"][bad.argmax()]) if bad.any() else at
-        problem = f"damaged or cut at byte {start + damaged:,}"
+        problem = f"damaged or cut at byte {start + damaged}"
     rows = rows[~bad]
     if not len(rows):
         return None, None, problem

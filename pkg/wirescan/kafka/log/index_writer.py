@@ -120,7 +120,7 @@ class KafkaIndexWriter:
     def describe_end(self) -> list[str]:
         """Return a line for each transaction that has no end in the log."""
         return [
-            f"the transaction of producer {producer:,} from offset {first:,} has no end: readers "
+            f"the transaction of producer {producer} from offset {first} has no end: readers "
             "of committed data stop there"
             for producer, first in sorted(self._first_offsets.items(), key=lambda item: item[1])
         ]

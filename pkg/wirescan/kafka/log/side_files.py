@@ -136,7 +136,7 @@ class SegmentIndexes:
         wrong[:-1] |= has_offsets & is_start[1:] & (here["offset"][:-1] >= next_base)
         for number in np.flatnonzero(wrong & ~table.bad[rows]).tolist():
             offset, position = here[number].item()
-            meaning = f"offset {offset:,} is not in the batch at byte {position:,} of the log"
+            meaning = f"offset {offset} is not in the batch at byte {position} of the log"
             yield self._report_entry("index", int(low) + number, meaning)
 
     def _check_times(self, table: FrameTable) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ class SegmentIndexes:
         wrong = in_batch & (table["max_timestamp"][rows] != entries["timestamp"])
         for number in np.flatnonzero(wrong).tolist():
             self._wrong_times.add(number)
-            meaning = f"the batch of offset {int(entries['offset'][number]):,} has another time"
+            meaning = f"the batch of offset {int(entries['offset'][number])} has another time"
             yield self._report_entry("timeindex", number, meaning)
 
     def _report_entry(self, kind: str, number: int, meaning: str) -> Finding:
@@ -227,7 +227,7 @@ class SegmentIndexes:
         too_far = np.flatnonzero(entries["position"] >= self._size)
         if len(too_far) and not self._log.damaged:
             position = int(entries["position"][too_far[0]])
-            meaning = f"the log ends at byte {self._size:,}, before byte {position:,}"
+            meaning = f"the log ends at byte {self._size}, before byte {position}"
             yield self._report_entry("index", int(too_far[0]), meaning)
 
     def _count_unused(self, kind: str) -> int:
@@ -282,14 +282,14 @@ class SegmentIndexes:
         entries = self._entries["txnindex"]
         listed = entries[["producer_id", "last_offset"]].tolist()
         for producer, offset in sorted(aborted - set(listed)):
-            transaction = f"the aborted transaction of producer {producer:,}"
-            meaning = f"{transaction} that ends at offset {offset:,} is missing"
+            transaction = f"the aborted transaction of producer {producer}"
+            meaning = f"{transaction} that ends at offset {offset} is missing"
             yield self._report_end("txnindex", meaning)
         if self._damaged or self._log.compacted or self._log.damaged:
             return  # the marker may be lost
         for number, (producer, offset) in enumerate(listed):
             if (producer, offset) not in self._markers:
-                meaning = f"offset {offset:,} is no abort of producer {producer:,}"
+                meaning = f"offset {offset} is no abort of producer {producer}"
                 yield self._report_entry("txnindex", number, meaning)
 
 
