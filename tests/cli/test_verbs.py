@@ -623,7 +623,7 @@ def test_stat_deep_reports_damage_in_headers(broken):
         ("out.tsv",),
         ("OUT.CSV", "--json"),
         ("out.jsonl", "--csv"),
-        ("out.parquet",),
+        ("out.parquet", "--json"),
         ("out.jsonl.gz",),
         ("out.feather", "--arrow"),
         ("-5",),
@@ -658,6 +658,7 @@ def test_output_names_choose_the_format(segment, tmp_path, monkeypatch):
             ("e.txt", "--json"),
             ("./-5",),
             ("f.arrow",),
+            ("g.parquet",),
         )
     }
     assert outputs["a.txt"] == outputs["b"] == outputs["./-5"]
@@ -665,6 +666,9 @@ def test_output_names_choose_the_format(segment, tmp_path, monkeypatch):
     assert outputs["c.jsonl"] == outputs["d"] == outputs["e.txt"]
     assert outputs["d"].startswith(b'{"_file"')
     assert pa.ipc.open_stream(outputs["f.arrow"]).read_all().num_rows == 2
+    result = run("convert", segment, "converted", "--limit", 2, "--no-query")
+    assert result.exit_code == 0, result.output
+    assert pq.read_table("g.parquet").equals(pq.read_table("converted"))
 
 
 # --- verify

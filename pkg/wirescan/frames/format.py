@@ -113,6 +113,8 @@ class Display:
         summary: the columns that a summary counts.
         has_time: a function of a table and the name of a column of times that returns a bool
             array: the rows that a summary includes in the range of times. Optional.
+        name_keys: a function of a table that returns names for byte strings that are codes:
+            column -> {row: name}. Text for people shows the names. Optional.
         repeats: whether another format, read from the same frames, reports every fault of this one.
     """
 
@@ -122,6 +124,7 @@ class Display:
     counted_as: str | None = None
     summary: SummaryColumns = SummaryColumns()
     has_time: Callable[[FrameTable, str], np.ndarray] | None = None
+    name_keys: Callable[[FrameTable], Mapping[str, Mapping[int, str]]] | None = None
     repeats: bool = False
 
 

@@ -132,9 +132,19 @@ class RowValues:
         """Return the byte strings, or arrays of numbers, of a place."""
         views = iter_views(found.select_rows(), found.column.name)
         if found.column.kind is ColumnKind.BYTES:
-            return [self._show(view, self._encodings[name]) for view in views]
+            texts: list[Any] = [self._show(view, self._encodings[name]) for view in views]
+            for row, text in self._name_bytes(found.table, name).items():
+                texts[row] = text
+            return texts
         dtype = found.column.dtype
         return [None if view is None else np.frombuffer(view, dtype).tolist() for view in views]
+
+    def _name_bytes(self, table: FrameTable, name: str) -> Mapping[int, str]:
+        """Return the names of the byte strings of a column that are codes: {row: name}."""
+        name_keys = self._format.display.name_keys
+        if not self._for_people or name_keys is None or table.format is not self._format:
+            return {}
+        return name_keys(table).get(name, {})
 
     def _show(self, view: memoryview | None, encoding: str) -> str | int | float | None:
         """Return bytes as text or a number."""

@@ -23,6 +23,7 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, Stop, require_rows
 from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import Codec
+from wirescan.kafka.control_records import name_control_keys
 from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
 from wirescan.kafka.log.batch_range import select_range
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
@@ -314,6 +315,7 @@ RECORDS = Format(
         shown=("offset", "timestamp", "key", "value", "headers"),
         grouped_by="key",
         counted_as="records",
+        name_keys=name_control_keys,
         summary=SummaryColumns(places={"key": "keys", "value": "values (tombstones)"}),
     ),
 )

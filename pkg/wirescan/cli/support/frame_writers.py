@@ -1,4 +1,4 @@
-"""Writers of frames: text for people, JSON lines, CSV and Arrow.
+"""Writers of frames: text for people, JSON lines, CSV, templates, Arrow and Parquet.
 
 Each writes tables to an open binary file, until there are no more.
 """
@@ -13,9 +13,10 @@ import numpy as np
 
 from wirescan.cli.csv_rows import format_csv_row
 from wirescan.cli.output import colour, dump_json, format_path, name_path
-from wirescan.frames.columns import START, list_columns
+from wirescan.cli.support.template import Template
+from wirescan.frames.columns import FAULT, START, list_columns
 from wirescan.frames.format import Format
-from wirescan.frames.row_values import WIDEST_CELL, RowValues
+from wirescan.frames.row_values import FAULT_COLUMN, WIDEST_CELL, RowValues
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_bytes
 
@@ -59,9 +60,18 @@ def write_csv(
 
 
 def write_text(
-    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+    out: BinaryIO,
+    tables: Iterable[tuple[FrameTable, str]],
+    values: RowValues,
+    names: list[str],
+    *,
+    names_files: bool,
 ) -> None:
-    """Write rows as aligned columns; a bad frame is one line that says what is wrong."""
+    """Write rows as aligned columns; a bad frame is one line that says what is wrong.
+
+    names_files: a line before the first row of each file names it.
+    """
+    named = None
     width = shutil.get_terminal_size().columns if out.isatty() else None
     widths: list[int] = []
     for table, path in tables:
@@ -80,6 +90,9 @@ def write_text(
                 ]
                 title = colour(_align(names, widths, right, width), bold=True)
                 out.write((title + "\n").encode())
+            if names_files and path != named:
+                named = path
+                out.write(f"==> {format_path(path)} <==\n".encode())
             lines = [_align(row, widths, right, width) for row in cells]
             bad_rows = np.flatnonzero(part.bad)
             for row, line in zip(bad_rows.tolist(), _format_faults(part[bad_rows], path)):
@@ -125,6 +138,35 @@ def _align(cells: list[str], widths: list[int], right: list[bool], width: int | 
     ]
     line = "  ".join(padded).rstrip()
     return line if width is None or len(line) <= width else line[: max(width - 1, 1)] + "…"
+
+
+def write_template(
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], template: Template
+) -> None:
+    """Write what a template says of each row. Bad rows are omitted unless it shows their fault."""
+    shows_faults = bool({FAULT_COLUMN, FAULT} & template.columns)
+    for table, path in tables:
+        for part in _split(table if shows_faults else table.where(~table.bad)):
+            out.write(b"".join(template.iter_lines(part, path)))
+
+
+def write_parquet(
+    out: BinaryIO,
+    tables: Iterable[tuple[FrameTable, str]],
+    format: Format,
+    columns: list[str] | None,
+    errors: str,
+) -> None:
+    """Write rows as one Parquet file, with the types of `wirescan convert`."""
+    from wirescan.export.hive_layout import Layout
+    from wirescan.export.parquet_writer import COMPRESSION, make_writer
+
+    layout = Layout.from_columns(format.spec, columns)
+    mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
+    with make_writer(out, layout.schema, COMPRESSION) as writer:
+        for table, path in tables:
+            for _, batch in layout.make_batches(table, path, mode):
+                writer.write_batch(batch)
 
 
 def write_arrow(

@@ -25,9 +25,17 @@ from wirescan.cli.common import (
 )
 from wirescan.cli.output import format_path, open_output
 from wirescan.cli.progress import Progress
-from wirescan.cli.support.frame_writers import write_arrow, write_csv, write_json, write_text
+from wirescan.cli.support.frame_writers import (
+    write_arrow,
+    write_csv,
+    write_json,
+    write_parquet,
+    write_template,
+    write_text,
+)
 from wirescan.cli.support.selected_tables import SelectedTables
 from wirescan.cli.support.selection import Selection, selection_options
+from wirescan.cli.support.template import Template
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.row_values import (
@@ -44,15 +52,16 @@ SUFFIXES = {
     "json": (".json", ".jsonl", ".ndjson"),
     "csv": (".csv",),
     "arrow": (".arrow", ".arrows", ".ipc"),
+    "parquet": (".parquet", ".pq"),
     "text": (".txt", ".text"),
 }
+BINARY_KINDS = ("arrow", "parquet")
 # Message -> suffixes of files that `wirescan scan` does not write.
 UNWRITABLE = {
     "has commas between its fields: use -o FILE.csv": ".tsv .psv",
-    "is not Parquet: use `wirescan convert`": ".parquet .pq",
     "is not compressed: use a pipe": ".gz .zst .zstd .bz2 .xz .lz4 .zip",
-    "is text, JSON lines, CSV or an Arrow stream": ".feather .orc .avro .xlsx .xls .html .xml "
-    ".yaml .yml .sqlite .db .npy .npz .pkl",
+    "is text, JSON lines, CSV, Parquet or an Arrow stream": ".feather .orc .avro .xlsx .xls "
+    ".html .xml .yaml .yml .sqlite .db .npy .npz .pkl",
 }
 
 HELP = """Print frames one by one: text for people, --json, --csv or --arrow for programs.
@@ -64,6 +73,7 @@ Examples:
   wirescan scan orders-0 --json --columns offset,key,value | jq
   wirescan scan orders-0 --json --encoding key=utf8,value=base64
   wirescan scan orders-0 --arrow | duckdb ...       (or -o orders.arrow)
+  wirescan scan orders-0 --template '%p %o %k %s\\n'
   cat *.log | wirescan scan -
 
 \b
@@ -77,6 +87,20 @@ In JSON and CSV, bytes are strings in the notation that --encoding names:
 
 Bytes that are no such number or UUID are 0x and hexadecimal digits. Numbers that JSON does not
 have are the texts NaN, Infinity and -Infinity.
+
+\b
+In a template:
+  %o %k %s       offset, key and value, as they are; null is nothing
+  %S %K          size of the value and of the key, -1 for null
+  %R             size of the value, 4 bytes, big-endian
+  %T             time in milliseconds since 1970, -1 for none
+  %h             headers: name=value,name=value
+  %t %p          topic and partition, by the name of the directory
+  %{column} %%   any column, and a percent sign
+  \\n \\r \\t \\0 \\xNN \\\\   that byte; no line feed is added
+These are the letters of kcat. %v is %s too.
+
+Bad frames are not written with a template, unless %{fault} is in it.
 
 In CSV, null is an empty field, empty text is "", and lists are JSON. Spreadsheets may run a text
 that begins with = as a formula.
@@ -105,6 +129,12 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @columns_option()
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV, with a line of column names.")
+@click.option(
+    "--template",
+    metavar="TEXT",
+    help="Write TEXT for each frame, with the letters of kcat: '%o %k %s\\n'. See below.",
+)
+@click.option("--null", metavar="TEXT", help="With --template: write TEXT for null.")
 @click.option("--arrow", "as_arrow", is_flag=True, help="Write an Arrow IPC stream.")
 @click.option(
     "--encoding",
@@ -116,7 +146,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     "-o",
     "--output",
     metavar="FILE",
-    help="Write to FILE. The suffixes .jsonl, .csv, .arrow and .txt choose the format.",
+    help="Write to FILE. The suffixes .jsonl, .csv, .arrow, .parquet and .txt choose the format.",
 )
 @click.pass_context
 def scan(
@@ -132,37 +162,55 @@ def scan(
     as_json: bool,
     as_csv: bool,
     as_arrow: bool,
+    template: str | None,
+    null: str | None,
     encoding: str,
     output: str | None,
 ) -> None:
     """Run `wirescan scan`."""
-    flags = {"json": as_json, "csv": as_csv, "arrow": as_arrow}
+    flags = {"json": as_json, "csv": as_csv, "arrow": as_arrow, "template": template is not None}
     options = [name for name, is_given in flags.items() if is_given]
     if len(options) > 1:
         raise click.UsageError(f"--{options[0]} and --{options[1]} exclude each other")
     kind = _choose_output_kind(output, options[0] if options else None)
+    parsed = _parse_template(template, null, format_name)
     files = selection.select_files(resolve_paths(paths, format_name))
     if output:
         _refuse_input_as_output(output, files)
-    is_quiet = kind == "text" and output is None and sys.stdout.isatty()
+    is_quiet = kind in ("text", "template") and output is None and sys.stdout.isatty()
     progress = Progress(compute_total_size(files), "scanning", quiet=is_quiet)
-    with open_output(output, binary=kind == "arrow") as out, progress as bar:
+    with open_output(output, binary=kind in BINARY_KINDS) as out, progress as bar:
         names = parse_names(columns, list_all_columns(format_name))
         encodings = _parse_encodings(encoding, format_name)
         tables = SelectedTables(files, format_name, errors, selection, bar, limits, check=check)
-        if kind == "arrow":
-            write_arrow(out, tables, format_name, names, errors)
+        if parsed is not None:
+            write_template(out, tables, parsed)
+        elif kind in BINARY_KINDS:
+            write = write_arrow if kind == "arrow" else write_parquet
+            write(out, tables, format_name, names, errors)
         elif kind in ("json", "csv"):
             names = names or list_json_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=False)
-            write = write_json if kind == "json" else write_csv
-            write(out, tables, values, names)
+            write_rows = write_json if kind == "json" else write_csv
+            write_rows(out, tables, values, names)
         else:
             names = names or list_text_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=True)
-            write_text(out, tables, values, names)
+            write_text(out, tables, values, names, names_files=len(files) > 1)
     tables.report()
     context.exit(DAMAGE if tables.damage and errors != "skip" else 0)
+
+
+def _parse_template(text: str | None, null: str | None, format: Format) -> Template | None:
+    """Return the template of --template and --null; None without one. Raises click.UsageError."""
+    if text is None:
+        if null is not None:
+            raise click.UsageError("--null needs --template")
+        return None
+    try:
+        return Template(text, format, null or "")
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--template") from None
 
 
 def _refuse_input_as_output(output: str, files: Iterable[str]) -> None:
@@ -197,11 +245,11 @@ def _parse_encodings(option: str, format: Format) -> dict[str, str]:
 
 
 def _choose_output_kind(output: str | None, option: str | None) -> str:
-    """Return "text", "json" or "arrow", by an option or else by the name of the output file.
+    """Return the kind of output, by an option or else by the name of the output file.
 
     Args:
         output: the output file; None or "-" is standard output.
-        option: "json" or "arrow", if the user gave that option.
+        option: "json", "csv", "arrow" or "template", if the user gave that option.
 
     Raises:
         click.UsageError: if the name of the file contradicts what is written.
@@ -218,7 +266,8 @@ def _choose_output_kind(output: str | None, option: str | None) -> str:
         if suffix in suffixes.split():
             raise click.UsageError(f"-o {format_path(output)}: the output {message}")
     named = next((kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes), None)
-    if option and named and named != option and (option, named) != ("json", "text"):
+    is_text = option in ("json", "template") and named == "text"
+    if option and named and named != option and not is_text:
         raise click.UsageError(
             f"-o {format_path(output)} is a name for {named}, but --{option} chooses another format"
         )
