@@ -41,7 +41,10 @@ prepare_system() {
             ;;
     esac
     case " $* " in
-        *" peers "*) command -v chromium > /dev/null || missing+=(chromium) ;;
+        *" peers "*)
+            command -v chromium > /dev/null || missing+=(chromium)
+            command -v kcat > /dev/null || missing+=(kcat)
+            ;;
     esac
     case " $* " in
         *" instructions "*) command -v valgrind > /dev/null || missing+=(valgrind) ;;
