@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import chain
+from typing import Any
 
+from wirescan.cli.common import is_pipe
 from wirescan.cli.foreign_files import (
     HEAD,
     decompress_chunks,
@@ -17,6 +21,9 @@ from wirescan.cli.foreign_files import (
 from wirescan.files.source import URL, get_size, read_some
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
+
+PIPE_PIECE = 1 << 20  # bytes of a pipe that are read at a time, at most
+MARK = 4  # bytes that tell a compressed stream
 
 
 def read_input(
@@ -109,5 +116,43 @@ def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[
         if path == "-"
         else builtins.open(path, "rb", buffering=0) as file
     ):
+        if (path == "-" or is_pipe(path)) and _has_handle(file):
+            yield from _read_pipe(file, min(size, PIPE_PIECE), advance)
+            return
         while data := read_some(file, size, advance):
             yield data
+
+
+def _read_pipe(file: Any, size: int, advance: Callable[[int], None]) -> Iterator[memoryview]:
+    """Yield the bytes of a pipe as soon as they are there, at most `size` at a time.
+
+    The first piece has at least the bytes that tell a compressed stream, unless the pipe ends.
+    """
+    least = MARK
+    handle = file.fileno()
+    while True:
+        data = bytearray()
+        while len(data) < least or len(data) < size and _has_bytes(handle):
+            piece = os.read(handle, size - len(data))
+            if not piece:
+                break
+            data += piece
+            advance(len(piece))
+        if not data:
+            return
+        yield memoryview(data).toreadonly()
+        least = 1
+
+
+def _has_handle(file: Any) -> bool:
+    """Return whether a file is one of the system, and not one in memory."""
+    try:
+        return bool(file.fileno() >= 0)
+    except OSError:
+        return False
+
+
+def _has_bytes(handle: int) -> bool:
+    """Return whether a read would return at once."""
+    ready, _, _ = select.select([handle], [], [], 0)
+    return bool(ready)

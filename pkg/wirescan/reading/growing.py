@@ -57,6 +57,11 @@ class TailSlice:
     start: int
     stop: int
 
+    @property
+    def path(self) -> str:
+        """The path of the file when the part was planned."""
+        return self.file.path
+
 
 @dataclass
 class _Search:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from wirescan.cli.common import FileEnds
+from wirescan.cli.common import FileEnds, is_pipe
 from wirescan.cli.input import read_part
 from wirescan.cli.output import print_message
 from wirescan.cli.progress import Progress
@@ -36,6 +36,7 @@ class SelectedTables:
         progress: called with the bytes read.
         limits: for reading.
         check: verify checksums.
+        flush: called when what was iterated over should be shown, because more may not come soon.
 
     Attributes:
         damage: whether damage was found so far.
@@ -43,7 +44,7 @@ class SelectedTables:
 
     def __init__(
         self,
-        files: list[str],
+        files: Sequence[str],
         format: Format,
         errors: str,
         selection: Selection,
@@ -51,6 +52,7 @@ class SelectedTables:
         limits: Limits,
         *,
         check: bool,
+        flush: Callable[[], None],
     ):
         self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
         self._files = files
@@ -58,6 +60,7 @@ class SelectedTables:
         self._errors = errors
         self._selection = selection
         self._progress = progress
+        self._flush = flush
         self._seen = 0
         self.damage = False
         self._faults: Counter[tuple[int, FaultMeaning]] = Counter()
@@ -80,6 +83,8 @@ class SelectedTables:
                     yield from self._apply_mode(table, path, plan.chooser)
                     if plan.chooser.is_done:
                         return
+                if path == "-" or is_pipe(path):
+                    self._flush()
             self._ends.add(piece, path)
             self.damage |= self._ends.is_damaged
 

@@ -105,6 +105,10 @@ class Selection:
         """
         return self._select_segments(self._select_partitions(files))
 
+    def wants_file(self, path: str) -> bool:
+        """Return whether a file is of a selected partition, by the name of its directory."""
+        return self.partitions is None or _parse_partition(path) in self.partitions
+
     def find_part(self, path: str, limits: Limits) -> FilePart | None:
         """Return the part of a file that holds all selected rows; None if there is none.
 
@@ -192,9 +196,9 @@ class Selection:
     def _select_partitions(self, files: Sequence[str]) -> list[str]:
         if self.partitions is None:
             return list(files)
-        found = [_parse_partition(path) for path in files]
-        selected = [path for path, number in zip(files, found) if number in self.partitions]
+        selected = list(filter(self.wants_file, files))
         if not selected:
+            found = map(_parse_partition, files)
             numbers = sorted({number for number in found if number is not None})
             raise Failure(
                 f"no file is of partition {', '.join(map(str, self.partitions))}; by the names of "

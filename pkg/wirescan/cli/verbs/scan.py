@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -18,6 +18,8 @@ from wirescan.cli.common import (
     compute_total_size,
     errors_option,
     format_option,
+    is_compressed,
+    is_pipe,
     limits_option,
     parse_names,
     paths_argument,
@@ -25,6 +27,7 @@ from wirescan.cli.common import (
 )
 from wirescan.cli.output import format_path, open_output
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.followed_tables import FollowedTables
 from wirescan.cli.support.frame_writers import (
     write_arrow,
     write_csv,
@@ -74,6 +77,7 @@ Examples:
   wirescan scan orders-0 --json --encoding key=utf8,value=base64
   wirescan scan orders-0 --arrow | duckdb ...       (or -o orders.arrow)
   wirescan scan orders-0 --template '%p %o %k %s\\n'
+  wirescan scan orders-0 --follow --tail 10
   cat *.log | wirescan scan -
 
 \b
@@ -127,6 +131,13 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @limits_option
 @selection_options()
 @columns_option()
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on as files grow and appear, until it is interrupted. --tail N shows the last N "
+    "frames first.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one per frame.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV, with a line of column names.")
 @click.option(
@@ -159,6 +170,7 @@ def scan(
     limits: Limits,
     selection: Selection,
     columns: str | None,
+    follow: bool,
     as_json: bool,
     as_csv: bool,
     as_arrow: bool,
@@ -177,12 +189,19 @@ def scan(
     files = selection.select_files(resolve_paths(paths, format_name))
     if output:
         _refuse_input_as_output(output, files)
-    is_quiet = kind in ("text", "template") and output is None and sys.stdout.isatty()
+    if follow:
+        _check_follow(files, output, selection)
+    is_quiet = follow or kind in ("text", "template") and output is None and sys.stdout.isatty()
     progress = Progress(compute_total_size(files), "scanning", quiet=is_quiet)
     with open_output(output, binary=kind in BINARY_KINDS) as out, progress as bar:
         names = parse_names(columns, list_all_columns(format_name))
         encodings = _parse_encodings(encoding, format_name)
-        tables = SelectedTables(files, format_name, errors, selection, bar, limits, check=check)
+        is_growing = follow and files != ["-"]
+        make_tables = FollowedTables if is_growing else SelectedTables
+        sources = paths if is_growing else files
+        tables = make_tables(
+            sources, format_name, errors, selection, bar, limits, check=check, flush=out.flush
+        )
         if parsed is not None:
             write_template(out, tables, parsed)
         elif kind in BINARY_KINDS:
@@ -196,9 +215,24 @@ def scan(
         else:
             names = names or list_text_columns(format_name)
             values = RowValues(format_name, names, encodings, errors, for_people=True)
-            write_text(out, tables, values, names, names_files=len(files) > 1)
+            write_text(out, tables, values, names, names_files=follow or len(files) > 1)
     tables.report()
     context.exit(DAMAGE if tables.damage and errors != "skip" else 0)
+
+
+def _check_follow(files: Sequence[str], output: str | None, selection: Selection) -> None:
+    """Raise click.UsageError for what --follow cannot do."""
+    if output not in (None, "-"):
+        raise click.UsageError("--follow writes to standard output: a file of -o has to end")
+    if selection.sample is not None:
+        raise click.UsageError("--follow excludes --sample: it does not know how many frames come")
+    if len(files) > 1 and "-" in files:
+        raise click.UsageError("--follow reads files or standard input, and not both")
+    for file in files:
+        if file != "-" and (is_pipe(file) or is_compressed(file)):
+            raise click.UsageError(
+                f"--follow needs files that grow, and {format_path(file)} is a pipe or compressed"
+            )
 
 
 def _parse_template(text: str | None, null: str | None, format: Format) -> Template | None:
