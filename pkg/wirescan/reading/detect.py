@@ -1,0 +1,375 @@
+"""`wirescan.detect`: which format the frames of a file, a directory or some bytes have.
+
+The first bytes are scanned in each outermost format, and the good frames are weighed:
+`wirescan.frames.evidence` describes the weights. Bytes identify a format if they reach CERTAIN
+bits. Names of files, and the files beside them, decide where the bytes do not. The scan is bounded
+by HEADS and LARGEST_ROWS, whatever the bytes are, and nothing but a part of the payloads of Thrift
+is decompressed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.fault import Fault
+from wirescan.files.source import (
+    GLOB,
+    SIDECAR,
+    URL,
+    expand,
+    get_file_name,
+    make_sibling_path,
+    read_range,
+    view_of,
+)
+from wirescan.frames.errors import FrameError
+from wirescan.frames.escape import make_visible
+from wirescan.frames.format import Format, Storage
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of, formats
+from wirescan.frames.table import FrameTable, Stop
+
+CERTAIN = 32  # bits: random bytes reach them once in four billion files
+POSSIBLE = 16  # bits
+NAMED = 16  # bits that the name of a file is worth, if it has good frames
+GAP = 20  # bits: a search after damage tries many positions
+MARGIN = 16  # bits by which the best format must exceed the second best
+HALF = 0.5  # of the bytes: good frames must cover this share
+# Bytes that are looked at: more of them only if fewer do not identify a format.
+HEADS = (64 << 10, 1 << 20)
+LARGEST_ROWS = 1 << 16
+WEIGHED_FRAMES = 256
+SAMPLED_FILES = 4  # of a directory or glob, for each format
+# Reads the first bytes of a file: path, number of bytes -> the bytes, fewer if the file ends.
+ReadHead = Callable[[str, int], memoryview]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A format that bytes may have.
+
+    Attributes:
+        format: the name of the outermost format, such as "kafka.batches".
+        inner: the name of the format that a summary counts inside these frames, such as
+            "kafka.records"; `format` if there is none.
+        verdict: "certain": the bytes are in this format. There is at most one such candidate, the
+            first one. "possible": the bytes or the names of several files leave a doubt. "named":
+            only the name of the file, or files beside it, fit.
+        bits: how unlikely the good frames are in other bytes. Random bytes reach n bits once in
+            2**n times.
+        reason: the reason in words.
+    """
+
+    format: str
+    inner: str
+    verdict: str
+    bits: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What a format finds in bytes."""
+
+    format: Format
+    frames: int  # good ones
+    damaged: int
+    start: int  # position of the first good frame
+    is_named: bool  # the file has a name of the format
+    covered: int  # bytes in good frames
+    size: int  # bytes before a tail of zeros or of a cut frame
+    bits: int
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether good frames identify the format, if they identify no other one.
+
+        Frames of one format may be inside those of another, so they have to begin with the bytes.
+        After damage at the beginning, the name of the file has to fit.
+        """
+        has_start = self.start == 0 or self.is_named
+        return has_start and self.bits >= CERTAIN and self.covered >= HALF * self.size
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool]:
+        """The order of scans, before their bits: frames that explain all bytes are better."""
+        has_start = self.start == 0
+        return self.is_proven, has_start, has_start and not self.damaged
+
+
+def detect(source: Any) -> list[Candidate]:
+    """Return the formats that a source may have, the best one first.
+
+    Args:
+        source: a path, directory, glob or URL, or a bytes-like object. At most 1 MiB of a file is
+            read, and at most four files of a directory for each format. Compressed files are not
+            decompressed.
+
+    Returns:
+        The candidates. The list is empty if no format fits: random bytes, text and zeros have none.
+        If the first candidate is "certain", the source has its format. Otherwise the source is in
+        doubt, and the reasons say why.
+
+    Raises:
+        OSError: the file or directory cannot be read, or the directory is empty.
+        TypeError: the source is neither a path nor bytes-like.
+        ValueError: a URL of an unknown store.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return detect_path(os.fspath(source))
+    view = view_of(source)
+    return _judge(lambda path, size: view[:size], "", ())
+
+
+def read_first(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file or object, at most `size`. Raises OSError."""
+    return read_range(path, 0, size)
+
+
+def detect_path(path: str, read_head: ReadHead = read_first) -> list[Candidate]:
+    """Return the candidates of a path: see `detect`, which has the other arguments and errors.
+
+    read_head: reads the first bytes of a file.
+    """
+    named = find_files(path)
+    sample = _sample(named)
+    owners = {name: set(files) for name, files in named.items() if name}
+    judged = []
+    for file in sample:
+        formats_of_name = [format_of(name) for name, files in owners.items() if file in files]
+        judged.append((file, _judge(read_head, file, formats_of_name)))
+    if len(judged) == 1:
+        return judged[0][1]
+    return _combine(judged, named)
+
+
+def find_files(path: str) -> dict[str, list[str]]:
+    """Return the files that each outermost format reads in a path: name of the format -> files.
+
+    A file is in the list of each format whose files have such names. The key "" has the files that
+    have no such name; of a directory, only if no file has one. Raises OSError and ValueError.
+    """
+    outermost = [format for format in formats().values() if format.within is None]
+    storages = {format.name: format.storage for format in outermost}
+    named: dict[str, list[str]] = {}
+    if os.path.isdir(path):
+        root = len(os.path.join(path, ""))
+        all_files = expand(path)
+        for name, storage in storages.items():
+            pattern = storage.files
+            files = [file for file in all_files if pattern and re.search(pattern, file[root:])]
+            named |= {name: files} if files else {}
+        return named or {"": [file for file in all_files if not is_beside(file)]}
+    if not (URL.match(path) or GLOB.search(path)):
+        fitting = [name for name, storage in storages.items() if _is_named(path, storage)]
+        return {name: [path] for name in fitting or [""]}
+    for name, storage in storages.items():
+        with suppress(FileNotFoundError):
+            for file in expand(path, files=storage.files, ignore=storage.ignore):
+                if not is_beside(file):
+                    named.setdefault(name if _is_named(file, storage) else "", []).append(file)
+    fitting_files = {file for name, files in named.items() if name for file in files}
+    named[""] = list(dict.fromkeys(file for file in named.get("", ()) if file not in fitting_files))
+    return {name: files for name, files in named.items() if files} or {"": expand(path)}
+
+
+def is_beside(path: str) -> bool:
+    """Return whether a file belongs to the files of a format and has no frames: an index, say."""
+    patterns = {format.storage.ignore for format in formats().values()} - {None}
+    name = get_file_name(path)
+    return name.endswith(SIDECAR) or any(re.search(str(ignore), name) for ignore in patterns)
+
+
+def find_inner(outer: Format) -> Format:
+    """Return the format that a summary counts inside the frames of `outer`; `outer` without any."""
+    for format in formats().values():
+        is_counted = format.display.counted_as is not None and format.within == outer.name
+        if is_counted and format.read in outer.children.values():
+            return format
+    return outer
+
+
+def _is_named(path: str, storage: Storage) -> bool:
+    return storage.files is not None and bool(re.search(storage.files, get_file_name(path)))
+
+
+def _sample(named: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a few files of each list: the first one, the last one, and others between them."""
+    chosen: dict[str, None] = {}
+    for files in named.values():
+        places = np.linspace(0, len(files) - 1, min(SAMPLED_FILES, len(files))).astype(int)
+        chosen.update(dict.fromkeys(files[place] for place in places.tolist()))
+    return list(chosen)
+
+
+def _judge(read_head: ReadHead, path: str, named: Sequence[Format]) -> list[Candidate]:
+    """Return the candidates of one file. named: the formats whose files have such names."""
+    candidates: list[Candidate] = []
+    for size in HEADS:
+        view = view_of(read_head(path, size))
+        scans = [_scan(view, format) for format in formats().values() if format.within is None]
+        is_whole = len(view) < size
+        candidates = _rank(scans, named, len(view) if is_whole else None)
+        if is_whole or (candidates and candidates[0].verdict == "certain"):
+            break
+    found = {candidate.format for candidate in candidates}
+    content = _describe_content(view)
+    by_name = [format for format in _decide_by_siblings(path, named) if format.name not in found]
+    reason = f"the file has a name of this format, but {content}"
+    return candidates + [_make(format, "named", 0, reason) for format in by_name]
+
+
+def _scan(view: memoryview, format: Format) -> _Scan:
+    """Scan bytes in an outermost format, and weigh its good frames."""
+    assert format.parser.scan is not None  # every outermost format has it
+    limits = Limits(rows=LARGEST_ROWS)
+    rows, _, fault, position = format.parser.scan(view, check=True, resync=True, limits=limits)
+    table = FrameTable((view,), rows, (Stop(fault, position),), format, checked=True, errors="mark")
+    bad = table.bad & ~np.isin(table["fault"], format.readable)
+    good = table[np.flatnonzero(~bad)]
+    ends = (0, Fault.SHORT, Fault.ZEROS, Fault.FILLER, Fault.LIMIT)
+    is_stopped = fault not in ends
+    size = len(view) if is_stopped else position
+    weighed = good[:WEIGHED_FRAMES]
+    bits = 0
+    if len(weighed) and format.storage.weigh is not None:
+        try:
+            bits = int(format.storage.weigh(weighed).sum())
+        except FrameError:  # larger than the limits
+            bits = 0
+    last = int(weighed["start"][-1]) if len(weighed) else 0
+    damaged = bad & (table["start"] < last)
+    bits -= GAP * int(damaged.sum())
+    return _Scan(
+        format,
+        frames=len(good),
+        damaged=int(bad.sum()) + is_stopped,
+        start=int(good["start"][0]) if len(good) else len(view),
+        is_named=False,
+        covered=int(good["size"].sum(dtype=np.int64)),
+        size=size,
+        bits=bits,
+    )
+
+
+def _rank(
+    scans: Iterable[_Scan], named: Sequence[Format], file_size: int | None
+) -> list[Candidate]:
+    """Return the candidates that the bytes of a file support, the best one first.
+
+    file_size: bytes in the whole file; None if only its first bytes were scanned.
+    """
+    judged = []
+    for scan in scans:
+        if scan.bits > 0 and scan.format in named:
+            scan = replace(scan, bits=scan.bits + NAMED, is_named=True)
+        if scan.bits >= POSSIBLE:
+            judged.append(scan)
+    judged.sort(key=lambda scan: (*scan.rank, scan.bits), reverse=True)
+    candidates = []
+    for place, scan in enumerate(judged):
+        rivals = [other for other in judged if other is not scan and other.rank >= scan.rank]
+        is_clear = all(scan.bits - other.bits >= MARGIN for other in rivals)
+        is_certain = not place and scan.is_proven and is_clear
+        verdict = "certain" if is_certain else "possible"
+        candidates.append(_make(scan.format, verdict, scan.bits, _describe(scan, file_size)))
+    return candidates
+
+
+def _make(format: Format, verdict: str, bits: int, reason: str) -> Candidate:
+    return Candidate(format.name, find_inner(format).name, verdict, bits, reason)
+
+
+def _describe(scan: _Scan, file_size: int | None) -> str:
+    """Return the reason for a candidate."""
+    extent = "all" if scan.size == file_size else "the first"
+    count = f"{scan.frames:,} frame{'s' * (scan.frames != 1)}"
+    text = f"{count} in {extent} {scan.size:,} bytes"
+    if scan.start:
+        text += f", from byte {scan.start:,} on"
+    if scan.damaged:
+        places = f"{scan.damaged:,} place{'s' * (scan.damaged != 1)}"
+        text += f", with damage at {places}"
+    return f"{text}; {scan.format.storage.evidence}"
+
+
+def _describe_content(view: memoryview) -> str:
+    """Return what bytes without frames are."""
+    if not len(view):
+        return "it is empty"
+    if not np.frombuffer(view, np.uint8).any():
+        return "it begins with zeros"
+    return f"no format is certain in its first {len(view):,} bytes"
+
+
+def _decide_by_siblings(path: str, named: Sequence[Format]) -> list[Format]:
+    """Return those of the formats that the files beside a file do not contradict.
+
+    If the files contradict all of them, all are returned.
+    """
+    if len(named) < 2 or URL.match(path):
+        return list(named)
+    endings = {ending for format in named for ending in format.storage.beside}
+    sizes = {ending: _get_sibling_size(path, ending) for ending in endings}
+    present = {ending: size for ending, size in sizes.items() if size is not None}
+    fitting = [
+        format
+        for format in named
+        if all(_fits(ending, size, format.storage.beside) for ending, size in present.items())
+    ]
+    return fitting or list(named)
+
+
+def _fits(ending: str, size: int, beside: Mapping[str, int]) -> bool:
+    entry = beside.get(ending)
+    return entry is not None and (not entry or size % entry == 0)
+
+
+def _get_sibling_size(path: str, ending: str) -> int | None:
+    """Return the size of a file beside a file; None if there is none."""
+    if ending.startswith("."):
+        sibling = make_sibling_path(path, ending)
+    else:
+        sibling = os.path.join(os.path.dirname(path), ending)
+    try:
+        return os.stat(sibling).st_size
+    except OSError:
+        return None
+
+
+def _combine(
+    judged: Sequence[tuple[str, list[Candidate]]], named: Mapping[str, Sequence[str]]
+) -> list[Candidate]:
+    """Return the candidates of several files.
+
+    judged: the sampled files and their candidates. named: see `find_files`.
+    """
+    best: dict[str, list[tuple[str, Candidate]]] = {}
+    others: dict[str, Candidate] = {}
+    for file, candidates in judged:
+        for candidate in candidates:
+            if candidate.verdict == "certain":
+                best.setdefault(candidate.format, []).append((file, candidate))
+            elif candidate.bits >= others.get(candidate.format, candidate).bits:
+                others[candidate.format] = candidate
+    combined = []
+    for files in best.values():
+        file, candidate = files[0]
+        file = make_visible(get_file_name(file))
+        count = f"{len(files)} of {len(judged)} files that were looked at"
+        reason = f"{count}, such as {file}: {candidate.reason}"
+        verdict = "certain"
+        if len(best) > 1:
+            verdict = "possible"
+            reason = f"files of several formats; {reason}"
+        combined.append(replace(candidate, verdict=verdict, reason=reason))
+    rest = [candidate for name, candidate in others.items() if name not in best]
+    rest.sort(key=lambda candidate: (candidate.verdict == "possible", candidate.bits), reverse=True)
+    return combined + rest
