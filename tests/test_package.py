@@ -413,6 +413,8 @@ SHAPE_OUTSIDE = {
     "wirescan.core.writer": "has what every `writer` uses",
     "wirescan.frames.evidence": "has what every `evidence` uses",
     "wirescan.files": "reads the files that every `files` describes",
+    "wirescan.reading.detect": "has the function that the verb `detect` calls",
+    "wirescan.cli.verbs.detect": "a verb's module has the name of the verb",
     "wirescan.cli.verbs.formats": "a verb's module has the name of the verb",
     "wirescan.cli.verbs.scan": "a verb's module has the name of the verb",
 }

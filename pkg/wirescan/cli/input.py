@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, suppress
+from io import FileIO
 from itertools import chain
+from typing import Any
 
 from wirescan.cli.foreign_files import (
     HEAD,
+    CompressionError,
     decompress_chunks,
     describe_foreign_file,
     detect_compression,
 )
-from wirescan.files.source import URL, get_size, read_some
+from wirescan.files.source import URL, get_size, read_range, read_some
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
+
+STEP = 4096  # bytes that are decompressed at a time, where only the first ones are wanted
+# The pipes whose first bytes were looked at: path -> the open file, and these bytes.
+_looked_at: dict[str, tuple[Any, bytes]] = {}
 
 
 def read_input(
@@ -104,10 +112,69 @@ def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[
             advance(len(data))
             yield data
         return
-    with (
-        nullcontext(sys.stdin.buffer)
-        if path == "-"
-        else builtins.open(path, "rb", buffering=0) as file
-    ):
+    with _open_raw(path) as (file, first):
+        if first:
+            advance(len(first))
+            yield memoryview(first)
         while data := read_some(file, size, advance):
             yield data
+
+
+@contextmanager
+def _open_raw(path: str) -> Iterator[tuple[Any, bytes]]:
+    """Open a file or pipe, and give it with the bytes that `read_first_contents` took from it."""
+    file, first = _looked_at.pop(path, (None, b""))
+    if path == "-":
+        # The first bytes of another standard input, such as that of a test, are not those of this.
+        is_same = file is sys.stdin.buffer
+        yield sys.stdin.buffer, first if is_same else b""
+        return
+    with builtins.open(path, "rb", buffering=0) if file is None else file as opened:
+        yield opened, first
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe or a device."""
+    is_local = not URL.match(path) and os.path.exists(path)
+    return is_local and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def read_first_contents(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file, URL, pipe or standard input, decompressed.
+
+    The bytes of a pipe are not lost: `read_input` returns them again. A file without frames, such
+    as a packet capture, has no bytes here.
+
+    Args:
+        path: as in `read_input`.
+        size: the largest number of bytes to return.
+
+    Raises:
+        OSError: if the input cannot be read.
+    """
+    is_stream = path == "-" or is_pipe(path)
+    data = _look_at(path, size) if is_stream else read_range(path, 0, size)
+    codec = detect_compression(bytes(data[:HEAD]))
+    if codec is not None:
+        contents = bytearray()
+        # The data is cut here. A damaged file is reported when all of it is read.
+        with suppress(CompressionError, ImportError):
+            for piece in decompress_chunks([data], codec, STEP):
+                contents += piece
+                if len(contents) >= size:
+                    break
+        data = memoryview(contents)[:size]
+    is_foreign = describe_foreign_file(bytes(data[:HEAD]), path) is not None
+    return memoryview(b"") if is_foreign else data
+
+
+def _look_at(path: str, size: int) -> memoryview:
+    """Return the first bytes of a pipe, which `_open_raw` gives again."""
+    file, first = _looked_at.get(path, (None, b""))
+    if path == "-" and file is not sys.stdin.buffer:
+        file, first = sys.stdin.buffer, b""
+    elif file is None:
+        file = FileIO(path)
+    first += bytes(read_some(file, size - len(first)))
+    _looked_at[path] = file, first
+    return memoryview(first)[:size]

@@ -27,6 +27,7 @@ from wirescan.files.source import (
     get_file_name,
     make_sibling_path,
     read_range,
+    to_plain_path,
     view_of,
 )
 from wirescan.frames.errors import FrameError
@@ -46,7 +47,7 @@ HALF = 0.5  # of the bytes: good frames must cover this share
 HEADS = (64 << 10, 1 << 20)
 LARGEST_ROWS = 1 << 16
 WEIGHED_FRAMES = 256
-SAMPLED_FILES = 4  # of a directory or glob, for each format
+SAMPLED_FILES = 4  # of a directory or glob, for each format, if the first ones are not certain
 # Reads the first bytes of a file: path, number of bytes -> the bytes, fewer if the file ends.
 ReadHead = Callable[[str, int], memoryview]
 
@@ -91,11 +92,11 @@ class _Scan:
     def is_proven(self) -> bool:
         """Whether good frames identify the format, if they identify no other one.
 
-        Frames of one format may be inside those of another, so they have to begin with the bytes.
-        After damage at the beginning, the name of the file has to fit.
+        Frames of one format may be inside those of another. So they have to begin with the bytes
+        and to cover half of them, unless the name of the file fits.
         """
-        has_start = self.start == 0 or self.is_named
-        return has_start and self.bits >= CERTAIN and self.covered >= HALF * self.size
+        explains_bytes = self.start == 0 and self.covered >= HALF * self.size
+        return self.bits >= CERTAIN and (explains_bytes or self.is_named)
 
     @property
     def rank(self) -> tuple[bool, bool, bool]:
@@ -139,15 +140,17 @@ def detect_path(path: str, read_head: ReadHead = read_first) -> list[Candidate]:
     read_head: reads the first bytes of a file.
     """
     named = find_files(path)
-    sample = _sample(named)
     owners = {name: set(files) for name, files in named.items() if name}
-    judged = []
-    for file in sample:
-        formats_of_name = [format_of(name) for name, files in owners.items() if file in files]
-        judged.append((file, _judge(read_head, file, formats_of_name)))
-    if len(judged) == 1:
-        return judged[0][1]
-    return _combine(judged, named)
+    judged: dict[str, list[Candidate]] = {}
+    for name, files in named.items():
+        for file in _sample(files):
+            if file not in judged:
+                owning = [format_of(owner) for owner, owned in owners.items() if file in owned]
+                judged[file] = _judge(read_head, file, owning)
+            if name and judged[file] and judged[file][0].verdict == "certain":
+                break  # files without a usual name may have several formats
+    file_count = len({file for files in named.values() for file in files})
+    return _combine(judged) if file_count > 1 else list(*judged.values())
 
 
 def find_files(path: str) -> dict[str, list[str]]:
@@ -159,6 +162,7 @@ def find_files(path: str) -> dict[str, list[str]]:
     outermost = [format for format in formats().values() if format.within is None]
     storages = {format.name: format.storage for format in outermost}
     named: dict[str, list[str]] = {}
+    path = to_plain_path(path)
     if os.path.isdir(path):
         root = len(os.path.join(path, ""))
         all_files = expand(path)
@@ -167,7 +171,8 @@ def find_files(path: str) -> dict[str, list[str]]:
             files = [file for file in all_files if pattern and re.search(pattern, file[root:])]
             named |= {name: files} if files else {}
         return named or {"": [file for file in all_files if not is_beside(file)]}
-    if not (URL.match(path) or GLOB.search(path)):
+    is_glob = GLOB.search(path) is not None and not os.path.exists(path)
+    if not URL.match(path) and not is_glob:
         fitting = [name for name, storage in storages.items() if _is_named(path, storage)]
         return {name: [path] for name in fitting or [""]}
     for name, storage in storages.items():
@@ -200,13 +205,10 @@ def _is_named(path: str, storage: Storage) -> bool:
     return storage.files is not None and bool(re.search(storage.files, get_file_name(path)))
 
 
-def _sample(named: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a few files of each list: the first one, the last one, and others between them."""
-    chosen: dict[str, None] = {}
-    for files in named.values():
-        places = np.linspace(0, len(files) - 1, min(SAMPLED_FILES, len(files))).astype(int)
-        chosen.update(dict.fromkeys(files[place] for place in places.tolist()))
-    return list(chosen)
+def _sample(files: Sequence[str]) -> list[str]:
+    """Return a few files: the first one, the last one, and others between them."""
+    places = np.linspace(0, len(files) - 1, min(SAMPLED_FILES, len(files))).astype(int)
+    return [files[place] for place in places.tolist()]
 
 
 def _judge(read_head: ReadHead, path: str, named: Sequence[Format]) -> list[Candidate]:
@@ -344,16 +346,14 @@ def _get_sibling_size(path: str, ending: str) -> int | None:
         return None
 
 
-def _combine(
-    judged: Sequence[tuple[str, list[Candidate]]], named: Mapping[str, Sequence[str]]
-) -> list[Candidate]:
+def _combine(judged: Mapping[str, Sequence[Candidate]]) -> list[Candidate]:
     """Return the candidates of several files.
 
-    judged: the sampled files and their candidates. named: see `find_files`.
+    judged: the files that were looked at, and their candidates.
     """
     best: dict[str, list[tuple[str, Candidate]]] = {}
     others: dict[str, Candidate] = {}
-    for file, candidates in judged:
+    for file, candidates in judged.items():
         for candidate in candidates:
             if candidate.verdict == "certain":
                 best.setdefault(candidate.format, []).append((file, candidate))
@@ -363,8 +363,10 @@ def _combine(
     for files in best.values():
         file, candidate = files[0]
         file = make_visible(get_file_name(file))
-        count = f"{len(files)} of {len(judged)} files that were looked at"
-        reason = f"{count}, such as {file}: {candidate.reason}"
+        reason = f"{file}: {candidate.reason}"
+        if len(judged) > 1:
+            count = f"{len(files)} of {len(judged)} files that were looked at"
+            reason = f"{count}, such as {reason}"
         verdict = "certain"
         if len(best) > 1:
             verdict = "possible"

@@ -43,7 +43,12 @@ Segments of Kafka and Liftbridge have their own indexes and need none.
 """
 
 
-@click.command(cls=FormatCommand, help=HELP, short_help="Note where frames begin, for later jobs.")
+@click.command(
+    cls=FormatCommand,
+    reads_pipes=False,
+    help=HELP,
+    short_help="Note where frames begin, for later jobs.",
+)
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @max_frame_option()
