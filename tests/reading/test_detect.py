@@ -8,14 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import wirescan
+from tests.support.command import parse_lines, run
 from tests.support.paths import CORPUS, ORDERS
 from wirescan import kafka, liftbridge, lumberjack, nats, thrift
+from wirescan.frames import registry
 from wirescan.reading.detect import CERTAIN, HEADS, detect_path
 from wirescan.testing.cost import measure_cpu_seconds
 
@@ -434,3 +437,37 @@ def test_the_bits_of_random_bytes_are_not_many():
     rng = np.random.default_rng(9)
     worst = max((c.bits for _ in range(2_000) for c in wirescan.detect(rng.bytes(100))), default=0)
     assert worst < CERTAIN // 2
+
+
+# --- formats of other packages
+
+
+@pytest.fixture
+def outside(monkeypatch):
+    """A registered format that weighs no frames, and whose files end in .side."""
+    format = replace(
+        wirescan.formats()["nats.messages"],
+        name="out.side",
+        storage=wirescan.Storage(files=r"\.side$"),
+    )
+    monkeypatch.setitem(registry.load_formats(), "out.side", format)
+    nameless = replace(wirescan.formats()["nats.messages"], storage=wirescan.Storage())
+    monkeypatch.setitem(registry.load_formats(), "nats.messages", nameless)
+
+
+def test_a_format_without_weights_is_found_by_names(outside, tmp_path):
+    data = ENCODED["pubs"][1]
+    assert wirescan.detect(data) == []
+    path = make_log(tmp_path, data, "a.side")
+    (candidate,) = wirescan.detect(path)
+    assert (candidate.format, candidate.verdict) == ("out.side", "named")
+    assert candidate.reason == (
+        f"the file has a name of this format: 20 frames in all {len(data)} bytes; frames are whole"
+    )
+    result = run("scan", path, "--json")
+    assert (result.exit_code, len(parse_lines(result))) == (0, 20)
+    assert "is read as out.side" in result.stderr
+    path.write_bytes(b"?" * 50)
+    assert wirescan.detect(path)[0].reason == (
+        "the file has a name of this format, but no format is certain in its first 50 bytes"
+    )

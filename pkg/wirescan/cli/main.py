@@ -62,7 +62,7 @@ Examples:
   wirescan verify  orders-0                          is anything damaged?
   wirescan detect  capture.bin                       which format does it have?
   wirescan report  orders-0 -o report.html           one page of counts and damage
-  wirescan index   rpc --format thrift.messages      note where frames begin
+  wirescan index   rpc                               note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster

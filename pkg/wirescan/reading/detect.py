@@ -222,10 +222,17 @@ def _judge(read_head: ReadHead, path: str, named: Sequence[Format]) -> list[Cand
         if is_whole or (candidates and candidates[0].verdict == "certain"):
             break
     found = {candidate.format for candidate in candidates}
-    content = _describe_content(view)
     by_name = [format for format in _decide_by_siblings(path, named) if format.name not in found]
-    reason = f"the file has a name of this format, but {content}"
-    return candidates + [_make(format, "named", 0, reason) for format in by_name]
+    reason = "the file has a name of this format"
+    content = _describe_content(view)
+    for format in by_name:
+        scan = next(scan for scan in scans if scan.format is format)
+        # A format that weighs no frames is not found in bytes, but they may agree with the name.
+        is_good = scan.frames > 0 and format.storage.weigh is None and not scan.damaged
+        frames = _describe(scan, len(view) if is_whole else None)
+        text = f"{reason}: {frames}" if is_good else f"{reason}, but {content}"
+        candidates.append(_make(format, "named", 0, text))
+    return candidates
 
 
 def _scan(view: memoryview, format: Format) -> _Scan:

@@ -31,8 +31,8 @@ HELP = """Note where frames begin, so that later jobs can cut large files withou
 
 \b
 Examples:
-  wirescan index /data/events --format lumberjack.events
-  wirescan index 's3://bucket/captures/*.nats' --format nats.messages
+  wirescan index /data/events
+  wirescan index 's3://bucket/captures/*.nats'
   wirescan index /data/rpc --format thrift.messages --to /var/tmp/indexes
 
 Writes FILE.frames.json beside each file, or under DIR with --to. It holds byte positions about a
