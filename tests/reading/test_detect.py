@@ -375,6 +375,23 @@ def test_no_file_is_an_error(tmp_path):
         wirescan.detect(tmp_path)
 
 
+@pytest.mark.peers
+def test_objects_of_a_store():
+    from tests.support.object_store import ObjectStore
+
+    with ObjectStore() as store:
+        store.put_directory(ORDERS, "orders-0")
+        store.put("captures/a.bin", ENCODED["pubs"][1])
+        for path in ("orders-0", "orders-0/*.log"):
+            format, requests = store.record_requests(lambda: name_certain_format(store.url(path)))
+            assert format == "kafka.batches"
+            assert len(requests) <= 5  # one listing, and the first bytes of one file
+        for path in ("captures", "captures/*", "captures/a.bin"):
+            assert name_certain_format(store.url(path)) == "nats.messages"
+        with pytest.raises(FileNotFoundError):
+            wirescan.detect(store.url("nothing"))
+
+
 # --- cost
 
 

@@ -222,6 +222,8 @@ class FormatCommand(click.Command):
             value = context.params[name]
             paths += [value] if isinstance(value, str) else value
         chosen = choose_format(paths, default, reads_pipes=self._reads_pipes)
+        if not options:
+            return chosen
         levels = [item for item in formats().values() if item.outermost is chosen.outermost]
         accepting = [
             item

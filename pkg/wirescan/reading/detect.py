@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,6 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.files.source import (
-    GLOB,
     SIDECAR,
     URL,
     expand,
@@ -32,7 +30,7 @@ from wirescan.files.source import (
 )
 from wirescan.frames.errors import FrameError
 from wirescan.frames.escape import make_visible
-from wirescan.frames.format import Format, Storage
+from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, formats
 from wirescan.frames.table import FrameTable, Stop
@@ -156,33 +154,23 @@ def detect_path(path: str, read_head: ReadHead = read_first) -> list[Candidate]:
 def find_files(path: str) -> dict[str, list[str]]:
     """Return the files that each outermost format reads in a path: name of the format -> files.
 
-    A file is in the list of each format whose files have such names. The key "" has the files that
-    have no such name; of a directory, only if no file has one. Raises OSError and ValueError.
+    A file is in the list of each format whose files have such names. If there is no such file, the
+    key "" has all files but indexes and the like. Raises OSError and ValueError.
     """
-    outermost = [format for format in formats().values() if format.within is None]
-    storages = {format.name: format.storage for format in outermost}
-    named: dict[str, list[str]] = {}
     path = to_plain_path(path)
+    all_files = expand(path)
+    names = [get_file_name(file) for file in all_files]
     if os.path.isdir(path):
-        root = len(os.path.join(path, ""))
-        all_files = expand(path)
-        for name, storage in storages.items():
-            pattern = storage.files
-            files = [file for file in all_files if pattern and re.search(pattern, file[root:])]
-            named |= {name: files} if files else {}
-        return named or {"": [file for file in all_files if not is_beside(file)]}
-    is_glob = GLOB.search(path) is not None and not os.path.exists(path)
-    if not URL.match(path) and not is_glob:
-        fitting = [name for name, storage in storages.items() if _is_named(path, storage)]
-        return {name: [path] for name in fitting or [""]}
-    for name, storage in storages.items():
-        with suppress(FileNotFoundError):
-            for file in expand(path, files=storage.files, ignore=storage.ignore):
-                if not is_beside(file):
-                    named.setdefault(name if _is_named(file, storage) else "", []).append(file)
-    fitting_files = {file for name, files in named.items() if name for file in files}
-    named[""] = list(dict.fromkeys(file for file in named.get("", ()) if file not in fitting_files))
-    return {name: files for name, files in named.items() if files} or {"": expand(path)}
+        names = [file[len(os.path.join(path, "")) :] for file in all_files]
+    named: dict[str, list[str]] = {}
+    for format in formats().values():
+        pattern = format.storage.files
+        if format.within is None and pattern is not None:
+            files = [file for file, name in zip(all_files, names) if re.search(pattern, name)]
+            named |= {format.name: files} if files else {}
+    if named:
+        return named
+    return {"": [file for file in all_files if not is_beside(file)] or all_files}
 
 
 def is_beside(path: str) -> bool:
@@ -199,10 +187,6 @@ def find_inner(outer: Format) -> Format:
         if is_counted and format.read in outer.children.values():
             return format
     return outer
-
-
-def _is_named(path: str, storage: Storage) -> bool:
-    return storage.files is not None and bool(re.search(storage.files, get_file_name(path)))
 
 
 def _sample(files: Sequence[str]) -> list[str]:
@@ -222,10 +206,13 @@ def _judge(read_head: ReadHead, path: str, named: Sequence[Format]) -> list[Cand
         if is_whole or (candidates and candidates[0].verdict == "certain"):
             break
     found = {candidate.format for candidate in candidates}
-    by_name = [format for format in _decide_by_siblings(path, named) if format.name not in found]
+    is_certain = candidates and candidates[0].verdict == "certain"
+    by_name = [] if is_certain else _decide_by_siblings(path, named)
     reason = "the file has a name of this format"
     content = _describe_content(view)
     for format in by_name:
+        if format.name in found:
+            continue
         scan = next(scan for scan in scans if scan.format is format)
         # A format that weighs no frames is not found in bytes, but they may agree with the name.
         is_good = scan.frames > 0 and format.storage.weigh is None and not scan.damaged
