@@ -163,9 +163,12 @@ def test_large_standard_input_loses_no_bytes():
 
 
 def test_another_standard_input_has_its_own_bytes():
-    run("scan", "-", "--where", "nothing ==", input=EVENTS)  # ends before it reads
-    result = run("scan", "-", "--json", input=nats.encode_pub("a", b"x"))
-    assert [row["payload"] for row in parse_lines(result)] == ["x"]
+    result = run("scan", "-", "--columns", "nothing", input=EVENTS)  # ends before it reads
+    assert "is read as lumberjack.events" in result.stderr
+    for options in ((), ("--format", "nats.messages")):
+        result = run("scan", "-", "--json", *options, input=nats.encode_pub("a", b"x"))
+        assert [row["payload"] for row in parse_lines(result)] == ["x"]
+        run("scan", "-", "--columns", "nothing", input=EVENTS)
 
 
 def test_a_named_pipe_loses_no_bytes(tmp_path):

@@ -275,6 +275,15 @@ def test_a_log_with_wrong_checksums_is_known(tmp_path):
     assert name_certain_format(make_log(tmp_path, bytes(data))) == "kafka.batches"
 
 
+def test_damage_costs_bits():
+    batches = [kafka.encode_batch([{"value": b"v"}]) for _ in range(3)]
+    (candidate,) = wirescan.detect(b"".join(batches))
+    assert candidate.bits == 3 * 38
+    batches[1] = batches[1][:-1] + b"?"
+    (candidate,) = wirescan.detect(b"".join(batches))
+    assert (candidate.bits, candidate.verdict) == (2 * 38 - 20, "certain")
+
+
 @pytest.mark.parametrize("size", [HEADS[0], 4 * HEADS[0]])
 def test_a_damaged_beginning_of_more_than_the_first_look(tmp_path, size):
     data = np.random.default_rng(1).bytes(size) + (ORDERS / SEGMENT).read_bytes()
@@ -321,6 +330,8 @@ def test_frames_inside_frames_are_another_format(tmp_path):
     assert name_certain_format(kafka.encode_batch([{"value": inside}])) == "kafka.batches"
     batch = kafka.encode_batch([{"value": bytes(500)}])
     assert name_certain_format(nats.encode_pub("batches", batch)) == "nats.messages"
+    path = make_log(tmp_path, nats.encode_pub("batches", batch * 20))
+    assert name_certain_format(path) == "nats.messages"  # though batches have more bits
 
 
 # --- directories and names
@@ -470,6 +481,19 @@ def outside(monkeypatch):
     monkeypatch.setitem(registry.load_formats(), "out.side", format)
     nameless = replace(wirescan.formats()["nats.messages"], storage=wirescan.Storage())
     monkeypatch.setitem(registry.load_formats(), "nats.messages", nameless)
+
+
+def test_two_formats_that_fit_equally_are_in_doubt(monkeypatch, tmp_path):
+    twin = replace(wirescan.formats()["lumberjack.frames"], name="out.twin")
+    monkeypatch.setitem(registry.load_formats(), "out.twin", twin)
+    path = make_log(tmp_path, ENCODED["events"][1], "a.bin")
+    assert {c.format: c.verdict for c in wirescan.detect(path)} == {
+        "lumberjack.frames": "possible",
+        "out.twin": "possible",
+    }
+    result = run("stat", path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Give --format lumberjack.frames or --format out.twin" in result.stderr
 
 
 def test_a_format_without_weights_is_found_by_names(outside, tmp_path):

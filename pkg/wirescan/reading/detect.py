@@ -97,10 +97,9 @@ class _Scan:
         return self.bits >= CERTAIN and (explains_bytes or self.is_named)
 
     @property
-    def rank(self) -> tuple[bool, bool, bool]:
-        """The order of scans, before their bits: frames that explain all bytes are better."""
-        has_start = self.start == 0
-        return self.is_proven, has_start, has_start and not self.damaged
+    def rank(self) -> tuple[bool, bool]:
+        """The order of scans, before their bits: later frames may be inside other ones."""
+        return self.is_proven, self.start == 0
 
 
 def detect(source: Any) -> list[Candidate]:
