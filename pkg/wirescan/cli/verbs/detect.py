@@ -31,8 +31,8 @@ Examples:
 
 The first bytes are scanned in each format, at most 1 MiB, and good frames are weighed by how
 unlikely they are in other bytes. Names of files, and the indexes beside them, decide where the
-bytes do not. Of a directory, four files of each format are looked at. gzip and zstd files are
-decompressed.
+bytes do not. Of a directory, at most four files of each format are looked at. gzip and zstd files
+are decompressed.
 
 \b
 certain    the bytes have this format
