@@ -389,6 +389,7 @@ def test_public_names_exist():
 SHAPE = {
     "constants",
     "encode",
+    "evidence",
     "files",
     "formats",
     "frame",
@@ -410,7 +411,10 @@ SHAPE_OUTSIDE = {
     "wirescan.kafka.client": "has the clients of `live`, in as many files as they need",
     "wirescan.core.rows": "has what every `rows` and every kernel uses",
     "wirescan.core.writer": "has what every `writer` uses",
+    "wirescan.frames.evidence": "has what every `evidence` uses",
     "wirescan.files": "reads the files that every `files` describes",
+    "wirescan.reading.detect": "has the function that the verb `detect` calls",
+    "wirescan.cli.verbs.detect": "a verb's module has the name of the verb",
     "wirescan.cli.verbs.formats": "a verb's module has the name of the verb",
     "wirescan.cli.verbs.scan": "a verb's module has the name of the verb",
 }

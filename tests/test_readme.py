@@ -59,6 +59,7 @@ def test_every_block_is_run():
     words = (
         "polars.DataFrame",
         "wirescan.where",
+        "wirescan.detect",
         "scan_polars",
         "import duckdb",
         "pyarrow.compute",
@@ -303,12 +304,8 @@ def test_the_commands_receive_and_send_run(tmp_path):
         server.terminate()
         assert server.wait(60) == 0
     assert len(scan(tmp_path / "events", "lumberjack.events")) == 3
-    (scan_words,) = (
-        words
-        for words in lines
-        if words[:2] == ["wirescan", "scan"] and "lumberjack.events" in words
-    )
-    run_command(scan_words[1:], tmp_path)
+    assert ["wirescan", "scan", "events"] in lines
+    run_command(["scan", "events"], tmp_path)
 
 
 @pytest.mark.spark
@@ -338,7 +335,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 28
+    assert len(commands) == 31
     # tests/peers runs fetch, and test_the_commands_receive_and_send_run runs receive and send.
     commands = [
         command
@@ -346,7 +343,12 @@ def test_the_commands_of_the_documents_run(tmp_path):
         if command.split()[1] not in ("fetch", "receive", "send") and "lumberjack" not in command
     ]
     (tmp_path / "orders-0").symlink_to(CORPUS)
-    (tmp_path / "rpc").mkdir()
+    window = encode_window([{"message": "one"}])
+    for folder in ("rpc", "events", "captures"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "events" / "1.lumberjack").write_bytes(window)
+    (tmp_path / "captures" / "1.bin").write_bytes(window)
+    (tmp_path / "capture.bin").write_bytes(window)
     write_rpc(tmp_path / "rpc")
     write_rpc(tmp_path)
     (tmp_path / "calc.thrift").write_text(IDL)
@@ -361,6 +363,11 @@ def test_the_commands_of_the_documents_run(tmp_path):
 def test_conditions_in_python_run(tmp_path, capsys):
     run(use_local_paths(find_block("wirescan.where"), tmp_path), tmp_path)
     assert "15335" in capsys.readouterr().out
+
+
+def test_the_example_of_detection_runs(tmp_path, capsys):
+    run(use_local_paths(find_block("wirescan.detect"), tmp_path), tmp_path)
+    assert capsys.readouterr().out.startswith("certain kafka.batches kafka.records\n")
 
 
 def test_the_picture_shows_the_ratios_of_the_table():

@@ -35,6 +35,7 @@ from wirescan.reading.stream import Stream
 if TYPE_CHECKING:
     from wirescan.export.lazy_sources.arrow_dataset import dataset as dataset
     from wirescan.export.lazy_sources.polars_source import scan_polars as scan_polars
+    from wirescan.reading.detect import detect as detect
 
 __version__ = "0.6.0"
 __all__ = [
@@ -60,12 +61,13 @@ __all__ = [
     "where",
 ]
 
-# Imported on first use, because they need pyarrow. They are not in __all__, so `import *` works
+# Imported on first use: two of them need pyarrow. They are not in __all__, so `import *` works
 # without it.
 __getattr__, __dir__ = make_lazy_names(
     __name__,
     {
         "dataset": "export.lazy_sources.arrow_dataset",
+        "detect": "reading.detect",
         "scan_polars": "export.lazy_sources.polars_source",
     },
 )

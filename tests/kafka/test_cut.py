@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from tests.support.command import run
-from tests.support.paths import KAFKA_CORPUS, ORDERS
-from wirescan import kafka
+from tests.support.paths import CORPUS, KAFKA_CORPUS, ORDERS
+from wirescan import kafka, liftbridge
 from wirescan.kafka import Record, encode_batch
 
 BATCHES = kafka.scan(sorted(map(str, ORDERS.glob("*.log"))))
 RECORDS = kafka.records(BATCHES)
+LIFTBRIDGE_LOG = CORPUS / "liftbridge" / "single" / "logs" / "orders-0"
 
 
 def expect(selected: np.ndarray) -> bytes:
@@ -49,6 +50,22 @@ def test_the_batches_of_a_range_of_times(tmp_path):
     assert result.exit_code == 0, result.stderr
     selected = (RECORDS["timestamp"] >= low) & (RECORDS["timestamp"] < high)
     assert (tmp_path / "part.log").read_bytes() == expect(selected)
+
+
+@pytest.mark.parametrize(
+    "options, offsets",
+    [
+        (("--offset", "3:5"), [3, 4]),
+        (("--offset", "18:"), [18, 19]),
+        (("--where", "offset >= 3 and offset in (1, 3, 19)"), [3, 19]),
+    ],
+)
+def test_a_log_whose_frames_are_its_records(options, offsets, tmp_path):
+    part = tmp_path / "part.log"
+    arguments = ("--format", "liftbridge.entries", "-o", part)
+    result = run("cut", LIFTBRIDGE_LOG, *options, *arguments)
+    assert result.exit_code == 0, result.output
+    assert liftbridge.entries(part)["offset"].tolist() == offsets
 
 
 def test_the_batches_of_a_condition(tmp_path):

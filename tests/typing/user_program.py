@@ -24,3 +24,10 @@ def read_chunks(chunks: list[bytes]) -> list[FrameTable]:
 def list_formats() -> list[str]:
     """List the names of all formats."""
     return [format.name for format in wirescan.formats().values()]
+
+
+def name_format(path: Path) -> str | None:
+    """Name the format of a file, if there is no doubt."""
+    candidates = wirescan.detect(path)
+    is_certain = bool(candidates) and candidates[0].verdict == "certain"
+    return candidates[0].format if is_certain else None

@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from wirescan.cli.foreign_files import HEAD, describe_foreign_file, detect_compression
+from wirescan.cli.input import is_pipe as is_pipe
 from wirescan.cli.output import format_path, print_message
+from wirescan.cli.support.format_choice import choose_format, hint_at_format
 from wirescan.core.fault import Fault
 from wirescan.files.source import SIDECAR, URL, expand, get_size, read_range
 from wirescan.frames.escape import make_visible
@@ -33,6 +35,7 @@ CLOSED_PIPE = 141
 # The defaults of --format: of verbs that read all frames, and of verbs that read outermost ones.
 DEFAULT_FORMAT = "kafka.records"
 DEFAULT_OUTERMOST_FORMAT = "kafka.batches"
+FOUND = "wirescan.format_found"  # in `meta` of a context: the format was found in the files
 SMALLEST_LIMIT = 16  # bytes
 LARGEST_FRAME = (1 << 32) - 1
 LARGEST_PAYLOAD = (1 << 31) - 1
@@ -132,29 +135,56 @@ def max_inflated_option(default: int = Limits().inflated) -> Callable[[Command],
 
 
 def format_option(default: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds --format, whose value is a `Format`, to a FormatCommand."""
+    """Return a decorator that adds --format, whose value is a `Format`, to a FormatCommand.
+
+    default: the format to read if no other format is found in the files. If it is inside others,
+        such as records, the command reads what is inside the frames that are found.
+    """
     return click.option(
         "--format",
         "format_name",
-        default=default,
+        cls=_FormatChoice,
+        default_format=default,
         metavar="NAME",
-        callback=lambda context, option, name: _parse_format(name),
-        help="The format of the frames. `wirescan formats` lists the names.",
+        show_default="found in the files",
+        callback=lambda context, option, name: None if name is None else _parse_format(name),
+        help="The format of the frames. `wirescan formats` lists the names, and `wirescan detect` "
+        "says why a file has a format.",
     )
+
+
+class _FormatChoice(click.Option):
+    """The option --format, and the format to read if the files do not say which one they have."""
+
+    def __init__(self, *arguments: Any, default_format: str, **attributes: Any):
+        super().__init__(*arguments, **attributes)
+        self.default_format = default_format
 
 
 class FormatCommand(click.Command):
     """A command with --format, and with the options that the formats declare.
 
-    The formats are imported when the options are asked for, and not with the verb.
+    The formats are imported when the options are asked for, and not with the verb. Without
+    --format, the format is found in the files.
 
     Args:
         writes_columns: the command also has the options that only add columns.
+        path_names: the names of the parameters with the paths of the files.
+        reads_pipes: the command may read standard input.
     """
 
-    def __init__(self, *arguments: Any, writes_columns: bool = False, **attributes: Any):
+    def __init__(
+        self,
+        *arguments: Any,
+        writes_columns: bool = False,
+        path_names: tuple[str, ...] = ("paths",),
+        reads_pipes: bool = True,
+        **attributes: Any,
+    ):
         super().__init__(*arguments, **attributes)
         self._writes_columns = writes_columns
+        self._path_names = path_names
+        self._reads_pipes = reads_pipes
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
         """Return the parameters. The options of the formats follow --format."""
@@ -164,11 +194,16 @@ class FormatCommand(click.Command):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command with the format that the options describe."""
-        for option, name in self._declared_options.items():
-            assert option.name is not None  # click makes one for each option
-            value = context.params.pop(option.name)
-            if value is None:
-                continue
+        given = {
+            option: (name, context.params.pop(str(option.name)))
+            for option, name in self._declared_options.items()
+        }
+        given = {option: value for option, value in given.items() if value[1] is not None}
+        if context.params["format_name"] is None:
+            names = {name for name, _ in given.values()}
+            context.params["format_name"] = self._choose_format(context, names)
+            context.meta[FOUND] = True
+        for option, (name, value) in given.items():
             spec = make_spec(context.params["format_name"].spec, **{name: value})
             try:
                 context.params["format_name"] = format_of(spec)
@@ -177,6 +212,25 @@ class FormatCommand(click.Command):
             except ValueError as error:
                 raise click.BadParameter(str(error), context, param_hint=option.opts[0]) from None
         return super().invoke(context)
+
+    def _choose_format(self, context: click.Context, options: set[str]) -> Format:
+        """Return the format of the files. options: the names of options that it has to accept."""
+        option = next(param for param in self.params if isinstance(param, _FormatChoice))
+        default = format_of(option.default_format)
+        paths: list[str] = []
+        for name in self._path_names:
+            value = context.params[name]
+            paths += [value] if isinstance(value, str) else value
+        chosen = choose_format(paths, default, reads_pipes=self._reads_pipes)
+        if not options:
+            return chosen
+        levels = [item for item in formats().values() if item.outermost is chosen.outermost]
+        accepting = [
+            item
+            for item in (chosen, *levels)
+            if options <= {accepted.name for accepted in item.accepts}
+        ]
+        return accepting[0] if accepting else chosen
 
     @cached_property
     def _declared_options(self) -> dict[click.Option, str]:
@@ -295,15 +349,18 @@ def resolve_paths(
         except (OSError, ValueError) as error:
             message = describe_error(error, path)
             if isinstance(error, FileNotFoundError) and os.path.isdir(path):
-                message += _suggest_formats(os.listdir(path), top)
+                message += hint_at_format([path], top)
             fail(message)
     if skipped := len(paths) - len(selected):
         count = format_count(skipped, "file")
         print_message(f"wirescan: skipped {count} without frames, such as indexes")
     if not files and report_failure is None:
         raise Failure(f"none of the given files holds {top.name}")
-    if suggestion := _suggest_formats(files, top):
-        print_message(f"wirescan: the files are read as {top.name}{suggestion}")
+    context = click.get_current_context(silent=True)
+    is_found = context is not None and FOUND in context.meta
+    hint = "" if is_found else hint_at_format(files, top)
+    if hint:
+        print_message(f"wirescan: the files are read as {top.name}{hint}")
     if files.count("-") > 1:
         raise Failure("standard input (-) can be given only once")
     return files
@@ -340,19 +397,6 @@ def _list_readable_files(path: str, format: Format, fail: Callable[[str], None])
             fail(message)
 
 
-def _suggest_formats(files: Iterable[str], format: Format) -> str:
-    """Return a hint if file names fit other formats and not `format`, else an empty string."""
-    names = [os.path.basename(file) for file in files]
-    fitting = [
-        other.name
-        for other in formats().values()
-        if other.storage.files and any(re.search(other.storage.files, name) for name in names)
-    ]
-    if not fitting or format.name in fitting:
-        return ""
-    return f"; by their names they may hold {' or '.join(fitting)} (--format)"
-
-
 def read_head(path: str) -> bytes:
     """Return the first HEAD bytes of a file or object, which identify its kind.
 
@@ -361,11 +405,6 @@ def read_head(path: str) -> bytes:
     if path == "-" or not URL.match(path) and not os.path.isfile(path):
         return b""
     return bytes(read_range(path, 0, HEAD))
-
-
-def is_pipe(path: str) -> bool:
-    """Return whether a path is a pipe or a device."""
-    return not URL.match(path) and os.path.exists(path) and not os.path.isfile(path)
 
 
 def is_compressed(path: str) -> bool:

@@ -7,23 +7,28 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, suppress
+from io import FileIO
 from itertools import chain
 from typing import Any
 
-from wirescan.cli.common import is_pipe
 from wirescan.cli.foreign_files import (
     HEAD,
+    CompressionError,
     decompress_chunks,
     describe_foreign_file,
     detect_compression,
 )
-from wirescan.files.source import URL, get_size, read_some
+from wirescan.files.source import URL, get_size, read_range, read_some
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
 
 PIPE_PIECE = 1 << 20  # bytes of a pipe that are read at a time, at most
 MARK = 4  # bytes that tell a compressed stream
+IDLE = 0.3  # seconds without a byte after which the first bytes of a pipe are judged
+STEP = 4096  # bytes that are decompressed at a time, where only the first ones are wanted
+# The pipes whose first bytes were looked at: path -> the open file, and these bytes.
+_looked_at: dict[str, tuple[Any, bytes]] = {}
 
 
 def read_input(
@@ -111,37 +116,47 @@ def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[
             advance(len(data))
             yield data
         return
-    with (
-        nullcontext(sys.stdin.buffer)
-        if path == "-"
-        else builtins.open(path, "rb", buffering=0) as file
-    ):
+    with _open_raw(path) as (file, first):
+        if first:
+            advance(len(first))
+            yield memoryview(first)
         if (path == "-" or is_pipe(path)) and _has_handle(file):
-            yield from _read_pipe(file, min(size, PIPE_PIECE), advance)
+            yield from _read_pipe(file, min(size, PIPE_PIECE), advance, MARK - len(first))
             return
         while data := read_some(file, size, advance):
             yield data
 
 
-def _read_pipe(file: Any, size: int, advance: Callable[[int], None]) -> Iterator[memoryview]:
+def _read_pipe(
+    file: Any, size: int, advance: Callable[[int], None], least: int
+) -> Iterator[memoryview]:
     """Yield the bytes of a pipe as soon as they are there, at most `size` at a time.
 
-    The first piece has at least the bytes that tell a compressed stream, unless the pipe ends.
+    least: the bytes of the first piece, unless the pipe ends.
     """
-    least = MARK
-    handle = file.fileno()
-    while True:
-        data = bytearray()
-        while len(data) < least or len(data) < size and _has_bytes(handle):
-            piece = os.read(handle, size - len(data))
-            if not piece:
-                break
-            data += piece
-            advance(len(piece))
-        if not data:
-            return
-        yield memoryview(data).toreadonly()
+    while data := _read_ready(file, size, least, wait=0):
+        advance(len(data))
+        yield data
         least = 1
+
+
+def _read_ready(file: Any, size: int, least: int, wait: float) -> memoryview:
+    """Return the bytes that a pipe has; none at its end.
+
+    Args:
+        file: the pipe.
+        size: bytes to return, at most.
+        least: bytes to wait for, unless the pipe ends.
+        wait: seconds to wait for each further piece.
+    """
+    handle = file.fileno()
+    data = bytearray()
+    while len(data) < max(least, 1) or len(data) < size and _has_bytes(handle, wait):
+        piece = os.read(handle, size - len(data))
+        if not piece:
+            break
+        data += piece
+    return memoryview(data).toreadonly()
 
 
 def _has_handle(file: Any) -> bool:
@@ -152,7 +167,71 @@ def _has_handle(file: Any) -> bool:
         return False
 
 
-def _has_bytes(handle: int) -> bool:
-    """Return whether a read would return at once."""
-    ready, _, _ = select.select([handle], [], [], 0)
+def _has_bytes(handle: int, wait: float) -> bool:
+    """Return whether a read returns at once, after some seconds at most."""
+    ready, _, _ = select.select([handle], [], [], wait)
     return bool(ready)
+
+
+@contextmanager
+def _open_raw(path: str) -> Iterator[tuple[Any, bytes]]:
+    """Open a file or pipe, and give it with the bytes that `read_first_contents` took from it."""
+    file, first = _looked_at.pop(path, (None, b""))
+    if path == "-":
+        # The first bytes of another standard input, such as that of a test, are not those of this.
+        is_same = file is sys.stdin.buffer
+        yield sys.stdin.buffer, first if is_same else b""
+        return
+    with builtins.open(path, "rb", buffering=0) if file is None else file as opened:
+        yield opened, first
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe or a device."""
+    is_local = not URL.match(path) and os.path.exists(path)
+    return is_local and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def read_first_contents(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file, URL, pipe or standard input, decompressed.
+
+    The bytes of a pipe are not lost: `read_input` returns them again. A file without frames, such
+    as a packet capture, has no bytes here.
+
+    Args:
+        path: as in `read_input`.
+        size: the largest number of bytes to return.
+
+    Raises:
+        OSError: if the input cannot be read.
+    """
+    is_stream = path == "-" or is_pipe(path)
+    data = _look_at(path, size) if is_stream else read_range(path, 0, size)
+    codec = detect_compression(bytes(data[:HEAD]))
+    if codec is not None:
+        contents = bytearray()
+        # The data is cut here. A damaged file is reported when all of it is read.
+        with suppress(CompressionError, ImportError):
+            for piece in decompress_chunks([data], codec, STEP):
+                contents += piece
+                if len(contents) >= size:
+                    break
+        data = memoryview(contents)[:size]
+    is_foreign = describe_foreign_file(bytes(data[:HEAD]), path) is not None
+    return memoryview(b"") if is_foreign else data
+
+
+def _look_at(path: str, size: int) -> memoryview:
+    """Return the first bytes of a pipe, which `_open_raw` gives again."""
+    file, first = _looked_at.get(path, (None, b""))
+    if path == "-" and file is not sys.stdin.buffer:
+        file, first = sys.stdin.buffer, b""
+    elif file is None:
+        file = FileIO(path)
+    if _has_handle(file):
+        # A live source sends its first frame, and then perhaps nothing for hours.
+        first += bytes(_read_ready(file, size - len(first), MARK - len(first), wait=IDLE))
+    else:
+        first += bytes(read_some(file, size - len(first)))
+    _looked_at[path] = file, first
+    return memoryview(first)[:size]

@@ -28,6 +28,7 @@ VERBS = (
     "stat",
     "verify",
     "report",
+    "detect",
     "topics",
     "diff",
     "cut",
@@ -59,8 +60,9 @@ Examples:
   wirescan scan    orders-0/*.log --limit 20         the records, as text
   wirescan scan    orders-0 --json | jq .key         ... as JSON lines
   wirescan verify  orders-0                          is anything damaged?
+  wirescan detect  capture.bin                       which format does it have?
   wirescan report  orders-0 -o report.html           one page of counts and damage
-  wirescan index   rpc --format thrift.messages      note where frames begin
+  wirescan index   rpc                               note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster

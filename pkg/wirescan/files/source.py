@@ -133,7 +133,7 @@ def expand(
 
     A path without a pattern need not exist; a URL must. Arguments and errors are those of `open`.
     """
-    path = _to_plain_path(source)
+    path = to_plain_path(source)
     if URL.match(path):
         return [file.path for file in _list_store(path, files, ignore)]
     return _list_local(path, files, ignore)
@@ -147,7 +147,7 @@ def list_files(
     The sizes of objects come from the listing, without a request for each object.
     Raises as `open`, and OSError for a file that cannot be read in parts, such as a pipe.
     """
-    path = _to_plain_path(source)
+    path = to_plain_path(source)
     if URL.match(path):
         return _list_store(path, files, ignore)
     return [File(name, get_seekable_size(name)) for name in _list_local(path, files, ignore)]
@@ -256,8 +256,8 @@ def read_some(
     return data[:filled].toreadonly()
 
 
-def _to_plain_path(source: str | os.PathLike[str]) -> str:
-    """Return a source as text, where a URL of the scheme `file` becomes its path."""
+def to_plain_path(source: str | os.PathLike[str]) -> str:
+    """Return a path or URL as text. A URL of the scheme `file` becomes the path in it."""
     path = os.fspath(source)
     local = LOCAL.match(path)
     return os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end() :]))) if local else path

@@ -76,6 +76,15 @@ class Storage:
         ignore: a regular expression: the files that a glob excludes.
         text_marks: the first bytes of files of this format that look like text. None: the format
             is text. Outermost formats only.
+        beside: the ending of the name of a file that belongs to a file of this format -> the bytes
+            of each of its entries, 0 for a file without entries. An ending that begins with "."
+            replaces that of the file, any other one is the name of a file in the same directory.
+            They tell formats apart whose files have the same names.
+        weigh: a function of a table of good frames that returns how unlikely each of them is in
+            other bytes: an array of float64 or int64, in bits. `wirescan.frames.evidence`
+            describes it. Without it, bytes alone do not identify the format: its files are found
+            by their names. Outermost formats only.
+        evidence: what `weigh` looks at, as in "checksums are right".
         boundaries: a function of a path, a distance in bytes, a start position (default 0), and
             the keyword `limits`. It returns positions, from the start on, at which the file can be
             cut, about that distance apart. A frame above `limits.frame` is damage, after which it
@@ -93,6 +102,9 @@ class Storage:
     files: str | None = None
     ignore: str | None = None
     text_marks: tuple[bytes, ...] | None = None
+    beside: Mapping[str, int] = field(default_factory=dict)
+    weigh: Callable[[FrameTable], np.ndarray] | None = None
+    evidence: str = "frames are whole"
     boundaries: Callable[..., list[int]] | None = None
     statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
     prune: Callable[..., tuple[int, int]] | None = None

@@ -22,7 +22,12 @@ from wirescan.files.source import get_file_name, get_size, make_sibling_path, op
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
 from wirescan.kafka.constants import BATCH_HEADER_SIZE, LAST_OFFSET_STOP, MAGIC_AT
-from wirescan.kafka.log.index_files import read_index
+from wirescan.kafka.log.index_files import (
+    ABORTED_ENTRY,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    read_index,
+)
 from wirescan.kafka.record_batches.scan import scan_batches
 
 # Some names are ignored because their records are in another file too: segments that a broker is
@@ -34,6 +39,15 @@ IGNORE = (
 FILES = r"(?s)^(?!.*-(delete|future|stray)/).*(^|/)\d{20}\.log\Z"
 SEGMENT = re.compile(r"(\d{20})\.log$")
 SEGMENTS = SegmentNames(digits=20, suffix=".log")
+# The files beside a segment, and the bytes of their entries: see `log/index_files.py`.
+BESIDE = {
+    ".index": OFFSET_ENTRY.itemsize,
+    ".timeindex": TIME_ENTRY.itemsize,
+    ".txnindex": ABORTED_ENTRY.itemsize,
+    ".snapshot": 0,
+    "partition.metadata": 0,
+    "leader-epoch-checkpoint": 0,
+}
 SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
 PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d+)")  # a directory: <topic>-<partition>
 

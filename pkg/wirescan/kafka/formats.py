@@ -24,7 +24,8 @@ from wirescan.frames.table import FrameTable, Stop, require_rows
 from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
 from wirescan.kafka.constants import Codec
 from wirescan.kafka.control_records import name_control_keys
-from wirescan.kafka.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.kafka.evidence import weigh_batches
+from wirescan.kafka.files import BESIDE, FILES, IGNORE, SEGMENTS, find_boundaries
 from wirescan.kafka.log.batch_range import select_range
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.kafka.log.segment import LAYOUT
@@ -258,6 +259,9 @@ BATCHES = Format(
         files=FILES,
         ignore=IGNORE,
         text_marks=(),
+        beside=BESIDE,
+        weigh=weigh_batches,
+        evidence="their checksums are right",
         boundaries=find_boundaries,
         prune=prune_batches,
         log=LogColumns(

@@ -15,7 +15,12 @@ from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers, read_f
 from wirescan.files.source import get_file_name, get_size, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
-from wirescan.liftbridge.log.index_files import INDEX_LAYOUT, SMALLEST, make_index_path
+from wirescan.liftbridge.log.index_files import (
+    INDEX_ENTRY,
+    INDEX_LAYOUT,
+    SMALLEST,
+    make_index_path,
+)
 from wirescan.liftbridge.scan import scan_entries
 from wirescan.seglog.index_entries import find_around
 
@@ -23,6 +28,12 @@ from wirescan.seglog.index_entries import find_around
 # records.
 IGNORE = r"\.(cleaned|truncated|index)$|(^|/)(replication-offset|leader-epoch)-checkpoint$"
 FILES = r"(?s)(\A|/)\d{20}\.log\Z"
+# The files beside a segment, and the bytes of their entries.
+BESIDE = {
+    ".index": INDEX_ENTRY.itemsize,
+    "leader-epoch-checkpoint": 0,
+    "replication-offset-checkpoint": 0,
+}
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 SEGMENTS = SegmentNames(digits=20, suffix=".log")
 # A header has three numbers of 8 bytes (see scan.pyx), and the number of bytes that follow.

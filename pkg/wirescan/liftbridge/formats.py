@@ -21,7 +21,8 @@ from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
-from wirescan.liftbridge.files import FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.liftbridge.evidence import weigh_entries
+from wirescan.liftbridge.files import BESIDE, FILES, IGNORE, SEGMENTS, find_boundaries
 from wirescan.liftbridge.log.index_writer import LiftbridgeIndexWriter
 from wirescan.liftbridge.log.segment import LAYOUT
 from wirescan.liftbridge.payload_sources import open_payload_source
@@ -381,6 +382,9 @@ ENTRIES = Format(
         files=FILES,
         ignore=IGNORE,
         text_marks=(),
+        beside=BESIDE,
+        weigh=weigh_entries,
+        evidence="their checksums are right",
         boundaries=find_boundaries,
         prune=partial(prune, LAYOUT),
         log=LogColumns(

@@ -21,6 +21,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.lumberjack.constants import KINDS
+from wirescan.lumberjack.evidence import weigh_frames
 from wirescan.lumberjack.files import FILES, find_boundaries
 from wirescan.lumberjack.scan import (
     EVENT,
@@ -308,6 +309,8 @@ FRAMES = Format(
     storage=Storage(
         files=FILES,
         text_marks=(b"1", b"2"),  # the versions
+        weigh=weigh_frames,
+        evidence="their versions, types and numbers are likely",
         boundaries=find_boundaries,
     ),
     display=Display(shown=("_start", "size", "kind", "version", "sequence", "count")),

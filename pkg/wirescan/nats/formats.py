@@ -17,6 +17,7 @@ from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.nats.constants import Kind
+from wirescan.nats.evidence import weigh_messages
 from wirescan.nats.files import FILES, find_boundaries
 from wirescan.nats.scan import (
     HEADER,
@@ -150,7 +151,12 @@ MESSAGES = Format(
     children={"headers": headers},
     columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    storage=Storage(files=FILES, boundaries=find_boundaries),
+    storage=Storage(
+        files=FILES,
+        boundaries=find_boundaries,
+        weigh=weigh_messages,
+        evidence="they begin with an operation of NATS, and lines end where they must",
+    ),
     display=Display(
         shown=("_start", "kind", "subject", "reply", "headers", "payload"), grouped_by="subject"
     ),

@@ -19,6 +19,7 @@ from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
 from wirescan.reading.filters import (
     Condition,
     Filter,
+    apply_filters,
     find_column_ranges,
     prune_file,
     prune_frames,
@@ -66,6 +67,10 @@ def select_frames(
     )
     for table in tables:
         candidates = prune_frames(table, format, filters, "strict", path)
+        if format.within is None:  # the frames are the records
+            if len(passing := apply_filters(candidates, filters, path)):
+                yield passing
+            continue
         selected = find_whole_frames(candidates, format, filters)
         doubtful = np.flatnonzero(~selected)
         at = 0

@@ -20,6 +20,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, renumber_enclosing, require_rows
 from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
+from wirescan.thrift.evidence import weigh_frames
 from wirescan.thrift.files import FILES, find_boundaries
 from wirescan.thrift.format_options import IDL, NON_STRICT
 from wirescan.thrift.hmac import make_signer
@@ -306,7 +307,13 @@ FRAMES = Format(
         "infos": Column(count="info_count"),
     },
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
-    storage=Storage(files=FILES, text_marks=(b"POST ", b"HTTP/"), boundaries=find_boundaries),
+    storage=Storage(
+        files=FILES,
+        text_marks=(b"POST ", b"HTTP/"),
+        boundaries=find_boundaries,
+        weigh=weigh_frames,
+        evidence="they have the marks of a transport, and messages with the name of a method",
+    ),
     display=Display(shown=("_start", "size", "kind", "seq", "protocol_id", "transform_0", "infos")),
     readable=(Fault.BAD_CODEC,),
     accepts=(NON_STRICT,),

@@ -42,7 +42,13 @@ Exit codes: 0 equal, 1 different, 2 cannot be done, for example because a log is
 """
 
 
-@click.command(cls=FormatCommand, help=HELP, short_help="Compare two copies of a log by offset.")
+@click.command(
+    cls=FormatCommand,
+    path_names=("left", "right"),
+    reads_pipes=False,
+    help=HELP,
+    short_help="Compare two copies of a log by offset.",
+)
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
 @format_option(DEFAULT_FORMAT)

@@ -31,8 +31,8 @@ HELP = """Note where frames begin, so that later jobs can cut large files withou
 
 \b
 Examples:
-  wirescan index /data/events --format lumberjack.events
-  wirescan index 's3://bucket/captures/*.nats' --format nats.messages
+  wirescan index /data/events
+  wirescan index 's3://bucket/captures/*.nats'
   wirescan index /data/rpc --format thrift.messages --to /var/tmp/indexes
 
 Writes FILE.frames.json beside each file, or under DIR with --to. It holds byte positions about a
@@ -43,7 +43,12 @@ Segments of Kafka and Liftbridge have their own indexes and need none.
 """
 
 
-@click.command(cls=FormatCommand, help=HELP, short_help="Note where frames begin, for later jobs.")
+@click.command(
+    cls=FormatCommand,
+    reads_pipes=False,
+    help=HELP,
+    short_help="Note where frames begin, for later jobs.",
+)
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @max_frame_option()

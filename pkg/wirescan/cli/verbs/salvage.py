@@ -67,7 +67,10 @@ Exit codes: 0 everything was intact, 1 something was left out, 2 cannot be done.
 
 
 @click.command(
-    cls=FormatCommand, help=HELP, short_help="Write the intact batches of damaged logs as segments."
+    cls=FormatCommand,
+    reads_pipes=False,
+    help=HELP,
+    short_help="Write the intact batches of damaged logs as segments.",
 )
 @paths_argument
 @click.option("--to", "target", metavar="DIR", required=True, help="The new directory.")

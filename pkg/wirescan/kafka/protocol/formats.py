@@ -34,6 +34,7 @@ from wirescan.frames.table import FrameTable, iter_groups, require_rows
 from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
+from wirescan.kafka.protocol.evidence import weigh_requests, weigh_responses
 from wirescan.kafka.protocol.message import (
     REQUEST,
     RESPONSE,
@@ -47,6 +48,7 @@ from wirescan.kafka.protocol.message import (
 )
 from wirescan.kafka.protocol.schema import (
     MESSAGE,
+    OPAQUE,
     WIDTHS,
     ApiKey,
     Level,
@@ -57,7 +59,6 @@ from wirescan.kafka.protocol.schema import (
 )
 from wirescan.kafka.record_batches.scan import RECORD
 
-OPAQUE = 255  # the kind of a message whose header is not known
 SIZED = LengthPrefix(header=4, length_at=0, overhead=4, smallest=(4,))
 HEADER = 8  # bytes of a response up to the end of its correlation id
 NO_ROWS = np.empty(0, np.int64)
@@ -439,7 +440,12 @@ REQUESTS = Format(
     children=_list_body_readers("request"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_requests, spans=scan_request_streams),
-    storage=Storage(text_marks=(), boundaries=find_boundaries),
+    storage=Storage(
+        text_marks=(),
+        boundaries=find_boundaries,
+        weigh=weigh_requests,
+        evidence="their APIs and versions are known, and their bodies end where their sizes say",
+    ),
     display=Display(
         shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id")
     ),
@@ -452,7 +458,12 @@ RESPONSES = Format(
     children=_list_body_readers("response"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_responses, spans=scan_response_streams),
-    storage=Storage(text_marks=(), boundaries=find_boundaries),
+    storage=Storage(
+        text_marks=(),
+        boundaries=find_boundaries,
+        weigh=weigh_responses,
+        evidence="they list API versions, or their correlation ids follow each other",
+    ),
     display=Display(shown=("_start", "size", "correlation_id")),
     requests="kafka.requests",
 )

@@ -240,6 +240,7 @@ _API_KEYS = {to_snake_case(name).upper(): key for name, key in KEYS.items()}
 # mypy wants the members as a literal; they come from the table.
 ApiKey = IntEnum("ApiKey", _API_KEYS, module=__name__)  # type: ignore[misc]
 ApiKey.__doc__ = "A value of the columns `api_key` of kafka.requests and kafka.responses."
+OPAQUE = 255  # the kind of a message whose header is not known
 MESSAGE = {(message.name, message.side): message for message in _parse_messages()}
 
 

@@ -1,0 +1,73 @@
+"""How unlikely a good Thrift frame is in bytes of another kind."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import numpy as np
+
+from wirescan.frames.errors import FrameError
+from wirescan.frames.limits import Limits
+from wirescan.frames.table import FrameTable
+from wirescan.thrift.constants import Kind, Protocol
+
+# Bits of the first bytes of a frame: the magic of a header, and the words of HTTP.
+FRAME_BITS = {
+    Kind.HEADER: 16,
+    Kind.BIG_HEADER: 32,
+    Kind.DOUBLE_HEADER: 32,
+    Kind.HTTP: 40,
+    Kind.HTTP_CHUNKED: 40,
+    Kind.TTHEADER: 16,
+}
+STRICT = 24 + 6  # version word and type of a binary message
+LOOSE = 6  # type of a binary message without a version word
+COMPACT = 8 + 5 + 1  # protocol, version and type of a compact message
+METHOD = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:]*")
+CHARACTER = 2  # bits that a character of a method is worth: it is one of 65
+LONGEST = 16  # characters of a method that count
+STRUCT = 12  # a struct ends where the length of the frame says
+UNFRAMED = (Kind.UNFRAMED_BINARY, Kind.UNFRAMED_COMPACT)
+NEEDS_MESSAGE = (Kind.HTTP, Kind.HTTP_CHUNKED)  # other content than Thrift is frequent there
+LIMITS = Limits(inflated=1 << 20, inflated_total=4 << 20, rows=1 << 16)
+
+
+def weigh_frames(frames: FrameTable) -> np.ndarray:
+    """Return how unlikely each frame is, in bits: float64."""
+    bits = np.zeros(len(frames), np.float64)
+    for kind, value in FRAME_BITS.items():
+        bits[frames["kind"] == kind] = value
+    message_bits = np.zeros(len(frames), np.float64)
+    with suppress(FrameError):  # the payloads are larger than is worth while
+        message_bits = _weigh_messages(frames)
+    bits += message_bits
+    bits[np.isin(frames["kind"], NEEDS_MESSAGE) & (message_bits == 0)] = 0
+    return bits
+
+
+def _weigh_messages(frames: FrameTable) -> np.ndarray:
+    """Return the bits of the message in each frame, float64; 0 without one.
+
+    Raises FrameError if the payloads are too large.
+    """
+    bits = np.zeros(len(frames), np.float64)
+    messages = frames.open("messages", errors="skip", limits=LIMITS)
+    fields = messages.open("fields", depth=1, errors="mark", limits=LIMITS)
+    has_end = np.ones(len(messages), bool)
+    has_end[fields["parent"][fields.bad]] = False
+    kinds = frames["kind"][messages["parent"]]
+    has_end[np.isin(kinds, UNFRAMED)] = False  # the struct is what ends the frame
+    for row, parent in enumerate(messages["parent"].tolist()):
+        method = bytes(messages.bytes(row, "method") or b"")
+        if METHOD.fullmatch(method):
+            bits[parent] = _weigh_begin(messages, row) + CHARACTER * min(len(method), LONGEST)
+            bits[parent] += STRUCT * has_end[row]
+    return bits
+
+
+def _weigh_begin(messages: FrameTable, row: int) -> int:
+    """Return the bits of what precedes the method of a message."""
+    if messages["protocol"][row] == Protocol.COMPACT:
+        return COMPACT
+    return STRICT if messages["strict"][row] else LOOSE
