@@ -2,9 +2,7 @@
 
 import copy
 import dataclasses
-import html
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -114,9 +112,6 @@ def test_attributes_of_a_row_are_its_columns(records):
     assert isinstance(row.value, memoryview) and row.value.readonly
     with pytest.raises(AttributeError, match="kafka.records.*'nothing'"):
         row.nothing
-    assert (
-        "offset=7" in repr(row) and "key=b'key'" in repr(row) and "value=null" in repr(records[2])
-    )
 
 
 def test_null_is_told_from_empty(records):
@@ -540,32 +535,6 @@ def test_copies_have_the_same_rows(records):
     assert copy.deepcopy(records)[0].value == b"value" * 10
 
 
-# ---- shown to people
-
-HOSTILE = b"<script>\x1b[2J\x00\n\r&'\"\xff\xe2\x80\xae"
-
-
-def test_repr_shows_the_first_rows(records):
-    text = repr(records)
-    first, names, *rows = text.splitlines()
-    assert first == "kafka.records: 23 rows, 0 bad, 1 buffers"
-    assert names.split()[:3] == ["start", "size", "body"] and names.split()[-2:] == ["key", "value"]
-    assert "key_at" not in names and len(rows) == 11 and rows[-1] == "..."
-    assert "null" in rows[1] and "b''" in rows[1]
-    stopped = repr(kafka.scan(RAW + b"tail"))
-    assert f"{len(RAW):,} bytes consumed, stopped at {len(RAW):,}: SHORT" in stopped
-    assert repr(make_empty(RECORDS)).startswith("kafka.records: 0 rows, 0 bad, 0 buffers")
-
-
-def test_hostile_payloads_are_escaped():
-    table = kafka.records(kafka.scan(encode_batch([Record(key=HOSTILE, value=HOSTILE[::-1])])))
-    for text in (repr(table), repr(table[0]), table._repr_html_()):
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
-    page = table._repr_html_()
-    assert "<script>" not in page and html.escape("b'<script>") in page
-    assert page.count("<tr>") == 2 and page.count("<td>") == len(re.findall("<th>", page))
-
-
 # ---- faults and modes
 
 
@@ -813,15 +782,13 @@ def test_the_limit_on_rows_says_where(tmp_path):
 # ---- columns
 
 
-def test_a_place_is_a_column_as_the_repr_shows_it():
+def test_a_place_is_a_column():
     raw = kafka.encode_batch([kafka.Record(1, 0, None, b"one"), kafka.Record(2, 0, b"k", b"")])
     table = wirescan.scan([raw, raw[:-1] + b"\xff"], "kafka.records", errors="mark")
     keys = table["key"]
     assert keys.dtype == object and keys.tolist() == [None, b"k", None]
     assert (table["value"] == b"one").tolist() == [True, False, False]
     assert table["value"][0].obj is table.buffers[0].obj  # a view, and no copy
-    for name in repr(table).splitlines()[1].split():
-        assert len(table[name]) == 3
     rows = table.rows.copy()
     rows["value_size"][0] = 1 << 20
     with pytest.raises(ValueError, match="row 0 of kafka.records: value points outside its frame"):
@@ -851,11 +818,7 @@ def test_some_columns_are_a_table():
         wirescan.join([some, some])[2:],
     ):
         assert selection.dtype.names == (*HEAD.names, "offset", "key_at", "key_size")
-        assert repr(selection).splitlines()[1].split() == [
-            *(name for name in HEAD.names if name != "reserved"),
-            "offset",
-            "key",
-        ]
+        assert repr(selection).splitlines()[0].split() == ["offset", "key"]
         assert [(row.offset, row.key) for row in selection] == [(1, None), (2, b"k")]
         assert selection._repr_html_().count("<tr>") == 3
     with pytest.raises(KeyError, match="kafka.records holds no 'headers'"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,8 +21,6 @@ from wirescan.frames.lookup import (
     list_levels,
 )
 
-SHOWN = 10  # rows in a repr
-SHOWN_BYTES = 16  # of a byte string in a repr
 MAX_BUFFERS = 1 << 16  # in one table: `buffer` of a row is u2
 LARGEST_ROW = (1 << 32) - 1  # bytes: `size` of a row is u4
 
@@ -104,17 +101,9 @@ class Row:
         return iter([self._table.bytes(self._index, name) for name in self._table.places])
 
     def __repr__(self) -> str:
-        table = self._table
-        values = {
-            name: getattr(self, name) for name in list_columns(table.dtype) if name != RESERVED
-        }
-        values |= {
-            name: table.bytes(self._index, name)
-            for name in table.places
-            if name not in _list_children(table)
-        }
-        cells = (f"{name}={_format_cell(value)}" for name, value in values.items())
-        return f"<{table.name} " + " ".join(cells) + ">"
+        from wirescan.frames.text_table import format_row
+
+        return format_row(self._table, self._index)
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -447,44 +436,15 @@ class FrameTable(TableFields):
 
         return make_reader(self).__arrow_c_stream__(requested_schema)
 
-    def _summarize(self) -> str:
-        counts = f"{len(self):,} rows, {int(self.bad.sum()):,} bad, {len(self.buffers)} buffers"
-        text = f"{self.name}: {counts}"
-        if self.stops:
-            text += f", {self.consumed:,} bytes consumed"
-        if self.stop.fault:
-            fault = self.outermost.describe_fault(self.stop.fault)
-            text += f", stopped at {self.stop.offset:,}: {fault.name}"
-        return text
-
-    def _list_cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the names and the values of the columns that a repr shows."""
-        names = _list_plain_columns(self.dtype)
-        names += [name for name in self.places if name not in _list_children(self)]
-        rows = [[_format_cell(getattr(row, name)) for name in names] for row in self[:SHOWN]]
-        return names, rows
-
     def __repr__(self) -> str:
-        names, rows = self._list_cells()
-        widths = [max(map(len, column)) for column in zip(names, *rows)]
-        lines = [self._summarize()]
-        for row in [names, *rows]:
-            lines.append("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
-        if len(self) > SHOWN:
-            lines.append("...")
-        return "\n".join(lines)
+        from wirescan.frames.text_table import format_table
+
+        return format_table(self)
 
     def _repr_html_(self) -> str:
-        names, rows = self._list_cells()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in rows
-        )
-        return (
-            f"<p>{html.escape(self._summarize())}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        from wirescan.frames.text_table import format_html
+
+        return format_html(self)
 
 
 def iter_groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -652,10 +612,3 @@ def _restore(
     shared = () if outer is None else outer.buffers
     views = (shared[b] if isinstance(b, int) else memoryview(b).cast("B") for b in buffers)
     return FrameTable(tuple(views), _freeze(rows), stops, format, outer, origins, checked, errors)
-
-
-def _format_cell(value: Any) -> str:
-    # Payloads may be hostile: the repr of bytes escapes every control character.
-    if isinstance(value, memoryview):
-        return repr(bytes(value[:SHOWN_BYTES])) + ("..." if len(value) > SHOWN_BYTES else "")
-    return "null" if value is None else str(value)
