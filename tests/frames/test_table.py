@@ -782,52 +782,8 @@ def test_the_limit_on_rows_says_where(tmp_path):
 # ---- columns
 
 
-def test_a_place_is_a_column():
-    raw = kafka.encode_batch([kafka.Record(1, 0, None, b"one"), kafka.Record(2, 0, b"k", b"")])
-    table = wirescan.scan([raw, raw[:-1] + b"\xff"], "kafka.records", errors="mark")
-    keys = table["key"]
-    assert keys.dtype == object and keys.tolist() == [None, b"k", None]
-    assert (table["value"] == b"one").tolist() == [True, False, False]
-    assert table["value"][0].obj is table.buffers[0].obj  # a view, and no copy
-    rows = table.rows.copy()
-    rows["value_size"][0] = 1 << 20
-    with pytest.raises(ValueError, match="row 0 of kafka.records: value points outside its frame"):
-        dataclasses.replace(table, rows=rows)["value"]
-
-
-def test_a_place_of_numbers_is_a_column_of_arrays():
-    request = kafka.encode_request(
-        "Metadata", 12, {"topics": [{"name": "orders"}]}, correlation_id=1
-    )
-    table = kafka.requests(bytes(request))
-    format = dataclasses.replace(table.format, columns={"client_id": wirescan.Column(items="u1")})
-    ids = dataclasses.replace(table, format=format)["client_id"]
-    assert [None if numbers is None else numbers.tolist() for numbers in ids] == [
-        None if numbers is None else list(numbers) for numbers in table["client_id"]
-    ]
-
-
-def test_some_columns_are_a_table():
-    raw = kafka.encode_batch([kafka.Record(1, 0, None, b"one"), kafka.Record(2, 0, b"k", b"")])
-    table = wirescan.scan(raw, "kafka.records")
-    some = table[["offset", "key"]]
-    for selection in (
-        some,
-        pickle.loads(pickle.dumps(some)),
-        some[:2],
-        wirescan.join([some, some])[2:],
-    ):
-        assert selection.dtype.names == (*HEAD.names, "offset", "key_at", "key_size")
-        assert repr(selection).splitlines()[0].split() == ["offset", "key"]
-        assert [(row.offset, row.key) for row in selection] == [(1, None), (2, b"k")]
-        assert selection._repr_html_().count("<tr>") == 3
-    with pytest.raises(KeyError, match="kafka.records holds no 'headers'"):
-        some.open("headers")
-    assert len(table[[1, 0]]) == 2 and len(table[[]]) == 0  # rows by their numbers
-
-
 def test_an_unknown_column_is_named_with_the_columns_that_exist(records):
-    columns = "only start, .*offset, timestamp, .*key, value"
+    columns = "it has start, .*offset, timestamp, .*key, value, headers"
     for key in (
         "nothing",
         np.str_("nothing"),
@@ -836,23 +792,32 @@ def test_an_unknown_column_is_named_with_the_columns_that_exist(records):
         ("key", "nothing"),
         np.array(["offset", "nothing"]),
     ):
-        with pytest.raises(KeyError, match=f"kafka.records has no column 'nothing', {columns}"):
+        with pytest.raises(KeyError, match=f"kafka.records has no column 'nothing'; {columns}"):
             records[key]
-    with pytest.raises(KeyError, match="kafka.records has no column 3, only start"):
+    with pytest.raises(KeyError, match="kafka.records has no column 3; it has start"):
         records[["offset", 3]]
-    with pytest.raises(KeyError, match="frames has no column 'nothing', only start, "):
+    with pytest.raises(KeyError, match="frames has no column 'nothing'; it has start, "):
         dataclasses.replace(records, format=None)["nothing"]
-    with pytest.raises(KeyError, match="kafka.records has no column 'key', only start, .*, offset"):
+    with pytest.raises(KeyError, match="kafka.records has no column 'key'; it has start, .*offset"):
         records[["offset"]]["key"]
     with pytest.raises(KeyError, match="kafka.records has no place 'nothing', only key, value"):
         records.bytes(0, "nothing")
-    with pytest.raises(
-        AttributeError, match=f"a row of kafka.records has no 'nothing', {columns}, headers"
-    ):
+    with pytest.raises(AttributeError, match=f"a row of kafka.records has no 'nothing'; {columns}"):
         records[0].nothing
-    assert records["key_size"].tolist() == records.rows["key_size"].tolist()
     for key in ("offset", "key"), np.array(["offset", "key"]):
         assert records[key].dtype == records[["offset", "key"]].dtype
+
+
+@pytest.mark.parametrize(
+    "wrong, meant",
+    [("ofset", "offset"), ("Key", "key"), ("header", "headers"), ("base_ofset", "base_offset")],
+)
+def test_an_unknown_column_is_named_with_a_similar_one(records, wrong, meant):
+    for key in (wrong, ["offset", wrong]):
+        with pytest.raises(KeyError, match=f"'{wrong}'; did you mean {meant}\\?"):
+            records[key]
+    with pytest.raises(AttributeError, match=f"'{wrong}'; did you mean {meant}\\?"):
+        getattr(records[0], wrong)
 
 
 # ---- data frames
@@ -871,27 +836,6 @@ def test_head_is_the_first_rows_and_tail_stays_bytes(records):
     assert len(records.head(2)) == 2 and len(records.head(-3)) == len(records) - 3
     assert len(records.head(1000)) == len(records)
     assert isinstance(records.tail, memoryview)
-
-
-@pytest.mark.parametrize("columns", [None, ["key", "offset"], ["is_control", "_start"]])
-def test_a_table_becomes_a_data_frame(records, columns):
-    names = records.columns if columns is None else columns
-    arrow = records.to_arrow(columns)
-    assert arrow.schema.names == names and len(arrow) == len(records)
-    assert arrow.equals(records.to_arrow(columns=names))
-    assert records.to_polars(columns).columns == names
-    frame = records.to_pandas(columns)
-    assert list(frame.columns) == names and len(frame) == len(records)
-    if "key" in names:
-        keys = [None if row.key is None else bytes(row.key) for row in records]
-        assert arrow["key"].to_pylist() == frame["key"].tolist() == keys
-        assert records.to_polars(columns)["key"].to_list() == keys
-    assert records[:0].to_arrow(columns).schema.equals(arrow.schema)
-
-
-def test_an_unknown_column_of_a_data_frame_is_refused(records):
-    with pytest.raises(ValueError, match="kafka.records has no column 'nothing'; it has "):
-        records.to_arrow(["nothing"])
 
 
 def test_dir_of_a_row_has_its_columns(records):

@@ -161,6 +161,8 @@ class Format:
             be opened; optional.
         accepts: the options that may follow the name of this format. See `format_of`.
         options: the options of this format, as the query of a URL; empty: none.
+        selected: for a table of some columns, their names: see `FrameTable.__getitem__`. Empty: all
+            columns.
     """
 
     name: str
@@ -180,6 +182,7 @@ class Format:
     requests: str | None = None
     accepts: tuple[FormatOption, ...] = ()
     options: str = ""
+    selected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_declared_faults(self.faults, self.name)
@@ -214,7 +217,12 @@ class Format:
 
     @property
     def export_columns(self) -> list[str]:
-        """The columns of an export that names none: the format's own columns, and `fault`."""
+        """The columns of an export that names none: the format's own columns, and `fault`.
+
+        For a table of some columns these are the selected ones.
+        """
+        if self.selected:
+            return list(self.selected)
         pairs = list_places(self.dtype)
         lists = self.lists
         hidden = {

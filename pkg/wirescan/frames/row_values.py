@@ -54,7 +54,7 @@ def list_bytes_columns(format: Format) -> list[str]:
 
 def list_text_columns(format: Format) -> list[str]:
     """Return the columns of text output if the user names none."""
-    return list(format.display.shown) or list_json_columns(format)
+    return list(format.selected or format.display.shown) or list_json_columns(format)
 
 
 class RowValues:

@@ -56,7 +56,7 @@ def parse_events(
     absent = places.lengths() < 0
     absent[list(refused)] = True
     names = ["sequence", "version", "window", "fault"]
-    head = pa.table(events[names])
+    head = events.to_arrow(names)
     table = pa.table(
         {
             **{name: head[name] for name in names},
