@@ -586,7 +586,7 @@ def test_damage_follows_the_mode(tmp_path):
         and len(kafka.records(marked, errors="mark")) == 7
     )
     with pytest.raises(FrameError) as caught:
-        kafka.records(marked)
+        kafka.records(marked, errors="strict")
     assert caught.value.offset == len(FIRST) + 61
     unchecked = kafka.scan(raw, check=False)
     assert not unchecked.bad.any()

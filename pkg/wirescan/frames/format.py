@@ -137,7 +137,8 @@ class Format:
         about: a description in one line.
         dtype: the dtype of the rows.
         read: a function of a source, or of the table of `within`, that returns a FrameTable. It
-            takes `errors`, `check` and `limits`.
+            takes `errors`, `check` and `limits`. A default None of `errors` means the mode of the
+            table: see `wirescan.frames.errors.resolve_mode`.
         write: a function of a table of `within` and a `ColumnWriter`, with the keywords `check` and
             `limits`, which reads the frames inside into the writer. With `check` it verifies the
             frames of the table too, if they are not `checked`. It is called on several threads, and
@@ -317,7 +318,8 @@ class Format:
             if error.fault != Fault.LIMIT:
                 marked = enclose(source, **{**options, "errors": "mark"})
                 before = marked[: int(marked.bad.argmax())] if marked.bad.any() else marked
-                self.read(before, **_reduce_limits(before, options))
+                strict = {**options, "errors": "strict"}  # not the mode of `before`
+                self.read(before, **_reduce_limits(before, strict))
             raise
         return self.read(outer, **_reduce_limits(outer, options))
 
