@@ -127,6 +127,7 @@ def test_some_columns_are_a_table():
         ["key", "offset"],
         ["headers"],
         ["headers", "is_control", "key"],
+        ["value", "key", "headers", "offset"],
         ["codec", "_start", "base_offset", "_fault"],
         ["size", "start", "key_size"],
         ["fault", "offset", "_file"],

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import wirescan
+from tests.support.paths import ROOT
 from wirescan import Fault, kafka
 from wirescan.cli.main import main
 from wirescan.frames import text_table
@@ -106,6 +107,19 @@ def test_columns_that_do_not_fit_are_named():
     assert shown == ["_start", *table.columns]
     page = table._repr_html_()
     assert re.findall("<th>(.*?)</th>", page) == shown and page.count("<td") == len(shown)
+
+
+def test_control_records_have_the_names_of_their_keys():
+    path = ROOT / "tests/corpus/kafka/orders-0"
+    table = wirescan.scan(path, "kafka.records")
+    control = table.where(table["is_control"] != 0)
+    assert [line.split()[2] for line in repr(control).splitlines()[1:3]] == ["COMMIT", "ABORT"]
+    assert "key=ABORT  " in repr(control[1])
+    for names in (["key"], ["key", "value"], ["key", "headers"]):
+        assert repr(control[names]).splitlines()[1].startswith("COMMIT")
+    assert repr(control[["offset", "value"]]).splitlines()[1].startswith(" 25700  \\x00")
+    alone = dataclasses.replace(control, outer=None)
+    assert repr(alone).splitlines()[1].split()[2] == "\\x00\\x00\\x00\\x01"
 
 
 def test_a_table_without_a_format_is_shown():

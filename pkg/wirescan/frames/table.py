@@ -418,17 +418,18 @@ class FrameTable(TableFields):
         """Return a table of some columns, and of the columns of HEAD."""
         format = describe_rows(self)
         existing = list_columns(self.dtype)
-        columns = dict.fromkeys(list_columns(HEAD))
+        needed = set(list_columns(HEAD))
         for name in names:
             column = format.describe_column(name) if isinstance(name, str) else None
             if column is None:
                 raise self._make_column_error(name)
             if column.kind is ColumnKind.PAIRS:
-                columns |= dict.fromkeys(existing)  # what reads a list needs all of them
+                needed.update(existing)  # what reads a list needs all of them
             elif name in self.places:
-                columns |= dict.fromkeys([name + "_at", name + "_size"])
-            elif name in existing:
-                columns[name] = None
+                needed.update([name + "_at", name + "_size"])
+            else:
+                needed.add(name)
+        columns = [name for name in existing if name in needed]
         rows = np.empty(len(self), [(name, self.dtype[name]) for name in columns])
         for name in columns:
             rows[name] = self.rows[name]
