@@ -1,7 +1,9 @@
 """Columns by name, tables of some columns, and tables as Arrow tables and data frames."""
 
 import dataclasses
+import itertools
 import pickle
+import random
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import wirescan
+from tests.support.paths import ROOT
 from wirescan import kafka
 from wirescan.core.loop import HEAD
 from wirescan.kafka import Record, encode_batch
@@ -81,8 +84,14 @@ def test_a_number_of_the_frames_around_is_an_array(records):
     assert isinstance(offsets, np.ndarray)
     assert offsets.tolist() == [7] * 3 + [10] * 20
     assert records[["base_offset"]]["base_offset"].tolist() == offsets.tolist()
-    with pytest.raises(KeyError, match="'base_offset' is that of an enclosing frame"):
-        dataclasses.replace(records, outer=None)["base_offset"]
+    alone = dataclasses.replace(records, outer=None)
+    for key in ("base_offset", ["offset", "base_offset"]):
+        with pytest.raises(KeyError, match="'base_offset' is that of an enclosing frame"):
+            alone[key]
+    rows = records.rows.copy()
+    rows["parent"][0] = 7
+    with pytest.raises(ValueError, match="a row of kafka.records points outside the table"):
+        dataclasses.replace(records, rows=rows)["base_offset"]
 
 
 def test_a_place_of_numbers_is_a_column_of_lists():
@@ -131,6 +140,8 @@ def test_some_columns_are_a_table():
         ["codec", "_start", "base_offset", "_fault"],
         ["size", "start", "key_size"],
         ["fault", "offset", "_file"],
+        ["fault"],
+        ["_file"],
     ],
 )
 def test_a_table_of_some_columns_has_them_as_to_arrow(names):
@@ -147,6 +158,7 @@ def test_a_table_of_some_columns_has_them_as_to_arrow(names):
         assert selection.to_polars().columns == names
         shown = [name for name in names if name != "_file"]
         assert repr(selection).splitlines()[0].split() == shown
+        assert repr(selection[0]).startswith("<kafka.records ")
     assert table[names].bad.tolist() == table.bad.tolist()
 
 
@@ -216,3 +228,56 @@ def test_a_missing_package_is_named_with_what_installs_it(missing, call, expecte
     program = MISSING.format(missing=missing, call=call)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == f"ModuleNotFoundError {missing[0]} {expected}\n", done.stderr
+
+
+# ---- all formats
+
+CORPUS = ROOT / "tests/corpus"
+SOURCES = {
+    "kafka.batches": "kafka/orders-0/00000000000000000000.log",
+    "kafka.requests": "kafka-streams/java-4/group-1.requests.bin",
+    "lumberjack.frames": "lumberjack/recorded",
+    "nats.messages": "nats/recorded",
+    "liftbridge.entries": "liftbridge/single/logs/keyed-0-live",
+    "thrift.frames": "thrift-go",
+}
+
+
+def iter_nested(table):
+    """Yield the first rows of a table and of the tables that can be opened from it."""
+    yield table[:50]
+    for name in table.format.children:
+        inner = table.open(name)
+        if len(inner) and inner.format is not table.format:
+            yield from iter_nested(inner)
+
+
+def can_be_read(table, column):
+    """Return whether a table has a column: frames of two formats may contain those of one."""
+    try:
+        table[column]
+    except KeyError as error:
+        assert "is that of an enclosing frame" in str(error)
+        return False
+    return column != "reserved"  # bytes without a meaning, of which Arrow has no type
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_any_columns_of_any_format_are_read_shown_and_exported(name):
+    choose = random.Random(name)
+    path = CORPUS / SOURCES[name]
+    paths = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    tables = [wirescan.scan(file, name, errors="mark") for file in paths[:4]]
+    for table in itertools.chain.from_iterable(map(iter_nested, tables)):
+        columns = [*table.format.all_columns, "_fault"]
+        columns = [column for column in columns if can_be_read(table, column)]
+        for column in columns:
+            values = table[column]
+            assert len(values) == len(table)
+            if isinstance(values, pa.Array):
+                assert values.to_pylist() == table.to_arrow([column])[column].to_pylist()
+        for _ in range(5):
+            names = choose.sample(columns, min(len(columns), choose.randint(1, 5)))
+            some = table[names]
+            assert some.columns == names and some.to_arrow().equals(table.to_arrow(names))
+            assert "cannot be read" not in repr(some) + some._repr_html_() + repr(list(some[:2]))

@@ -23,6 +23,8 @@ from wirescan.frames.columns import (
 from wirescan.frames.fault_names import FaultMeaning, describe_fault
 from wirescan.frames.format import describe_rows
 from wirescan.frames.lookup import (
+    EnclosingColumnError,
+    FoundColumn,
     find_buffers,
     find_column,
     find_outermost_rows,
@@ -183,6 +185,7 @@ class FrameTable(TableFields):
 
         Raises:
             KeyError: there is no column of this name. The message names a similar one, or all.
+            ValueError: rows point outside their buffers, or outside the table around them.
             ImportError: a column of byte strings needs pyarrow.
         """
         if isinstance(key, str):
@@ -401,29 +404,31 @@ class FrameTable(TableFields):
 
     def _read_column(self, name: str) -> Any:
         """Return a column that is none of the rows' own numbers."""
-        column = describe_rows(self).describe_column(name)
-        if column is None:
-            raise self._make_column_error(name)
-        try:
-            found = find_column(self, name)
-        except ValueError as error:  # a column of an enclosing frame, and there is none
-            raise KeyError(str(error)) from None
+        found = self._find_column(name)
+        column = found.column
         if column.kind is ColumnKind.POSITION:
             return self.positions
         if column.dtype is not None and column.kind not in PLACES:
             return found.read_numbers()
         return _import_to_arrow().to_batch(self, [name]).column(0)
 
+    def _find_column(self, name: Any) -> FoundColumn:
+        """Return what a column is. Raises KeyError if neither this table nor one around has it."""
+        format = describe_rows(self)
+        if not isinstance(name, str) or format.describe_column(name) is None:
+            raise self._make_column_error(name)
+        try:
+            return find_column(self, name)
+        except EnclosingColumnError as error:
+            raise KeyError(str(error)) from None
+
     def _select(self, names: list[str]) -> FrameTable:
         """Return a table of some columns, and of the columns of HEAD."""
-        format = describe_rows(self)
         existing = list_columns(self.dtype)
         needed = set(list_columns(HEAD))
         for name in names:
-            column = format.describe_column(name) if isinstance(name, str) else None
-            if column is None:
-                raise self._make_column_error(name)
-            if column.kind is ColumnKind.PAIRS:
+            found = self._find_column(name)
+            if found.column.kind is ColumnKind.PAIRS:
                 needed.update(existing)  # what reads a list needs all of them
             elif name in self.places:
                 needed.update([name + "_at", name + "_size"])

@@ -13,7 +13,7 @@ import numpy as np
 
 from wirescan.frames.columns import FILE, START, list_columns
 from wirescan.frames.format import Format, describe_rows
-from wirescan.frames.lookup import find_column
+from wirescan.frames.lookup import EnclosingColumnError, find_column
 from wirescan.frames.row_values import (
     FAULT_COLUMN,
     WIDEST_CELL,
@@ -204,6 +204,8 @@ def _check_places(table: FrameTable) -> None:
 
 def _read_cells(table: FrameTable, format: Format, names: list[str]) -> list[list[str]]:
     """Return the text of each column of each row."""
+    if not names:
+        return [[] for _ in range(len(table))]
     encodings = dict.fromkeys(list_bytes_columns(format), ENCODINGS[0])
     values = RowValues(
         format, names, encodings, "mark", for_people=True, widest=SHOWN_CELL, most_pairs=SHOWN_PAIRS
@@ -217,6 +219,8 @@ def _has_column(table: FrameTable, name: str) -> bool:
     """Return whether a table, or a table around it, has a column."""
     try:
         find_column(table, name)
-    except ValueError:
+    except EnclosingColumnError:
         return False
+    except ValueError:
+        return True  # reading it says what is wrong
     return True
