@@ -206,8 +206,8 @@ class FrameTable(TableFields):
         pandas would take the array for the columns, and numpy has no type for bytes of any length.
         """
         raise TypeError(
-            f"a table of {self.name} is not an array: use pyarrow.table(table).to_pandas() for "
-            "pandas, polars.DataFrame(table) for polars, table['a column'] or table.rows for numpy"
+            f"a table of {self.name} is not an array: use table.to_pandas() for pandas, "
+            "table.to_polars() for polars, table['a column'] or table.rows for numpy"
         )
 
     def __iter__(self) -> Iterator[Row]:
