@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import shutil
 import struct
@@ -61,8 +62,13 @@ def test_every_block_is_run():
         "wirescan.where",
         "wirescan.detect",
         "scan_polars",
-        "import duckdb",
-        "pyarrow.compute",
+        "duckdb.execute",
+        "records.to_table",
+        "to_polars()",
+        "duckdb.sql",
+        "to_pandas(",
+        "floor_temporal",
+        "createOrReplaceTempView",
         "PartitionLog",
         "kafka.pair",
         "kafka.encode_batches",
@@ -141,11 +147,80 @@ with open("customers.json", "w") as file:
     json.dump(rows, file)
 """
     results = []
-    for word in ("scan_polars", "import duckdb", "pyarrow.compute"):
+    for word in ("scan_polars", "duckdb.execute", "records.to_table"):
         run(use_local_paths(find_block(word), tmp_path) + result, tmp_path)
         results.append((tmp_path / "customers.json").read_text())
     assert len(set(results)) == 1
     assert len(results[0]) > 1000
+
+
+# Writes the variable `hourly` of an example: [[key, hour, records, bytes], ...], sorted.
+WRITE_HOURLY = """
+import json, datetime
+names = ["key", "hour", "records", "bytes"]
+if hasattr(hourly, "collect"):  # Spark; its rows have local times without a zone
+    rows = [list(row) for row in hourly.collect()]
+elif hasattr(hourly, "rows"):  # polars
+    rows = [list(row) for row in hourly.rows()]
+elif hasattr(hourly, "reset_index"):  # pandas
+    flat = hourly.reset_index()[names]
+    flat["key"] = flat["key"].where(flat["key"].notna(), None)
+    rows = flat.values.tolist()
+else:
+    table = hourly if hasattr(hourly, "append_column") else hourly.to_arrow_table()
+    rows = [list(row.values()) for row in table.to_pylist()]
+assert len(rows) > 800
+assert [row[3] or 0 for row in rows] == sorted((row[3] or 0 for row in rows), reverse=True)
+rows = [
+    [(bytes(key).decode() if key else repr(key)), int(hour.timestamp()), int(count), int(size or 0)]
+    for key, hour, count, size in rows
+]
+with open("hourly.json", "w") as file:
+    json.dump(sorted(rows), file)
+"""
+
+
+def run_hourly(word: str, folder: Path) -> str:
+    """Run the example that has a word, and return its result as JSON."""
+    code = use_local_paths(find_block(word), folder)
+    if "spark" in code:
+        run_in_a_process(code + WRITE_HOURLY, folder)
+    else:
+        run(code + WRITE_HOURLY, folder)
+    return (folder / "hourly.json").read_text()
+
+
+def test_the_examples_of_data_frames_agree(tmp_path):
+    words = ("to_polars()", "duckdb.sql", "to_pandas(", "floor_temporal")
+    results = [run_hourly(word, tmp_path) for word in words]
+    assert len(set(results)) == 1
+    records = scan(CORPUS, "kafka.records")
+    rows = json.loads(results[0])
+    assert sum(count for _, _, count, _ in rows) == len(records)
+    assert sum(size for *_, size in rows) == records["value_size"].clip(0).sum()
+    assert len({hour for _, hour, *_ in rows}) == 3
+
+
+@pytest.mark.spark
+def test_the_example_of_data_frames_in_spark_agrees(tmp_path):
+    assert run_hourly("createOrReplaceTempView", tmp_path) == run_hourly("to_polars()", tmp_path)
+
+
+def test_a_table_prints_as_the_page_shows():
+    page = (ROOT / "docs/dataframes.md").read_text()
+    printed = page.partition("<!-- printed -->\n```\n")[2].partition("\n```")[0]
+    assert repr(scan(CORPUS, "kafka.records").head(3)) == printed
+
+
+def test_offset_is_a_word_of_sql():
+    """The page says which names need quotes in DuckDB."""
+    import duckdb
+
+    records = scan(CORPUS, "kafka.records").head(3)
+    with pytest.raises(duckdb.ParserException):
+        duckdb.sql("SELECT offset FROM records")
+    rows = duckdb.sql('SELECT "offset", epoch_ms("timestamp") FROM records').fetchall()
+    assert rows == list(zip(records["offset"].tolist(), records["timestamp"].tolist()))
 
 
 def test_the_example_of_chunks_runs(tmp_path):

@@ -396,7 +396,7 @@ def test_a_bad_envelope_is_a_bad_row_of_its_content():
         assert list_columns(table, "parent fault kind") == [(i, Fault.BAD_CHECKSUM, i)]
         assert len(read(envelopes, errors="skip")) == 0
         with pytest.raises(FrameError, match="BAD_CHECKSUM"):
-            read(envelopes)
+            read(envelopes, errors="strict")
 
 
 NEGATIVE = b"\xff" * 9 + b"\1"
@@ -547,7 +547,7 @@ def test_headers_of_bad_messages():
     table = liftbridge.headers(messages, errors="mark")
     assert list_columns(table, "parent fault size") == [(0, Fault.BAD_FIELD, 6), (1, 0, 5)]
     with pytest.raises(FrameError, match="BAD_FIELD"):
-        liftbridge.headers(messages)
+        liftbridge.headers(messages, errors="strict")
 
 
 # ---- messages between servers
@@ -801,7 +801,7 @@ def test_responses_hold_entries():
         headers += reference.read_entry_headers(data, row, i)
     assert laws.list_rows(liftbridge.headers(table, errors="mark")) == headers
     with pytest.raises(FrameError, match="TRUNCATED"):
-        liftbridge.entries(envelopes[:5])
+        liftbridge.entries(envelopes[:5], errors="strict")
 
 
 def test_entries_have_headers():

@@ -7,7 +7,16 @@ import re
 from tests.support.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
-PAGES = ("command-line", "kafka", "lumberjack", "liftbridge", "thrift", "bad-input", "lazy-sources")
+PAGES = (
+    "command-line",
+    "kafka",
+    "lumberjack",
+    "liftbridge",
+    "thrift",
+    "bad-input",
+    "dataframes",
+    "lazy-sources",
+)
 FUNCTIONS_OF_SPARK = re.search(
     r"<!-- all-functions -->\n(```python.*?```)", (ROOT / "docs/spark.md").read_text(), re.DOTALL
 )

@@ -244,7 +244,7 @@ def test_bad_messages_have_no_names(calc):
     assert fields.bad.tolist() == [True, False, True, False, False]
     assert thrift.fields(messages, idl=calc, errors="skip")["name"].tolist() == [b"a", b"a", b"b"]
     with pytest.raises(FrameError, match="TRUNCATED"):
-        thrift.fields(messages, idl=calc)
+        thrift.fields(messages, idl=calc, errors="strict")
 
 
 def test_fields_around_damage_keep_their_names(calc):

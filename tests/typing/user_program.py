@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 import wirescan
 from wirescan import FrameTable, Limits, Stream
+from wirescan.frames.table import Row
 
 
 def count_records(path: Path) -> int:
@@ -19,6 +22,25 @@ def read_chunks(chunks: list[bytes]) -> list[FrameTable]:
     stream: Stream = wirescan.stream("kafka.records")
     tables = [stream.feed(chunk) for chunk in chunks]
     return [*tables, stream.close()]
+
+
+def select(table: FrameTable) -> list[FrameTable]:
+    """Select rows and columns of a table: each is a table."""
+    mask: np.ndarray = table["offset"] > 10
+    return [table[mask], table.where(mask), table[1:], table[[2, 0]], table[["offset", "key"]]]
+
+
+def read_columns(table: FrameTable) -> tuple[int, list[bytes | None], object]:
+    """Read a column of numbers, a column of bytes, and a data frame."""
+    latest: int = table["offset"].max()
+    keys: list[bytes | None] = table["key"].to_pylist()
+    return latest, keys, table.to_arrow(table.columns, binary="binary")
+
+
+def read_rows(table: FrameTable) -> list[object]:
+    """Read some values of rows."""
+    first: Row = table[0]
+    return [first.offset, *(row.key for row in table.head())]
 
 
 def list_formats() -> list[str]:

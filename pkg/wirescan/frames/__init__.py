@@ -5,8 +5,8 @@ point into them. `format.py` declares kinds of frames, and `registry.py` finds f
 `options.py` has the options that formats declare.
 `errors.py` has the modes and `FrameError`. `to_arrow.py` converts tables to Arrow. `limits.py`
 bounds what a call may allocate. `codecs.py` compresses and decompresses payloads. `row_values.py`
-makes values of rows for JSON and for people, and `value_text.py` makes bytes, times and numbers
-text. `columns.py`, `lookup.py`, `escape.py` and `lazy.py` are helpers.
+makes values of rows for JSON and for people, `value_text.py` makes bytes, times and numbers text,
+and `text_table.py` prints tables. `columns.py`, `lookup.py`, `escape.py` and `lazy.py` are helpers.
 
 Imports only `wirescan.core`.
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.core.table_fields import TableFields
 from wirescan.frames.escape import make_visible
 from wirescan.frames.fault_names import MEANING, FaultMeaning, describe_fault
 from wirescan.frames.limits import Limits
@@ -99,6 +100,20 @@ def check_mode(errors: str, limits: Any = Limits()) -> None:
         raise ValueError(f"errors must be one of {', '.join(MODES)}, not {errors!r}")
     if not isinstance(limits, Limits):
         raise TypeError(f"limits must be a wirescan.Limits, not {limits!r}")
+
+
+def resolve_mode(errors: str | None, source: Any, limits: Any = Limits()) -> str:
+    """Return the mode in which frames are read from a source, which may be a table.
+
+    errors: one of MODES. None: the mode of the table; "strict" for another source.
+    limits: checked as in `check_mode`.
+
+    Raises as `check_mode`.
+    """
+    if errors is None:
+        errors = source.errors if isinstance(source, TableFields) else "strict"
+    check_mode(errors, limits)
+    return errors
 
 
 def find_source(view: memoryview) -> str | None:

@@ -149,7 +149,8 @@ class Format:
         about: a description in one line.
         dtype: the dtype of the rows.
         read: a function of a source, or of the table of `within`, that returns a FrameTable. It
-            takes `errors`, `check` and `limits`.
+            takes `errors`, `check` and `limits`. A default None of `errors` means the mode of the
+            table: see `wirescan.frames.errors.resolve_mode`.
         write: a function of a table of `within` and a `ColumnWriter`, with the keywords `check` and
             `limits`, which reads the frames inside into the writer. With `check` it verifies the
             frames of the table too, if they are not `checked`. It is called on several threads, and
@@ -173,6 +174,8 @@ class Format:
             be opened; optional.
         accepts: the options that may follow the name of this format. See `format_of`.
         options: the options of this format, as the query of a URL; empty: none.
+        selected: for a table of some columns, their names: see `FrameTable.__getitem__`. Empty: all
+            columns.
     """
 
     name: str
@@ -192,6 +195,7 @@ class Format:
     requests: str | None = None
     accepts: tuple[FormatOption, ...] = ()
     options: str = ""
+    selected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_declared_faults(self.faults, self.name)
@@ -226,7 +230,12 @@ class Format:
 
     @property
     def export_columns(self) -> list[str]:
-        """The columns of an export that names none: the format's own columns, and `fault`."""
+        """The columns of an export that names none: the format's own columns, and `fault`.
+
+        For a table of some columns these are the selected ones.
+        """
+        if self.selected:
+            return list(self.selected)
         pairs = list_places(self.dtype)
         lists = self.lists
         hidden = {
@@ -321,7 +330,8 @@ class Format:
             if error.fault != Fault.LIMIT:
                 marked = enclose(source, **{**options, "errors": "mark"})
                 before = marked[: int(marked.bad.argmax())] if marked.bad.any() else marked
-                self.read(before, **_reduce_limits(before, options))
+                strict = {**options, "errors": "strict"}  # not the mode of `before`
+                self.read(before, **_reduce_limits(before, strict))
             raise
         return self.read(outer, **_reduce_limits(outer, options))
 

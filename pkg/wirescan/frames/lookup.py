@@ -124,6 +124,10 @@ class FoundColumn(NamedTuple):
         return self.table if self.parents is None else self.table[self.parents]
 
 
+class EnclosingColumnError(ValueError):
+    """A column is that of an enclosing frame, and the table was opened from none that has it."""
+
+
 def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundColumn:
     """Find a column of exports in a table, or in the nearest table around it.
 
@@ -131,7 +135,8 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
     name: the column.
     lists: whether a list of pairs hides a place of the same name.
 
-    Raises ValueError if no table has the column.
+    Raises EnclosingColumnError if no table has the column, and ValueError for a row that points
+    outside the table around it.
     """
     if name in EXPORT_KINDS:
         return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
@@ -142,7 +147,7 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
     own_name = name
     while (column := describe_own_column(owner.dtype, owner.format, own_name)) is None:
         if owner.outer is None:
-            raise ValueError(
+            raise EnclosingColumnError(
                 f"column {name!r} is that of an enclosing frame, "
                 "and this table was opened from none"
             )

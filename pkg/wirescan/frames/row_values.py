@@ -10,7 +10,13 @@ import numpy as np
 
 from wirescan.frames.columns import FILE, PLACES, START, ColumnKind
 from wirescan.frames.fault_names import list_names
-from wirescan.frames.lookup import FoundColumn, find_column, find_rows_without_lists, open_pairs
+from wirescan.frames.lookup import (
+    FoundColumn,
+    find_column,
+    find_rows_with_list,
+    find_rows_without_lists,
+    open_pairs,
+)
 from wirescan.frames.value_text import (
     ENCODINGS,
     LONGEST_CHARACTER,
@@ -48,7 +54,7 @@ def list_bytes_columns(format: Format) -> list[str]:
 
 def list_text_columns(format: Format) -> list[str]:
     """Return the columns of text output if the user names none."""
-    return list(format.display.shown) or list_json_columns(format)
+    return list(format.selected or format.display.shown) or list_json_columns(format)
 
 
 class RowValues:
@@ -65,6 +71,10 @@ class RowValues:
         for_people: times are ISO 8601 and bytes are printable text. Otherwise the values are for
             JSON: times are milliseconds (None if there is none) or nanoseconds, and numbers that
             JSON does not have, such as infinity, are None.
+        widest: for people, at least so many characters of a byte string are shown if it has them.
+            The rest may be missing.
+        most_pairs: for people, the pairs of a list that are shown. Of a longer list the text has
+            only the length. None, the default: all.
     """
 
     def __init__(
@@ -75,12 +85,16 @@ class RowValues:
         errors: str,
         *,
         for_people: bool,
+        widest: int = WIDEST_CELL,
+        most_pairs: int | None = None,
     ):
         self._format = format
         self._columns = columns
         self._encodings = encodings
         self._errors = errors
         self._for_people = for_people
+        self._shown_bytes = widest * LONGEST_CHARACTER
+        self._most_pairs = most_pairs
 
     def iter_rows(self, table: FrameTable, path: str) -> Iterator[tuple[Any, ...]]:
         """Return an iterator over the rows of a table of the file `path`."""
@@ -151,7 +165,7 @@ class RowValues:
         if view is None:
             return None
         if self._for_people:  # bytes beyond the widest cell are never shown
-            return show_bytes(view[: WIDEST_CELL * LONGEST_CHARACTER], encoding)
+            return show_bytes(view[: self._shown_bytes], encoding)
         return encode(view, encoding)
 
     def _list_values(self, table: FrameTable, name: str) -> list[Any]:
@@ -159,7 +173,10 @@ class RowValues:
         lists: list[Any] = [
             None if absent else [] for absent in find_rows_without_lists(table).tolist()
         ]
-        inner, rows = open_pairs(table, name)
+        long_rows = self._find_long_lists(table, name)
+        short_rows = np.setdiff1d(np.arange(len(table)), long_rows)
+        inner, rows = open_pairs(table[short_rows] if len(long_rows) else table, name)
+        rows = short_rows[rows]
         encoding = self._encodings[name]
         # The name in a pair is text, also where its value is a number.
         encodings = [ENCODINGS[0] if encoding in VALUE_ENCODINGS else encoding, encoding]
@@ -174,7 +191,18 @@ class RowValues:
                 lists[row].append({FAULT_COLUMN: inner.describe_fault(fault).name})
         if not self._for_people:
             return lists
-        return [None if entries is None else _format_pairs(entries) for entries in lists]
+        texts = [None if entries is None else _format_pairs(entries) for entries in lists]
+        counts = table[table.format.lists[name]]
+        for row in long_rows.tolist():
+            texts[row] = f"({counts[row]:,} {name})"
+        return texts
+
+    def _find_long_lists(self, table: FrameTable, name: str) -> np.ndarray:
+        """Return the rows with more than `most_pairs` pairs that can be read."""
+        if self._most_pairs is None:
+            return np.empty(0, np.intp)
+        counts = table[table.format.lists[name]]
+        return np.flatnonzero((counts > self._most_pairs) & find_rows_with_list(table, name))
 
 
 def get_outer_table(table: FrameTable) -> FrameTable:

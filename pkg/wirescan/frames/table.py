@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.table_fields import TableFields
-from wirescan.frames.columns import RESERVED, is_place, list_columns, list_places
+from wirescan.frames.columns import (
+    PLACES,
+    RESERVED,
+    ColumnKind,
+    is_place,
+    list_columns,
+    list_places,
+)
 from wirescan.frames.fault_names import FaultMeaning, describe_fault
+from wirescan.frames.format import describe_rows
 from wirescan.frames.lookup import (
+    EnclosingColumnError,
+    FoundColumn,
     find_buffers,
+    find_column,
     find_outermost_rows,
     find_rows_with_list,
     list_levels,
 )
+from wirescan.frames.optional_packages import name_package
+from wirescan.frames.similar_names import suggest_name
 
-SHOWN = 10  # rows in a repr
-SHOWN_BYTES = 16  # of a byte string in a repr
 MAX_BUFFERS = 1 << 16  # in one table: `buffer` of a row is u2
 LARGEST_ROW = (1 << 32) - 1  # bytes: `size` of a row is u4
+
+
+Rows = slice | np.ndarray | Sequence[int]  # which rows of a table
 
 
 class Stop(NamedTuple):
@@ -78,8 +91,8 @@ class Row:
             return self._open(name)
         if name in table.places:
             return table._read_value(self._index, name)
-        names = [*_list_plain_columns(table.dtype), *table.places, *_list_children(table)]
-        raise AttributeError(f"a row of {table.name} has no {name!r}, only {', '.join(names)}")
+        hint = _hint_at_columns(table, name)
+        raise AttributeError(f"a row of {table.name} has no {name!r}{hint}")
 
     def _open(self, name: str) -> Iterator[Row]:
         """Return the frames of the format `name` inside this row. A bad frame has none."""
@@ -104,17 +117,9 @@ class Row:
         return iter([self._table.bytes(self._index, name) for name in self._table.places])
 
     def __repr__(self) -> str:
-        table = self._table
-        values = {
-            name: getattr(self, name) for name in list_columns(table.dtype) if name != RESERVED
-        }
-        values |= {
-            name: table.bytes(self._index, name)
-            for name in table.places
-            if name not in _list_children(table)
-        }
-        cells = (f"{name}={_format_cell(value)}" for name, value in values.items())
-        return f"<{table.name} " + " ".join(cells) + ">"
+        from wirescan.frames.text_table import format_row
+
+        return format_row(self._table, self._index)
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -150,26 +155,43 @@ class FrameTable(TableFields):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, key: str | int | slice | np.ndarray | list[str] | tuple[str, ...]) -> Any:
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+
+    @overload
+    def __getitem__(self, key: int | np.integer[Any]) -> Row: ...
+
+    @overload
+    def __getitem__(self, key: Rows | Sequence[str]) -> FrameTable: ...
+
+    def __getitem__(self, key: Any) -> Any:
         """Return a column, a row, a table of some rows, or a table of some columns.
 
         Args:
-            key: the name of a column: a numpy array. The name of a place: an object array of the
-                values that `Row` has, memoryviews or None. That is an object per row;
-                `wirescan.frames.to_arrow.to_batch` needs none. An integer: a `Row`. A slice or
-                array: a table of these rows. A list, tuple or array of names of columns and
-                places: a table of these and the columns of `HEAD`. Such a table exports like any
-                other, but its frames cannot be opened.
+            key: one of these:
+
+                - The name of a column of numbers: a numpy array, as the rows have them. Codes and
+                  times are numbers too. A column of the rows is a view, and no value is copied. A
+                  column of the frames around them has a value for each row.
+                - The name of a column of byte strings, or of any other that `to_arrow` has: a
+                  `pyarrow.Array` of the type in `to_arrow`. Byte strings are views into the
+                  buffers. Null values are null, also those of bad rows.
+                - An integer: a `Row`.
+                - A slice or an array of bool or of row numbers: the table of these rows.
+                - A list, tuple or array of names that `to_arrow` accepts: a table with only these
+                  columns. `columns`, `repr`, `to_arrow` and every other export have them in their
+                  order. Byte strings are not copied. The rows keep the columns of `HEAD`, by which
+                  `positions`, `bad` and `frame` work. Their frames cannot be opened.
 
         Raises:
-            KeyError: there is no column or place of this name. The message lists those that exist.
+            KeyError: there is no column of this name. The message names a similar one, or all.
+            ValueError: rows point outside their buffers, or outside the table around them.
+            ImportError: a column of byte strings needs pyarrow.
         """
         if isinstance(key, str):
-            if key in self.places:
-                return self._read_values(key)
-            if key in list_columns(self.dtype):
+            if key in list_columns(self.dtype) and key not in self.places:
                 return self.rows[key]
-            raise self._make_column_error(key)
+            return self._read_column(key)
         names = _read_names(key)
         if names is not None:
             return self._select(names)
@@ -184,8 +206,8 @@ class FrameTable(TableFields):
         pandas would take the array for the columns, and numpy has no type for bytes of any length.
         """
         raise TypeError(
-            f"a table of {self.name} is not an array: use pyarrow.table(table).to_pandas() for "
-            "pandas, polars.DataFrame(table) for polars, table['a column'] or table.rows for numpy"
+            f"a table of {self.name} is not an array: use table.to_pandas() for pandas, "
+            "table.to_polars() for polars, table['a column'] or table.rows for numpy"
         )
 
     def __iter__(self) -> Iterator[Row]:
@@ -200,36 +222,38 @@ class FrameTable(TableFields):
         if mask.dtype != bool:
             hint = "; wirescan.where takes a condition as text" if mask.dtype.kind == "U" else ""
             raise TypeError(f"a mask is an array of bool, not of {mask.dtype}{hint}")
-        return cast(FrameTable, self[mask])
+        return self[mask]
 
     def head(self, count: int = 5) -> FrameTable:
         """Return the first `count` rows as a table; all but the last -count for a negative number.
 
         `table[-count:]` has the last rows: `tail` is the bytes after the last frame.
         """
-        return cast(FrameTable, self[:count])
+        return self[:count]
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> Any:
+    def to_arrow(self, columns: Sequence[str] | None = None, *, binary: str = "view") -> Any:
         """Return a `pyarrow.Table`, whose byte strings are views into the buffers.
 
-        `pyarrow.table(table)` has the other columns of the rows too, such as `start` and `parent`.
+        `pyarrow.table(table)`, `polars.DataFrame(table)` and DuckDB read the same columns.
 
         Args:
             columns: the columns in their order: those of `columns`, any other column of the rows
-                or of the frames around them, `_start` and `_fault`. None, the default: `columns`.
+                such as `size`, `start` and `parent`, any column of the frames around them, `_start`
+                and `_fault`. None, the default: `columns`.
+            binary: the type of byte strings. "view", the default, copies no bytes. "binary" and
+                "large_binary" copy them, and every function of `pyarrow.compute` takes them.
 
         Raises:
             ImportError: pyarrow is not installed.
-            ValueError: an unknown column, or rows that point outside their buffers.
+            ValueError: an unknown column or type, or rows that point outside their buffers.
             FrameError: a fault in a list such as headers, if `errors` is "strict".
         """
-        from wirescan.frames.to_arrow import to_arrow_table
-
-        return to_arrow_table(self, columns)
+        return _import_to_arrow().to_arrow_table(self, columns, binary=binary)
 
     def to_polars(self, columns: Sequence[str] | None = None) -> Any:
         """Return a `polars.DataFrame`. Arguments and errors are those of `to_arrow`."""
-        import polars
+        with name_package("polars", "to_polars", "'wirescan[polars]'"):
+            import polars
 
         return polars.DataFrame(self.to_arrow(columns))
 
@@ -238,6 +262,9 @@ class FrameTable(TableFields):
 
         Byte strings become objects of type bytes, so their bytes are copied.
         """
+        with name_package("pandas", "to_pandas", "'wirescan[arrow]' pandas"):
+            import pandas  # noqa: F401 - pyarrow imports it, and names no package to install
+
         return self.to_arrow(columns).to_pandas()
 
     def open(self, name: str, **options: Any) -> FrameTable:
@@ -267,10 +294,9 @@ class FrameTable(TableFields):
     def columns(self) -> list[str]:
         """The names of the columns that `to_arrow` and the exports of the command have by default.
 
-        `dtype.names` has all columns of the rows, also the positions of frames and byte strings.
+        For a table of some columns these are its columns. `dtype.names` has all columns of the
+        rows, also the positions of frames and byte strings.
         """
-        from wirescan.frames.format import describe_rows
-
         return describe_rows(self).export_columns
 
     @property
@@ -376,35 +402,48 @@ class FrameTable(TableFields):
         items = None if self.format is None else self.format.get_column(name).items
         return view if view is None or items is None else np.frombuffer(view, items)
 
-    def _read_values(self, name: str) -> np.ndarray:
-        """Return the place of all rows, as an object array."""
-        values = np.empty(len(self), object)
-        for i in range(len(self)):
-            values[i] = self._read_value(i, name)
-        return values
+    def _read_column(self, name: str) -> Any:
+        """Return a column that is none of the rows' own numbers."""
+        found = self._find_column(name)
+        column = found.column
+        if column.kind is ColumnKind.POSITION:
+            return self.positions
+        if column.dtype is not None and column.kind not in PLACES:
+            return found.read_numbers()
+        return _import_to_arrow().to_batch(self, [name]).column(0)
+
+    def _find_column(self, name: Any) -> FoundColumn:
+        """Return what a column is. Raises KeyError if neither this table nor one around has it."""
+        format = describe_rows(self)
+        if not isinstance(name, str) or format.describe_column(name) is None:
+            raise self._make_column_error(name)
+        try:
+            return find_column(self, name)
+        except EnclosingColumnError as error:
+            raise KeyError(str(error)) from None
 
     def _select(self, names: list[str]) -> FrameTable:
-        """Return a table of some columns and places, and the columns of HEAD."""
+        """Return a table of some columns, and of the columns of HEAD."""
         existing = list_columns(self.dtype)
-        columns = dict.fromkeys(list_columns(HEAD))
+        needed = set(list_columns(HEAD))
         for name in names:
-            if name in existing:
-                columns[name] = None
+            found = self._find_column(name)
+            if found.column.kind is ColumnKind.PAIRS:
+                needed.update(existing)  # what reads a list needs all of them
             elif name in self.places:
-                columns |= dict.fromkeys([name + "_at", name + "_size"])
+                needed.update([name + "_at", name + "_size"])
             else:
-                raise self._make_column_error(name)
+                needed.add(name)
+        columns = [name for name in existing if name in needed]
         rows = np.empty(len(self), [(name, self.dtype[name]) for name in columns])
         for name in columns:
             rows[name] = self.rows[name]
-        format = self.format and _restrict(self.format, rows.dtype)
-        return replace(self, rows=_freeze(rows), format=format)
+        selected = self.format and _restrict(self.format, rows.dtype, tuple(map(str, names)))
+        return replace(self, rows=_freeze(rows), format=selected)
 
     def _make_column_error(self, name: Any) -> KeyError:
         """Return the error for a name that is no column."""
-        text = str(name) if isinstance(name, str) else name  # numpy's str has another repr
-        columns = ", ".join([*_list_plain_columns(self.dtype), *self.places])
-        return KeyError(f"{self.name} has no column {text!r}, only {columns}")
+        return KeyError(f"{self.name} has no column {_quote(name)}{_hint_at_columns(self, name)}")
 
     def _slice_frame(self, i: int, name: str, at: int, size: int) -> memoryview:
         """Return `size` bytes from position `at` of the frame of row i."""
@@ -431,60 +470,25 @@ class FrameTable(TableFields):
             self.origins,
             self.checked,
             self.errors,
+            () if self.format is None else self.format.selected,
         )
 
     def __arrow_c_schema__(self) -> object:
-        from wirescan.frames.to_arrow import make_table_schema
-
-        return make_table_schema(self).__arrow_c_schema__()
+        return _import_to_arrow().make_schema(describe_rows(self)).__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return an Arrow stream of record batches. Payloads are views into the buffers.
-
-        Needs pyarrow.
-        """
-        from wirescan.frames.to_arrow import make_reader
-
-        return make_reader(self).__arrow_c_stream__(requested_schema)
-
-    def _summarize(self) -> str:
-        counts = f"{len(self):,} rows, {int(self.bad.sum()):,} bad, {len(self.buffers)} buffers"
-        text = f"{self.name}: {counts}"
-        if self.stops:
-            text += f", {self.consumed:,} bytes consumed"
-        if self.stop.fault:
-            fault = self.outermost.describe_fault(self.stop.fault)
-            text += f", stopped at {self.stop.offset:,}: {fault.name}"
-        return text
-
-    def _list_cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the names and the values of the columns that a repr shows."""
-        names = _list_plain_columns(self.dtype)
-        names += [name for name in self.places if name not in _list_children(self)]
-        rows = [[_format_cell(getattr(row, name)) for name in names] for row in self[:SHOWN]]
-        return names, rows
+        """Return an Arrow stream of record batches: what `to_arrow` returns. Needs pyarrow."""
+        return _import_to_arrow().make_reader(self).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        names, rows = self._list_cells()
-        widths = [max(map(len, column)) for column in zip(names, *rows)]
-        lines = [self._summarize()]
-        for row in [names, *rows]:
-            lines.append("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
-        if len(self) > SHOWN:
-            lines.append("...")
-        return "\n".join(lines)
+        from wirescan.frames.text_table import format_table
+
+        return format_table(self)
 
     def _repr_html_(self) -> str:
-        names, rows = self._list_cells()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in rows
-        )
-        return (
-            f"<p>{html.escape(self._summarize())}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        from wirescan.frames.text_table import format_html
+
+        return format_html(self)
 
 
 def iter_groups(numbers: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -613,17 +617,36 @@ def _read_names(key: Any) -> list[str] | None:
     return list(key) if is_list else None
 
 
-def _restrict(format: Any, dtype: np.dtype[Any]) -> Any:
+def _restrict(format: Any, dtype: np.dtype[Any], selected: tuple[str, ...] = ()) -> Any:
     """Return a format whose rows have only some of the columns.
 
-    Its frames cannot be opened, and it has no lists, because these need the other columns.
+    Of the frames inside only the selected lists can be opened, because the others need all columns.
     """
     columns = {
         name: column
         for name, column in format.columns.items()
-        if not (column.count or column.inherited)
+        if name in selected or not (column.count or column.inherited)
     }
-    return replace(format, dtype=dtype, children={}, columns=columns)
+    children = {name: read for name, read in format.children.items() if name in columns}
+    return replace(format, dtype=dtype, children=children, columns=columns, selected=selected)
+
+
+def _hint_at_columns(table: FrameTable, name: Any) -> str:
+    """Return the end of a message about a column that does not exist."""
+    names = [*_list_plain_columns(table.dtype), *table.places, *_list_children(table)]
+    return suggest_name(name, describe_rows(table).all_columns) or f"; it has {', '.join(names)}"
+
+
+def _quote(name: Any) -> str:
+    return repr(str(name) if isinstance(name, str) else name)  # numpy's str has another repr
+
+
+def _import_to_arrow() -> Any:
+    """Return the module that makes Arrow arrays. Raises ImportError that names the extra."""
+    with name_package("pyarrow", "Arrow", "'wirescan[arrow]'"):
+        from wirescan.frames import to_arrow
+
+    return to_arrow
 
 
 def _freeze(rows: np.ndarray) -> np.ndarray:
@@ -646,16 +669,11 @@ def _restore(
     origins: tuple[int, ...],
     checked: bool,  # noqa: FBT001 - pickle passes it by position
     errors: str,
+    selected: tuple[str, ...] = (),
 ) -> FrameTable:
-    if format is not None and not set(format.dtype.names) <= set(list_columns(rows.dtype)):
-        format = _restrict(format, rows.dtype)
+    has_all = format is None or set(format.dtype.names) <= set(list_columns(rows.dtype))
+    if selected or not has_all:
+        format = _restrict(format, rows.dtype, selected)
     shared = () if outer is None else outer.buffers
     views = (shared[b] if isinstance(b, int) else memoryview(b).cast("B") for b in buffers)
     return FrameTable(tuple(views), _freeze(rows), stops, format, outer, origins, checked, errors)
-
-
-def _format_cell(value: Any) -> str:
-    # Payloads may be hostile: the repr of bytes escapes every control character.
-    if isinstance(value, memoryview):
-        return repr(bytes(value[:SHOWN_BYTES])) + ("..." if len(value) > SHOWN_BYTES else "")
-    return "null" if value is None else str(value)

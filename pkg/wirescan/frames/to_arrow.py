@@ -33,8 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirescan.core.column_writer import ColumnWriter
-from wirescan.core.loop import HEAD
-from wirescan.frames.columns import PLACES, ColumnKind, list_columns, list_places
+from wirescan.frames.columns import PLACES, ColumnKind, list_places
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FAULT_NAMES, NUMBERS, FaultMeaning
 from wirescan.frames.format import Format, describe_rows
@@ -235,13 +234,8 @@ def _make_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def make_table_schema(table: FrameTable) -> pa.Schema:
-    """Return the schema of `make_reader`: every column of the rows, every place and every list."""
-    return make_schema(describe_rows(table), _list_columns(table))
-
-
 def make_reader(table: FrameTable, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-    """Return a table as a stream of record batches: all columns, payloads as views.
+    """Return a table as a stream of record batches, with its default columns, payloads as views.
 
     A reader can be read once.
 
@@ -252,31 +246,24 @@ def make_reader(table: FrameTable, rows: int = BATCH_ROWS) -> pa.RecordBatchRead
     """
     if rows < 1:
         raise ValueError(f"a batch has at least 1 row, not {rows}")
-    columns = _list_columns(table)
-    parts = (to_batch(table[i : i + rows], columns) for i in range(0, len(table), rows))
-    return pa.RecordBatchReader.from_batches(make_table_schema(table), parts)
+    parts = (to_batch(table[i : i + rows]) for i in range(0, len(table), rows))
+    return pa.RecordBatchReader.from_batches(make_schema(describe_rows(table)), parts)
 
 
-def to_arrow_table(table: FrameTable, columns: Sequence[str] | None = None) -> pa.Table:
+def to_arrow_table(
+    table: FrameTable, columns: Sequence[str] | None = None, *, binary: str = "view"
+) -> pa.Table:
     """Return a table as an Arrow table, in record batches of at most BATCH_ROWS rows.
 
     table: the frames.
-    columns: as in `make_schema`.
+    columns, binary: as in `make_schema`.
 
     Raises as `to_batch`.
     """
-    schema = make_schema(describe_rows(table), columns)
+    schema = make_schema(describe_rows(table), columns, binary=binary)
     starts = range(0, len(table), BATCH_ROWS)
-    batches = (to_batch(table[i : i + BATCH_ROWS], columns) for i in starts)
+    batches = (to_batch(table[i : i + BATCH_ROWS], columns, binary=binary) for i in starts)
     return pa.Table.from_batches(batches, schema)
-
-
-def _list_columns(table: FrameTable) -> list[str]:
-    format = describe_rows(table)
-    exported = format.export_columns
-    head = list_columns(HEAD)
-    others = [name for name in list_columns(table.dtype) if name not in exported]
-    return [name for name in others if name in head or format.get_column(name).local] + exported
 
 
 def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> pa.DataType:

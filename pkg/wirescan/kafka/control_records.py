@@ -25,7 +25,12 @@ NAMES = {
 
 
 def name_control_keys(records: FrameTable) -> dict[str, dict[int, str]]:
-    """Return the names of control records in a table of kafka.records: {"key": {row: name}}."""
+    """Return the names of control records in a table of kafka.records: {"key": {row: name}}.
+
+    There are none in a table of some columns without the keys, or without the batches.
+    """
+    if "key" not in records.places or records.outer is None:
+        return {}
     found = find_column(records, "is_control")
     rows = np.flatnonzero((found.read_numbers() != 0) & ~records.bad)
     names = {}

@@ -15,7 +15,7 @@ from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
@@ -50,7 +50,7 @@ from wirescan.seglog.segment_search import Range, prune
 def scan(
     source: Any,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     into: np.ndarray | None = None,
@@ -60,6 +60,8 @@ def scan(
     source: anything that `wirescan.open` accepts. In a directory, its log segments are read. A
         table whose rows have a place `records` is a source too: the partitions of Fetch responses
         or Produce requests. Its record sets are scanned in place.
+    errors: "strict", "mark" or "skip". None, the default: the mode of the source if it is a table,
+        otherwise "strict".
     check: verify CRC-32C (magic 2) and CRC-32 (magic 0 and 1).
     into: a writable array of dtype BATCH to write the rows to, for a source of one buffer.
 
@@ -101,8 +103,8 @@ def scan(
     ValueError for wrong arguments. Format: Apache Kafka documentation, 5.3 "Record Batch"; Kafka
     protocol guide 0.8, "Message sets".
     """
+    errors = resolve_mode(errors, source, limits)
     if isinstance(source, FrameTable):
-        check_mode(errors, limits)
         return _scan_sets(source, errors=errors, check=check, limits=limits, into=into)
     return scan_source(source, BATCHES, errors=errors, check=check, limits=limits, into=into)
 
@@ -132,7 +134,7 @@ def _scan_sets(
 def records(
     batches: FrameTable,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     into: np.ndarray | None = None,
@@ -140,6 +142,7 @@ def records(
 ) -> FrameTable:
     """Open the records of kafka.batches as a table of dtype RECORD (64 bytes a row): kafka.records.
 
+    errors: "strict", "mark" or "skip". None, the default: as in `batches.errors`.
     check: verify the CRC-32 of the messages in a wrapper. Verify the checksums of the batches too,
         if `scan` did not. A late verification saves a pass over memory, but it does not detect a
         damaged length; `scan` would search for the next batch then.
@@ -169,7 +172,7 @@ def records(
     Raises as `scan`, FrameError(LIMIT) for more rows than `limits` allows, and ValueError for fewer
     than one worker.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, batches, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
     verify = check and not batches.checked
     if into is None:
@@ -209,15 +212,16 @@ def write_records(
 
 
 def headers(
-    records: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    records: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
     """Open the headers of kafka.records as a table of dtype HEADER (40 bytes a row): kafka.headers.
 
     Column `parent` is the row of the header in `records`. The places are key and value; a value
-    may be null. Duplicate keys are kept, in the order of the wire. `check` is accepted for
-    consistency and ignored: headers have no checksum. Raises as `records`.
+    may be null. Duplicate keys are kept, in the order of the wire. `errors` is `records.errors` by
+    default. `check` is accepted for consistency and ignored: headers have no checksum. Raises as
+    `records`.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, records, limits)
     require_rows(records, RECORD, "headers are opened from a table of kafka.records")
     selected = (records["header_count"] > 0) | records.bad
     header_spans = spans(records.rows, records["headers_at"])[selected]

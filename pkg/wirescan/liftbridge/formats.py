@@ -14,7 +14,7 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
@@ -51,7 +51,7 @@ def scan(
     source: Any,
     *,
     bare: Kind | None = None,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
 ) -> FrameTable:
@@ -66,7 +66,8 @@ def scan(
             empty value.
         bare: PUBLISH or ACK, if the values have no envelope and are Protocol Buffers messages of
             this kind, as gRPC carries them.
-        errors: "strict", "mark" or "skip".
+        errors: "strict", "mark" or "skip". None, the default: the mode of the source if it is a
+            table, otherwise "strict". So it is for each function here that takes a table.
         check: verify CRC-32C.
         limits: bounds of what is read.
 
@@ -84,7 +85,7 @@ def scan(
 
     Format: Liftbridge documentation, "Envelope Protocol".
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, source, limits)
     if bare not in (None, Kind.PUBLISH, Kind.ACK):
         raise ValueError(f"bare must be Kind.PUBLISH or Kind.ACK, not {bare!r}")
     buffers, values, outer = open_payload_source(source)
@@ -102,7 +103,11 @@ def _scan_values(
 
 
 def messages(
-    envelopes: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    envelopes: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> FrameTable:
     """Return the messages in envelopes, as a table of liftbridge.messages.
 
@@ -135,7 +140,11 @@ def messages(
 
 
 def acks(
-    envelopes: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    envelopes: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> FrameTable:
     """Return the acks in envelopes, as a table of liftbridge.acks.
 
@@ -156,7 +165,11 @@ def acks(
 
 
 def internal(
-    envelopes: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    envelopes: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> FrameTable:
     """Return the messages between servers in envelopes, as a table of liftbridge.internal.
 
@@ -179,7 +192,7 @@ def internal(
 def entries(
     source: Any,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     into: np.ndarray | None = None,
@@ -202,7 +215,7 @@ def entries(
 
     Format: Liftbridge, server/commitlog, message.go and message_set.go.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, source, limits)
     if isinstance(source, FrameTable):
         if into is not None:
             raise ValueError("into takes the rows of one buffer, not of responses in a table")
@@ -211,7 +224,11 @@ def entries(
 
 
 def headers(
-    messages: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    messages: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> FrameTable:
     """Return the headers of messages or records, as a table of liftbridge.headers.
 
@@ -223,7 +240,7 @@ def headers(
     order of the wire; the last one counts. The other arguments and the errors are as for
     `messages`.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, messages, limits)
     if isinstance(messages, FrameTable) and messages.dtype == ENTRY:
         records = messages.rows
         opened = (records["header_count"] > 0) | messages.bad
@@ -250,12 +267,12 @@ def _open_payloads(
     format: Format,
     kinds: tuple[Kind, Kind],
     *,
-    errors: str,
+    errors: str | None,
     check: bool,
     limits: Limits,
 ) -> FrameTable:
     """Return the payloads of the kinds from the first to the last of `kinds`."""
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, envelopes, limits)
     require_rows(envelopes, ENVELOPE, f"{format.name} are in a table of liftbridge.envelopes")
     first, last = kinds
     rows, bad, fault = open_payloads(

@@ -15,7 +15,7 @@ from wirescan.core.loop import lie_inside, spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.codecs import Arena, CodecError
 from wirescan.frames.columns import Column
-from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
@@ -77,14 +77,15 @@ def scan(
 def plain(
     frames: FrameTable,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     depth: int = 1,
 ) -> FrameTable:
     """Return frames with each compressed frame replaced by the frames inside it: dtype FRAME.
 
-    frames: table of lumberjack.frames. errors: "strict", "mark" or "skip". check: verify Adler-32.
+    frames: table of lumberjack.frames. check: verify Adler-32.
+    errors: "strict", "mark" or "skip". None, the default: as in `frames.errors`.
     limits: bounds of the decompressed payloads and of the rows.
     depth: how many compressed frames may be nested, 1 to 65,535. A deeper one is a bad row, NESTED.
 
@@ -108,7 +109,7 @@ def plain(
 def events(
     frames: FrameTable,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     depth: int = 1,
@@ -131,17 +132,18 @@ def events(
 
 
 def pairs(
-    events: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    events: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
     """Return the pairs of data frames: a table of lumberjack.pairs, dtype PAIR (40 bytes a row).
 
     events: table of lumberjack.events. check: accepted for consistency; pairs have no checksum.
+    errors: "strict", "mark" or "skip". None, the default: as in `events.errors`.
 
     Column `parent` is the pair's row in `events`. Places: key and value, bytes that need not be
     UTF-8. Duplicate keys are kept, in the order of the wire; readers use the last one.
     Raises as `events`.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, events, limits)
     require_rows(events, EVENT, "pairs are those of a table of lumberjack.events")
     rows, bad, fault = open_pairs(events.rows, events.buffers, *child_spans(events.rows), limits)
     table = FrameTable(events.buffers, rows, (), PAIRS, events)
@@ -163,9 +165,15 @@ def unroll(events: FrameTable) -> np.ndarray:
 
 
 def _unpack_frames(
-    frames: FrameTable, *, errors: str, check: bool, limits: Limits, depth: int, to_events: bool
+    frames: FrameTable,
+    *,
+    errors: str | None,
+    check: bool,
+    limits: Limits,
+    depth: int,
+    to_events: bool,
 ) -> FrameTable:
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, frames, limits)
     require_rows(frames, FRAME, "events are those of a table of lumberjack.frames")
     depth = operator.index(depth)
     if not 1 <= depth <= DEEPEST:

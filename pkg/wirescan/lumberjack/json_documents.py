@@ -11,7 +11,7 @@ import pyarrow as pa
 from wirescan.core.gather import Places
 from wirescan.decoding.decoder import make_reasons
 from wirescan.decoding.json_parser import check_types, make_structs, parse_documents
-from wirescan.frames.errors import check_mode
+from wirescan.frames.errors import resolve_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
@@ -35,8 +35,7 @@ def parse_events(
             "documents are those of a table of lumberjack.events, not of "
             f"{getattr(events, 'name', type(events).__name__)}"
         )
-    errors = events.errors if errors is None else errors
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, events, limits)
     given_types = _list_given_types(schema, others=others)
     refused: dict[int, str] = {}
 
@@ -56,7 +55,7 @@ def parse_events(
     absent = places.lengths() < 0
     absent[list(refused)] = True
     names = ["sequence", "version", "window", "fault"]
-    head = pa.table(events[names])
+    head = events.to_arrow(names)
     table = pa.table(
         {
             **{name: head[name] for name in names},

@@ -12,7 +12,7 @@ import numpy as np
 
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
@@ -88,14 +88,18 @@ def scan(
 
 
 def headers(
-    messages: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    messages: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
 ) -> FrameTable:
     """Return the header lines of messages, as a table of nats.headers.
 
     The rows have dtype HEADER (40 bytes a row).
 
-    messages: a table of nats.messages. errors and limits: as in `scan`. check is accepted for
-    consistency and ignored.
+    messages: a table of nats.messages. errors: None, the default, means `messages.errors`. limits:
+    as in `scan`. check is accepted for consistency and ignored.
 
     Columns: `parent` is the row in `messages`. Places: key, value: bytes, without the blanks around
     a value. Repeated names are kept, in the order of the wire.
@@ -108,7 +112,7 @@ def headers(
 
     Format: NATS ADR-4, "NATS Message Headers".
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, messages, limits)
     require_rows(messages, MESSAGE, "headers are read from a table of nats.messages")
     rows, bad, fault = open_headers(messages.rows, messages.buffers, limits)
     table = FrameTable(messages.buffers, rows, (), HEADERS, messages)

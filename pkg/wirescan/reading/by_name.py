@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wirescan.frames.errors import check_mode
+from wirescan.frames.errors import resolve_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
@@ -15,7 +15,7 @@ def scan(
     source: Any,
     format: str,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
 ) -> FrameTable:
@@ -25,13 +25,14 @@ def scan(
     format: a name of `wirescan.formats()`, such as "kafka.records". Options may follow the name as
         in a URL: "thrift.fields?non_strict=true&idl=calc.thrift".
     errors: "strict" raises FrameError at the first fault. "mark" keeps bad frames as rows with
-        their fault, and goes on at the next intact frame. "skip" keeps only the good frames.
+        their fault, and goes on at the next intact frame. "skip" keeps only the good frames. None,
+        the default: "strict", or the mode of the source if it is a table.
     check: verify checksums.
     limits: bounds of the memory that the scan may use.
 
     Raises FrameError, OSError; TypeError and ValueError for unfit arguments.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, source, limits)
     return format_of(format).open(source, errors=errors, check=check, limits=limits)
 
 

@@ -324,7 +324,7 @@ def verify_frames(
     verified = replace(table, checked=True)
     if len(bad):
         with add_source(source):
-            format.inside(verified[: bad[0]], limits=limits)
+            format.inside(verified[: bad[0]], errors="strict", limits=limits)
             rows = table.rows.copy()
             rows["fault"] = faults
             enforce_mode(replace(verified, rows=rows), "strict", len(bad))

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.frames.optional_packages import name_package
+
 LONGEST_PATTERN = 1000  # characters of a regular expression
 FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}  # RE2 has the same letters
 # Flags that say how Python reads a pattern of bytes or of text. They are without effect here.
@@ -112,11 +114,7 @@ def _holds_bytes(pattern: re.Pattern[Any]) -> bool:
 
 
 def _import_pyarrow() -> Any:
-    try:
+    with name_package("pyarrow", "a regular expression", "'wirescan[arrow]'"):
         import pyarrow as pa
         import pyarrow.compute  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "regular expressions need pyarrow: pip install 'wirescan[arrow]'"
-        ) from None
     return pa

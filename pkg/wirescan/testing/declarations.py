@@ -20,11 +20,13 @@ def assert_declarations_hold(format: Format) -> None:
     assert is_outermost == (format.parser.scan is not None), "`scan` is for outermost formats"
     assert set(format.lists) <= set(format.children), "`count` is for columns that are children"
     parameters = inspect.signature(format.read).parameters
-    for name, default in (("errors", "strict"), ("check", True), ("limits", None)):
+    defaults = {"errors": ("strict", None), "check": (True,)}  # of `limits` any
+    for name in ("errors", "check", "limits"):
         assert name in parameters, f"`read` does not take {name!r}"
         parameter = parameters[name]
         assert parameter.kind is parameter.KEYWORD_ONLY, f"{name!r} is no keyword of `read`"
-        assert default is None or parameter.default == default, f"the default of {name!r}"
+        allowed = defaults.get(name, (parameter.default,))
+        assert parameter.default in allowed, f"the default of {name!r}"
     columns = list_columns(format.dtype)
     head = list_columns(HEAD)
     assert columns[: len(head)] == head, "the rows do not begin with the columns of Head"

@@ -14,7 +14,7 @@ from wirescan.core.arguments import to_bytes
 from wirescan.core.fault import Fault
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
@@ -104,13 +104,13 @@ def scan(
 
 
 def infos(
-    frames: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    frames: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
     """Return the infos of frames as a table of thrift.infos: dtype INFO, 40 bytes a row.
 
     Args:
         frames: a table of thrift.frames.
-        errors: "strict", "mark" or "skip".
+        errors: "strict", "mark" or "skip". None, the default: the mode of the given table.
         check: accepted for consistency and ignored: infos have no checksum.
         limits: limits on what is read.
 
@@ -124,7 +124,7 @@ def infos(
         FrameError: as `scan`, and LIMIT for more rows than the limits allow.
         TypeError, ValueError: as `scan`.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, frames, limits)
     require_rows(frames, FRAME, "infos takes a table of thrift.frames")
     rows, bad, fault = open_infos(frames.rows, frames.buffers, limits)
     table = FrameTable(frames.buffers, rows, (), INFOS, frames)
@@ -134,7 +134,7 @@ def infos(
 def plain(
     frames: FrameTable,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     key: Any = None,
@@ -144,7 +144,7 @@ def plain(
 
     Args:
         frames: a table of thrift.frames.
-        errors: "strict", "mark" or "skip".
+        errors: "strict", "mark" or "skip". None, the default: the mode of the given table.
         check: verify Adler-32, and refuse bytes after a zlib stream.
         limits: limits on what is read. Each transform that is undone counts against
             `limits.inflated_total`.
@@ -164,7 +164,7 @@ def plain(
         FrameError: as `scan`.
         TypeError, ValueError: as `scan`, and for an unfit key or hash.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, frames, limits)
     require_rows(frames, FRAME, "plain takes a table of thrift.frames")
     sign = None if key is None else make_signer(to_bytes(key, "key"), hash)
     rows, buffers = undo_transforms(frames.rows, frames.buffers, limits, check=check, sign=sign)
@@ -173,13 +173,13 @@ def plain(
 
 
 def messages(
-    frames: FrameTable, *, errors: str = "strict", check: bool = True, limits: Limits = Limits()
+    frames: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
 ) -> FrameTable:
     """Return the messages in frames as a table of thrift.messages: dtype MESSAGE, 56 bytes a row.
 
     Args:
         frames: a table of thrift.frames or of thrift.plain.
-        errors: "strict", "mark" or "skip".
+        errors: "strict", "mark" or "skip". None, the default: the mode of the given table.
         check: as in `plain`.
         limits: as in `plain`.
 
@@ -208,7 +208,7 @@ def messages(
         FrameError: as `scan`, and LIMIT for more rows than the limits allow.
         TypeError, ValueError: as `scan`.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, frames, limits)
     if isinstance(frames, FrameTable) and frames.dtype == PLAIN and frames.outer is not None:
         outer = frames.outer
         buffers = frames.buffers
@@ -231,7 +231,7 @@ def fields(
     *,
     depth: int = DEEPEST,
     idl: Any = None,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
 ) -> FrameTable:
@@ -242,7 +242,7 @@ def fields(
         depth: 1 to 64. Deeper values are skipped.
         idl: the path of an IDL, or a module that thriftpy2 has loaded. With it the rows have one
             more column: `name`, dtype S, the name of the field, or empty where it is unknown.
-        errors: "strict", "mark" or "skip".
+        errors: "strict", "mark" or "skip". None, the default: the mode of the given table.
         check: accepted for consistency and ignored: fields have no checksum.
         limits: limits on what is read.
 
@@ -279,7 +279,7 @@ def fields(
         ImportError: `idl` is given, and thriftpy2 is not installed.
         OSError: the IDL cannot be read.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, messages, limits)
     require_rows(messages, MESSAGE, "fields takes a table of thrift.messages")
     depth = operator.index(depth)
     if not 1 <= depth <= DEEPEST:

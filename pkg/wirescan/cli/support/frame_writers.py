@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from wirescan.cli.csv_rows import format_csv_row
 from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.support.template import Template
-from wirescan.frames.columns import FAULT, START, list_columns
+from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
-from wirescan.frames.row_values import FAULT_COLUMN, WIDEST_CELL, RowValues
+from wirescan.frames.row_values import FAULT_COLUMN, RowValues
 from wirescan.frames.table import FrameTable
-from wirescan.frames.value_text import format_bytes
+from wirescan.frames.text_table import (
+    align_cells,
+    describe_bad_frames,
+    find_right_columns,
+    format_cell,
+)
 
 WIDEST = 32  # characters of a column that is not the last one
 SAMPLE = 200  # rows that decide how wide the columns are
@@ -77,67 +82,23 @@ def write_text(
     for table, path in tables:
         for part in _split(table):
             rows = values.iter_rows(part, name_path(path))
-            cells = [[_format_cell(value) for value in row] for row in rows]
-            numbers = {
-                name
-                for name in list_columns(part.dtype)
-                if np.issubdtype(part.dtype[name], np.integer)
-            } | {START}
-            right = [name in numbers for name in names]
+            cells = [[format_cell(value) for value in row] for row in rows]
+            right = find_right_columns(part, names)
             if not widths:
                 widths = [
                     min(max(map(len, column)), WIDEST) for column in zip(names, *cells[:SAMPLE])
                 ]
-                title = colour(_align(names, widths, right, width), bold=True)
+                title = colour(align_cells(names, widths, right, width), bold=True)
                 out.write((title + "\n").encode())
             if names_files and path != named:
                 named = path
                 out.write(f"==> {format_path(path)} <==\n".encode())
-            lines = [_align(row, widths, right, width) for row in cells]
+            lines = [align_cells(row, widths, right, width) for row in cells]
             bad_rows = np.flatnonzero(part.bad)
-            for row, line in zip(bad_rows.tolist(), _format_faults(part[bad_rows], path)):
-                lines[row] = line
+            bad_lines = describe_bad_frames(part[bad_rows], format_path(path))
+            for row, line in zip(bad_rows.tolist(), bad_lines):
+                lines[row] = colour(line, fg="red")
             out.write(("\n".join(lines) + "\n").encode())
-
-
-def _format_faults(bad_frames: FrameTable, path: str) -> list[str]:
-    """Return a line for each frame of a table of bad frames."""
-    safe_path = format_path(path)
-    lines = []
-    for fault, position, size in zip(
-        map(bad_frames.describe_fault, bad_frames["fault"].tolist()),
-        bad_frames.positions.tolist(),
-        bad_frames["size"].tolist(),
-    ):
-        line = (
-            f"!! {fault.name} in the frame at byte {position} of {safe_path}, "
-            f"{format_bytes(size)}: {fault.meaning}"
-        )
-        lines.append(colour(line, fg="red"))
-    return lines
-
-
-def _format_cell(value: Any) -> str:
-    """Return a value as text of at most WIDEST_CELL characters."""
-    text = "-" if value is None else str(value)
-    return text if len(text) <= WIDEST_CELL else text[: WIDEST_CELL - 1] + "…"
-
-
-def _align(cells: list[str], widths: list[int], right: list[bool], width: int | None) -> str:
-    """Return the line of some cells.
-
-    Args:
-        cells: their texts. A text that is wider than its column moves the rest of the line.
-        widths: of the columns.
-        right: which columns are aligned right.
-        width: of the terminal, which cuts the line; None for no terminal.
-    """
-    padded = [
-        cell.rjust(cell_width) if is_right else cell.ljust(cell_width)
-        for cell, cell_width, is_right in zip(cells, widths, right)
-    ]
-    line = "  ".join(padded).rstrip()
-    return line if width is None or len(line) <= width else line[: max(width - 1, 1)] + "…"
 
 
 def write_template(

@@ -11,6 +11,7 @@ from wirescan.export.lazy_sources.conditions import list_filters
 from wirescan.export.lazy_sources.file_scan import FileScan, slice_batch
 from wirescan.export.lazy_sources.polars_predicates import decode_predicate
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter
 from wirescan.reading.splits import Sources
@@ -56,13 +57,9 @@ def scan_polars(
 
     A query raises FrameError for damage under "strict", and OSError if a file cannot be read.
     """
-    try:
+    with name_package("polars", "scan_polars", "'wirescan[polars]'"):
         import polars
         from polars.io.plugins import register_io_source
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            "scan_polars needs polars: pip install 'wirescan[polars]'", name="polars"
-        ) from error
 
     scan = FileScan.from_arguments(source, format, columns, errors, check=check, limits=limits)
 

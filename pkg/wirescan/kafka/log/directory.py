@@ -151,7 +151,7 @@ class PartitionLog:
             return None
         end = self._log.find_end(match, includes_frame=True)
         batches = self._log.read_slice(match.number, match.position, end.position)
-        opened = records(batches, limits=self.limits)
+        opened = records(batches, errors="strict", limits=self.limits)
         late = np.flatnonzero(opened["timestamp"] >= timestamp)
         if not len(late):
             return None

@@ -27,7 +27,7 @@ from wirescan.core.loop import HEAD
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.errors import FrameError, check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
@@ -148,7 +148,7 @@ def body(
     messages: FrameTable,
     name: str,
     *,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     credentials: bool = False,
@@ -158,6 +158,7 @@ def body(
     messages: a table of kafka.requests, kafka.responses or kafka.records.
     name: the name of an API ("Fetch"). For records it is the key or the value of an internal topic
         ("OffsetCommit key", "GroupMetadata value", ...); records of other kinds are skipped.
+    errors: "strict", "mark" or "skip". None, the default: as in `messages.errors`.
     credentials: include the credentials of clients. Without it, the place auth_bytes of
         SaslAuthenticate requests is null, because it may hold a password.
 
@@ -169,7 +170,7 @@ def body(
 
     A body that cannot be read to its end is a bad row. An array with a fault has the structs before
     the fault, and one bad row from there on. An array after the fault has one bad row for the whole
-    body. With errors="strict", the default, one such body raises FrameError; a note on the error
+    body. With errors="strict" one such body raises FrameError; a note on the error
     names the row in `messages`. "mark" keeps it as a bad row.
 
     Raises FrameError as `errors` says, ValueError for an unknown name, TypeError for another table.
@@ -229,13 +230,13 @@ def _open_bodies(
     messages: FrameTable,
     *,
     message: MessageSchema,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     credentials: bool = False,
 ) -> FrameTable:
     """Open the bodies of a message. The arguments are those of `body`."""
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, messages, limits)
     within, dtype = WITHIN[message.side]
     subject = f"the {message.side}s of {message.name}"
     require_rows(messages, dtype, f"{subject} are opened from a table of {within}")
@@ -295,7 +296,7 @@ def _open_structs(
     *,
     message: MessageSchema,
     level: Level,
-    errors: str = "strict",
+    errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
     credentials: bool = False,
@@ -304,7 +305,7 @@ def _open_structs(
 
     `check` and `credentials` are accepted for consistency and ignored.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, outer, limits)
     rows = outer.rows
     array = level.name
     format = LEVELS[level.path]

@@ -4,7 +4,7 @@ import operator
 
 from wirescan import Column, Display, Format, FrameTable, Limits, Parser, Storage
 from wirescan.files.whole_source import scan_source
-from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit
+from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import renumber_enclosing, require_rows
 from wirescan_resp.constants import FAULTS, Kind
@@ -39,11 +39,11 @@ def scan(source, *, errors="strict", check=True, limits=Limits(), into=None):
     return scan_source(source, FRAMES, errors=errors, check=check, limits=limits, into=into)
 
 
-def values(frames, *, depth=MAX_DEPTH, errors="strict", check=True, limits=Limits()):
+def values(frames, *, depth=MAX_DEPTH, errors=None, check=True, limits=Limits()):
     """Return the values in frames as a table of resp.values: dtype VALUE, 56 bytes a row.
 
-    frames: a table of resp.frames. depth: 1 to 33, the levels whose values become rows. errors,
-    check and limits: as in `scan`.
+    frames: a table of resp.frames. depth: 1 to 33, the levels whose values become rows. errors:
+    None, the default, means the mode of `frames`. check and limits: as in `scan`.
 
     A frame is a value, and each element of an array is one. The row of an array is before the rows
     of its elements. Columns: `parent` is the row in `frames`. `enclosing` is the row in this table
@@ -53,7 +53,7 @@ def values(frames, *, depth=MAX_DEPTH, errors="strict", check=True, limits=Limit
 
     A bad frame is one bad row.
     """
-    check_mode(errors, limits)
+    errors = resolve_mode(errors, frames, limits)
     require_rows(frames, FRAME, "values are read from a table of resp.frames")
     depth = operator.index(depth)
     if not 1 <= depth <= MAX_DEPTH:
