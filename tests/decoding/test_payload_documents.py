@@ -11,6 +11,7 @@ import pytest
 from tests.support.command import run
 from tests.support.fake_registry import serve_schemas
 from tests.support.paths import ORDERS, ROOT
+from tests.support.protobuf_messages import make_order_files
 from wirescan.decoding.notation import MAKERS
 from wirescan.kafka import encode_batch
 
@@ -30,13 +31,18 @@ def test_the_python_runs(block, tmp_path):
 
 def test_the_commands_run(tmp_path):
     commands = [line for block in find_blocks("sh") for line in block.splitlines()]
-    assert len(commands) == 3
+    assert len(commands) == 6
     schema = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "long"}]}
     (tmp_path / "schemas").mkdir()
     for path in ("order.avsc", "schemas/1.avsc"):
         (tmp_path / path).write_text(json.dumps(schema))
-    (tmp_path / "orders-0").mkdir()
-    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(encode_batch([b"\0\0\0\0\1\x0e"]))
+    (tmp_path / "descriptors").mkdir()
+    for path in ("orders.desc", "descriptors/1.desc"):
+        (tmp_path / path).write_bytes(make_order_files())
+    payloads = (b"\0\0\0\0\1\x0e", b"\x08\7", b"\0\0\0\0\1\0\x08\7")
+    for i, payload in enumerate(payloads):
+        (tmp_path / f"orders-{i}").mkdir()
+        (tmp_path / f"orders-{i}" / f"{0:020}.log").write_bytes(encode_batch([payload]))
     with serve_schemas({1: schema}) as (address, _), contextlib.chdir(tmp_path):
         for command in commands:
             command = command.replace("/var/lib/kafka/orders-0", str(ORDERS))

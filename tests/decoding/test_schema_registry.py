@@ -169,7 +169,8 @@ def test_a_directory_with_other_files_does_not_wait(tmp_path):
 def test_the_size_of_a_schema_counts_bytes(tmp_path):
     text = json.dumps({**FIRST, "doc": "é" * 700_000}, ensure_ascii=False)
     url_answer = json.dumps({"schema": text}).encode()
-    found = schema_registry._decode_schema(1, url_answer, schema_registry._read_answer)
+    read_answer = SchemaRegistry(str(tmp_path))._read_answer
+    found = schema_registry._decode_schema(1, url_answer, read_answer)
     assert found == (None, "schema 1 of the registry: it has more than 1,048,576 bytes")
 
 

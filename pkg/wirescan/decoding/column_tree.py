@@ -87,6 +87,10 @@ class ColumnTree:
         """Return the numbers of the nodes directly in a node."""
         return self._nodes[number].children
 
+    def count_nodes(self, number: int) -> int:
+        """Return the number of nodes in a node, with itself."""
+        return 1 + sum(map(self.count_nodes, self._nodes[number].children))
+
     def make_builder(self) -> ValueBuilder:
         """Return empty memory for the nodes."""
         return ValueBuilder([(node.kind, node.width, node.children) for node in self._nodes])

@@ -6,12 +6,14 @@ json:FILE                 JSON objects; FILE has their names and types          
 avro:FILE                 Avro, each a value of the schema in FILE              AvroDecoder
 avro:registry=WHERE       Avro after Confluent's header                         AvroDecoder
 avro:FILE,registry=WHERE  ... resolved to the schema in FILE                    AvroDecoder
+protobuf:FILE,message=M   Protobuf, each a message M of FILE                    ProtobufDecoder
+protobuf:registry=WHERE   Protobuf after Confluent's header                     ProtobufDecoder
 short int long            big-endian integers                                   NumberDecoder
 float double              big-endian IEEE 754 numbers                           NumberDecoder
 uuid                      UUIDs in hexadecimal digits with hyphens              UuidDecoder
 string                    UTF-8                                                 StringDecoder
 
-WHERE is the URL of a schema registry, or a directory of files ID.avsc.
+WHERE is the URL of a schema registry, or a directory of files ID.avsc (Avro) or ID.desc (Protobuf).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from wirescan.decoding.avro_values import AvroDecoder, read_schema_file
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.json_values import JsonDecoder, read_json_schema
 from wirescan.decoding.plain_values import NUMBERS, NumberDecoder, StringDecoder, UuidDecoder
+from wirescan.decoding.protobuf_values import make_protobuf_decoder
 from wirescan.decoding.schema_registry import SchemaRegistry
 from wirescan.frames.similar_names import hint_at_names
 
@@ -76,5 +79,6 @@ def _plain_maker(name: str) -> Callable[[str], Decoder]:
 MAKERS: dict[str, Callable[[str], Decoder]] = {
     "json": _make_json,
     "avro": _make_avro,
+    "protobuf": make_protobuf_decoder,
     **{name: _plain_maker(name) for name in (*NUMBERS, "uuid", "string")},
 }

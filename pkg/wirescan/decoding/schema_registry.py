@@ -2,7 +2,7 @@
 
 A payload after Confluent's header names its schema by an id of 4 bytes. `SchemaRegistry` asks the
 server's REST interface, `GET /schemas/ids/ID`, or reads the file ID.avsc of a directory. It keeps
-what it found.
+what it found. `protobuf_registry.py` does the same for schemas of Protobuf.
 
 Source: docs.confluent.io, "Schema Registry API Reference" and "Wire format".
 """
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import numpy as np
@@ -60,6 +60,10 @@ class SchemaRegistry:
     Raises ValueError for another location, and NotADirectoryError or FileNotFoundError for a
     directory that does not exist.
     """
+
+    _language = "Avro"
+    _extension = ".avsc"
+    _query = ""
 
     def __init__(self, location: str, *, seconds: float = SECONDS):
         self._seconds = seconds
@@ -104,21 +108,40 @@ class SchemaRegistry:
             return found
 
     def _read_file(self, number: int) -> FoundSchema:
-        path = os.path.join(self._directory, f"{number}.avsc")
+        path = os.path.join(self._directory, f"{number}{self._extension}")
         if not os.path.exists(path):
             return FoundSchema(None, f"the registry has no schema {number}")
         if not os.path.isfile(path):  # a named pipe would wait for its writer
             return FoundSchema(None, f"schema {number} of the registry: it is no regular file")
         with open(path, "rb") as file:
             raw = file.read(MAX_SCHEMA_BYTES + 1)
-        return _decode_schema(number, raw, lambda text: text)
+        return _decode_schema(number, raw, self._read_content)
 
     def _request(self, number: int) -> FoundSchema:
+        raw = self._get(f"/schemas/ids/{number}")
+        if raw is None:
+            return FoundSchema(None, f"the registry has no schema {number}")
+        return _decode_schema(number, raw, self._read_answer)
+
+    def _read_content(self, raw: bytes) -> str:
+        """Return the schema in the content of a file. Raises ValueError for other content."""
+        return raw.decode()
+
+    def _read_answer(self, raw: bytes) -> str:
+        """Return the schema in the server's answer. Raises ValueError for another answer."""
+        answer = parse_answer(raw, self._language)
+        if answer.get("references"):
+            raise ValueError("it refers to other schemas")
+        schema: str = answer["schema"]
+        return schema
+
+    def _get(self, path: str) -> bytes | None:
+        """Return the server's answer; None if the server does not have it. Raises OSError."""
         assert self._url is not None and self._url.hostname is not None
         kind = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
         host = self._url.hostname
         where = f"schema registry {host}"
-        path = f"{self._url.path.rstrip('/')}/schemas/ids/{number}"
+        path = f"{self._url.path.rstrip('/')}{path}"
         deadline = time.monotonic() + 3 * self._seconds
         try:
             connection = kind(host, self._url.port, timeout=self._seconds)
@@ -127,7 +150,8 @@ class SchemaRegistry:
             timer.daemon = True
             timer.start()
             try:
-                connection.request("GET", urlunsplit(("", "", path, "", "")), headers=self._headers)
+                target = urlunsplit(("", "", path, self._query, ""))
+                connection.request("GET", target, headers=self._headers)
                 response = connection.getresponse()
                 if time.monotonic() > deadline:
                     raise TimeoutError("the answer takes too long")
@@ -140,10 +164,10 @@ class SchemaRegistry:
         except OSError as error:
             raise ConnectionError(f"{where}: {error.strerror or error}") from None
         if response.status == NOT_FOUND:
-            return FoundSchema(None, f"the registry has no schema {number}")
+            return None
         if response.status != 200:
-            raise ConnectionError(f"{where}: status {response.status} for schema {number}")
-        return _decode_schema(number, raw, _read_answer)
+            raise ConnectionError(f"{where}: status {response.status} for {path}")
+        return raw
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -180,23 +204,23 @@ def _read_body(response: HTTPResponse, deadline: float) -> bytes:
     return raw
 
 
-def _read_answer(text: str) -> str:
-    """Return the schema in the server's answer. Raises ValueError for another answer."""
-    answer = json.loads(text)
+def parse_answer(raw: bytes, language: str) -> dict[str, Any]:
+    """Return the server's answer, which has a schema. Raises ValueError for another answer.
+
+    language: that of the schema, "Avro" or "Protobuf".
+    """
+    answer = json.loads(raw.decode())
     if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise ValueError("the answer has no schema")
-    if answer.get("schemaType", "AVRO") != "AVRO":
-        raise ValueError("it is not an Avro schema")
-    if answer.get("references"):
-        raise ValueError("it refers to other schemas")
-    schema: str = answer["schema"]
-    return schema
+    if answer.get("schemaType", "AVRO") != language.upper():
+        raise ValueError(f"it is not {'an' if language == 'Avro' else 'a'} {language} schema")
+    return answer
 
 
-def _decode_schema(number: int, raw: bytes, read: Callable[[str], str]) -> FoundSchema:
+def _decode_schema(number: int, raw: bytes, read: Callable[[bytes], str]) -> FoundSchema:
     """Return the schema in bytes, or why they are refused."""
     try:
-        text = read(raw.decode())
+        text = read(raw)
         if len(text.encode(errors="surrogatepass")) > MAX_SCHEMA_BYTES:
             raise ValueError(f"it has more than {MAX_SCHEMA_BYTES:,} bytes")
         return FoundSchema(text)

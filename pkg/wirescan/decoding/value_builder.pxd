@@ -94,6 +94,7 @@ cdef inline bint close_list(Tree* tree, Node* node) noexcept nogil:
 
 cdef bint add_null(Tree* tree, int32_t number) noexcept nogil
 cdef void truncate(Tree* tree, int32_t number, size_t count) noexcept nogil
+cdef bint retain(Tree* tree, int32_t number, size_t first, const uint8_t* keep) noexcept nogil
 
 cdef class ValueBuilder:
     cdef Tree tree

@@ -5,7 +5,8 @@ Source of the layouts: Apache Arrow columnar format 1.4, "Variable-size Binary L
 "Variable-size List Layout", "Struct Layout".
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memmove
 
 cdef enum:
     SMALLEST = 1024             # bytes of the first memory
@@ -66,6 +67,74 @@ cdef void truncate(Tree* tree, int32_t number, size_t count) noexcept nogil:
     elif node.kind == STRUCT:
         for i in range(node.first_child, node.first_child + node.child_count):
             truncate(tree, tree.children[i], count)
+
+
+cdef bint retain(Tree* tree, int32_t number, size_t first, const uint8_t* keep) noexcept nogil:
+    # Of the values from `first` on, keep those whose byte in `keep` is 1. False: out of memory;
+    # the values are then incomplete.
+    cdef Node* node = &tree.nodes[number]
+    cdef size_t count = node.count - first
+    cdef size_t to = first
+    cdef size_t i
+    cdef int32_t child
+    if node.kind == LIST and not retain_elements(tree, node, first, keep):
+        return False
+    if node.kind == STRUCT:
+        for child in range(node.first_child, node.first_child + node.child_count):
+            if not retain(tree, tree.children[child], first, keep):
+                return False
+    if node.kind == BYTES or node.kind == LIST:
+        retain_offsets(node, first, keep)
+    for i in range(count):
+        if keep[i]:
+            if node.kind == FIXED:
+                memmove(node.values.at + to * node.width,
+                        node.values.at + (first + i) * node.width, node.width)
+            node.valid.at[to] = node.valid.at[first + i]
+            to += 1
+    if node.kind == FIXED:
+        node.values.size = to * node.width
+    node.valid.size = to
+    node.count = to
+    return True
+
+
+cdef bint retain_elements(Tree* tree, const Node* node, size_t first,
+                          const uint8_t* keep) noexcept nogil:
+    # Keep the elements of the lists that are kept. False: out of memory.
+    cdef const int32_t* offsets = <const int32_t*>node.offsets.at
+    cdef size_t base = offsets[first]
+    cdef size_t count = offsets[node.count] - base
+    cdef uint8_t* kept = <uint8_t*>malloc(max(count, <size_t>1))
+    cdef size_t i
+    cdef bint is_fine
+    if kept is NULL:
+        return False
+    for i in range(first, node.count):
+        memset(kept + offsets[i] - base, keep[i - first], offsets[i + 1] - offsets[i])
+    is_fine = retain(tree, tree.children[node.first_child], base, kept)
+    free(kept)
+    return is_fine
+
+
+cdef void retain_offsets(Node* node, size_t first, const uint8_t* keep) noexcept nogil:
+    # Keep the offsets of the values that are kept, and the bytes of BYTES.
+    cdef int32_t* offsets = <int32_t*>node.offsets.at
+    cdef size_t to = first
+    cdef size_t i
+    cdef int32_t start = offsets[first]
+    cdef int32_t stop
+    for i in range(first, node.count):
+        stop = offsets[i + 1]           # writing may replace it: `to` is at most i
+        if keep[i - first]:
+            if node.kind == BYTES:
+                memmove(node.values.at + offsets[to], node.values.at + start, stop - start)
+            offsets[to + 1] = offsets[to] + stop - start
+            to += 1
+        start = stop
+    node.offsets.size = 4 * (to + 1)
+    if node.kind == BYTES:
+        node.values.size = offsets[to]
 
 
 cdef bytes copy_memory(Memory* memory):
