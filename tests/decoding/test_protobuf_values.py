@@ -5,19 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.protobuf_messages import (
-    SECOND,
-    Oracle,
-    make_class,
-    make_new_file,
-    make_old_file,
-    pack_files,
-)
+from tests.support.protobuf_messages import CLASSES, FILES, ORACLES, SECOND, pack_files
 from wirescan.decoding.protobuf_values import ProtobufDecoder
 
-FILES = {"new.All": make_new_file(), "old.All": make_old_file()}
-CLASSES = {name: make_class(name, file) for name, file in FILES.items()}
-ORACLES = {name: Oracle(name, file) for name, file in FILES.items()}
 DECODERS = {name: ProtobufDecoder(pack_files(file), name) for name, file in FILES.items()}
 NAMES = tuple(FILES)
 

@@ -6,7 +6,7 @@ import base64
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USER = "reader:se:cret"
@@ -14,11 +14,11 @@ USER = "reader:se:cret"
 
 @contextlib.contextmanager
 def serve_schemas(
-    answers: dict[int, object], *, asks_user: bool = False
+    answers: Mapping[int | str, object], *, asks_user: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the host and port of a registry, and the paths that are asked for.
 
-    answers: for an id the schema, or bytes: the whole answer.
+    answers: for an id, or for a path without its query, the schema; or bytes: the whole answer.
     """
     asked: list[str] = []
     expected = "Basic " + base64.b64encode(USER.encode()).decode()
@@ -29,7 +29,8 @@ def serve_schemas(
             if asks_user and self.headers.get("Authorization") != expected:
                 self.answer(401, b'{"error_code":401}')
                 return
-            schema = answers.get(int(self.path.rpartition("/")[2]))
+            path = self.path.partition("?")[0]
+            schema = answers.get(path, answers.get(int(path.rpartition("/")[2])))
             if schema is None:
                 self.answer(404, b'{"error_code":40403,"message":"Schema not found"}')
             elif isinstance(schema, bytes):

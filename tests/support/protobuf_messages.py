@@ -18,6 +18,8 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
+from tests.support.varint import make_varint
+
 Field = descriptor_pb2.FieldDescriptorProto
 SCALARS = (
     *("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string"),
@@ -271,3 +273,45 @@ def _has_unknown_number(entry, field):
         return False
     unknown = unknown_fields.UnknownFieldSet(entry)
     return any((item.field_number, item.wire_type) == (field.number, 0) for item in unknown)
+
+
+# ---------------------------------------------------------------------- payloads
+
+FILES = {"new.All": make_new_file(), "old.All": make_old_file()}
+CLASSES = {name: make_class(name, file) for name, file in FILES.items()}
+ORACLES = {name: Oracle(name, file) for name, file in FILES.items()}
+
+
+def tag(number, wire_type):
+    return make_varint(number << 3 | wire_type)
+
+
+def sized(number, raw):
+    return tag(number, 2) + make_varint(len(raw)) + raw
+
+
+def make_samples(name):
+    """Return small messages with fields of each kind."""
+    kind = CLASSES[name]
+    if name == "old.All":
+        first = kind(one_int32=300, one_string="hé", set_closed=1, closed={"a": 5})
+        first.one.deep.c = 7
+        first.many.add(a=-1, b=["x"]).deep.SetInParent()
+        second = kind(chosen_enum=5, many_fixed32=[1, 2], many_closed=[0, 5], one_double=0.5)
+        return [item.SerializePartialToString() for item in (first, second)]
+    first = kind(one_int64=-1, one_sint32=-300, optional_string="é", many_sfixed32=[1, -1])
+    first.inner.leaf.z = 1.5
+    first.inner.names.extend(["", "a"])
+    first.inners.add(x=1).leaves.add(y=b"\xff")
+    second = kind(
+        one_bool=True, many_color=[1, 2, 99], counts={"a": 1, "b": 2}, unpacked_bool=[True]
+    )
+    second.choice4.SetInParent()
+    second.insides[3].x = 5
+    second.times[-1].seconds = 2
+    third = kind()
+    third.one_timestamp.seconds, third.one_timestamp.nanos = 1, 999_999_999
+    third.many_duration.add(seconds=-1, nanos=-1)
+    third.one_stringvalue.value = "é"
+    third.many_boolvalue.add()
+    return [item.SerializeToString() for item in (first, second, third)]

@@ -96,6 +96,7 @@ class DescriptorFiles:
             raise ValueError("the FileDescriptorSet has no file")
         self._pool = descriptor_pool.DescriptorPool()
         self._missing = {file.name: file for file in files}
+        self._begun: set[str] = set()
         if len(self._missing) < len(files):
             raise ValueError("the FileDescriptorSet has a file twice")
         for file in files:
@@ -109,7 +110,10 @@ class DescriptorFiles:
             return
         if depth > 2 * DEEPEST:
             raise ValueError("the files import each other too deeply")
+        self._begun.add(name)
         for imported in file.dependency:
+            if imported in self._begun and not self._has(imported):
+                raise ValueError(f"file {imported} imports itself")
             if imported not in self._missing and not self._has(imported):
                 self._missing[imported] = _read_known_file(imported)
             self._add(imported, depth + 1)
