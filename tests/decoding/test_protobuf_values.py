@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.protobuf_messages import CLASSES, FILES, ORACLES, SECOND, pack_files
+from tests.support.protobuf_messages import CLASSES, FILES, ORACLES, SECOND, pack_files, sized, tag
 from wirescan.decoding.protobuf_values import ProtobufDecoder
 
 DECODERS = {name: ProtobufDecoder(pack_files(file), name) for name, file in FILES.items()}
@@ -17,7 +17,9 @@ def decode(name, payloads):
     values, reasons = DECODERS[name].decode(pa.array(payloads, pa.binary_view()))
     values.validate(full=True)
     assert len(values) == len(reasons) == len(payloads)
-    assert values.is_valid().to_pylist() == reasons.is_null().to_pylist()
+    has_reason = reasons.is_valid().to_pylist()
+    for payload, value, refused in zip(payloads, values.is_valid().to_pylist(), has_reason):
+        assert value == (payload is not None and not refused)
     return values, reasons.to_pylist()
 
 
@@ -30,8 +32,12 @@ def compare_with_oracle(name, payloads):
         except ValueError:
             expected.append(None)
     values, reasons = decode(name, payloads)
+    if name == "old.All":
+        # The protobuf package does not check strings of proto2 that a later one replaces.
+        is_text = [reason != "a string is not UTF-8" for reason in reasons]
+        expected = [value if fine else None for value, fine in zip(expected, is_text)]
     expected = pa.array(expected, DECODERS[name].type)
-    if show(values) != show(expected):
+    if not values.equals(expected):  # or there is a NaN
         for raw, value, other, reason in zip(payloads, values, expected, reasons):
             assert show([value]) == show([other]), (raw.hex(), reason)
     return [reason is None for reason in reasons]
@@ -85,16 +91,23 @@ def message_strategy(descriptor):
         return st.tuples(sign, st.integers(0, 9 * SECOND), st.integers(0, SECOND - 1)).map(
             lambda parts: (("seconds", parts[0] * parts[1]), ("nanos", parts[0] * parts[2]))
         )
-    fields = []
-    for field in descriptor.fields:
-        strategy = value_strategy(field)
-        if field.is_repeated and field.message_type and field.message_type.GetOptions().map_entry:
-            pairs = [value_strategy(item) for item in field.message_type.fields]
-            strategy = st.lists(st.tuples(*pairs), max_size=3)
-        elif field.is_repeated:
-            strategy = st.lists(strategy, max_size=3)
-        fields.append(st.tuples(st.just(field.name), strategy))
+    fields = [field_strategy(field) for field in descriptor.fields]
     return st.lists(st.one_of(fields), max_size=8) if fields else st.just([])
+
+
+def field_strategy(field):
+    """Generate (field name, value)."""
+    strategy = value_strategy(field)
+    if is_map(field):
+        pairs = [value_strategy(item) for item in field.message_type.fields]
+        strategy = st.lists(st.tuples(*pairs), max_size=3)
+    elif field.is_repeated:
+        strategy = st.lists(strategy, max_size=3)
+    return st.tuples(st.just(field.name), strategy)
+
+
+def is_map(field):
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def fill(message, pairs):
@@ -103,7 +116,7 @@ def fill(message, pairs):
         field = message.DESCRIPTOR.fields_by_name[name]
         target = getattr(message, name)
         if field.is_repeated and field.message_type is not None:
-            if field.message_type.GetOptions().map_entry:
+            if is_map(field):
                 is_message = field.message_type.fields_by_name["value"].message_type is not None
                 for key, item in value:
                     if is_message:
@@ -124,10 +137,20 @@ def fill(message, pairs):
 
 
 def encodings(name):
-    """Generate payloads: one message, or several that are merged."""
-    pairs = message_strategy(CLASSES[name].DESCRIPTOR)
-    raw = pairs.map(lambda items: fill(CLASSES[name](), items).SerializePartialToString())
-    return st.lists(raw, min_size=1, max_size=3).map(b"".join)
+    """Generate payloads: one message, or several that are merged, with a few different fields."""
+    fields = list(CLASSES[name].DESCRIPTOR.fields)
+    choices = [field for field in fields if field.containing_oneof and not field.has_default_value]
+    some = st.one_of(
+        st.lists(st.sampled_from(fields), min_size=1, max_size=8),
+        st.lists(st.sampled_from(choices), min_size=1, max_size=3),
+    )
+
+    def generate(chosen):
+        pairs = st.lists(st.one_of([field_strategy(field) for field in chosen]), max_size=8)
+        raw = pairs.map(lambda items: fill(CLASSES[name](), items).SerializePartialToString())
+        return st.lists(raw, min_size=1, max_size=3).map(b"".join)
+
+    return some.flatmap(generate)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,3 +175,122 @@ def test_damaged_payloads_have_the_verdict_of_the_protobuf_package(name):
         compare_with_oracle(name, damaged)
 
     check()
+
+
+# ---------------------------------------------------------------------- all fields, twice
+
+
+def list_values(field):
+    """Return a few values of a field."""
+    if field.message_type is None:
+        values = {
+            field.CPPTYPE_STRING: [b"", b"a\xff"] if field.type == field.TYPE_BYTES else ["", "é"],
+            field.CPPTYPE_BOOL: [False, True],
+            field.CPPTYPE_ENUM: [0, 1],
+            field.CPPTYPE_FLOAT: [0.0, 1.5],
+            field.CPPTYPE_DOUBLE: [0.0, 1.5],
+        }.get(field.cpp_type, [0, 1])
+    else:
+        values = [[]]
+        for inner in field.message_type.fields:
+            values += [[(inner.name, value)] for value in list_values(inner)]
+    if is_map(field):
+        key, value = map(list_values, field.message_type.fields)
+        return [[], [(key[0], value[0])], [(key[1], value[0]), (key[0], value[-1])]]
+    return [[], values[:1], values[:2]] if field.is_repeated else values
+
+
+def encode_fields(name, fields):
+    """Return messages that have one of some fields."""
+    kind = CLASSES[name]
+    return [
+        fill(kind(), [(field.name, value)]).SerializePartialToString()
+        for field in fields
+        for value in list_values(field)
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fields_that_occur_again(name):
+    """Each field has each pair of values. The last one counts, or they are merged."""
+    for field in CLASSES[name].DESCRIPTOR.fields:
+        raws = encode_fields(name, [field])
+        assert all(compare_with_oracle(name, [a + b for a in raws for b in raws]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_members_of_a_oneof_that_follow_each_other(name):
+    fields = CLASSES[name].DESCRIPTOR.oneofs_by_name["choice"].fields
+    raws = encode_fields(name, fields)
+    assert all(compare_with_oracle(name, [a + b for a in raws for b in raws]))
+    few = [raw for field in fields for raw in encode_fields(name, [field])[:2]]
+    assert all(compare_with_oracle(name, [a + b + c for a in few for b in few for c in few]))
+
+
+def test_numbers_that_a_closed_enum_does_not_have():
+    """They count as unknown fields: another value stays, and the entry of a map is left out."""
+    fields = CLASSES["old.All"].DESCRIPTOR.fields_by_name
+    one, many, chosen, number, entries = (
+        fields[name].number
+        for name in ("one_closed", "many_closed", "chosen_enum", "chosen_number", "closed")
+    )
+    payloads = [
+        tag(one, 0) + b"\7",
+        tag(one, 0) + b"\5" + tag(one, 0) + b"\7",
+        sized(many, b"\1\7\5\7"),
+        tag(many, 0) + b"\7" + tag(many, 0) + b"\1",
+        tag(number, 1) + b"12345678" + tag(chosen, 0) + b"\7",
+        sized(entries, sized(1, b"a") + tag(2, 0) + b"\5") * 2,
+        sized(entries, sized(1, b"a") + tag(2, 0) + b"\7"),
+        sized(entries, sized(1, b"a") + tag(2, 0) + b"\5")
+        + sized(entries, sized(1, b"a") + tag(2, 0) + b"\7"),
+    ]
+    assert all(compare_with_oracle("old.All", payloads))
+    values, _ = decode("old.All", payloads)
+    assert values.field("one_closed").to_pylist()[:2] == [None, "FIVE"]
+    assert values.field("many_closed").to_pylist()[2:4] == [["ONE", "FIVE"], ["ONE"]]
+    assert values.field("chosen_number")[4].as_py() is not None
+    closed = values.field("closed").to_pylist()[5:]
+    assert closed == [[("a", "FIVE")], [], [("a", "FIVE")]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_type_names_each_field(name):
+    names = [field.name for field in CLASSES[name].DESCRIPTOR.fields]
+    assert [member.name for member in DECODERS[name].type] == names
+    kinds = {member.name: str(member.type) for member in DECODERS[name].type}
+    expected = {
+        "new.All": {
+            "one_uint32": "uint32",
+            "many_fixed64": "list<item: uint64>",
+            "one_color": "string",
+            "one_timestamp": "timestamp[ns, tz=UTC]",
+            "many_duration": "list<item: duration[ns]>",
+            "one_stringvalue": "string",
+            "choice6": "string",
+            "many_boolvalue": "list<item: bool>",
+            "counts": "map<string, int64>",
+            "nothing": "struct<>",
+        },
+        "old.All": {
+            "set_float": "float",
+            "closed": "map<string, string>",
+            "one": "struct<a: int32, b: list<item: string>, deep: struct<c: uint32>>",
+        },
+    }[name]
+    assert {field: kinds[field] for field in expected} == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_payload_has_the_defaults(name):
+    values, reasons = decode(name, [b"", None])
+    value = values[0].as_py()
+    assert reasons == [None, None]
+    assert values[1].as_py() is None
+    if name == "new.All":
+        expected = {"one_int32": 0, "one_string": "", "one_color": "RED", "optional_int32": None}
+        expected |= {"many_bool": [], "counts": [], "inner": None, "one_stringvalue": None}
+    else:
+        expected = {"one_int32": None, "set_int32": -3, "set_string": "hé", "set_closed": "FIVE"}
+        expected |= {"set_bytes": b"a\xff", "set_uint64": 2**64 - 1, "must": None}
+    assert {field: value[field] for field in expected} == expected

@@ -139,21 +139,23 @@ class DescriptorFiles:
             hint = hint_at_names(name, names[:MOST_NAMED], "the messages are")
             raise ValueError(f"there is no message {name!r}{hint}") from None
 
-    def find_by_path(self, path: tuple[int, ...]) -> Any:
-        """Return the descriptor with message indexes in the last file; None if there is none."""
-        siblings = list(self._files[-1].message_types_by_name.values())
-        found = None
-        for index in path:
-            if not 0 <= index < len(siblings):
-                return None
-            found = siblings[index]
-            siblings = found.nested_types
-        return found
-
     @property
     def names(self) -> list[str]:
         """The full names of the messages of the last file, at most MOST_NAMED."""
         return _list_names(self._files[-1])[:MOST_NAMED]
+
+    def list_paths(self) -> dict[tuple[int, ...], str]:
+        """Return the full name of each message of the last file by its message indexes."""
+        paths: dict[tuple[int, ...], str] = {}
+        todo: list[tuple[tuple[int, ...], Any]] = [
+            ((i,), message)
+            for i, message in enumerate(self._files[-1].message_types_by_name.values())
+        ]
+        while todo:
+            path, message = todo.pop()
+            paths[path] = message.full_name
+            todo += [((*path, i), inner) for i, inner in enumerate(message.nested_types)]
+        return paths
 
 
 def find_path(message: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import threading
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +81,8 @@ class ProtobufDecoder(Decoder):
         self._program: MessageProgram | None = None
         # Header -> why its payloads are refused, or "".
         self._checked: dict[bytes, str] = {}
+        # Schema id -> message indexes -> name; a text is the reason why there is none.
+        self._names: dict[int, dict[tuple[int, ...], str] | str] = {}
         self._lock = threading.Lock()
         if files is None:
             return
@@ -91,18 +94,18 @@ class ProtobufDecoder(Decoder):
             raise ValueError(f"name the message: message=NAME; the messages are {names}")
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_program": None, "_checked": {}, "_lock": None}
+        return {**self.__dict__, "_program": None, "_checked": {}, "_names": {}, "_lock": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
         if self._tree is not None and self._files is not None and self._name is not None:
             self._program = make_program(DescriptorFiles(self._files).find(self._name), self._tree)
 
-    def _set_message(self, message: object) -> None:
+    def _set_message(self, message: Any) -> None:
         tree = make_tree(message)
         self._program = make_program(message, tree)
         self._tree = tree
-        self._name = message.full_name  # type: ignore[attr-defined]
+        self._name = message.full_name
         self._path = find_path(message)
         self.type = tree.type
 
@@ -118,10 +121,11 @@ class ProtobufDecoder(Decoder):
         headers = _list_headers(sample)
         if self._files is not None:
             parsed = DescriptorFiles(self._files)
+            paths = parsed.list_paths()
             for header in headers:
-                message = parsed.find_by_path(_read_path(header))
-                if message is not None:
-                    self._set_message(message)
+                name = paths.get(_read_path(header))
+                if name is not None:
+                    self._set_message(parsed.find(name))
                     return
             raise ValueError(
                 "no payload of the sample has Confluent's header with a message of the file: "
@@ -132,30 +136,25 @@ class ProtobufDecoder(Decoder):
     def _fit_to_registry(self, headers: list[bytes]) -> None:
         """Find the message type of the largest schema id."""
         assert self._registry is not None
-        reason = ""
+        reasons: dict[tuple[int, str], str] = {}
         for header in sorted(headers, key=_read_id, reverse=True):
             number = _read_id(header)
-            found = self._registry.find(number)
-            if found.text is None:
-                reason = reason or found.reason
+            names = self._find_names(number)
+            if isinstance(names, str):
+                reasons[number, ""] = names
                 continue
-            files = base64.b64decode(found.text)
+            name = self._name or names.get(_read_path(header), "")
+            if (number, name) in reasons:
+                continue
+            files = base64.b64decode(self._registry.find(number).text or "")
             try:
-                parsed = DescriptorFiles(files)
-                if self._name is not None:
-                    message = parsed.find(self._name)
-                else:
-                    message = parsed.find_by_path(_read_path(header))
-                if message is None:
-                    reason = reason or f"schema {number} has no such message"
-                    continue
-                self._set_message(message)
+                self._set_message(DescriptorFiles(files).find(name))
             except ValueError as error:
-                reason = reason or f"schema {number} of the registry: {error}"
+                reasons[number, name] = f"schema {number} of the registry: {error}"
                 continue
             self._files = files
             return
-        detail = f" ({reason})" if reason else ""
+        detail = f" ({next(iter(reasons.values()))})" if reasons else ""
         raise ValueError(
             "no payload of the sample has the id of a Protobuf schema that the registry has"
             f"{detail}: give a file"
@@ -221,18 +220,31 @@ class ProtobufDecoder(Decoder):
             if path == self._path:
                 return ""
             return f"its header has message indexes {_show(path)}, not {_show(self._path)}"
+        names = self._find_names(number)
+        if isinstance(names, str):
+            return names
+        name = names.get(path)
+        if name is None:
+            return f"schema {number} has no message with the indexes {_show(path)}"
+        return "" if name == self._name else f"it is a message {name}, not {self._name}"
+
+    def _find_names(self, number: int) -> dict[tuple[int, ...], str] | str:
+        """Return the names of the messages of a schema id, or why there are none."""
+        assert self._registry is not None
+        with self._lock:
+            names = self._names.get(number)
+        if names is not None:
+            return names
         found = self._registry.find(number)
         if found.text is None:
             return found.reason
         try:
-            message = DescriptorFiles(base64.b64decode(found.text)).find_by_path(path)
+            names = DescriptorFiles(base64.b64decode(found.text)).list_paths()
         except ValueError as error:
-            return f"schema {number} of the registry: {error}"
-        if message is None:
-            return f"schema {number} has no message with the indexes {_show(path)}"
-        if message.full_name != self._name:
-            return f"it is a message {message.full_name}, not {self._name}"
-        return ""
+            names = f"schema {number} of the registry: {error}"
+        with self._lock:
+            self._names[number] = names
+        return names
 
 
 def _list_headers(sample: pa.Array) -> list[bytes]:
