@@ -1,5 +1,7 @@
 """Protobuf payloads beside the protobuf package: values, merged fields, hostile bytes."""
 
+from functools import cache
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -136,21 +138,26 @@ def fill(message, pairs):
     return message
 
 
-def encodings(name):
+@cache
+def list_strategies(name):
+    """Return a strategy for each field, and those for the members of a oneof."""
+    fields = CLASSES[name].DESCRIPTOR.fields
+    pairs = [(field, field_strategy(field)) for field in fields]
+    return [pair for _, pair in pairs], [pair for field, pair in pairs if field.containing_oneof]
+
+
+@st.composite
+def encodings(draw, name):
     """Generate payloads: one message, or several that are merged, with a few different fields."""
-    fields = list(CLASSES[name].DESCRIPTOR.fields)
-    choices = [field for field in fields if field.containing_oneof and not field.has_default_value]
-    some = st.one_of(
-        st.lists(st.sampled_from(fields), min_size=1, max_size=8),
-        st.lists(st.sampled_from(choices), min_size=1, max_size=3),
-    )
-
-    def generate(chosen):
-        pairs = st.lists(st.one_of([field_strategy(field) for field in chosen]), max_size=8)
-        raw = pairs.map(lambda items: fill(CLASSES[name](), items).SerializePartialToString())
-        return st.lists(raw, min_size=1, max_size=3).map(b"".join)
-
-    return some.flatmap(generate)
+    every, choices = list_strategies(name)
+    some = every if draw(st.booleans()) else choices
+    chosen = draw(st.lists(st.integers(0, len(some) - 1), min_size=1, max_size=6))
+    raw = b""
+    for _ in range(draw(st.integers(1, 3))):
+        indexes = draw(st.lists(st.sampled_from(chosen), max_size=6))
+        items = [draw(some[i]) for i in indexes]
+        raw += fill(CLASSES[name](), items).SerializePartialToString()
+    return raw
 
 
 @pytest.mark.parametrize("name", NAMES)
