@@ -1,5 +1,6 @@
 """Hostile Protobuf: bytes that are damaged everywhere, deep nesting, costs, hostile descriptors."""
 
+import sys
 import time
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from tests.support.protobuf_messages import (
     add_enum,
     add_field,
     add_map,
+    make_new_file,
     make_samples,
     pack_files,
     sized,
@@ -421,3 +423,51 @@ def test_times_of_another_shape_are_messages():
         decoder = ProtobufDecoder(pack_files(file), f"google.protobuf.{name}")
         assert pa.types.is_struct(decoder.type)
         assert decode_with(decoder, [sized(1, b"a")])[1] == [None]
+
+
+@pytest.mark.parametrize(
+    "fields, kind, value",
+    [
+        ([("value", 2), ("key", 1)], "map<int32, int32>", [(1, 5)]),
+        ([("k", 1), ("v", 2)], "map<int32, int32>", [(1, 5)]),
+        (
+            [("key", 1), ("value", 5)],
+            "list<item: struct<key: int32, value: int32>>",
+            [{"key": 1, "value": 0}],
+        ),
+    ],
+)
+def test_entries_of_another_shape(fields, kind, value):
+    """protoc declares the key before the value, and gives them the numbers 1 and 2."""
+    file, message = make_file()
+    entry = message.nested_type.add(name="E")
+    entry.options.map_entry = True
+    for name, number in fields:
+        add_field(entry, name, number, "int32")
+    add_field(message, "m", 1, "message .x.M.E", "repeated")
+    decoder = ProtobufDecoder(pack_files(file), "x.M")
+    assert str(decoder.type.field("m").type) == kind
+    values, reasons = decode_with(decoder, [sized(1, tag(1, 0) + b"\1" + tag(2, 0) + b"\5")])
+    assert (values[0]["m"].as_py(), reasons) == (value, [None])
+
+
+def test_a_column_may_be_the_entry_of_a_map_or_a_time():
+    file = make_new_file()
+    entry = ProtobufDecoder(pack_files(file), "new.All.InsidesEntry")
+    values, reasons = decode_with(entry, [b"", sized(2, sized(2, b"a"))])
+    assert reasons == [None, None]
+    assert [value["key"] for value in values.to_pylist()] == [0, 0]
+    assert [value["value"]["names"] for value in values.to_pylist()] == [[], ["a"]]
+    time_decoder = ProtobufDecoder(pack_files(file), "google.protobuf.Timestamp")
+    payloads = [b"", tag(1, 0) + b"\5", None, tag(2, 0) + make_varint(10**9), b"\x08"]
+    values, reasons = decode_with(time_decoder, payloads)
+    assert values.cast(pa.int64()).to_pylist() == [0, 5 * 10**9, None, None, None]
+    text = ProtobufDecoder(pack_files(file), "google.protobuf.StringValue")
+    values, _ = decode_with(text, [b"", sized(1, b"a") + sized(1, b"b"), None, b"\xff"])
+    assert values.to_pylist() == ["", "b", None, None]
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(ImportError, match=r"pip install 'wirescan\[protobuf\]'"):
+        ProtobufDecoder(make_recursive(), "x.M")

@@ -251,7 +251,7 @@ def _make_message_type(message: Any, outer: tuple[str, ...], total: list[int]) -
         return TIMES[message.full_name][1]
     inner = (*outer, message.full_name)
     members = []
-    for field in message.fields:
+    for field in list_fields(message):
         total[0] += 1
         members.append((field.name, _make_field_type(field, inner, total)))
     if kind == MessageKind.WRAPPER:
@@ -267,24 +267,39 @@ def _make_field_type(field: Any, outer: tuple[str, ...], total: list[int]) -> pa
     if not field.is_repeated:
         return kind
     if _is_map(field):
-        return pa.map_(kind.field("key").type, kind.field("value").type)
+        return pa.map_(*(member.type for member in kind))
     return pa.list_(kind)
 
 
 def _is_map(field: Any) -> bool:
     message = field.message_type
-    return message is not None and bool(message.GetOptions().map_entry)
+    return message is not None and find_kind(message) == MessageKind.ENTRY
+
+
+def list_fields(message: Any) -> list[Any]:
+    """Return the fields of a message in the order of its columns."""
+    fields = list(message.fields)
+    if find_kind(message) == MessageKind.ENTRY:
+        fields.sort(key=lambda field: field.number)  # a key and a value
+    return fields
 
 
 def find_kind(message: Any) -> MessageKind:
-    """Return how a message becomes a column."""
-    shape = [(field.number, field.type, field.is_repeated) for field in message.fields]
-    if message.full_name in TIMES and shape == [(1, TYPE_INT64, False), (2, TYPE_INT32, False)]:
-        return TIMES[message.full_name][0]
-    if message.full_name in WRAPPERS and len(shape) == 1 and shape[0][1] in SCALARS:
-        is_plain = not shape[0][2] and not message.fields[0].has_presence
-        return MessageKind.WRAPPER if is_plain else MessageKind.RECORD
-    return MessageKind.ENTRY if message.GetOptions().map_entry else MessageKind.RECORD
+    """Return how a message becomes a column.
+
+    Files may declare well-known types and entries of maps with fields of their own. Then they are
+    messages as all others.
+    """
+    types = [field.type for field in message.fields]
+    numbers = {field.number for field in message.fields}
+    is_plain = not any(field.has_presence or field.is_repeated for field in message.fields)
+    if message.full_name in TIMES and is_plain and types == [TYPE_INT64, TYPE_INT32]:
+        is_time = [field.number for field in message.fields] == [1, 2]
+        return TIMES[message.full_name][0] if is_time else MessageKind.RECORD
+    if message.full_name in WRAPPERS and is_plain and len(types) == 1 and types[0] in SCALARS:
+        return MessageKind.WRAPPER
+    is_entry = message.GetOptions().map_entry and len(types) == 2 and numbers == {1, 2}
+    return MessageKind.ENTRY if is_entry else MessageKind.RECORD
 
 
 # ---------------------------------------------------------------------------------- programs
@@ -337,25 +352,26 @@ class _Compiler:
             nodes = self._tree.list_children(node)
         else:
             nodes = [node if kind == MessageKind.WRAPPER else -1] * len(message.fields)
-        ordered = sorted(zip(message.fields, nodes), key=lambda pair: pair[0].number)
+        ordered = sorted(zip(list_fields(message), nodes), key=lambda pair: pair[0].number)
         for at, (field, child) in enumerate(ordered):
             oneof = field.containing_oneof
             oneof_number = -1 if oneof is None else oneof_numbers.get(oneof.full_name, -1)
             slot = 2 * number + at  # of seconds and nanos
-            self.fields[first + at] = self._make_field(field, child, oneof_number, slot)
+            self.fields[first + at] = self._make_field(
+                field, child, oneof_number, slot, is_entry=kind == MessageKind.ENTRY
+            )
         size = self._tree.count_nodes(node)
         self.messages[number] = (kind, node, first, stop, first_oneof, len(oneofs), size)
         return number
 
     def _make_field(
-        self, field: Any, node: int, oneof: int, slot: int
+        self, field: Any, node: int, oneof: int, slot: int, *, is_entry: bool
     ) -> tuple[int, int, int, int, int, int, bool, bytes | None]:
         list_node = -1
         if field.is_repeated:
             list_node, node = node, self._tree.list_children(node)[0]
         target = slot
         constant: bytes | None = None
-        is_entry = bool(field.containing_type.GetOptions().map_entry)
         if field.message_type is not None:
             kind = ValueType.GROUP if field.type == TYPE_GROUP else ValueType.MESSAGE
             target = self.add_message(field.message_type, node)

@@ -143,8 +143,12 @@ class ProtobufDecoder(Decoder):
             if isinstance(names, str):
                 reasons[number, ""] = names
                 continue
-            name = self._name or names.get(_read_path(header), "")
+            path = _read_path(header)
+            name = self._name or names.get(path, "")
             if (number, name) in reasons:
+                continue
+            if not name:
+                reasons[number, ""] = f"schema {number} has no message {_show(path)}"
                 continue
             files = base64.b64decode(self._registry.find(number).text or "")
             try:
