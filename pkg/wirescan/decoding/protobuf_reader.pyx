@@ -494,17 +494,20 @@ cdef int compare_keys(const void* a, const void* b) noexcept nogil:
     # Order keys by their bytes, and equal ones by their entries.
     cdef const MapKey* first = <const MapKey*>a
     cdef const MapKey* second = <const MapKey*>b
-    cdef int order
+    cdef int order = 0
     if first.size != second.size:
         return -1 if first.size < second.size else 1
-    order = memcmp(first.at, second.at, first.size)
+    if first.size:
+        order = memcmp(first.at, second.at, first.size)
     if order:
         return order
     return -1 if first.entry < second.entry else 1
 
 
 cdef inline bint is_same_key(const MapKey* first, const MapKey* second) noexcept nogil:
-    return first.size == second.size and memcmp(first.at, second.at, first.size) == 0
+    if first.size != second.size:
+        return False
+    return first.size == 0 or memcmp(first.at, second.at, first.size) == 0
 
 
 cdef void set_key(const Node* node, size_t at, int32_t entry, MapKey* key) noexcept nogil:

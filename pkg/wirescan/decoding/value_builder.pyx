@@ -127,7 +127,7 @@ cdef void retain_offsets(Node* node, size_t first, const uint8_t* keep) noexcept
     for i in range(first, node.count):
         stop = offsets[i + 1]           # writing may replace it: `to` is at most i
         if keep[i - first]:
-            if node.kind == BYTES:
+            if node.kind == BYTES and stop > start:
                 memmove(node.values.at + offsets[to], node.values.at + start, stop - start)
             offsets[to + 1] = offsets[to] + stop - start
             to += 1
