@@ -44,6 +44,7 @@ prepare_system() {
         *" peers "*)
             command -v chromium > /dev/null || missing+=(chromium)
             command -v kcat > /dev/null || missing+=(kcat)
+            command -v groff > /dev/null || missing+=(groff)
             ;;
     esac
     case " $* " in

@@ -759,3 +759,10 @@ def test_small_files_are_merged(tmp_path):
     done = convert(folder, tmp_path / "out", "kafka.records", size=1000)
     assert done.files == 500 and list_parts(tmp_path / "out") == ["_SUCCESS", "part-00000.parquet"]
     assert pq.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(500))
+
+
+def test_progress_counts_the_bytes_of_frames(tmp_path):
+    counts = []
+    convert([ORDERS], tmp_path / "out", format="kafka.records", advance=counts.append)
+    assert sum(counts) == sum(path.stat().st_size for path in ORDERS.glob("*.log"))
+    assert len(counts) >= len(list(ORDERS.glob("*.log")))

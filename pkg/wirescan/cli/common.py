@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from wirescan.cli.foreign_files import HEAD, describe_foreign_file, detect_compression
 from wirescan.cli.input import is_pipe as is_pipe
@@ -66,7 +67,13 @@ class Damage(Failure):
     exit_code = DAMAGE
 
 
-paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+paths_argument = click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="PATH...",
+    shell_complete=lambda context, parameter, incomplete: [CompletionItem(incomplete, type="file")],
+)
 check_option = click.option("--check/--no-check", default=True, help="Verify checksums, or do not.")
 
 
@@ -74,7 +81,7 @@ def columns_option(
     help: str = "Write these columns, in this order. An unknown name lists all columns.",
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds --columns. `parse_names` reads the value."""
-    return click.option("--columns", metavar="A,B", help=help)
+    return click.option("--columns", metavar="A,B", help=help, shell_complete=complete_columns)
 
 
 def compression_option(
@@ -148,9 +155,38 @@ def format_option(default: str) -> Callable[[Command], Command]:
         metavar="NAME",
         show_default="found in the files",
         callback=lambda context, option, name: None if name is None else _parse_format(name),
+        shell_complete=complete_format,
         help="The format of the frames. `wirescan formats` lists the names, and `wirescan detect` "
         "says why a file has a format.",
     )
+
+
+def complete_format(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names of formats that begin with a text, for the shell."""
+    return [
+        CompletionItem(name, help=format.about)
+        for name, format in formats().items()
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_columns(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return lists of columns that begin with a text, for the shell.
+
+    The columns are those of --format, or of the command's default format.
+    """
+    name = context.params.get("format_name")
+    format = name if isinstance(name, Format) else None
+    if format is None:
+        (choice,) = (each for each in context.command.params if isinstance(each, _FormatChoice))
+        format = formats()[choice.default_format]
+    before, comma, last = incomplete.rpartition(",")
+    names = [column for column in format.all_columns if column.startswith(last)]
+    return [CompletionItem(f"{before}{comma}{column}") for column in names]
 
 
 class _FormatChoice(click.Option):

@@ -38,6 +38,7 @@ VERBS = (
     "fetch",
     "receive",
     "send",
+    "manual",
 )
 
 # Package -> the extra of wirescan that installs it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ PATIENCE = 0.7  # seconds of work before a bar appears
 
 class Progress:
     """A progress bar over bytes. Call it with the number of bytes that were just processed.
+
+    Several threads may call it.
 
     Use it as a context manager. A subclass may count other things: `make_columns` shows them.
 
@@ -33,20 +36,22 @@ class Progress:
         self._started = time.monotonic()
         self._off = quiet or not _is_terminal()
         self._bar: Any = None
+        self._lock = threading.Lock()
 
     def __call__(self, count: int, about: str | None = None) -> None:
         """Add the bytes that were just processed, and show the bar once the work takes long.
 
         about: new text beside the bar.
         """
-        self._done += count
-        self._about = about or self._about
-        if self._off:
-            return
-        if self._bar is None and time.monotonic() - self._started > PATIENCE:
-            self._start()
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done, description=self._about)
+        with self._lock:
+            self._done += count
+            self._about = about or self._about
+            if self._off:
+                return
+            if self._bar is None and time.monotonic() - self._started > PATIENCE:
+                self._start()
+            if self._bar is not None:
+                self._bar.update(self._task, completed=self._done, description=self._about)
 
     def __enter__(self) -> Self:
         return self

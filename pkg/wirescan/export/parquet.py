@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -111,6 +111,7 @@ def write_counted(
     limits: Limits = Limits(),
     filters: Iterable[tuple[Any, ...]] = (),
     chooser: RowChoice | None = None,
+    advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[CountedBatches]:
     """Yield the frames of some slices, table by table.
 
@@ -126,6 +127,7 @@ def write_counted(
             do not pass are not counted either.
         chooser: chooses among the rows that pass. None, the default: all. Damage in rows that are
             not chosen counts too.
+        advance: called with the bytes of frames that were written.
 
     Raises:
         FrameError: as `errors` says.
@@ -149,7 +151,8 @@ def write_counted(
         options |= {"source": part.path, "allowance": allowance}
         chunks = allowance.count_chunks(read_chunks(part.path, part.start, part.stop))
         for frames in scan_outermost(chunks, format, offset=part.start, tail=tail, **options):
-            covered += int(frames["size"].sum(dtype=np.int64))
+            read = int(frames["size"].sum(dtype=np.int64))
+            covered += read
             yield CountedBatches(Summary(frames=int(np.count_nonzero(~frames.bad))), [])
             for table in open_nested(frames, format, filters=checked_filters, **options):
                 # Under "strict" the readers have raised for any damage.
@@ -164,6 +167,7 @@ def write_counted(
                     table = table[chooser.choose(table, part.path)]
                 batches = list(layout.make_batches(table, part.path, errors))
                 yield CountedBatches(Summary(records=len(table), faults=bad_count), batches, faults)
+            advance(read)
             if chooser is not None and chooser.is_done:
                 break
         yield CountedBatches(
@@ -259,6 +263,7 @@ def convert(
     where: str | None = None,
     chooser: RowChoice | None = None,
     decode: Mapping[str, str | Decoder] | None = None,
+    advance: Callable[[int], None] = lambda count: None,
 ) -> Summary:
     """Write the frames of all sources to a directory of Parquet files, in threads of this process.
 
@@ -289,6 +294,7 @@ def convert(
             in order, by one thread, until it is done.
         decode: the columns whose payloads are decoded, as in `batches.iter_batches`. Types that
             are inferred come from the first rows.
+        advance: called with the bytes of sources that were converted, in any of the threads.
 
     Raises:
         FrameError: as `errors` says.
@@ -319,6 +325,7 @@ def convert(
             limits=limits,
             filters=filters,
             chooser=chooser,
+            advance=advance,
         )
         results = list(pool.map(write_task, work, map(output.make_part_path, range(len(work)))))
         parts = [part for _, task_parts in results for part in task_parts]

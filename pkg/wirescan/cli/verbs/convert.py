@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ from wirescan.cli.common import (
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.payload_options import decode_option
-from wirescan.cli.progress import show_spinner
+from wirescan.cli.progress import Progress, show_spinner
 from wirescan.cli.support.selection import Selection, selection_options
 from wirescan.files.source import URL, get_size
 from wirescan.frames.columns import FAULT
@@ -168,8 +168,9 @@ def convert(
         if decode:
             options["decode"] = decode
         schema = _make_query_schema(layout, decode) if query else None
-        size = format_bytes(compute_total_size(files) or 0)
-        with show_spinner(f"converting {size} with {engine}"):
+        with _show_work(engine, compute_total_size(files) or 0) as progress:
+            if isinstance(progress, Progress):
+                options["advance"] = progress
             summary, answer = _run_engine(engine, files, out, options, schema)
             ends = _describe_ends(names_of_files, files, summary, format_name, limits, check=check)
     _print_report(out, summary, answer, format_name, as_json=as_json)
@@ -177,6 +178,13 @@ def convert(
     ends.report()
     is_damaged = summary.faults or ends.is_damaged
     context.exit(DAMAGE if is_damaged and errors != "skip" else 0)
+
+
+def _show_work(engine: str, size: int) -> AbstractContextManager[Any]:
+    """Return what shows the progress of an engine: a `Progress`, or a spinner for Spark."""
+    if engine == "local":
+        return Progress(size, "converting")
+    return show_spinner(f"converting {format_bytes(size)} with {engine}")
 
 
 def _run_engine(
