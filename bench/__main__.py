@@ -21,6 +21,7 @@ PARTS = {
     "small": "bench.suites.small_calls",
     "planning": "bench.suites.planning",
     "libraries": "bench.suites.kept_libraries",
+    "payloads": "bench.suites.payloads",
     "spark": "bench.suites.spark",
 }
 
