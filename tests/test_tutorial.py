@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.cli.test_shell import START, make_environment
+from tests.support.command import START, make_environment
 from tests.support.paths import CORPUS, ROOT
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()

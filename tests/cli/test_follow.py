@@ -8,13 +8,11 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from queue import Empty, Queue
 
 import pytest
 
-import wirescan
-from tests.support.command import run
+from tests.support.command import make_environment, run
 from wirescan.kafka import Record, encode_batch
 
 SECONDS = 20  # until a line that must come is missed
@@ -55,7 +53,7 @@ class Follower:
 @contextmanager
 def start(*arguments, **options):
     command = [sys.executable, "-m", "wirescan", "scan", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(Path(wirescan.__file__).parents[1])}
+    environment = make_environment()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **options
     )

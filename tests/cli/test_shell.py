@@ -3,19 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import wirescan
-from tests.support.command import run
+from tests.support.command import START, make_environment, run
 from tests.support.paths import ROOT
 from wirescan.cli.main import VERBS
 from wirescan.cli.verbs.manual import escape
-
-
-def make_environment(**variables):
-    return os.environ | {"PYTHONPATH": str(Path(wirescan.__file__).parents[1]), **variables}
 
 
 def complete(*words):
@@ -31,10 +25,6 @@ def complete(*words):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
-
-
-# The command as it is installed: `python -m wirescan` has another name.
-START = "from wirescan.__main__ import start; start()"
 
 
 @pytest.mark.parametrize(
