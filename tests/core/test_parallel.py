@@ -4,15 +4,20 @@ import os
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from wirescan.core import parallel
 from wirescan.core.parallel import (
+    LEAST_SHARE,
     WORKERS_VARIABLE,
+    choose_threads,
     choose_workers,
     count_cores,
+    cut_evenly,
     map_in_order,
     run_each,
+    use_workers,
 )
 
 
@@ -35,6 +40,53 @@ def test_workers_are_what_the_caller_says_or_the_cores_of_the_process(monkeypatc
     for workers in (1.5, "2"):
         with pytest.raises(TypeError, match="integer"):
             choose_workers(workers)
+
+
+def test_few_bytes_are_work_for_one_thread_unless_the_caller_states_a_number(monkeypatch):
+    monkeypatch.delenv(WORKERS_VARIABLE, raising=False)
+    monkeypatch.setattr(parallel, "count_cores", lambda: 8)
+    assert choose_threads(0) == choose_threads(2 * LEAST_SHARE - 1) == 1
+    assert [choose_threads(n * LEAST_SHARE) for n in (2, 5, 8, 100)] == [2, 5, 8, 8]
+    assert choose_threads(50, least=10) == 5
+    with use_workers(3):
+        assert choose_threads(0) == choose_threads(100 * LEAST_SHARE) == choose_workers() == 3
+        with use_workers(None):
+            assert choose_workers() == 3
+        with use_workers(1):
+            assert choose_threads(100 * LEAST_SHARE) == 1
+        assert choose_workers() == 3
+    assert choose_workers() == 8
+    with pytest.raises(KeyError), use_workers(3):
+        raise KeyError
+    assert choose_workers() == 8
+    for workers, error in ((0, ValueError), ("2", TypeError)):
+        with pytest.raises(error), use_workers(workers):
+            pass
+
+
+def test_functions_on_threads_do_not_wait_for_other_threads():
+    """With waiting functions on all threads, none would ever end."""
+
+    def use_more_threads(number):
+        inner = run_each([lambda n=n: (n, threading.get_ident()) for n in range(2)])
+        with use_workers(5):
+            workers = choose_workers()
+        return inner, threading.get_ident(), workers
+
+    for inner, thread, workers in map_in_order(use_more_threads, range(200), 64):
+        assert inner == [(0, thread), (1, thread)]
+        assert workers == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 100])
+def test_shares_are_contiguous_and_about_equal(most):
+    for sizes in ([1], [5, 5, 5, 5, 5, 5], [0, 0, 0, 1], [0, 0], [100, 1, 1, 1], [1, 1, 1, 100]):
+        shares = cut_evenly(np.array(sizes, np.int64), most)
+        assert shares[0][0] == 0 and shares[-1][1] == len(sizes)
+        assert all(a[1] == b[0] for a, b in zip(shares, shares[1:]))
+        assert all(start < stop for start, stop in shares)
+        assert len(shares) <= most
+    assert cut_evenly(np.full(6, 5), 3) == [(0, 2), (2, 4), (4, 6)]
 
 
 def test_functions_run_at_the_same_time_and_their_results_are_in_order():

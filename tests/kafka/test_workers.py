@@ -1,4 +1,4 @@
-"""Records have the same contents for every number of threads that decompress."""
+"""Records are the same for every number of threads that decompress payloads and open records."""
 
 import gzip
 import random
@@ -9,8 +9,9 @@ import pytest
 from tests.strategies.kafka import correct_checksums
 from tests.support.kafka_bytes import GOLDEN, make_batch, make_bomb
 from wirescan import Fault, FrameError, Limits, kafka
+from wirescan.core import parallel, shares
 from wirescan.kafka import Record, encode_batch
-from wirescan.kafka.record_batches import decompress, open_shares
+from wirescan.kafka.record_batches import decompress
 
 WORKERS = (1, 2, 5)
 CODECS = ("gzip", "snappy", "none", "lz4", "zstd", "gzip", "snappy-raw")
@@ -144,14 +145,15 @@ def test_a_bomb_between_good_payloads():
 
 def test_few_bytes_are_decompressed_by_one_thread_unless_the_caller_says_more(monkeypatch):
     used = []
-    shares = decompress._decompress_shares
+    decompress_shares = decompress._decompress_shares
 
     def count(codecs, buffers, spans, limits, threads):
         used.append(threads)
-        return shares(codecs, buffers, spans, limits, threads)
+        return decompress_shares(codecs, buffers, spans, limits, threads)
 
     monkeypatch.setattr(decompress, "_decompress_shares", count)
-    monkeypatch.setattr(decompress, "choose_workers", lambda workers: workers or 3)
+    monkeypatch.delenv(parallel.WORKERS_VARIABLE, raising=False)
+    monkeypatch.setattr(parallel, "count_cores", lambda: 3)
     batches = kafka.scan(b"".join(BATCHES))
     kafka.records(batches)
     kafka.records(batches, workers=1)
@@ -175,40 +177,29 @@ def test_wrong_numbers_of_workers(monkeypatch):
         kafka.records(batches)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5, 100])
-def test_shares_are_contiguous_and_about_equal(threads):
-    for sizes in ([1], [5, 5, 5, 5, 5, 5], [0, 0, 0, 1], [0, 0], [100, 1, 1, 1], [1, 1, 1, 100]):
-        shares = decompress.list_shares(np.array(sizes, np.int64), threads)
-        assert shares[0][0] == 0 and shares[-1][1] == len(sizes)
-        assert all(a[1] == b[0] for a, b in zip(shares, shares[1:]))
-        assert all(start < stop for start, stop in shares)
-        assert len(shares) <= threads
-    assert decompress.list_shares(np.full(6, 5), 3) == [(0, 2), (2, 4), (4, 6)]
-
-
 @pytest.fixture
-def on_threads(monkeypatch):
-    """Return a list: for each table whose records several threads opened, whether they did it."""
-    outcomes = []
-    opened = open_shares._open_on_threads
+def share_counts(monkeypatch):
+    """Return a list: for each table that several threads open, the number of its shares."""
+    counts = []
+    run_each = shares.run_each
 
-    def note(*args, **options):
-        rows = opened(*args, **options)
-        outcomes.append(rows is not None)
-        return rows
+    def count(functions):
+        counts.append(len(functions))
+        return run_each(functions)
 
-    monkeypatch.setattr(open_shares, "_open_on_threads", note)
-    return outcomes
+    monkeypatch.setattr(shares, "run_each", count)
+    return counts
 
 
-def test_several_threads_open_the_records_of_good_batches(on_threads):
+def test_several_threads_open_the_records_of_good_batches(share_counts):
     _, tables = open_with_each_number(b"".join(BATCHES), "strict", check=True)
-    assert on_threads == [True, True]
+    assert share_counts == [2, 5]
     assert not tables[1].rows.flags.writeable
     rows = np.zeros(len(tables[0]) + 5, kafka.RECORD)
     filled = kafka.records(kafka.scan(b"".join(BATCHES)), into=rows, workers=2)
     assert list_contents(filled) == list_contents(tables[0])
-    assert on_threads == [True, True]
+    assert np.shares_memory(filled.rows, rows)
+    assert share_counts == [2, 5, 2]
 
 
 def claim(batch, count):
@@ -219,16 +210,16 @@ def claim(batch, count):
 
 @pytest.mark.parametrize("added", [-1, 1, 50, 10**6, 2**31 - 1])
 @pytest.mark.parametrize("place", [0, 20, 39])
-def test_wrong_numbers_of_records(on_threads, place, added):
+def test_wrong_numbers_of_records(share_counts, place, added):
     batches = list(BATCHES)
     count = int.from_bytes(batches[place][57:61], "big")
     batches[place] = claim(batches[place], min(count + added, 2**31 - 1))
     _, tables = open_with_each_number(b"".join(batches))
-    assert on_threads == [False, False]
+    assert share_counts == [2, 5]
     assert (tables[0]["fault"] == Fault.BAD_COUNT).sum() == 1
 
 
-def test_the_limit_for_rows(on_threads):
+def test_the_limit_for_rows(share_counts):
     batches = kafka.scan(b"".join(BATCHES))
     count = len(kafka.records(batches, workers=1))
     assert len(kafka.records(batches, workers=2, limits=Limits(rows=count))) == count
@@ -237,7 +228,7 @@ def test_the_limit_for_rows(on_threads):
             kafka.records(batches, workers=workers, limits=Limits(rows=count - 1))
         assert caught.value.fault == Fault.LIMIT
         assert len(caught.value.partial) == count - 1
-    assert on_threads == [True, False, False]
+    assert share_counts == [2]  # more rows are claimed than the limit allows: one thread opens them
 
 
 def test_gzip_of_several_members_is_one_payload():

@@ -252,7 +252,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
                         VerifyFrame verify, limits, into=*, RowSink sink=*)
 
 cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
-                      limits)
+                      limits, counts=*)
 
 cdef bint find_intact_frame(ResyncProbe probe, const uint8_t** position, const uint8_t* last,
                             const uint8_t* end, size_t longest, bint more,

@@ -2,7 +2,8 @@
 """The Python side of the loop over frames in loop.pxd: buffers in, rows out.
 
 `scan_frames` scans a buffer, `scan_spans` scans parts of buffers, and `open_frames` opens the
-frames inside the rows of another table. Rows grow in C, and the GIL is released.
+frames inside the rows of another table. Rows grow in C, and the GIL is released. Several threads
+open many bytes: see shares.pyx.
 """
 import numpy as np
 
@@ -10,6 +11,8 @@ from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_G
 from libc.string cimport memcmp, memset
 from wirescan.core.reader cimport store_fence
 from wirescan.core.rows cimport RowBlock
+from wirescan.core.shares cimport Share, run_shares
+from wirescan.core.parallel import choose_threads, cut_evenly
 from wirescan.core.rows import addresses
 
 # Rows that are allocated first, and in a buffer of few bytes a row for so many of them. After that,
@@ -18,6 +21,7 @@ FIRST_ROWS = 256
 cdef enum:
     FEWEST_ROWS = 8
     BYTES_PER_FIRST_ROW = 16
+    SMALLEST_CHILD = 2      # bytes of a frame inside another one, at least
 # Bytes of rows from which on stores bypass the caches, which could not hold them until they are
 # read.
 PAST = 32 << 20
@@ -364,6 +368,65 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
     return rows_to_array(block, dtype, None, fault), block.rows.bad, faults[:done], positions[:done]
 
 
+cdef class _NestedShare(Share):
+    # Opens some of the spans of a NestedScan.
+    cdef NestedScan nested
+    cdef RunNestedScan open
+
+    cdef void work(self) noexcept nogil:
+        self.fault = self.open(&self.nested, &self.rows)
+        store_fence()
+
+
+cdef class _ParentsShare(Share):
+    # Opens some of the rows of Parents.
+    cdef Parents parents
+    cdef RunParents run
+
+    cdef void work(self) noexcept nogil:
+        self.fault = self.run(&self.parents, &self.rows)
+        store_fence()
+
+
+cdef RowBlock allocate_shares(dtype, expected, limits, into, buffers):
+    # Allocate the rows that all shares together expect, or return None where the limits or the
+    # memory do not allow it. The claims of hostile bytes are no reason to fail.
+    total = int(expected.sum())
+    if total > limits.limit_rows(dtype.itemsize, sum(map(len, buffers))):
+        return None
+    try:
+        return allocate_rows(dtype, total, limits, into, buffers)
+    except MemoryError:
+        return None
+
+
+cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, counts, dtype,
+                          limits, into, buffers, threads):
+    # Open spans on several threads. Return None where one thread has to do it.
+    cdef _NestedShare share
+    cdef RowBlock block
+    cdef size_t start, stop
+    sizes = spans["size"].astype(np.int64)
+    claims = np.asarray(counts).astype(np.int64)
+    expected = np.where(claims < 0, sizes // BYTES_PER_FIRST_ROW + 1,
+                        np.minimum(claims, sizes // SMALLEST_CHILD + 1))
+    expected = np.where(spans["fault"] != 0, 1, np.maximum(expected, sizes > 0))
+    block = allocate_shares(dtype, expected, limits, into, buffers)
+    if block is None:
+        return None
+    cuts = cut_evenly(sizes, threads)
+    shares = []
+    for start, stop in cuts:
+        share = _NestedShare()
+        share.nested = nested[0]
+        share.nested.span += start
+        share.nested.count += start
+        share.nested.spans = stop - start
+        share.open = open
+        shares.append(share)
+    return run_shares(shares, block, [int(expected[first:end].sum()) for first, end in cuts])
+
+
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=None, RowSink sink=None):
     """Return (rows, bad, fault) for the frames inside spans.
@@ -383,6 +446,9 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     into: array for the rows; default is a new one.
     sink: RowSink, which takes the rows: then the result has none of them.
 
+    Several threads open many bytes, as `parallel.choose_threads` says. The result does not depend
+    on their number.
+
     Raises ValueError where a span is outside its buffer or names no row of `outer`, TypeError and
     ValueError for an unfit `into`, MemoryError.
     """
@@ -394,7 +460,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     cdef RowBlock block
     cdef NestedScan nested
     cdef Fault fault = OK
-    cdef int64_t claimed = 0, usual = FIRST_ROWS
+    cdef int64_t claimed = 0, usual = FIRST_ROWS, total = 0
     cdef bint named = True
     cdef Py_ssize_t i
     if spans.dtype != HEAD or len(counts) != n:
@@ -408,20 +474,15 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
     # frames are read.
     for i in range(n):
         named &= 0 <= span[i].parent < parents
-        claimed += min(max(count_view[i], 1), <int64_t>(span[i].size // 2) + 1)
-        usual += span[i].size // 16
+        claimed += min(max(count_view[i], 1), <int64_t>(span[i].size // SMALLEST_CHILD) + 1)
+        usual += span[i].size // BYTES_PER_FIRST_ROW
+        total += span[i].size
     if not (named and lie_inside(spans, buffers)
             and (verify is NULL or lie_inside(outer, buffers))):
         raise ValueError("a row points outside its buffer or its table")
     if into is not None and any(
             np.may_share_memory(np.frombuffer(buffer, np.uint8), into) for buffer in buffers):
         raise ValueError("into shares the memory that is read; give an array of its own")
-    if sink is None:
-        block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, buffers)
-    else:
-        block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, buffers)
-        sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)),
-                   min(claimed, usual), block.rows.max_rows)
     if n:
         buffer_view = addresses(buffers)
         outer_bytes = np.ascontiguousarray(outer).view(np.uint8)
@@ -429,6 +490,20 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
             span, &count_view[0], n, <const char*>&outer_bytes[0], outer.dtype.itemsize,
             <const Readable*>&buffer_view[0, 0], run, verify,
             sink is None and claimed * dtype.itemsize >= PAST, NULL, NULL)
+    if sink is None and n > 1:
+        threads = choose_threads(total)
+        if threads > 1:
+            block = open_shares(
+                &nested, open, spans, count_view, dtype, limits, into, buffers, threads)
+            if block is not None:
+                return rows_to_array(block, dtype, into, OK), block.rows.bad, OK
+    if sink is None:
+        block = allocate_rows(dtype, min(claimed, usual) + 1, limits, into, buffers)
+    else:
+        block = allocate_rows(dtype, 2 * WRITE_ROWS, limits, None, buffers)
+        sink.begin(buffers, addresses(buffers), find_ranges(spans, len(buffers)),
+                   min(claimed, usual), block.rows.max_rows)
+    if n:
         if sink is not None:
             nested.write = sink.write
             nested.sink = sink.argument
@@ -442,7 +517,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
 
 
 cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, const void* context,
-                      limits):
+                      limits, counts=None):
     """Return (rows, bad, fault) for the rows that `run` adds for all rows of `outer`.
 
     rows: array of dtype. bad: number of bad rows. fault: LIMIT where there were more rows than the
@@ -452,6 +527,9 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
     objects, which these rows point into.
     expected: the number of rows to allocate first. It is an estimate: rows grow as they are added.
     context: what the kernel gets for each row.
+    counts: integer array, the number of rows that are expected inside each row of `outer`. With it,
+    several threads open many bytes, as `parallel.choose_threads` says. Give it only if no row has
+    the number of another row of the same table.
 
     Raises ValueError where a row points outside its buffer, MemoryError.
     """
@@ -459,7 +537,7 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
     cdef const uint64_t[:, ::1] buffer_view
     cdef Parents parents
     cdef Fault fault = OK
-    cdef RowBlock block = allocate_rows(dtype, expected, limits, None, buffers)
+    cdef RowBlock block = None
     memset(&parents, 0, sizeof(parents))
     parents.count = len(outer)
     parents.stride = outer.dtype.itemsize
@@ -471,8 +549,47 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
         if parents.buffer_count:
             buffer_view = addresses(buffers)
             parents.buffers = <const Readable*>&buffer_view[0, 0]
+    if counts is not None and parents.count > 1:
+        threads = choose_threads(sum(map(len, buffers)))
+        if threads > 1:
+            block = add_shares(&parents, &fault, run, outer, counts, dtype, limits, buffers,
+                               threads)
+    if block is None:
+        block = allocate_rows(dtype, expected, limits, None, buffers)
+        parents.opened = 0
         with nogil:
             fault = run(&parents, &block.rows)
     if fault == BAD_LENGTH:
         raise ValueError(f"row {parents.opened} points outside its buffer")
     return rows_to_array(block, dtype, None, fault), block.rows.bad, <int>fault
+
+
+cdef RowBlock add_shares(Parents* parents, Fault* fault, RunParents run, outer, counts, dtype,
+                         limits, buffers, threads):
+    # Add the rows inside `parents` on several threads, and leave there what one thread would.
+    # Return None where one thread has to do it.
+    cdef _ParentsShare share
+    cdef RowBlock block
+    cdef size_t start, stop
+    sizes = outer["size"].astype(np.int64)
+    expected = np.minimum(np.maximum(counts, outer["fault"] != 0), sizes).astype(np.int64)
+    block = allocate_shares(dtype, expected, limits, None, buffers)
+    if block is None:
+        return None
+    cuts = cut_evenly(sizes, threads)
+    shares = []
+    for start, stop in cuts:
+        share = _ParentsShare()
+        share.parents = parents[0]
+        share.parents.rows += start * parents.stride
+        share.parents.opened = start
+        share.parents.count = stop
+        share.run = run
+        shares.append(share)
+    block = run_shares(shares, block, [int(expected[first:end].sum()) for first, end in cuts])
+    for share in shares:
+        parents.opened = share.parents.opened
+        fault[0] = share.fault
+        if share.fault:
+            break
+    return block

@@ -1,8 +1,12 @@
 """Threads for work that runs without the GIL.
 
-`choose_workers` says how many threads a call uses. `run_each` runs functions on them, and
-`map_in_order` runs one function for many items. The threads are shared by all calls of the process,
-and start when they are needed first.
+`choose_workers` says how many threads a call uses, and `choose_threads` how many it uses for so
+many bytes. `cut_evenly` cuts their work. `use_workers` sets the number for all calls in a block.
+`run_each` runs functions on the threads, and `map_in_order` runs one function for many items. The
+threads are shared by all calls of the process, and start when they are needed first.
+
+A function on one of these threads never waits for another one of them: there, `choose_workers`
+returns 1, and `run_each` runs its functions one after another.
 """
 
 from __future__ import annotations
@@ -12,10 +16,22 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from threading import Lock
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock, local
 from typing import SupportsIndex, TypeVar
 
-__all__ = ["WORKERS_VARIABLE", "choose_workers", "map_in_order", "run_each"]
+import numpy as np
+
+__all__ = [
+    "WORKERS_VARIABLE",
+    "choose_threads",
+    "choose_workers",
+    "cut_evenly",
+    "map_in_order",
+    "run_each",
+    "use_workers",
+]
 
 WORKERS_VARIABLE = "WIRESCAN_WORKERS"
 """Environment variable: the largest number of threads where a call does not state one."""
@@ -23,7 +39,11 @@ WORKERS_VARIABLE = "WIRESCAN_WORKERS"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+LEAST_SHARE = 1 << 20  # bytes to parse; a smaller share is not worth a thread
+
 _MAX_THREADS = 64
+_stated: ContextVar[int | None] = ContextVar("wirescan_workers", default=None)
+_thread = local()  # its attribute `is_ours` is set on the threads of the executor
 _lock = Lock()
 _executor: ThreadPoolExecutor | None = None
 
@@ -43,6 +63,7 @@ def choose_workers(workers: SupportsIndex | None = None) -> int:
     Args:
         workers: the number that the caller asked for. None, the default, means the cores that this
             process may use, but at most the number in the environment variable WIRESCAN_WORKERS.
+            The number of an enclosing `use_workers` takes the place of None.
 
     Raises:
         TypeError: `workers` is not an integer.
@@ -53,6 +74,11 @@ def choose_workers(workers: SupportsIndex | None = None) -> int:
         if number < 1:
             raise ValueError(f"workers={number}: at least 1 is needed, or None for all cores")
         return number
+    if _is_on_our_thread():
+        return 1
+    stated = _stated.get()
+    if stated is not None:
+        return stated
     text = os.environ.get(WORKERS_VARIABLE, "").strip()
     if not text:
         return count_cores()
@@ -63,15 +89,72 @@ def choose_workers(workers: SupportsIndex | None = None) -> int:
     return min(int(text), count_cores())
 
 
+@contextmanager
+def use_workers(workers: SupportsIndex | None) -> Iterator[None]:
+    """Set the number of threads for the calls of this thread in a `with` block.
+
+    Args:
+        workers: the number for calls that state none. None: the number does not change.
+
+    Raises:
+        TypeError, ValueError: as `choose_workers`.
+    """
+    number = choose_workers(workers)
+    if workers is None:
+        yield
+        return
+    token = _stated.set(number)
+    try:
+        yield
+    finally:
+        _stated.reset(token)
+
+
+def choose_threads(size: int, least: int = LEAST_SHARE) -> int:
+    """Return the number of threads for work on so many bytes.
+
+    Args:
+        size: bytes that are read.
+        least: bytes of the smallest share that is worth a thread. It does not matter where an
+            enclosing `use_workers` states the number.
+
+    Raises:
+        ValueError: the environment variable WIRESCAN_WORKERS is wrong.
+    """
+    if _stated.get() is not None:
+        return choose_workers()
+    if size < 2 * least:
+        return 1
+    return min(choose_workers(), size // least)
+
+
+def cut_evenly(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
+    """Return (start, stop) of at most `most` contiguous shares with about as many bytes each.
+
+    Args:
+        sizes: int64 array, the bytes of each part; there is at least one.
+        most: the number of shares, unless parts are empty or fewer.
+    """
+    ends = np.cumsum(sizes)
+    most = min(most, len(sizes))
+    targets = ends[-1] * np.arange(1, most) // most
+    found = np.searchsorted(ends, targets, side="right")
+    # The last parts may be empty; then no part begins at or after a target.
+    starts = np.unique([0, *found[found < len(sizes)].tolist()]).tolist()
+    return list(zip(starts, [*starts[1:], len(sizes)]))
+
+
 def run_each(functions: Sequence[Callable[[], Result]]) -> list[Result]:
     """Run functions at the same time, and return their results in order.
 
-    The calling thread runs the first function. The others must not call `run_each`.
-    All functions have ended when this function returns or raises.
+    The calling thread runs the first function. All functions have ended when this function returns
+    or raises.
 
     Raises:
         BaseException: what the first of the functions that failed has raised.
     """
+    if _is_on_our_thread():
+        return [function() for function in functions]
     futures = []
     for function in functions[1:]:
         try:
@@ -93,7 +176,7 @@ def map_in_order(
     """Yield the results of a function for some items, in their order.
 
     Args:
-        function: runs on several threads. It must not call `run_each`.
+        function: runs on several threads.
         items: the calling thread iterates over them, a few items ahead of the results. What the
             iteration raises is raised after the results of the items before it.
         workers: how many calls run at the same time, at most 64. With 1, the calling thread makes
@@ -149,8 +232,16 @@ def _get_executor() -> ThreadPoolExecutor:
     global _executor
     with _lock:
         if _executor is None:
-            _executor = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="wirescan")
+            _executor = ThreadPoolExecutor(_MAX_THREADS, "wirescan", initializer=_mark_thread)
         return _executor
+
+
+def _mark_thread() -> None:
+    _thread.is_ours = True
+
+
+def _is_on_our_thread() -> bool:
+    return getattr(_thread, "is_ours", False)
 
 
 def _forget_executor() -> None:

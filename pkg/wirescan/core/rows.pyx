@@ -146,7 +146,9 @@ cdef bint grow_rows(Rows* rows, size_t capacity) noexcept nogil:
         return False
     if rows.at is not NULL:
         memcpy(block, rows.at, rows.count * rows.stride)
-        wirescan_rows_free(rows.at, rows.bytes)
+        if not rows.lent:
+            wirescan_rows_free(rows.at, rows.bytes)
+    rows.lent = False
     rows.at = block
     rows.bytes = bytes
     rows.capacity = min(bytes // rows.stride, rows.max_rows)
@@ -164,7 +166,7 @@ cdef class RowBlock:
     """
     def __cinit__(self, size_t stride, size_t capacity, size_t max_rows, into=None):
         cdef uint8_t[::1] view
-        self.rows = Rows(NULL, 0, stride, 0, 0, max_rows, 0, False, False)
+        self.rows = Rows(NULL, 0, stride, 0, 0, max_rows, 0, False, False, False)
         if into is None:
             if not grow_rows(&self.rows, max(<size_t>1, min(capacity, max_rows))):
                 raise MemoryError(f"no memory for {capacity} rows of {stride} bytes")

@@ -153,8 +153,8 @@ class Format:
             table: see `wirescan.frames.errors.resolve_mode`.
         write: a function of a table of `within` and a `ColumnWriter`, with the keywords `check` and
             `limits`, which reads the frames inside into the writer. With `check` it verifies the
-            frames of the table too, if they are not `checked`. It is called on several threads, and
-            must not call `parallel.run_each`. Optional: exports read the format faster with it.
+            frames of the table too, if they are not `checked`. It is called on several threads.
+            Optional: exports read the format faster with it.
         within: the name of the format whose frames contain these; None for an outermost format.
         children: the formats inside a frame: name -> function of a table. It takes `errors`.
         columns: what columns and places mean, for those that mean more than their dtype. If it has

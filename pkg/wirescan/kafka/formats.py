@@ -13,6 +13,7 @@ import numpy as np
 
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import spans
+from wirescan.core.parallel import use_workers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
@@ -32,7 +33,6 @@ from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.decompress import decompress_batches
-from wirescan.kafka.record_batches.open_shares import open_payloads
 from wirescan.kafka.record_batches.scan import (
     BATCH,
     HEADER,
@@ -148,11 +148,11 @@ def records(
         damaged length; `scan` would search for the next batch then.
     limits: bounds the compressed payloads. They are decompressed into new buffers of the table.
     into: a writable array of dtype RECORD to write the rows to.
-    workers: how many threads decompress payloads and open their records. None, the default: as many
-        as there are cores for this process, but at most the environment variable
-        WIRESCAN_WORKERS, and one thread for less than 1 MiB of compressed bytes. The records are
-        the same for each number of threads. Only how they are distributed over the new buffers
-        depends on it. Without compressed payloads, one thread opens the records.
+    workers: how many threads decompress payloads and open records. None, the default: as many as
+        there are cores for this process, but at most the environment variable WIRESCAN_WORKERS, and
+        one thread for less than 1 MiB of compressed bytes or 2 MiB of records. The table is the
+        same for each number of threads. Only how compressed records are distributed over the new
+        buffers depends on it.
 
     Columns, besides those of every table:
 
@@ -174,19 +174,34 @@ def records(
     """
     errors = resolve_mode(errors, batches, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
+    with use_workers(workers):
+        table = _open_records(batches, errors=errors, check=check, limits=limits, into=into)
+    return select_range(table, batches)
+
+
+def _open_records(
+    batches: FrameTable, *, errors: str, check: bool, limits: Limits, into: np.ndarray | None
+) -> FrameTable:
     verify = check and not batches.checked
     if into is None:
         opened = open_messages(batches.rows, batches.buffers, limits, verify=verify)
         if opened is not None:
-            table = FrameTable(
+            return FrameTable(
                 batches.buffers, opened[0], (), RECORDS, batches, checked=check, errors=errors
             )
-            return select_range(table, batches)
-    payloads = decompress_batches(batches, limits, verify=verify, workers=workers)
-    rows, bad, fault = open_payloads(batches.rows, payloads, check=check, limits=limits, into=into)
+    payloads = decompress_batches(batches, limits, verify=verify)
+    rows, bad, fault = open_records(
+        batches.rows,
+        payloads.buffers,
+        payloads.spans,
+        payloads.counts,
+        check,
+        limits,
+        into=into,
+        verify=payloads.verify,
+    )
     table = FrameTable(payloads.buffers, rows, (), RECORDS, batches, checked=check)
-    table = enforce_mode(raise_if_row_limit(table, fault), errors, bad)
-    return select_range(table, batches)
+    return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
 
 def write_records(
@@ -198,7 +213,8 @@ def write_records(
     """
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
     # Exports read several groups of batches at the same time, each on one thread.
-    payloads = decompress_batches(batches, limits, verify=check and not batches.checked, workers=1)
+    with use_workers(1):
+        payloads = decompress_batches(batches, limits, verify=check and not batches.checked)
     open_records(
         batches.rows,
         payloads.buffers,

@@ -369,9 +369,10 @@ def open_headers(messages, buffers, limits):
     if messages.dtype != MESSAGE:
         raise ValueError("open_headers takes rows of dtype MESSAGE")
     # A header has at least two bytes, so a forged count cannot claim more rows than that.
-    claimed = np.minimum(messages["header_count"], messages["size"] // 2).sum(dtype=np.int64)
-    return open_rows(messages, buffers, HEADER, int(claimed) + len(messages), run_headers, NULL,
-                     limits)
+    counts = np.minimum(messages["header_count"], messages["size"] // 2)
+    claimed = int(counts.sum(dtype=np.int64))
+    return open_rows(messages, buffers, HEADER, claimed + len(messages), run_headers, NULL, limits,
+                     counts)
 
 
 # ------------------------------------------------------------------ records

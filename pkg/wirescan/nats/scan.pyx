@@ -159,5 +159,6 @@ def open_headers(messages, buffers, limits):
     if messages.dtype != MESSAGE:
         raise TypeError("open_headers takes rows of nats.messages")
     # A forged count cannot claim more rows than the message has bytes.
-    expected = np.minimum(messages["header_count"], messages["size"]).sum(dtype=np.int64)
-    return open_rows(messages, buffers, HEADER, int(expected) + 1, run_headers, NULL, limits)
+    counts = np.minimum(messages["header_count"], messages["size"])
+    return open_rows(messages, buffers, HEADER, int(counts.sum(dtype=np.int64)) + 1, run_headers,
+                     NULL, limits, counts)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import lie_inside, spans
-from wirescan.core.parallel import choose_workers, run_each
+from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.frames.codecs import Arena, limit_each, limit_total
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import MAX_BUFFERS, FrameTable
@@ -19,7 +19,7 @@ from wirescan.kafka.constants import CODECS
 from wirescan.kafka.record_batches.scan import child_spans, verify_batches
 
 USUAL_RATIO = 5  # a first guess of the ratio of decompressed to compressed bytes
-LEAST_SHARE = 512 << 10  # compressed bytes; a smaller share is not worth a thread
+LEAST_COMPRESSED = 512 << 10  # compressed bytes; a smaller share is not worth a thread
 
 
 class Payloads(NamedTuple):
@@ -29,14 +29,12 @@ class Payloads(NamedTuple):
     spans: dtype HEAD, where the records of each batch are.
     counts: int32 array, see `child_spans`.
     verify: whether the checksums of the batches must still be verified.
-    threads: how many threads may open the records.
     """
 
     buffers: tuple[memoryview, ...]
     spans: np.ndarray
     counts: np.ndarray
     verify: bool
-    threads: int = 1
 
 
 class _Decompressed(NamedTuple):
@@ -50,20 +48,14 @@ class _Decompressed(NamedTuple):
     places: np.ndarray
 
 
-def decompress_batches(
-    batches: FrameTable, limits: Limits, *, verify: bool, workers: SupportsIndex | None = None
-) -> Payloads:
-    """Decompress the payloads of batches into new buffers.
+def decompress_batches(batches: FrameTable, limits: Limits, *, verify: bool) -> Payloads:
+    """Decompress the payloads of batches into new buffers, on several threads if they are large.
 
     verify: verify the checksums of the batches. If any payload is compressed, this happens here,
         because the payload of a batch with a bad checksum is not decompressed.
-    workers: the number of threads. None, the default: all cores, but at most WIRESCAN_WORKERS,
-        or one thread where the compressed bytes are few.
 
-    Raises ValueError where a row points outside its buffer, for more than 65,536 buffers, and for
-    fewer than one worker.
+    Raises ValueError where a row points outside its buffer, and for more than 65,536 buffers.
     """
-    threads = choose_workers(workers)
     rows = batches.rows
     opened = spans(rows)
     if not lie_inside(rows, batches.buffers):
@@ -79,9 +71,7 @@ def decompress_batches(
         CODECS[magic == 0].get(codec, str(codec))
         for codec, magic in zip(rows["codec"][packed].tolist(), rows["magic"][packed].tolist())
     ]
-    if workers is None:
-        share_count = int(payloads["size"].sum(dtype=np.int64)) // LEAST_SHARE
-        threads = max(1, min(threads, share_count))
+    threads = choose_threads(int(payloads["size"].sum(dtype=np.int64)), LEAST_COMPRESSED)
     buffers, places = _decompress(names, batches.buffers, payloads, limits, threads)
     if len(batches.buffers) + len(buffers) > MAX_BUFFERS:
         raise ValueError("a table holds at most 65,536 buffers; open fewer batches at a time")
@@ -92,7 +82,7 @@ def decompress_batches(
     for name in ("start", "size"):
         payloads[name][good] = places[name][good]
     opened[packed] = payloads
-    return Payloads((*batches.buffers, *buffers), opened, counts, verify=False, threads=threads)
+    return Payloads((*batches.buffers, *buffers), opened, counts, verify=False)
 
 
 def _decompress(
@@ -133,7 +123,7 @@ def _decompress_shares(
     sizes = payloads["size"].astype(np.int64)
     total = max(int(sizes.sum()), 1)
     functions: list[Callable[[], _Decompressed]] = []
-    for start, stop in list_shares(sizes, threads):
+    for start, stop in cut_evenly(sizes, threads):
         wire = int(sizes[start:stop].sum())
         allowed = max(limits.inflated_total * wire // total, 1)
         share_limits = replace(limits, inflated_total=allowed)
@@ -156,17 +146,6 @@ def _decompress_shares(
         places.append(share.places)
     opened = _Decompressed(joined, np.concatenate(places))
     return opened if _is_within_totals(sizes, opened.places, limits) else None
-
-
-def list_shares(sizes: np.ndarray, threads: int) -> list[tuple[int, int]]:
-    """Return (start, stop) of at most `threads` shares with about as many bytes each."""
-    ends = np.cumsum(sizes)
-    threads = min(threads, len(sizes))
-    targets = ends[-1] * np.arange(1, threads) // threads
-    found = np.searchsorted(ends, targets, side="right")
-    # The last payloads may be empty; then no payload begins at or after a target.
-    starts = np.unique([0, *found[found < len(sizes)].tolist()]).tolist()
-    return list(zip(starts, [*starts[1:], len(sizes)]))
 
 
 def _is_within_totals(sizes: np.ndarray, places: np.ndarray, limits: Limits) -> bool:

@@ -203,7 +203,8 @@ def open_messages(batches, buffers, limits, verify=False):
     # Many logs change to magic 2 at some point. Their last batch shows it at once.
     if not count or batches["magic"][count - 1] > 1:
         return None
-    opened = open_rows(batches, buffers, RECORD, count, run_messages, &options, limits)
+    opened = open_rows(batches, buffers, RECORD, count, run_messages, &options, limits,
+                       np.ones(count, np.int64))
     return None if opened[2] else opened
 
 

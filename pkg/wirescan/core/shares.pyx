@@ -1,0 +1,90 @@
+# cython: boundscheck=False, wraparound=False
+"""Rows that several threads fill: each fills its part of one block, in the order of one thread.
+
+The parts are cut by the expected numbers of rows. A share with more rows continues in memory of its
+own. Afterwards the parts are moved together. They are seldom moved, because formats mostly state
+how many frames are inside a frame.
+"""
+from libc.string cimport memmove
+from wirescan.core.fault cimport LIMIT, OK
+from wirescan.core.parallel import run_each
+from wirescan.core.rows cimport free_memory
+
+# Rows of this size together are copied rather than keep a block that is more than twice as large.
+cdef enum:
+    SMALL_BLOCK = 1 << 20
+
+
+cdef class Share:
+    """A part of the work of one call, which a thread runs by calling it."""
+
+    cdef void work(self) noexcept nogil:
+        pass
+
+    def __call__(self):
+        with nogil:
+            self.work()
+
+    def __dealloc__(self):
+        if not self.rows.lent:
+            free_memory(self.rows.at, self.rows.bytes)
+
+
+cdef RowBlock run_shares(list shares, RowBlock block, list expected):
+    cdef Rows* rows = &block.rows
+    cdef size_t first = 0, room, claimed = sum(expected)
+    cdef size_t spare
+    cdef Share share
+    if claimed > rows.capacity or claimed > rows.max_rows:
+        return None
+    # All shares together have at most `max_rows` rows.
+    spare = (rows.max_rows - claimed) // <size_t>len(shares)
+    for share, room in zip(shares, expected):
+        share.rows = Rows(rows.at + first * rows.stride, 0, rows.stride, 0, room, room + spare, 0,
+                          False, True, False)
+        first += room
+    run_each(shares)
+    return join_shares(shares, block)
+
+
+cdef RowBlock join_shares(list shares, RowBlock block):
+    # Move the rows of the shares together. The first share with a fault has the last rows.
+    cdef Rows* rows = &block.rows
+    cdef Rows* joined = rows
+    cdef RowBlock result = block
+    cdef size_t count = 0, bad = 0
+    cdef bint lent = True
+    cdef Share share
+    cdef size_t used = 0
+    for share in shares:
+        if share.rows.out_of_memory or share.fault == LIMIT:
+            return None
+        used += 1
+        count += share.rows.count
+        bad += share.rows.bad
+        lent &= share.rows.lent
+        if share.fault != OK:
+            break
+    if not lent and rows.fixed:
+        return None
+    if not lent or count < rows.capacity // 2 and rows.bytes > SMALL_BLOCK:
+        try:
+            result = RowBlock(rows.stride, count, rows.max_rows)
+        except MemoryError:
+            return None
+        joined = &result.rows
+    count = 0
+    for share in shares[:used]:
+        move_rows(joined, count, &share.rows)
+        count += share.rows.count
+    joined.count = count
+    joined.bad = bad
+    return result
+
+
+cdef void move_rows(Rows* joined, size_t first, const Rows* rows) noexcept:
+    # Rows in the same block only move towards its beginning.
+    cdef char* into = joined.at + first * joined.stride
+    if into != rows.at:
+        with nogil:
+            memmove(into, rows.at, rows.count * rows.stride)
