@@ -72,6 +72,16 @@ def test_any_bytes_keep_the_laws_of_a_scan(packages, data, check, mask, cut):
 
 @every_package
 @steady
+@given(st.data(), st.booleans(), st.integers(1, 30), st.sampled_from((2, 3, 64)))
+def test_any_number_of_threads_finds_the_same(packages, data, check, rows, workers):
+    package = data.draw(packages)
+    raw = b"".join(data.draw(streams_of_bytes(package)))
+    laws.threads_change_nothing(package, raw, [workers], check=check)
+    laws.threads_change_nothing(package, raw, [workers], check=check, limits=Limits(rows=rows))
+
+
+@every_package
+@steady
 @given(st.data(), cuts)
 def test_any_chunking_is_the_whole(packages, data, cuts):
     package = data.draw(packages)

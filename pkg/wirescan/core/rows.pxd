@@ -11,8 +11,7 @@ cdef struct Rows:
     size_t max_rows
     size_t bad                      # number of rows with a fault
     bint fixed                      # the memory is the caller's: it cannot grow
-    bint lent                       # the memory is a part of other rows' memory: to grow, these rows
-                                    # move to memory of their own
+    bint lent                       # the memory is a part of that of other rows: to grow, move out
     bint out_of_memory
 
 # Make `capacity` rows fit, or as many as `max_rows` and the available memory allow. Return False

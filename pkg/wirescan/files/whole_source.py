@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.core.fault import Fault
+from wirescan.core.parallel import choose_threads, cut_evenly, run_each
 from wirescan.files.source import BUFFERS, open, view_of
 from wirescan.frames.errors import check_mode, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
+
+
+class _Scanned(NamedTuple):
+    """The result of a scan: see `core.loop.scan_frames`."""
+
+    rows: np.ndarray
+    bad: int
+    fault: int
+    position: int
 
 
 def scan_source(
@@ -34,9 +45,18 @@ def scan_source(
     scan: the function that scans a buffer; the default is that of the format. options: further
         arguments of it.
 
+    Several threads verify the checksums of a large buffer if the format has a `verify`.
+
     Raises FrameError as `errors` says, OSError, and TypeError and ValueError for wrong arguments.
     """
     check_mode(errors, limits)
+    verifies_later = (
+        check
+        and format.parser.verify is not None
+        and scan is None
+        and into is None
+        and not options
+    )
     scan = scan or format.parser.scan
     assert scan is not None  # every outermost format has one
     if type(source) in BUFFERS:
@@ -53,7 +73,8 @@ def scan_source(
         scan = partial(scan, **options)
     tables = []
     for buffer in buffers:
-        rows, bad, fault, position = scan(
+        scanned = _scan_good_frames(buffer, format, limits) if verifies_later else None
+        rows, bad, fault, position = scanned or scan(
             buffer, check=check, resync=errors != "strict", limits=limits
         )
         stops = (make_stop((fault, position, 0)),)
@@ -64,3 +85,25 @@ def scan_source(
     if len(tables) == 1:
         return tables[0]
     return join(tables) if tables else make_empty(format)
+
+
+def _scan_good_frames(buffer: memoryview, format: Format, limits: Limits) -> _Scanned | None:
+    """Scan a large buffer without checksums, and verify these on several threads.
+
+    Return None where few bytes are not worth it, and where any frame is bad. A checksum only
+    decides whether a frame is bad. So without bad frames, the result is that of a scan that
+    verifies checksums, with and without `resync`.
+    """
+    threads = choose_threads(len(buffer))
+    if threads == 1:
+        return None
+    parser = format.parser
+    assert parser.scan is not None and parser.verify is not None
+    scanned = _Scanned(*parser.scan(buffer, check=False, resync=False, limits=limits))
+    if scanned.bad or scanned.fault >= Fault.BAD_LENGTH or not len(scanned.rows):
+        return None
+    shares = cut_evenly(scanned.rows["size"].astype(np.int64), threads)
+    functions = [
+        partial(parser.verify, scanned.rows[start:stop], (buffer,)) for start, stop in shares
+    ]
+    return None if any(faults.any() for faults in run_each(functions)) else scanned

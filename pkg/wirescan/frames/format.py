@@ -56,8 +56,10 @@ class Parser:
             are the first bytes of a frame. `state` is the rest of the previous result for the
             same frame. Optional: it lets `Stream` skip scans that cannot succeed.
         verify: a function of rows and their buffers that returns the fault of each row (u1) after a
-            verification of its checksum. Optional: with it a scan may leave the verification to the
-            formats inside, which read the same bytes.
+            verification of its checksum. If all are 0, and `scan` without `check` finds no bad
+            frame, then `scan` with `check` has the same result. Optional: with it a scan may leave
+            the verification to the formats inside, which read the same bytes, or to several
+            threads.
     """
 
     scan: Callable[..., tuple[np.ndarray, int, int, int]] | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
+from wirescan.core.parallel import use_workers
 from wirescan.frames.errors import resolve_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -18,6 +19,7 @@ def scan(
     errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
+    workers: SupportsIndex | None = None,
 ) -> FrameTable:
     """Return the frames of one format in a source as a table.
 
@@ -29,11 +31,15 @@ def scan(
         the default: "strict", or the mode of the source if it is a table.
     check: verify checksums.
     limits: bounds of the memory that the scan may use.
+    workers: how many threads verify, decompress and open frames. None, the default: as many as
+        there are cores for this process, but at most the environment variable WIRESCAN_WORKERS, and
+        one thread for few bytes. The frames are the same for each number of threads.
 
     Raises FrameError, OSError; TypeError and ValueError for unfit arguments.
     """
     errors = resolve_mode(errors, source, limits)
-    return format_of(format).open(source, errors=errors, check=check, limits=limits)
+    with use_workers(workers):
+        return format_of(format).open(source, errors=errors, check=check, limits=limits)
 
 
 def stream(

@@ -8,7 +8,7 @@ may also apply single laws to bytes of its own.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -438,6 +438,45 @@ def chunks_change_nothing(
             _assert_equal(of_chunks, error, f"{what}, strict")
 
 
+def threads_change_nothing(
+    package: ProtocolPackage,
+    raw: bytes,
+    numbers: Sequence[int] = (2, 5),
+    *,
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> None:
+    """Every number of threads finds the same rows and stops, and raises the same error.
+
+    numbers: the numbers of threads that are compared with one thread.
+    """
+    for name in package.formats:
+        for errors in MODES:
+            options = {"errors": errors, "check": check, "limits": limits}
+            expected = _describe_scan(raw, name, workers=1, **options)
+            for workers in numbers:
+                found = _describe_scan(raw, name, workers=workers, **options)
+                _assert_equal(found, expected, f"{name} on {workers} threads, {errors}")
+
+
+def _describe_scan(raw: bytes, name: str, **options: Any) -> list[Any]:
+    """Return what a scan finds, or the error that it raises.
+
+    The distribution of decompressed bytes over the buffers may depend on the number of threads.
+    """
+    try:
+        table = scan(raw, name, **options)
+    except FrameError as error:
+        partial = None if error.partial is None else describe_rows(error.partial)
+        return [str(error), error.fault, error.offset, error.row, partial]
+    described: list[Any] = []
+    for level in list_tables(table):
+        described += [level.stops, level.checked, describe_rows(level)]
+        if len(level.buffers) == 1:
+            described.append(list_rows(level))
+    return described
+
+
 def merge_gaps(tables: list[FrameTable], rows: list[tuple]) -> list[tuple]:
     """Return `rows` with one ("gap", position, fault, bytes) for the adjacent rows of a gap.
 
@@ -547,5 +586,6 @@ def keeps_every_law(
         agrees_with_the_reference(package, raw, check=check)
     covers_every_byte(package, raw, check=check)
     modes_agree(package, raw, check=check)
+    threads_change_nothing(package, raw, check=check)
     streams_lose_nothing(package, raw, cuts, check=check)
     parts_keep_their_meaning(package, raw, [True, False, False], len(raw))
