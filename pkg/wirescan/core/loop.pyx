@@ -400,17 +400,31 @@ cdef RowBlock allocate_shares(dtype, expected, limits, into, buffers):
         return None
 
 
-cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, counts, dtype,
-                          limits, into, buffers, threads):
+cdef object expect_rows(const NestedScan* nested):
+    # Return an int64 array: how many rows each span is expected to have.
+    cdef size_t i
+    cdef int64_t rows
+    cdef const Head* span
+    expected = np.empty(nested.spans, np.int64)
+    cdef int64_t[::1] out = expected
+    for i in range(nested.spans):
+        span = nested.span + i
+        rows = min(<int64_t>nested.count[i], <int64_t>(span.size // SMALLEST_CHILD) + 1)
+        if rows < 0:
+            rows = span.size // BYTES_PER_FIRST_ROW + 1
+        # One row covers a span that cannot be opened, and bytes where no frame is claimed.
+        out[i] = 1 if span.fault else max(rows, <int64_t>(span.size > 0))
+    return expected
+
+
+cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, dtype, limits,
+                          into, buffers, threads):
     # Open spans on several threads. Return None where one thread has to do it.
     cdef _NestedShare share
     cdef RowBlock block
     cdef size_t start, stop
     sizes = spans["size"].astype(np.int64)
-    claims = np.asarray(counts).astype(np.int64)
-    expected = np.where(claims < 0, sizes // BYTES_PER_FIRST_ROW + 1,
-                        np.minimum(claims, sizes // SMALLEST_CHILD + 1))
-    expected = np.where(spans["fault"] != 0, 1, np.maximum(expected, sizes > 0))
+    expected = expect_rows(nested)
     block = allocate_shares(dtype, expected, limits, into, buffers)
     if block is None:
         return None
@@ -494,7 +508,7 @@ cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open
         threads = choose_threads(total)
         if threads > 1:
             block = open_shares(
-                &nested, open, spans, count_view, dtype, limits, into, buffers, threads)
+                &nested, open, spans, dtype, limits, into, buffers, threads)
             if block is not None:
                 return rows_to_array(block, dtype, into, OK), block.rows.bad, OK
     if sink is None:

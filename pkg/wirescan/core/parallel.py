@@ -39,7 +39,9 @@ WORKERS_VARIABLE = "WIRESCAN_WORKERS"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LEAST_SHARE = 1 << 20  # bytes to parse; a smaller share is not worth a thread
+# Bytes to parse or to verify. One thread reads so many in half a millisecond; a smaller share is not
+# worth a thread.
+LEAST_SHARE = 8 << 20
 
 _MAX_THREADS = 64
 _stated: ContextVar[int | None] = ContextVar("wirescan_workers", default=None)
@@ -140,7 +142,7 @@ def cut_evenly(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
     targets = ends[-1] * np.arange(1, most) // most
     found = np.searchsorted(ends, targets, side="right")
     # The last parts may be empty; then no part begins at or after a target.
-    starts = np.unique([0, *found[found < len(sizes)].tolist()]).tolist()
+    starts = sorted({0, *found[found < len(sizes)].tolist()})
     return list(zip(starts, [*starts[1:], len(sizes)]))
 
 
