@@ -24,6 +24,15 @@ from wirescan.nats.encode import encode_pub
 NUMBERS = (2, 3, 7)
 HEADER = 61  # bytes of a batch before its records
 COUNT_AT = 57
+# Places in a batch: the position of a byte, and the bits that are changed.
+PLACES = {
+    "sign": (8, 0x80),
+    "length": (11, 0x7F),
+    "magic": (16, 5),
+    "crc": (18, 5),
+    "codec": (22, 5),
+    "payload": (70, 5),
+}
 
 
 def make_batches(count=30, seed=1):
@@ -181,6 +190,25 @@ def test_a_limit_in_any_share_is_reached_at_the_same_row(check):
     assert reached > 10
 
 
+def test_shares_with_more_rows_than_expected_reach_the_limit_at_the_same_row(share_counts):
+    raw = b"".join(claim(encode_batch([b"a", b"b", b"c"]), -1) for _ in range(300))
+    outer = kafka.scan(raw)
+    for rows in (600, 601, 700, 898, 899, 900, 901):
+        limits = Limits(rows=rows)
+        found = assert_same(lambda: kafka.records(outer, errors="mark", limits=limits))
+        assert (found[1] == Fault.LIMIT) == (rows < 900)
+    assert len(share_counts) == 7 * len(NUMBERS)
+    headers = {f"h{n}": "x" for n in range(10)}
+    messages = nats.scan(b"".join(encode_pub("a", b"", headers=headers) for _ in range(300)))
+    rows = messages.rows.copy()
+    rows["header_count"] = 1
+    forged = FrameTable(messages.buffers, rows, messages.stops, messages.format)
+    for most in (300, 301, 1500, 2999, 3000):
+        limits = Limits(rows=most)
+        found = assert_same(lambda: nats.headers(forged, limits=limits))
+        assert (found[1] == Fault.LIMIT) == (most < 3000)
+
+
 def test_claims_of_hostile_batches_allocate_no_more_rows_than_the_limit_allows(share_counts):
     batch = claim(encode_batch([b"x" * 1000] * 50), 2**31 - 1 - 50)
     outer = kafka.scan(batch * 20)
@@ -219,12 +247,12 @@ def test_checksums_of_good_batches_are_verified_by_several_threads(verified_shar
 
 
 @pytest.mark.parametrize("errors", MODES)
-@pytest.mark.parametrize("batch", [0, 17, 29])
-@pytest.mark.parametrize("place", ["length", "magic", "crc", "codec", "payload"])
+@pytest.mark.parametrize("batch", [0, 17, 28])
+@pytest.mark.parametrize("place", PLACES)
 def test_bad_batches_are_found_by_a_scan_on_one_thread(errors, batch, place):
-    at = {"length": 10, "magic": 16, "crc": 18, "codec": 22, "payload": 70}[place]
+    at, bits = PLACES[place]
     raw = bytearray(RAW)
-    raw[sum(map(len, BATCHES[:batch])) + at] ^= 5
+    raw[sum(map(len, BATCHES[:batch])) + at] ^= bits
     found = assert_same(lambda: kafka.scan(raw, errors=errors))
     assert isinstance(found[0], str) == (errors == "strict")
 

@@ -566,11 +566,9 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
     if counts is not None and parents.count > 1:
         threads = choose_threads(sum(map(len, buffers)))
         if threads > 1:
-            block = add_shares(&parents, &fault, run, outer, counts, dtype, limits, buffers,
-                               threads)
+            block = add_shares(&parents, run, outer, counts, dtype, limits, buffers, threads)
     if block is None:
         block = allocate_rows(dtype, expected, limits, None, buffers)
-        parents.opened = 0
         with nogil:
             fault = run(&parents, &block.rows)
     if fault == BAD_LENGTH:
@@ -578,10 +576,9 @@ cdef object open_rows(outer, buffers, dtype, size_t expected, RunParents run, co
     return rows_to_array(block, dtype, None, fault), block.rows.bad, <int>fault
 
 
-cdef RowBlock add_shares(Parents* parents, Fault* fault, RunParents run, outer, counts, dtype,
-                         limits, buffers, threads):
-    # Add the rows inside `parents` on several threads, and leave there what one thread would.
-    # Return None where one thread has to do it.
+cdef RowBlock add_shares(const Parents* parents, RunParents run, outer, counts, dtype, limits,
+                         buffers, threads):
+    # Add the rows inside `parents` on several threads. Return None where one thread has to do it.
     cdef _ParentsShare share
     cdef RowBlock block
     cdef size_t start, stop
@@ -600,10 +597,4 @@ cdef RowBlock add_shares(Parents* parents, Fault* fault, RunParents run, outer, 
         share.parents.count = stop
         share.run = run
         shares.append(share)
-    block = run_shares(shares, block, [int(expected[first:end].sum()) for first, end in cuts])
-    for share in shares:
-        parents.opened = share.parents.opened
-        fault[0] = share.fault
-        if share.fault:
-            break
-    return block
+    return run_shares(shares, block, [int(expected[first:end].sum()) for first, end in cuts])

@@ -11,5 +11,6 @@ cdef class Share:
 # Run shares on threads, and return their rows in order, as if one thread had filled `block`.
 #
 # block: empty rows, with memory for all expected ones. expected: for each share, how many of them.
-# Return None where a limit or the memory may change the result: then one thread has to do the work.
+# Return None where a share has a fault, for example because a limit may change the result. Then one
+# thread has to do all the work.
 cdef RowBlock run_shares(list shares, RowBlock block, list expected)

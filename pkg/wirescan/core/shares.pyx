@@ -6,7 +6,7 @@ own. Afterwards the parts are moved together. They are seldom moved, because for
 how many frames are inside a frame.
 """
 from libc.string cimport memmove
-from wirescan.core.fault cimport LIMIT, OK
+from wirescan.core.fault cimport OK
 from wirescan.core.parallel import run_each
 from wirescan.core.rows cimport free_memory
 
@@ -32,10 +32,9 @@ cdef class Share:
 
 cdef RowBlock run_shares(list shares, RowBlock block, list expected):
     cdef Rows* rows = &block.rows
-    cdef size_t first = 0, room, claimed = sum(expected)
-    cdef size_t spare
+    cdef size_t first = 0, room, spare, claimed = sum(expected)
     cdef Share share
-    if claimed > rows.capacity or claimed > rows.max_rows:
+    if claimed > rows.capacity:
         return None
     # All shares together have at most `max_rows` rows.
     spare = (rows.max_rows - claimed) // <size_t>len(shares)
@@ -48,23 +47,18 @@ cdef RowBlock run_shares(list shares, RowBlock block, list expected):
 
 
 cdef RowBlock join_shares(list shares, RowBlock block):
-    # Move the rows of the shares together. The first share with a fault has the last rows.
+    # Move the rows of the shares together. See `run_shares`.
     cdef Rows* rows = &block.rows
-    cdef Rows* joined = rows
     cdef RowBlock result = block
     cdef size_t count = 0, bad = 0
     cdef bint lent = True
     cdef Share share
-    cdef size_t used = 0
     for share in shares:
-        if share.rows.out_of_memory or share.fault == LIMIT:
+        if share.fault != OK:
             return None
-        used += 1
         count += share.rows.count
         bad += share.rows.bad
         lent &= share.rows.lent
-        if share.fault != OK:
-            break
     if not lent and rows.fixed:
         return None
     if not lent or count < rows.capacity // 2 and rows.bytes > SMALL_BLOCK:
@@ -72,19 +66,17 @@ cdef RowBlock join_shares(list shares, RowBlock block):
             result = RowBlock(rows.stride, count, rows.max_rows)
         except MemoryError:
             return None
-        joined = &result.rows
-    count = 0
-    for share in shares[:used]:
-        move_rows(joined, count, &share.rows)
-        count += share.rows.count
-    joined.count = count
-    joined.bad = bad
+    result.rows.count = 0
+    result.rows.bad = bad
+    for share in shares:
+        append_rows(&result.rows, &share.rows)
     return result
 
 
-cdef void move_rows(Rows* joined, size_t first, const Rows* rows) noexcept:
-    # Rows in the same block only move towards its beginning.
-    cdef char* into = joined.at + first * joined.stride
+cdef void append_rows(Rows* joined, const Rows* rows) noexcept:
+    # In the memory of `joined`, rows only move towards its beginning.
+    cdef char* into = joined.at + joined.count * joined.stride
     if into != rows.at:
         with nogil:
             memmove(into, rows.at, rows.count * rows.stride)
+    joined.count += rows.count
