@@ -1,5 +1,7 @@
 """Timing: compared programs take turns, in one run and on one thread.
 
+A contender of several threads states their number itself.
+
 A round calls every contender once. If the machine is slow for a while, it is slow for all of them.
 The first round is not counted. A time is the median over the rounds, and a ratio is the median of
 the rounds' ratios. The time to free a result is not counted, neither for copies nor for tables.
@@ -16,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from wirescan.core.parallel import use_workers
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,8 @@ def interleave(contenders: Sequence[Contender], rounds: int, warm_up: int = 1) -
     try:
         for turn in range(warm_up + rounds):
             for contender in contenders:
-                seconds = contender.seconds()
+                with use_workers(1):
+                    seconds = contender.seconds()
                 if turn >= warm_up:
                     times[contender.name].append(seconds * 1e9 / contender.units)
             gc.collect()

@@ -16,6 +16,7 @@ from wirescan import Fault, FrameError, Limits, kafka, nats
 from wirescan.core import parallel, shares
 from wirescan.core.parallel import LEAST_SHARE, use_workers
 from wirescan.files import whole_source
+from wirescan.files.whole_source import LEAST_VERIFIED
 from wirescan.frames.errors import MODES
 from wirescan.frames.table import FrameTable
 from wirescan.kafka import Record, encode_batch, encode_message_set
@@ -263,16 +264,19 @@ def test_several_threads_verify_and_open_large_buffers_without_being_told(
     monkeypatch.delenv(parallel.WORKERS_VARIABLE, raising=False)
     monkeypatch.setattr(parallel, "count_cores", lambda: 8)
     batch = encode_batch([b"x" * 100_000] * 10)
-    small = batch * (2 * LEAST_SHARE // len(batch))
-    assert len(wirescan.scan(small, "kafka.records")) > 100
-    assert share_counts == verified_shares == []
-    large = batch * (3 * LEAST_SHARE // len(batch) + 2)
-    assert len(wirescan.scan(large, "kafka.records")) > 200
-    assert share_counts == verified_shares == [3]
-    wirescan.scan(large, "kafka.records", workers=1)
-    assert share_counts == verified_shares == [3]
-    wirescan.scan(small, "kafka.records", workers=2)
-    assert share_counts == verified_shares == [3, 2]
+    for size, counts, verified in (
+        (2 * LEAST_SHARE - len(batch), [], []),
+        (3 * LEAST_SHARE, [3], []),
+        (3 * LEAST_VERIFIED, [3, 6], [3]),
+    ):
+        raw = batch * (size // len(batch) + 1)
+        assert len(wirescan.scan(raw, "kafka.records")) == len(raw) // len(batch) * 10
+        assert share_counts == counts
+        assert verified_shares == verified
+    wirescan.scan(raw, "kafka.records", workers=1)
+    assert (share_counts, verified_shares) == ([3, 6], [3])
+    wirescan.scan(batch * 3, "kafka.records", workers=2)
+    assert (share_counts, verified_shares) == ([3, 6, 2], [3, 2])
 
 
 def test_plain_messages(share_counts):

@@ -423,12 +423,13 @@ cdef RowBlock open_shares(const NestedScan* nested, RunNestedScan open, spans, d
     cdef _NestedShare share
     cdef RowBlock block
     cdef size_t start, stop
-    sizes = spans["size"].astype(np.int64)
+    cuts = cut_evenly(spans["size"].astype(np.int64), threads)
+    if len(cuts) == 1:
+        return None
     expected = expect_rows(nested)
     block = allocate_shares(dtype, expected, limits, into, buffers)
     if block is None:
         return None
-    cuts = cut_evenly(sizes, threads)
     shares = []
     for start, stop in cuts:
         share = _NestedShare()
@@ -583,11 +584,13 @@ cdef RowBlock add_shares(const Parents* parents, RunParents run, outer, counts, 
     cdef RowBlock block
     cdef size_t start, stop
     sizes = outer["size"].astype(np.int64)
+    cuts = cut_evenly(sizes, threads)
+    if len(cuts) == 1:
+        return None
     expected = np.minimum(np.maximum(counts, outer["fault"] != 0), sizes).astype(np.int64)
     block = allocate_shares(dtype, expected, limits, None, buffers)
     if block is None:
         return None
-    cuts = cut_evenly(sizes, threads)
     shares = []
     for start, stop in cuts:
         share = _ParentsShare()

@@ -39,8 +39,8 @@ WORKERS_VARIABLE = "WIRESCAN_WORKERS"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Bytes to parse or to verify. One thread reads so many in half a millisecond; a smaller share is not
-# worth a thread.
+# Bytes to parse, which take one thread about half a millisecond. A smaller share is not worth a
+# thread.
 LEAST_SHARE = 8 << 20
 
 _MAX_THREADS = 64

@@ -16,6 +16,8 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
 
+LEAST_VERIFIED = 16 << 20  # bytes to verify; a smaller share is not worth a thread
+
 
 class _Scanned(NamedTuple):
     """The result of a scan: see `core.loop.scan_frames`."""
@@ -51,11 +53,7 @@ def scan_source(
     """
     check_mode(errors, limits)
     verifies_later = (
-        check
-        and format.parser.verify is not None
-        and scan is None
-        and into is None
-        and not options
+        check and format.parser.verify is not None and scan is None and into is None and not options
     )
     scan = scan or format.parser.scan
     assert scan is not None  # every outermost format has one
@@ -94,7 +92,7 @@ def _scan_good_frames(buffer: memoryview, format: Format, limits: Limits) -> _Sc
     decides whether a frame is bad. So without bad frames, the result is that of a scan that
     verifies checksums, with and without `resync`.
     """
-    threads = choose_threads(len(buffer))
+    threads = choose_threads(len(buffer), LEAST_VERIFIED)
     if threads == 1:
         return None
     parser = format.parser

@@ -150,7 +150,7 @@ def records(
     into: a writable array of dtype RECORD to write the rows to.
     workers: how many threads decompress payloads and open records. None, the default: as many as
         there are cores for this process, but at most the environment variable WIRESCAN_WORKERS, and
-        one thread for less than 1 MiB of compressed bytes or 2 MiB of records. The table is the
+        one thread for less than 1 MiB of compressed bytes or 16 MiB of records. The table is the
         same for each number of threads. Only how compressed records are distributed over the new
         buffers depends on it.
 

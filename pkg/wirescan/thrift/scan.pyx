@@ -264,13 +264,16 @@ def open_infos(frames, buffers, limits):
     cdef size_t expected = 0
     if frames.dtype != FRAME:
         raise TypeError("open_infos takes rows of thrift.frames")
+    counts = np.empty(n, np.int64)
+    cdef int64_t[::1] count = counts
     if n:
         view = np.ascontiguousarray(frames).view(np.uint8)
         with nogil:
             for i in range(n):
                 frame = <const Frame*>&view[i * sizeof(Frame)]
-                expected += min(frame.info_count, frame.head.size >> 1) + (frame.head.fault != OK)
-    return open_rows(frames, buffers, INFO, expected, run_infos, NULL, limits)
+                count[i] = min(frame.info_count, frame.head.size >> 1) + (frame.head.fault != OK)
+                expected += <size_t>count[i]
+    return open_rows(frames, buffers, INFO, expected, run_infos, NULL, limits, counts)
 
 
 # -------------------------------------------------------------------------------------- messages
