@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wirescan.core.parallel import use_workers
+from wirescan.core.parallel import FixedWorkers
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def interleave(contenders: Sequence[Contender], rounds: int, warm_up: int = 1) -
     try:
         for turn in range(warm_up + rounds):
             for contender in contenders:
-                with use_workers(1):
+                with FixedWorkers(1):
                     seconds = contender.seconds()
                 if turn >= warm_up:
                     times[contender.name].append(seconds * 1e9 / contender.units)

@@ -11,7 +11,7 @@ from bench.report import Report, format_number, format_table
 from bench.timing import Contender, interleave, time_call
 from bench.workloads.irregular_records import SHAPES, make_segment
 from wirescan import kafka
-from wirescan.core.parallel import use_workers
+from wirescan.core.parallel import FixedWorkers
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import to_batch
 
@@ -103,5 +103,5 @@ def measure_threads(report: Report, records: int, rounds: int) -> None:
 def call_on_threads(
     call: Callable[[FrameTable], FrameTable], batches: FrameTable, workers: int
 ) -> FrameTable:
-    with use_workers(workers):
+    with FixedWorkers(workers):
         return call(batches)

@@ -11,13 +11,13 @@ from wirescan.core import parallel
 from wirescan.core.parallel import (
     LEAST_SHARE,
     WORKERS_VARIABLE,
+    FixedWorkers,
     choose_threads,
     choose_workers,
     count_cores,
     cut_evenly,
     map_in_order,
     run_each,
-    use_workers,
 )
 
 
@@ -48,19 +48,19 @@ def test_few_bytes_are_work_for_one_thread_unless_the_caller_states_a_number(mon
     assert choose_threads(0) == choose_threads(2 * LEAST_SHARE - 1) == 1
     assert [choose_threads(n * LEAST_SHARE) for n in (2, 5, 8, 100)] == [2, 5, 8, 8]
     assert choose_threads(50, least=10) == 5
-    with use_workers(3):
+    with FixedWorkers(3):
         assert choose_threads(0) == choose_threads(100 * LEAST_SHARE) == choose_workers() == 3
-        with use_workers(None):
+        with FixedWorkers(None):
             assert choose_workers() == 3
-        with use_workers(1):
+        with FixedWorkers(1):
             assert choose_threads(100 * LEAST_SHARE) == 1
         assert choose_workers() == 3
     assert choose_workers() == 8
-    with pytest.raises(KeyError), use_workers(3):
+    with pytest.raises(KeyError), FixedWorkers(3):
         raise KeyError
     assert choose_workers() == 8
     for workers, error in ((0, ValueError), ("2", TypeError)):
-        with pytest.raises(error), use_workers(workers):
+        with pytest.raises(error), FixedWorkers(workers):
             pass
 
 
@@ -69,7 +69,7 @@ def test_functions_on_threads_do_not_wait_for_other_threads():
 
     def use_more_threads(number):
         inner = run_each([lambda n=n: (n, threading.get_ident()) for n in range(2)])
-        with use_workers(5):
+        with FixedWorkers(5):
             workers = choose_workers()
         return inner, threading.get_ident(), workers
 

@@ -14,7 +14,7 @@ from tests.strategies import kafka as kafka_strategies
 from tests.strategies.kafka import correct_checksums
 from wirescan import Fault, FrameError, Limits, kafka, nats
 from wirescan.core import parallel, shares
-from wirescan.core.parallel import LEAST_SHARE, use_workers
+from wirescan.core.parallel import LEAST_SHARE, FixedWorkers
 from wirescan.files import whole_source
 from wirescan.files.whole_source import LEAST_VERIFIED
 from wirescan.frames.errors import MODES
@@ -80,10 +80,10 @@ def describe(call):
 
 def assert_same(call, numbers=NUMBERS):
     """Assert that a call gives the same on each number of threads. Return what it gives."""
-    with use_workers(1):
+    with FixedWorkers(1):
         expected = describe(call)
     for number in numbers:
-        with use_workers(number):
+        with FixedWorkers(number):
             assert describe(call) == expected, number
     return expected
 
@@ -307,7 +307,7 @@ def test_headers_of_nats_and_the_first_row_outside_its_buffer(share_counts):
     forged = FrameTable(messages.buffers, rows, messages.stops, messages.format)
     texts = set()
     for number in (1, *NUMBERS):
-        with use_workers(number), pytest.raises(ValueError, match="row 101 points") as caught:
+        with FixedWorkers(number), pytest.raises(ValueError, match="row 101 points") as caught:
             nats.headers(forged)
         texts.add(str(caught.value))
     assert len(texts) == 1
@@ -338,9 +338,9 @@ def test_any_log_whose_checksums_are_verified_with_its_records(logs, errors, che
         return table.rows[columns].tolist(), frames
 
     for limits in (Limits(), Limits(rows=rows)):
-        with use_workers(1):
+        with FixedWorkers(1):
             expected = describe_records(limits)
-        with use_workers(number):
+        with FixedWorkers(number):
             assert describe_records(limits) == expected
 
 

@@ -1,7 +1,7 @@
 """Threads for work that runs without the GIL.
 
 `choose_workers` says how many threads a call uses, and `choose_threads` how many it uses for so
-many bytes. `cut_evenly` cuts their work. `use_workers` sets the number for all calls in a block.
+many bytes. `cut_evenly` cuts their work. `FixedWorkers` sets the number for all calls in a block.
 `run_each` runs functions on the threads, and `map_in_order` runs one function for many items. The
 threads are shared by all calls of the process, and start when they are needed first.
 
@@ -16,8 +16,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from threading import Lock, local
 from typing import SupportsIndex, TypeVar
 
@@ -30,7 +29,7 @@ __all__ = [
     "cut_evenly",
     "map_in_order",
     "run_each",
-    "use_workers",
+    "FixedWorkers",
 ]
 
 WORKERS_VARIABLE = "WIRESCAN_WORKERS"
@@ -65,7 +64,7 @@ def choose_workers(workers: SupportsIndex | None = None) -> int:
     Args:
         workers: the number that the caller asked for. None, the default, means the cores that this
             process may use, but at most the number in the environment variable WIRESCAN_WORKERS.
-            The number of an enclosing `use_workers` takes the place of None.
+            The number of an enclosing `FixedWorkers` block takes the place of None.
 
     Raises:
         TypeError: `workers` is not an integer.
@@ -91,8 +90,7 @@ def choose_workers(workers: SupportsIndex | None = None) -> int:
     return min(int(text), count_cores())
 
 
-@contextmanager
-def use_workers(workers: SupportsIndex | None) -> Iterator[None]:
+class FixedWorkers:
     """Set the number of threads for the calls of this thread in a `with` block.
 
     Args:
@@ -101,15 +99,21 @@ def use_workers(workers: SupportsIndex | None) -> Iterator[None]:
     Raises:
         TypeError, ValueError: as `choose_workers`.
     """
-    number = choose_workers(workers)
-    if workers is None:
-        yield
-        return
-    token = _stated.set(number)
-    try:
-        yield
-    finally:
-        _stated.reset(token)
+
+    __slots__ = ("_number", "_token")
+
+    def __init__(self, workers: SupportsIndex | None):
+        self._number = None if workers is None else choose_workers(workers)
+        self._token: Token[int | None] | None = None
+
+    def __enter__(self) -> None:
+        if self._number is not None:
+            self._token = _stated.set(self._number)
+
+    def __exit__(self, *error: object) -> None:
+        if self._token is not None:
+            _stated.reset(self._token)
+            self._token = None
 
 
 def choose_threads(size: int, least: int = LEAST_SHARE) -> int:
@@ -118,10 +122,11 @@ def choose_threads(size: int, least: int = LEAST_SHARE) -> int:
     Args:
         size: bytes that are read.
         least: bytes of the smallest share that is worth a thread. It does not matter where an
-            enclosing `use_workers` states the number.
+            enclosing `FixedWorkers` states the number.
 
     Raises:
-        ValueError: the environment variable WIRESCAN_WORKERS is wrong.
+        ValueError: the environment variable WIRESCAN_WORKERS is wrong, and there are enough bytes
+            for several threads.
     """
     if _stated.get() is not None:
         return choose_workers()

@@ -13,7 +13,7 @@ import numpy as np
 
 from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import spans
-from wirescan.core.parallel import use_workers
+from wirescan.core.parallel import FixedWorkers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
@@ -174,7 +174,7 @@ def records(
     """
     errors = resolve_mode(errors, batches, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
-    with use_workers(workers):
+    with FixedWorkers(workers):
         table = _open_records(batches, errors=errors, check=check, limits=limits, into=into)
     return select_range(table, batches)
 
@@ -213,7 +213,7 @@ def write_records(
     """
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
     # Exports read several groups of batches at the same time, each on one thread.
-    with use_workers(1):
+    with FixedWorkers(1):
         payloads = decompress_batches(batches, limits, verify=check and not batches.checked)
     open_records(
         batches.rows,

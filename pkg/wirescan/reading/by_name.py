@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from wirescan.core.parallel import use_workers
+from wirescan.core.parallel import FixedWorkers
 from wirescan.frames.errors import resolve_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
@@ -38,7 +38,7 @@ def scan(
     Raises FrameError, OSError; TypeError and ValueError for unfit arguments.
     """
     errors = resolve_mode(errors, source, limits)
-    with use_workers(workers):
+    with FixedWorkers(workers):
         return format_of(format).open(source, errors=errors, check=check, limits=limits)
 
 
