@@ -462,13 +462,15 @@ def threads_change_nothing(
 def _describe_scan(raw: bytes, name: str, **options: Any) -> list[Any]:
     """Return what a scan finds, or the error that it raises.
 
-    The distribution of decompressed bytes over the buffers may depend on the number of threads.
+    The distribution of decompressed bytes over the buffers may depend on the number of threads. So
+    the bytes after the last row may too, which the message of an error ends with.
     """
     try:
         table = scan(raw, name, **options)
     except FrameError as error:
         partial = None if error.partial is None else describe_rows(error.partial)
-        return [str(error), error.fault, error.offset, error.row, partial]
+        text = str(error).rpartition(": ")[0]
+        return [text, error.fault, error.offset, error.row, partial]
     described: list[Any] = []
     for level in list_tables(table):
         described += [level.stops, level.checked, describe_rows(level)]
