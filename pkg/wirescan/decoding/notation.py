@@ -3,6 +3,8 @@
 text                      payloads                                              class
 json                      JSON objects; types are inferred from a sample        JsonDecoder
 json:FILE                 JSON objects; FILE has their names and types          JsonDecoder
+msgpack                   MessagePack maps; types are inferred from a sample    MsgpackDecoder
+msgpack:FILE              MessagePack maps; FILE has their names and types      MsgpackDecoder
 avro:FILE                 Avro, each a value of the schema in FILE              AvroDecoder
 avro:registry=WHERE       Avro after Confluent's header                         AvroDecoder
 avro:FILE,registry=WHERE  ... resolved to the schema in FILE                    AvroDecoder
@@ -25,6 +27,7 @@ from importlib import import_module
 from wirescan.decoding.avro_values import AvroDecoder, read_schema_file
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.json_values import JsonDecoder, read_json_schema
+from wirescan.decoding.msgpack_values import MsgpackDecoder
 from wirescan.decoding.plain_values import NUMBERS, NumberDecoder, StringDecoder, UuidDecoder
 from wirescan.decoding.protobuf_values import make_protobuf_decoder
 from wirescan.decoding.schema_registry import SchemaRegistry
@@ -51,6 +54,15 @@ def parse_decoder(text: str) -> Decoder:
 
 def _make_json(path: str) -> Decoder:
     return JsonDecoder(read_json_schema(path)) if path else JsonDecoder()
+
+
+def _make_msgpack(path: str) -> Decoder:
+    if not path:
+        return MsgpackDecoder()
+    try:
+        return MsgpackDecoder(read_json_schema(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def _make_avro(argument: str) -> Decoder:
@@ -86,6 +98,7 @@ def _protocol_maker(module: str) -> Callable[[str], Decoder]:
 
 MAKERS: dict[str, Callable[[str], Decoder]] = {
     "json": _make_json,
+    "msgpack": _make_msgpack,
     "avro": _make_avro,
     "protobuf": make_protobuf_decoder,
     **{name: _protocol_maker(module) for name, module in PAYLOAD_DECODERS.items()},
