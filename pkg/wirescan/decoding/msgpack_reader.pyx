@@ -64,7 +64,7 @@ cdef enum:
     VALUES_PER_BYTE = 64        # values that a payload may have for each byte
     EXTRA_VALUES = 1 << 22      # ... and further ones of all payloads together
     DEEPEST = 50                # nesting of arrays and maps whose types are inferred
-    SAMPLE_VALUES = 1 << 21     # values from which types are inferred
+    SAMPLE_VALUES = 1 << 19     # values from which types are inferred
     DIGITS = 24                 # characters of an integer, with sign and NUL
     STAMP_TYPE = 255            # -1, the type of timestamps
     BILLION = 1000000000
@@ -629,7 +629,7 @@ cdef int add_shape(Reader* r, object shape, int64_t* budget) except -1:
 
 
 def infer_shapes(ByteStrings payloads, shape):
-    """Add all payloads that are whole maps to a `Shape`, up to about two million values.
+    """Add all payloads that are whole maps to a `Shape`, up to half a million values.
 
     Raises what the methods of the shape raise.
     """
