@@ -25,6 +25,7 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
     tests/export/test_column_batches.py tests/reading/test_stream.py tests/laws/test_laws.py \
     tests/decoding/test_avro_values.py tests/decoding/test_json_values.py \
     tests/decoding/test_protobuf_values.py tests/decoding/test_hostile_protobuf.py \
+    tests/decoding/test_msgpack_values.py tests/thrift/test_struct_values.py \
     tests/kafka/test_record_batches.py tests/kafka/test_hostile.py tests/kafka/test_resync.py \
     tests/kafka/test_encode.py tests/kafka/test_encode_arrays.py tests/kafka/test_protocol.py \
     tests/lumberjack/test_scan.py tests/lumberjack/test_hostile.py \

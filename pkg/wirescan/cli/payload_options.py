@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 HELP = """Decode the payloads in a column of bytes, such as value=json or key=long. DECODER is
-json[:FILE], avro:FILE, avro:registry=URL, protobuf:FILE,message=NAME, protobuf:registry=URL, short,
-int, long, float, double, uuid or string. A payload that cannot be decoded is null; the column
-COLUMN_fault says why. Can be given for several columns."""
+json[:FILE], msgpack[:FILE], avro:FILE, avro:registry=URL, protobuf:FILE,message=NAME,
+protobuf:registry=URL, thrift:FILE,struct=NAME, short, int, long, float, double, uuid or string. A
+payload that cannot be decoded is null; the column COLUMN_fault says why. Can be given for several
+columns."""
 
 
 def decode_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -6,6 +6,8 @@ numbers and text, `json_values.py` JSON; `json_parser.py`, `json_lines.pyx` and 
 are its parser, which other folders use too. `avro_values.py` reads Avro: `avro_schema.py` compiles
 a schema for `avro_reader.pyx`, and `schema_registry.py` finds schemas. `protobuf_values.py`,
 `protobuf_schema.py`, `protobuf_reader.pyx` and `protobuf_registry.py` do the same for Protobuf.
+`msgpack_values.py` reads MessagePack: `msgpack_types.py` infers types and compiles them for
+`msgpack_reader.pyx`.
 `column_tree.py` and `value_builder.pyx` are the memory of nested columns.
 
 Imports `wirescan.core`, `wirescan.frames` and pyarrow.

@@ -3,11 +3,14 @@
 text                      payloads                                              class
 json                      JSON objects; types are inferred from a sample        JsonDecoder
 json:FILE                 JSON objects; FILE has their names and types          JsonDecoder
+msgpack                   MessagePack maps; types are inferred from a sample    MsgpackDecoder
+msgpack:FILE              MessagePack maps; FILE has their names and types      MsgpackDecoder
 avro:FILE                 Avro, each a value of the schema in FILE              AvroDecoder
 avro:registry=WHERE       Avro after Confluent's header                         AvroDecoder
 avro:FILE,registry=WHERE  ... resolved to the schema in FILE                    AvroDecoder
 protobuf:FILE,message=M   Protobuf, each a message M of FILE                    ProtobufDecoder
 protobuf:registry=WHERE   Protobuf after Confluent's header                     ProtobufDecoder
+thrift:FILE,struct=NAME   Thrift, each a struct of the IDL in FILE              ThriftDecoder
 short int long            big-endian integers                                   NumberDecoder
 float double              big-endian IEEE 754 numbers                           NumberDecoder
 uuid                      UUIDs in hexadecimal digits with hyphens              UuidDecoder
@@ -19,13 +22,16 @@ WHERE is the URL of a schema registry, or a directory of files ID.avsc (Avro) or
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from wirescan.decoding.avro_values import AvroDecoder, read_schema_file
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.json_values import JsonDecoder, read_json_schema
+from wirescan.decoding.msgpack_values import MsgpackDecoder
 from wirescan.decoding.plain_values import NUMBERS, NumberDecoder, StringDecoder, UuidDecoder
 from wirescan.decoding.protobuf_values import make_protobuf_decoder
 from wirescan.decoding.schema_registry import SchemaRegistry
+from wirescan.frames.registry import PAYLOAD_DECODERS
 from wirescan.frames.similar_names import hint_at_names
 
 REGISTRY = "registry="
@@ -48,6 +54,15 @@ def parse_decoder(text: str) -> Decoder:
 
 def _make_json(path: str) -> Decoder:
     return JsonDecoder(read_json_schema(path)) if path else JsonDecoder()
+
+
+def _make_msgpack(path: str) -> Decoder:
+    if not path:
+        return MsgpackDecoder()
+    try:
+        return MsgpackDecoder(read_json_schema(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def _make_avro(argument: str) -> Decoder:
@@ -76,9 +91,16 @@ def _plain_maker(name: str) -> Callable[[str], Decoder]:
     return lambda argument: _make_plain(name, argument)
 
 
+def _protocol_maker(module: str) -> Callable[[str], Decoder]:
+    """Return a function that calls `make_decoder` of a module of a protocol package."""
+    return lambda argument: import_module(module).make_decoder(argument)
+
+
 MAKERS: dict[str, Callable[[str], Decoder]] = {
     "json": _make_json,
+    "msgpack": _make_msgpack,
     "avro": _make_avro,
     "protobuf": make_protobuf_decoder,
+    **{name: _protocol_maker(module) for name, module in PAYLOAD_DECODERS.items()},
     **{name: _plain_maker(name) for name in (*NUMBERS, "uuid", "string")},
 }

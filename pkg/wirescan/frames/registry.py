@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 GROUP = "wirescan.formats"  # of the entry points of other packages
 # The folders of the protocol packages.
 PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")
+# Names of decoders of payloads -> modules of protocol packages whose `make_decoder` makes them.
+PAYLOAD_DECODERS = {"thrift": "wirescan.thrift.struct_values"}
 
 # "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import
 # this module.

@@ -9,6 +9,8 @@ the wire. The other parts:
     call_pairs.py        pair: calls with their replies
     encode.py            encode_frame, encode_framed, encode_message; for columns encode_frames,
                          encode_framed_messages, encode_messages
+    struct_values.py     ThriftDecoder: payloads that are bare structs, as columns;
+                         struct_schema.py compiles a struct of an IDL for struct_reader.pyx
     format_options.py    options after the name of a format: non_strict, idl
     live/                ClientChannel and ServerChannel without sockets;
                          HeaderTransport for Apache Thrift

@@ -208,10 +208,28 @@ def _match_names(table: FrameTable, place: str, names: list[bytes]) -> np.ndarra
 
 def _load_names(idl: Any) -> _Names:
     """Return the names in an IDL. Raises as `add_names`."""
+    module = load_module(idl)
+    try:
+        return _read_module(module)
+    except Exception as error:
+        if isinstance(idl, ModuleType):
+            raise
+        raise _make_parse_error(os.path.abspath(os.fsdecode(idl)), error) from error
+
+
+def load_module(idl: Any) -> ModuleType:
+    """Return an IDL as a module of thriftpy2.
+
+    idl: the path of a .thrift file, or such a module. A file is parsed again only after it has
+    changed; a change of an included file is not noticed.
+
+    Raises TypeError for another argument, ValueError for an IDL that cannot be parsed, OSError for
+    a file that cannot be read, and ImportError if thriftpy2 is not installed.
+    """
     if isinstance(idl, ModuleType):
         if not hasattr(idl, "__thrift_file__"):
             raise TypeError(f"{idl.__name__} is not a module that thriftpy2 has loaded")
-        return _read_module(idl)
+        return idl
     try:
         path = os.path.abspath(os.fsdecode(idl))
     except TypeError:
@@ -219,11 +237,11 @@ def _load_names(idl: Any) -> _Names:
             f"idl must be a path or a module of thriftpy2, not {type(idl).__name__}"
         ) from None
     status = os.stat(path)
-    return _read_file(path, status.st_mtime_ns, status.st_size)
+    return _parse_file(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=16)
-def _read_file(path: str, *_: int) -> _Names:
+def _parse_file(path: str, *_: int) -> ModuleType:
     try:
         from thriftpy2.parser import parse
     except ImportError as error:
@@ -235,13 +253,17 @@ def _read_file(path: str, *_: int) -> _Names:
     name = f"wirescan{next(_loaded)}.{stem}_thrift"
     try:
         # thriftpy2 has no annotations.
-        module = parse(path, name, enable_cache=False)
-        return _read_module(module)
+        module: ModuleType = parse(path, name, enable_cache=False)
+        return module
     except OSError:
         raise
     # A broken IDL raises errors of thriftpy2 and ply, and any error of Python.
     except Exception as error:
-        raise ValueError(f"{path} cannot be parsed: {error or type(error).__name__}") from error
+        raise _make_parse_error(path, error) from error
+
+
+def _make_parse_error(path: str, error: Exception) -> ValueError:
+    return ValueError(f"{path} cannot be parsed: {error or type(error).__name__}")
 
 
 @lru_cache(maxsize=16)
