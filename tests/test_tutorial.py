@@ -1,4 +1,4 @@
-"""The commands and the Python of docs/tutorial.md run, and print what the page says."""
+"""The commands and the Python of the tutorial and the how-tos run, and print what they say."""
 
 import contextlib
 import re
@@ -9,20 +9,29 @@ import sys
 import pytest
 
 from tests.support.command import START, make_environment
+from tests.support.fake_broker import Server
+from tests.support.fake_producer import ProducerCluster
 from tests.support.paths import CORPUS, ROOT
+from wirescan import kafka
 
-PAGE = (ROOT / "docs/tutorial.md").read_text()
-BLOCK = re.compile(r"```(console|python)\n(.*?)```", re.DOTALL)
+# A block, and the output of a block of Python if the page shows it.
+BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with the partitions and the command, in which the tutorial is followed."""
-    folder = tmp_path_factory.mktemp("tutorial")
+# The folder of tests/corpus in which a page is followed, and the number of its blocks.
+PAGES = {"tutorial": ("kafka", 9), "how-to": (".", 12)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a part of the corpus and the command, in which a page is followed."""
+    folder = tmp_path
     kafka = folder / "kafka"
     kafka.mkdir()
     for source in (CORPUS / "kafka").glob("*-0"):
         shutil.copytree(source, kafka / source.name)
+    for protocol in ("lumberjack", "thrift"):
+        (folder / protocol).symlink_to(CORPUS / protocol)
     programs = folder / "bin"
     programs.mkdir()
     command = programs / "wirescan"
@@ -37,30 +46,59 @@ def list_commands(block):
     return [tuple(part.split("\n", 1)) for part in commands]
 
 
-def run_command(command, folder):
+def run_command(command, folder, programs):
     environment = make_environment(COLUMNS="200")
-    environment["PATH"] = f"{folder / 'bin'}:{environment['PATH']}"
+    environment["PATH"] = f"{programs}:{environment['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder / "kafka",
-        env=environment,
-        capture_output=True,
-        text=True,
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode in (0, 1), done.stderr  # 1: damage or a difference was found
     return done.stdout
 
 
-def test_the_tutorial_is_true(folder, capsys):
-    blocks = BLOCK.findall(PAGE)
-    assert len(blocks) > 7
-    for language, block in blocks:
+def check_output(code, output, expected):
+    """Compare an output with what a page shows, where `...` stands for anything."""
+    pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
+    assert re.fullmatch(pattern, output.strip(), re.DOTALL), f"{code}\n{output}"
+
+
+@pytest.fixture
+def broker():
+    """A broker with an empty topic `orders`."""
+    cluster = ProducerCluster(1)
+    cluster.add_topic("orders", 1)
+    with Server(cluster) as server:
+        yield cluster, server.bootstrap
+
+
+def check_restored(cluster):
+    """Compare the topic of the broker with the segments that it was restored from."""
+    data = b"".join(entry for _, _, entry in cluster.topics["orders"][0].entries)
+    log = kafka.open_log(CORPUS / "kafka/orders-0", isolation="read_committed")
+    columns = ["timestamp", "key", "value", "headers"]
+    restored, expected = (
+        kafka.records(batches).to_arrow(columns=columns) for batches in (kafka.scan(data), log)
+    )
+    assert restored.equals(expected)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_that_is_followed_is_true(page, folder, broker, capsys):
+    cluster, address = broker
+    start, count = PAGES[page]
+    blocks = BLOCK.findall((ROOT / f"docs/{page}.md").read_text())
+    assert len(blocks) == count
+    for language, block, shown in blocks:
         if language == "python":
-            with contextlib.chdir(folder / "kafka"):
-                exec(compile(block, "docs/tutorial.md", "exec"), {})
-            assert capsys.readouterr().out
+            with contextlib.chdir(folder / start):
+                code = block.replace("localhost:9092", address)
+                exec(compile(code, f"docs/{page}.md", "exec"), {})
+            output = capsys.readouterr().out
+            assert output
+            check_output(block, output, shown or "...")
             continue
         for command, expected in list_commands(block):
-            output = run_command(command, folder)
-            pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
-            assert re.fullmatch(pattern, output.strip(), re.DOTALL), f"{command}\n{output}"
+            output = run_command(command, folder / start, folder / "bin")
+            check_output(command, output, expected)
+    if page == "how-to":
+        check_restored(cluster)

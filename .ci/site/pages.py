@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -99,6 +100,9 @@ def make_formats() -> Iterator[str]:
     yield ""
     yield "Columns of exports come first; the others are exported if they are named. The column "
     yield "*of* names the enclosing format that a column comes from. Times are integers since 1970."
+    yield "The text below a table is that of the function that reads the format: it says what the "
+    yield "columns mean. [Every row](../architecture.md#the-table) begins with the same columns, "
+    yield "from `start` to `fault`."
     for format in formats().values():
         yield f"\n## {format.name}\n"
         yield f"{format.about[:1].upper()}{format.about[1:]}."
@@ -113,6 +117,10 @@ def make_formats() -> Iterator[str]:
             column = format.describe_column(name)
             if column is not None:
                 yield describe_column(format, name, column)
+        # The function of a format that is one of many, such as a body of Kafka, is a `partial`.
+        meaning = "" if isinstance(format.read, partial) else inspect.getdoc(format.read)
+        if meaning:
+            yield f"\n{quote(meaning)}"
 
 
 def describe_column(format: Format, name: str, column: ColumnDescription) -> str:

@@ -206,8 +206,10 @@ def entries(
     the row in it. check: verify CRC-32C. into: a writable array of dtype ENTRY that receives the
     rows, for a source of one buffer. errors and limits: as in `scan`.
 
-    Columns: `timestamp` is nanoseconds since 1970. `headers_at` and `header_count` say where
-    `headers` finds the headers. Places: key, value.
+    Columns: `offset` is the log offset. `timestamp` is nanoseconds since 1970. `leader_epoch` is
+    the epoch of the leader that wrote the record. `crc` is its checksum, CRC-32C. `magic` is 1.
+    `attributes` are stored as they are. `headers_at` and `header_count` say where `headers` finds
+    the headers. Places: key, value.
 
     After a crash, a segment may end inside a record. Those bytes are the tail. Faults: BAD_LENGTH,
     a size that no record has; BAD_CHECKSUM; BAD_MAGIC; TRUNCATED, LEFTOVER and BAD_NULL, lengths

@@ -63,7 +63,7 @@ def scan(
     Versions and types may be mixed. Column `kind` is the type. `sequence` is the number of D, J and
     A. `count` is the number of events of W and of pairs of D. `length` is the number of bytes after
     the length field of J and C. A D without pairs and a W of no events are good. A J without a
-    document has the fault EMPTY.
+    document has the fault EMPTY. `version` is 1 or 2. `depth` is the number of C around the frame.
 
     After damage there is no way to find the next frame. With errors="mark", the rest of the buffer
     is one bad row.
@@ -121,7 +121,8 @@ def events(
     The table includes the events in compressed frames, in the order of the stream. Bad frames are
     rows too. Column `parent` is the row of lumberjack.frames. `window` is the number of the event's
     window, from 0 in each table, and -1 before the first window. `count` is the number of pairs of
-    a data frame. Place: json, null for a data frame.
+    a data frame. `sequence`, `version` and `depth` mean the same as in lumberjack.frames. Place:
+    json, null for a data frame.
 
     The other arguments and errors are those of `plain`.
     Format: docs/lumberjack.md, "Events".

@@ -74,7 +74,8 @@ def requests(
 
     source: anything that `wirescan.open` accepts. Each buffer of it is one connection.
 
-    `kind` is the version of the header, 0, 1 or 2. The body begins at `body`. The place is
+    `kind` is the version of the header, 0, 1 or 2. `api_key` and `api_version` say which request it
+    is. Its response has the same `correlation_id`. The body begins at `body`. The place is
     client_id. `kind` is OPAQUE (255) if the API is not known. Such a row may be a raw token of
     SASL, which follows SaslHandshake of version 0; its numbers are those in its first bytes.
 
@@ -105,7 +106,8 @@ def responses(
 
     `kind` is the version of the header, 0 or 1, or OPAQUE if the request is opaque. `api_version`
     is the version of the response. It differs from the request's version in one case: a broker
-    answers an ApiVersions request of an unknown version in version 0.
+    answers an ApiVersions request of an unknown version in version 0. `tag_count` is the number of
+    tagged fields in the header.
 
     Raises as `requests`, and ValueError if the numbers of connections differ.
     """
