@@ -35,6 +35,7 @@ VERBS = (
     "salvage",
     "index",
     "convert",
+    "metadata",
     "fetch",
     "receive",
     "send",
@@ -66,6 +67,7 @@ Examples:
   wirescan index   rpc                               note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
+  wirescan metadata 127.0.0.1:9092                   brokers and topics of a live cluster
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster
   wirescan salvage orders-0 --to repaired            the intact batches of a damaged log
   wirescan cut     orders-0 --offset 5:90 -o a.log   a part, as a valid segment
