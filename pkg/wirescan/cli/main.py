@@ -37,10 +37,14 @@ VERBS = (
     "convert",
     "metadata",
     "fetch",
+    "produce",
     "receive",
     "send",
     "manual",
 )
+
+# Verb -> its module in `verbs`, where the name of the verb is that of another module.
+MODULES = {"produce": "produce_records"}
 
 # Package -> the extra of wirescan that installs it.
 EXTRAS = {
@@ -69,6 +73,7 @@ Examples:
   wirescan convert orders-0 out --engine spark       ... with Spark
   wirescan metadata 127.0.0.1:9092                   brokers and topics of a live cluster
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster
+  wirescan produce 127.0.0.1:9092 orders orders-0    write segments or lines to a topic
   wirescan salvage orders-0 --to repaired            the intact batches of a damaged log
   wirescan cut     orders-0 --offset 5:90 -o a.log   a part, as a valid segment
   wirescan diff    orders-0 backup/orders-0          compare two copies by offset
@@ -165,7 +170,8 @@ class Verbs(click.Group):
         """Import a verb and return its command; None for an unknown name."""
         if name not in VERBS:
             return None
-        verb: click.Command = getattr(import_module(f"wirescan.cli.verbs.{name}"), name)
+        module = import_module(f"wirescan.cli.verbs.{MODULES.get(name, name)}")
+        verb: click.Command = getattr(module, name)
         return verb
 
     def resolve_command(
