@@ -179,7 +179,8 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb that the first argument names, and the other arguments."""
         name = args[0]
-        if name not in VERBS and not name.startswith("-"):
+        is_unknown = name not in VERBS and not name.startswith("-")
+        if is_unknown and not context.resilient_parsing:  # a shell completes the line
             context.fail(f"there is no command {name!r}{hint_at_names(name, VERBS)}")
         return super().resolve_command(context, args)
 
