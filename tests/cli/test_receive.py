@@ -735,7 +735,7 @@ def test_send_reads_lines_of_json(tmp_path, monkeypatch):
         result = send(running.address, path, "--lines", "json", "--errors", "skip")
         assert running.documents[-3:] == [b'{"a": 1}', b' {"b":"\\n"}', b"{}"]
         assert "2 lines dropped" in result.stderr
-    monkeypatch.setattr("wirescan.cli.verbs.send.LONGEST_LINE", 100)
+    monkeypatch.setattr("wirescan.cli.support.line_blocks.LONGEST_LINE", 100)
     path.write_bytes(b'{}\n{"' + b"x" * 200)
     with ServerThread() as running:
         result = send(running.address, path, "--lines", "json", code=1)

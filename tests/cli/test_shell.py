@@ -42,6 +42,9 @@ def complete(*words):
         ),
         (("wirescan", "convert", "--compression", "z"), ["plain,zstd"]),
         (("wirescan", "scan", "ord"), ["file,ord"]),
+        (("wirescan", "fetch", "h:1", "t", "--columns", "of"), [""]),
+        (("wirescan", "receive", "lumberjack", "--columns", "se"), [""]),
+        (("wirescan", "nothing", "scan"), ["plain,scan"]),
         (("wirescan", "scan", "--templ"), ["plain,--template"]),
     ],
 )

@@ -177,13 +177,16 @@ def complete_columns(
 ) -> list[CompletionItem]:
     """Return lists of columns that begin with a text, for the shell.
 
-    The columns are those of --format, or of the command's default format.
+    The columns are those of --format, or of the command's default format. A command without
+    --format offers none.
     """
     name = context.params.get("format_name")
     format = name if isinstance(name, Format) else None
     if format is None:
-        (choice,) = (each for each in context.command.params if isinstance(each, _FormatChoice))
-        format = formats()[choice.default_format]
+        choices = [each for each in context.command.params if isinstance(each, _FormatChoice)]
+        if not choices:
+            return []
+        format = formats()[choices[0].default_format]
     before, comma, last = incomplete.rpartition(",")
     names = [column for column in format.all_columns if column.startswith(last)]
     return [CompletionItem(f"{before}{comma}{column}") for column in names]

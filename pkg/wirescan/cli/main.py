@@ -35,11 +35,16 @@ VERBS = (
     "salvage",
     "index",
     "convert",
+    "metadata",
     "fetch",
+    "produce",
     "receive",
     "send",
     "manual",
 )
+
+# Verb -> its module in `verbs`, where the name of the verb is that of another module.
+MODULES = {"produce": "produce_records"}
 
 # Package -> the extra of wirescan that installs it.
 EXTRAS = {
@@ -66,7 +71,9 @@ Examples:
   wirescan index   rpc                               note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet
   wirescan convert orders-0 out --engine spark       ... with Spark
+  wirescan metadata 127.0.0.1:9092                   brokers and topics of a live cluster
   wirescan fetch   127.0.0.1:9092 orders --to copy   a topic of a live cluster
+  wirescan produce 127.0.0.1:9092 orders orders-0    write segments or lines to a topic
   wirescan salvage orders-0 --to repaired            the intact batches of a damaged log
   wirescan cut     orders-0 --offset 5:90 -o a.log   a part, as a valid segment
   wirescan diff    orders-0 backup/orders-0          compare two copies by offset
@@ -163,7 +170,8 @@ class Verbs(click.Group):
         """Import a verb and return its command; None for an unknown name."""
         if name not in VERBS:
             return None
-        verb: click.Command = getattr(import_module(f"wirescan.cli.verbs.{name}"), name)
+        module = import_module(f"wirescan.cli.verbs.{MODULES.get(name, name)}")
+        verb: click.Command = getattr(module, name)
         return verb
 
     def resolve_command(
@@ -171,7 +179,8 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb that the first argument names, and the other arguments."""
         name = args[0]
-        if name not in VERBS and not name.startswith("-"):
+        is_unknown = name not in VERBS and not name.startswith("-")
+        if is_unknown and not context.resilient_parsing:  # a shell completes the line
             context.fail(f"there is no command {name!r}{hint_at_names(name, VERBS)}")
         return super().resolve_command(context, args)
 

@@ -25,6 +25,7 @@ from wirescan.frames.escape import NAMED, make_visible
 
 VALUE_ENCODINGS = ("int", "float", "uuid")
 ENCODINGS = ("utf8", "base64", "hex", "escape", *VALUE_ENCODINGS)
+DECODABLE = ("utf8", "base64", "hex", "escape")  # from which `decode` restores the bytes
 INT_SIZES = (1, 2, 4, 8)  # bytes of what Kafka's serializers of integers write
 FLOATS = {4: ">f", 8: ">d"}
 UUID_TEXT = re.compile(rb"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -33,6 +34,9 @@ INVALID_BYTE = "\ufffd"  # precedes the digits of a byte that is not UTF-8
 TO_ESCAPE = re.compile("[\ufffd\udc80-\udcff]")
 ESCAPED = [NAMED.get(chr(b)) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in range(256)]
 ESCAPED[ord("\\")] = BACKSLASH
+ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|.|$)", re.DOTALL)
+UNESCAPED = {text: character for character, text in NAMED.items()} | {BACKSLASH: "\\"}
+HEX_DIGITS = 2  # of a byte
 LONGEST_CHARACTER = 4  # bytes in UTF-8
 
 
@@ -86,6 +90,37 @@ def encode(data: Any, encoding: str) -> str | int | float:
         text = data.decode("utf-8", "surrogateescape")
         return text if text.isascii() else TO_ESCAPE.sub(_escape_match, text)
     return escape_bytes(data)
+
+
+def decode(text: str, encoding: str) -> bytes:
+    """Return the bytes that `encode` made a text of, in one of DECODABLE.
+
+    Raises ValueError for a text that `encode` does not write in this encoding.
+    """
+    if encoding == "hex":
+        return bytes.fromhex(text)
+    if encoding == "base64":
+        return binascii.a2b_base64(text, strict_mode=True)
+    if encoding == "escape":
+        return ESCAPE.sub(_unescape_match, text).encode("latin-1")
+    if encoding != "utf8":
+        raise ValueError(f"bytes cannot be read from {encoding}")
+    if INVALID_BYTE not in text:
+        return text.encode()
+    first, *others = text.split(INVALID_BYTE)
+    return first.encode() + b"".join(
+        bytes.fromhex(part[:HEX_DIGITS].rjust(HEX_DIGITS, "?")) + part[HEX_DIGITS:].encode()
+        for part in others
+    )
+
+
+def _unescape_match(match: re.Match[str]) -> str:
+    """Return the character of a match of ESCAPE."""
+    if match[1]:
+        return chr(int(match[1], 16))
+    if match[0] not in UNESCAPED:
+        raise ValueError(f"there is no escape {match[0]!r}")
+    return UNESCAPED[match[0]]
 
 
 def _name_number(number: float) -> str:

@@ -13,7 +13,7 @@ segments, batches and compression may differ, and records may be missing in eith
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,7 @@ class LogDiff:
             their headers.
         examples: how many records that differ are described.
         limits: for reading.
+        advance: called with the bytes of the frames that were just read, of both logs.
 
     Iterating raises FrameError for damage, ValueError for offsets that do not rise, and OSError.
     """
@@ -82,6 +83,7 @@ class LogDiff:
         exact: bool = False,
         examples: int = 10,
         limits: Limits = Limits(),
+        advance: Callable[[int], None] = lambda count: None,
     ):
         inner = format_of(format)
         self._outer = inner.outermost
@@ -90,8 +92,8 @@ class LogDiff:
             raise ValueError(f"{format} is not compared: its frames have no offsets or checksums")
         self._exact = exact
         self._examples = examples
-        self._left = _LogReader(left, self._format, limits)
-        self._right = _LogReader(right, self._format, limits)
+        self._left = _LogReader(left, self._format, limits, advance)
+        self._right = _LogReader(right, self._format, limits, advance)
         skipped = PLACES_IN_FILE if exact else (*PLACES_IN_FILE, "leader_epoch")
         self._headers = [name for name in list_columns(self._outer.dtype) if name not in skipped]
 
@@ -201,9 +203,16 @@ class LogDiff:
 class _LogReader:
     """Reads the frames of a log, or the records inside them, as they are asked for."""
 
-    def __init__(self, source: str | os.PathLike[str], format: Format, limits: Limits):
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        format: Format,
+        limits: Limits,
+        advance: Callable[[int], None],
+    ):
         self._format = format
         self._limits = limits
+        self._advance = advance
         self._tables = self._scan(source)
         self.frames: FrameTable = format.outermost.read(b"")  # not opened yet
         self.records: FrameTable | Any = ()  # opened, and not compared yet
@@ -228,6 +237,7 @@ class _LogReader:
                         f"{path}: the offsets do not rise: salvage the log before it is compared"
                     )
                 self._reach = int(last[-1])
+                self._advance(int(table["size"].sum(dtype=np.int64)))
                 yield table
 
     @property

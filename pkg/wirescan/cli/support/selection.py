@@ -107,7 +107,7 @@ class Selection:
 
     def wants_file(self, path: str) -> bool:
         """Return whether a file is of a selected partition, by the name of its directory."""
-        return self.partitions is None or _parse_partition(path) in self.partitions
+        return self.partitions is None or parse_partition(path) in self.partitions
 
     def find_part(self, path: str, limits: Limits) -> FilePart | None:
         """Return the part of a file that holds all selected rows; None if there is none.
@@ -198,7 +198,7 @@ class Selection:
             return list(files)
         selected = list(filter(self.wants_file, files))
         if not selected:
-            found = map(_parse_partition, files)
+            found = map(parse_partition, files)
             numbers = sorted({number for number in found if number is not None})
             raise Failure(
                 f"no file is of partition {', '.join(map(str, self.partitions))}; by the names of "
@@ -633,7 +633,7 @@ def _parse_partitions(text: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def _parse_partition(path: str) -> int | None:
+def parse_partition(path: str) -> int | None:
     """Return the partition of a file by the name of its directory, which is topic-N or N."""
     if path == "-":
         return None

@@ -11,12 +11,15 @@ from wirescan.cli.common import (
     DEFAULT_FORMAT,
     Failure,
     FormatCommand,
+    compute_total_size,
     count_option,
     format_option,
     json_option,
     limits_option,
 )
 from wirescan.cli.output import dump_json
+from wirescan.cli.progress import Progress
+from wirescan.files.source import expand
 from wirescan.frames.errors import FrameError
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -70,17 +73,29 @@ def diff(
 ) -> None:
     """Run `wirescan diff`."""
     counts: dict[str, int] = {}
-    log_diff = LogDiff(
-        left, right, format=format_name.spec, exact=exact, examples=examples, limits=limits
-    )
+    storage = format_name.outermost.storage
+    files = [
+        file
+        for log in (left, right)
+        for file in expand(log, files=storage.files, ignore=storage.ignore)
+    ]
     unit = "batch" if exact else "record"
     try:
-        for difference in log_diff:
-            counts[difference.kind] = counts.get(difference.kind, 0) + difference.records
-            if as_json:
-                click.echo(dump_json(_make_fields(difference)))
-            else:
-                _print_difference(difference, unit)
+        with Progress(compute_total_size(files), "comparing") as progress:
+            for difference in LogDiff(
+                left,
+                right,
+                format=format_name.spec,
+                exact=exact,
+                examples=examples,
+                limits=limits,
+                advance=progress,
+            ):
+                counts[difference.kind] = counts.get(difference.kind, 0) + difference.records
+                if as_json:
+                    click.echo(dump_json(_make_fields(difference)))
+                else:
+                    _print_difference(difference, unit)
     except FrameError as error:
         raise Failure(str(error)) from None
     if as_json:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +30,12 @@ from wirescan.cli.common import (
 )
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.cluster_options import (
+    check_topic,
+    cluster_argument,
+    cluster_options,
+    report_broker_errors,
+)
 from wirescan.cli.support.fetch_store import (
     LARGEST_OFFSET,
     End,
@@ -45,7 +50,6 @@ from wirescan.cli.support.fetch_store import (
     make_file_name,
 )
 from wirescan.frames.value_text import format_bytes, format_count
-from wirescan.kafka.client.sasl import MECHANISMS
 from wirescan.kafka.constants import ISOLATIONS
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
@@ -55,10 +59,8 @@ if TYPE_CHECKING:
 
     from wirescan.kafka.client import Client
     from wirescan.kafka.client.decode import Part
-    from wirescan.kafka.client.topic_ranges import OffsetRange
+    from wirescan.kafka.client.topic_ranges import ClusterAddress, OffsetRange
 
-TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")  # names that brokers accept
-PASSWORD = "WIRESCAN_PASSWORD"
 SEGMENT_BYTES = 1 << 30
 FETCH_BYTES = 8 << 20
 SIDE_BY_SIDE = 4  # partitions fetched at the same time
@@ -132,7 +134,7 @@ def parse_partitions(
 
 
 @click.command(help=HELP, short_help="Copy a topic of a live cluster to segments or Parquet.")
-@click.argument("bootstrap", metavar="HOST:PORT[,...]")
+@cluster_argument
 @click.argument("topic")
 @click.option("--to", "directory", metavar="DIR", required=True, help="The directory to write to.")
 @click.option(
@@ -178,21 +180,13 @@ def parse_partitions(
 )
 @columns_option(help=PARQUET_COLUMNS)
 @compression_option(help=PARQUET_COMPRESSION)
-@click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
-@click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
-@click.option("--sasl", type=click.Choice(MECHANISMS), help="Log in with this mechanism.")
-@click.option("--user", metavar="NAME", help="The user name for --sasl.")
-@click.option(
-    "--password-file",
-    metavar="FILE",
-    help=f"Read the password from the first line of FILE. {PASSWORD} in the environment works too.",
-)
+@cluster_options
 @json_option()
 @click.pass_context
 def fetch(
     context: click.Context,
     *,
-    bootstrap: str,
+    cluster: ClusterAddress,
     topic: str,
     directory: str,
     kind: str,
@@ -205,20 +199,13 @@ def fetch(
     segment_bytes: int,
     columns: str | None,
     compression: str | None,
-    tls: bool,
-    tls_ca: str | None,
-    sasl: str | None,
-    user: str | None,
-    password_file: str | None,
     as_json: bool,
 ) -> None:
     """Run `wirescan fetch`."""
-    from wirescan.kafka.client.topic_ranges import ClusterAddress, plan_ranges
+    from wirescan.kafka.client.topic_ranges import plan_ranges
 
-    if not TOPIC.fullmatch(topic):
-        raise click.UsageError(f"no topic can be named {format_path(topic)!r}")
+    check_topic(topic)
     destination = _choose_destination(directory, kind, segment_bytes, columns, compression, errors)
-    cluster = ClusterAddress(bootstrap, tls_ca or tls, parse_login(sasl, user, password_file))
     with report_broker_errors(), ExitStack() as stack:
         client = stack.enter_context(cluster.make_client())
         requested = plan_ranges(
@@ -348,40 +335,6 @@ def _print_report(
     if report["faults"]:
         result = "marked in the column fault" if is_marked else "dropped"
         print_message(f"wirescan: {format_count(report['faults'], 'bad frame')}, {result}")
-
-
-def parse_login(
-    sasl: str | None, user: str | None, password_file: str | None
-) -> tuple[str, str, str] | None:
-    """Return (mechanism, user, password) from the options; None without --sasl.
-
-    Raises click.UsageError, Failure for a password that is not UTF-8, and OSError.
-    """
-    if sasl is None:
-        if user or password_file:
-            raise click.UsageError("--user and --password-file are for --sasl")
-        return None
-    if user is None:
-        raise click.UsageError("--sasl needs --user")
-    if password_file is not None:
-        try:
-            with open(password_file, encoding="utf-8") as file:
-                return sasl, user, file.readline().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise Failure(f"{format_path(password_file)} is not UTF-8") from None
-    if PASSWORD not in os.environ:
-        raise click.UsageError(f"--sasl needs --password-file, or {PASSWORD} in the environment")
-    return sasl, user, os.environ[PASSWORD]
-
-
-@contextmanager
-def report_broker_errors() -> Iterator[None]:
-    """Turn an error of a broker into one line and an exit code."""
-    try:
-        yield
-    except BrokerError as error:
-        is_damage = error.code == ErrorCode.OFFSET_OUT_OF_RANGE
-        raise (Damage if is_damage else Failure)(str(error)) from None
 
 
 def find_ends(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,11 +25,11 @@ from wirescan.cli.common import (
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
+from wirescan.cli.support.line_blocks import iter_line_blocks
 from wirescan.cli.support.tls import make_client_context
 from wirescan.cli.verbs.receive import PROTOCOLS, parse_address
 from wirescan.frames.errors import FrameError, make_frame_error
 from wirescan.frames.format import Format
-from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_bytes, format_count, show_bytes
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from wirescan.lumberjack.live.client import Client
 
 PIECE = 4 << 20  # bytes read at a time
-LONGEST_LINE = Limits().frame  # bytes
 SHOWN_BYTES = 40  # of a bad line
 LARGEST_WINDOW = (1 << 32) - 1  # events
 VERSIONS = ("1", "2")
@@ -281,19 +279,9 @@ class EventReader:
 
     def _read_lines(self, path: str, pieces: Iterable[memoryview]) -> Iterator[list[Any]]:
         """Yield the lines of a file as lists of events, without empty lines."""
-        pending = b""
-        number = 0
-        for piece in chain(pieces, [b"\n"]):
-            *complete, pending = (pending + bytes(piece)).split(b"\n")
-            if len(pending) > LONGEST_LINE:
-                raise Damage(
-                    f"{format_path(path)}: line {number + len(complete) + 1:,} has more than "
-                    f"{LONGEST_LINE:,} bytes"
-                )
+        for block in iter_line_blocks(path, pieces):
             events: list[Any] = []
-            for line in complete:
-                number += 1
-                line = line.removesuffix(b"\r")
+            for number, line in block:
                 if self._lines == "text" and line:
                     events.append({"message": line if self._version == "1" else self._decode(line)})
                 elif self._lines == "json" and line.strip():

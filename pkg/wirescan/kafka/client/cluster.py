@@ -51,6 +51,7 @@ class Partition(NamedTuple):
     leader_epoch: the epoch of its leader; -1: not reported.
     replicas, in_sync: the ids of its replicas, and of those in sync.
     error: an ErrorCode, or the number of an unknown code.
+    offline: the ids of the replicas that are offline.
     """
 
     leader: int
@@ -58,6 +59,7 @@ class Partition(NamedTuple):
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     error: int
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,14 @@ class Metadata:
     controller: the id of the controller; -1: not reported.
     brokers: the brokers by id.
     topics: the topics by name.
+    racks: the rack of each broker that has one.
     """
 
     cluster_id: str | None
     controller: int
     brokers: Mapping[int, Node]
     topics: Mapping[str, Topic]
+    racks: Mapping[int, str] = field(default_factory=dict)
 
 
 class Leader(NamedTuple):
@@ -383,6 +387,11 @@ def read_metadata(table: FrameTable, node: Node) -> Metadata:
             broker_rows["port"].tolist(),
         )
     }
+    racks = {
+        number: rack
+        for number, place in zip(broker_rows["node_id"].tolist(), _read_places(broker_rows, "rack"))
+        if (rack := decode_text(place)) is not None
+    }
     partitions: list[dict[int, Partition]] = [{} for _ in range(len(topic_rows))]
     partition_rows = topic_rows.open("partitions", limits=METADATA_LIMITS)
     for parent, index, *fields in zip(
@@ -393,6 +402,7 @@ def read_metadata(table: FrameTable, node: Node) -> Metadata:
         _read_numbers(partition_rows, "replica_nodes"),
         _read_numbers(partition_rows, "isr_nodes"),
         _read_errors(partition_rows),
+        _read_numbers(partition_rows, "offline_replicas"),
     ):
         partitions[parent][index] = Partition(*fields)
     names = [decode_text(name) or "" for name in _read_places(topic_rows, "name")]
@@ -408,7 +418,7 @@ def read_metadata(table: FrameTable, node: Node) -> Metadata:
         for name, topic_id, is_internal, error, by_number in columns
     }
     cluster_id = decode_text(table.bytes(0, "cluster_id"))
-    return Metadata(cluster_id, int(table["controller_id"][0]), brokers, topics)
+    return Metadata(cluster_id, int(table["controller_id"][0]), brokers, topics, racks)
 
 
 def decode_text(place: memoryview | None) -> str | None:

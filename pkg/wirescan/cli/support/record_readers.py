@@ -1,0 +1,328 @@
+"""The records that `wirescan produce` writes: from lines of text, JSON lines and segments.
+
+A reader has the method `read(path, progress)`, which yields `RecordBlock`s, and counts what it
+reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wirescan.cli.common import DEFAULT_FORMAT, Damage, Failure, describe_tail, is_pipe
+from wirescan.cli.input import read_input
+from wirescan.cli.output import format_path, print_message
+from wirescan.cli.support.line_blocks import iter_line_blocks
+from wirescan.cli.support.selection import parse_partition
+from wirescan.frames.errors import make_frame_error
+from wirescan.frames.format import Format
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+from wirescan.frames.value_text import decode, show_bytes
+from wirescan.kafka.log.transactions import (
+    STEP,
+    committed,
+    find_transactions,
+    list_transaction_steps,
+)
+from wirescan.reading.chunked import open_nested, scan_outermost
+
+PIECE = 4 << 20  # bytes read at a time
+SHOWN_BYTES = 40  # of a bad line
+TIME_END = 1 << 63  # milliseconds; times are below
+PARTITION_END = 1 << 31
+NANOSECONDS = 1_000_000  # in a millisecond
+Headers = list[tuple[bytes, bytes | None]]
+
+
+@dataclass(frozen=True)
+class RecordBlock:
+    """Records that are written together.
+
+    Attributes:
+        count: how many.
+        columns: the arguments of `Client.send` with the records.
+        partition: a number, or an array with one for each record; None lets a partitioner choose.
+    """
+
+    count: int
+    columns: Mapping[str, Any]
+    partition: Any = None
+
+
+class LineRecord(NamedTuple):
+    """A record that a line describes. A time or a partition of None is not given."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None = None
+    partition: int | None = None
+
+
+@dataclass
+class ReadCounts:
+    """What a reader has read so far.
+
+    Attributes:
+        bytes: all bytes of the files.
+        faults: bad frames or lines that were dropped.
+        excluded: batches that are not written because of transactions: markers, and
+            data of transactions that were aborted or have no end.
+    """
+
+    bytes: int = 0
+    faults: int = 0
+    excluded: int = 0
+
+
+@dataclass
+class LineReader:
+    """Reads a record from each line. Empty lines are ignored.
+
+    Args:
+        parse: returns the record of a line, or None for no record; raises ValueError.
+        errors: "strict" raises Damage for a bad line, after the records before it; "skip" drops it.
+    """
+
+    parse: Callable[[bytes], LineRecord | None]
+    errors: str
+    counts: ReadCounts = field(default_factory=ReadCounts)
+
+    def read(self, path: str, progress: Callable[[int], None]) -> Iterator[RecordBlock]:
+        """Yield the records of a file. Raises Damage for a bad line, OSError."""
+        pieces = read_input(path, _count(self.counts, progress), PIECE)
+        for lines in iter_line_blocks(path, pieces):
+            records: list[LineRecord] = []
+            error = None
+            for number, line in lines:
+                try:
+                    record = self.parse(line) if line else None
+                except (ValueError, RecursionError) as reason:
+                    if self.errors == "strict":
+                        shown = show_bytes(line[:SHOWN_BYTES])
+                        error = f"{format_path(path)}: line {number:,}: {reason}: {shown}"
+                        break
+                    self.counts.faults += 1
+                    continue
+                if record is not None:
+                    records.append(record)
+            for _, run in groupby(records, lambda record: record.partition is None):
+                yield make_block(list(run))
+            if error is not None:
+                raise Damage(error)
+
+
+def make_block(records: Sequence[LineRecord]) -> RecordBlock:
+    """Return records as one block. All of them have a partition, or none has."""
+    now = time.time_ns() // NANOSECONDS
+    headers = [header for record in records for header in record.headers]
+    columns: dict[str, Any] = {
+        "keys": [record.key for record in records],
+        "values": [record.value for record in records],
+        "timestamps": np.array(
+            [now if record.timestamp is None else record.timestamp for record in records], np.int64
+        ),
+    }
+    if headers:
+        counts = np.array([len(record.headers) for record in records])
+        columns["headers"] = (
+            counts,
+            [name for name, _ in headers],
+            [value for _, value in headers],
+        )
+    partition = None
+    if records[0].partition is not None:
+        partition = np.array([record.partition for record in records])
+    return RecordBlock(len(records), columns, partition)
+
+
+def parse_text_line(line: bytes, key_separator: bytes | None, headers: Headers) -> LineRecord:
+    """Return the record of a line of text.
+
+    key_separator: ends the key. A line without it has no key. None: no line has one.
+    headers: of the record.
+    """
+    if key_separator is not None and key_separator in line:
+        key, _, value = line.partition(key_separator)
+        return LineRecord(key, value, headers)
+    return LineRecord(None, line, headers)
+
+
+def parse_json_line(line: bytes, encodings: Mapping[str, str]) -> LineRecord | None:
+    """Return the record of a line of `wirescan scan --json`; None for a control record.
+
+    encodings: of the columns "key", "value" and "headers".
+
+    Raises ValueError for any other line.
+    """
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError("a record is a JSON object")
+    if fields.get("fault") is not None:
+        raise ValueError("the frame was bad")
+    if "value" not in fields:
+        raise ValueError('there is no "value"; null has to be written')
+    if fields.get("is_control") is True:
+        return None
+    pairs = fields.get("headers") or []
+    if not isinstance(pairs, list) or not all(isinstance(pair, dict) for pair in pairs):
+        raise ValueError('"headers" is no list of objects')
+    headers = []
+    for pair in pairs:
+        name = _decode(pair, "key", encodings["headers"])
+        if name is None:
+            raise ValueError("a header has no key")
+        headers.append((name, _decode(pair, "value", encodings["headers"])))
+    return LineRecord(
+        _decode(fields, "key", encodings["key"]),
+        _decode(fields, "value", encodings["value"]),
+        headers,
+        _get_number(fields, "timestamp", TIME_END),
+        _get_number(fields, "partition", PARTITION_END),
+    )
+
+
+def _decode(fields: Mapping[str, Any], name: str, encoding: str) -> bytes | None:
+    """Return the bytes of a field. Raises ValueError for anything but text and null."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f'"{name}" is neither text nor null')
+    try:
+        return decode(value, encoding)
+    except ValueError:
+        raise ValueError(f'"{name}" is no text in {encoding}') from None
+
+
+def _get_number(fields: Mapping[str, Any], name: str, end: int) -> int | None:
+    """Return a field; None if it is null or missing. Raises ValueError if it is out of range."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value < end:
+        raise ValueError(f'"{name}" is no number from 0 to {end - 1}')
+    return value
+
+
+class RestoreReader:
+    """Reads the records of segments, in order, without those of transactions that did not commit.
+
+    The files of a log are read twice: the end of a transaction may be in a later file.
+
+    Args:
+        files: all files that will be read.
+        errors: "strict" raises an error for a bad frame, after the records before it; "skip" drops
+            it.
+        keeps_partitions: write each record to the partition that its directory is named after.
+    """
+
+    def __init__(self, files: Sequence[str], errors: str, *, keeps_partitions: bool):
+        self._format: Format = format_of(DEFAULT_FORMAT)
+        self._errors = errors
+        self._keeps_partitions = keeps_partitions
+        self.counts = ReadCounts()
+        self._logs: dict[str, list[str]] = {}  # directory -> its files
+        self._excluded: dict[str, np.ndarray] = {}  # directory -> transactions
+        for path in files:
+            self._logs.setdefault(_get_directory(path), []).append(path)
+            if keeps_partitions and parse_partition(path) is None:
+                raise Failure(
+                    f"{format_path(path)} is in no directory named TOPIC-N: choose with "
+                    "--partition or --partitioner"
+                )
+
+    def read(self, path: str, progress: Callable[[int], None]) -> Iterator[RecordBlock]:
+        """Yield the records of a file.
+
+        Raises:
+            FrameError: for a bad frame.
+            Failure: for transactions in standard input or a pipe, which cannot be read twice.
+            OSError: if the file cannot be read.
+        """
+        partition = parse_partition(path) if self._keeps_partitions else None
+        log = _get_directory(path)
+        options: dict[str, Any] = {"errors": "mark", "source": path}
+        if log not in self._excluded:
+            self._excluded[log] = self._find_excluded(self._logs[log])
+        pieces = read_input(path, _count(self.counts, progress), PIECE)
+        for table in scan_outermost(pieces, self._format.outermost, **options):
+            if _is_stream(path) and len(list_transaction_steps(table)):
+                raise Failure(f"{format_path(path)} holds transactions: write it to a file first")
+            batches = committed(table, self._excluded[log])
+            self.counts.excluded += len(table) - len(batches)
+            for records in open_nested(batches, self._format, **options):
+                yield from self._apply_mode(records, path, partition)
+        if tail := describe_tail(table, path):
+            print_message(f"wirescan: {tail}, dropped")
+
+    def _find_excluded(self, paths: Iterable[str]) -> np.ndarray:
+        """Return the transactions of a log that were aborted or have no end."""
+        steps = [
+            list_transaction_steps(table)
+            for path in paths
+            if not _is_stream(path)
+            for table in scan_outermost(
+                read_input(path, size=PIECE), self._format.outermost, errors="mark", check=False
+            )
+        ]
+        found = find_transactions(np.concatenate([np.empty(0, STEP), *steps]))
+        return np.concatenate([found.aborted, found.open])
+
+    def _apply_mode(
+        self, records: FrameTable, path: str, partition: int | None
+    ) -> Iterator[RecordBlock]:
+        """Yield the good records of a table, and raise or count the others."""
+        error = None
+        if self._errors == "strict" and records.bad.any():
+            row = int(records.bad.argmax())
+            error = make_frame_error(records, row)
+            error.source = path
+            records = records[:row]
+        self.counts.faults += int(np.count_nonzero(records.bad))
+        records = records.where(~records.bad)
+        if len(records):
+            yield RecordBlock(len(records), _make_columns(records), partition)
+        if error is not None:
+            raise error
+
+
+def _make_columns(records: FrameTable) -> dict[str, Any]:
+    """Return the columns of a table of records as arguments of `Client.send`."""
+    columns: dict[str, Any] = {
+        "keys": (records, "key"),
+        "values": (records, "value"),
+        "timestamps": records["timestamp"],
+    }
+    if records["header_count"].any():
+        headers = records.open("headers")
+        columns["headers"] = (records["header_count"], (headers, "key"), (headers, "value"))
+    return columns
+
+
+def _is_stream(path: str) -> bool:
+    """Return whether a path can be read only once."""
+    return path == "-" or is_pipe(path)
+
+
+def _get_directory(path: str) -> str:
+    """Return the directory of a file, whose files are one log."""
+    return path if path == "-" else os.path.dirname(os.path.abspath(path))
+
+
+def _count(counts: ReadCounts, progress: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that counts bytes, and passes them on."""
+
+    def advance(count: int) -> None:
+        counts.bytes += count
+        progress(count)
+
+    return advance
