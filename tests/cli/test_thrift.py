@@ -190,7 +190,7 @@ def test_verify_finds_the_damage(capture_file, damaged):
         total = parse_lines(result)[-1]
         assert (total["frames"], total["damage"]) == (6, len(expected))
     text = run("verify", path, "--format", "thrift.frames")
-    assert f"byte {starts[1]:,}, {len(DAMAGED[1][0])} bytes: BAD_CODEC" in text.stdout
+    assert f"byte {starts[1]}, {len(DAMAGED[1][0])} bytes: BAD_CODEC" in text.stdout
     assert text.exit_code == 1
 
 

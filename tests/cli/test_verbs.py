@@ -123,7 +123,7 @@ def make_batch_with_a_broken_header(first: int) -> bytes:
 def make_tail_message(segment: Path) -> str:
     """The message about a file with the batches of `log()` whose last batch is cut."""
     start = sum(map(len, make_batches()[:9]))
-    return f"tail: {segment.stat().st_size - start} bytes, cut frame at byte {start:,} of {segment}"
+    return f"tail: {segment.stat().st_size - start} bytes, cut frame at byte {start} of {segment}"
 
 
 # --- help and catalogue

@@ -472,7 +472,7 @@ def describe_tail(last: FrameTable, path: str) -> str:
     at = find_end(last)
     alone = ", with no frame before it" if at == 0 else ""
     count = format_count(len(last.tail), "byte")
-    return f"tail: {count}, {name} at byte {at:,} of {format_path(path)}{alone}"
+    return f"tail: {count}, {name} at byte {at} of {format_path(path)}{alone}"
 
 
 def find_end(last: FrameTable) -> int:

@@ -288,7 +288,7 @@ def _describe(scan: _Scan, file_size: int | None) -> str:
     count = f"{scan.frames:,} frame{'s' * (scan.frames != 1)}"
     text = f"{count} in {extent} {scan.size:,} bytes"
     if scan.start:
-        text += f", from byte {scan.start:,} on"
+        text += f", from byte {scan.start} on"
     if scan.damaged:
         places = f"{scan.damaged:,} place{'s' * (scan.damaged != 1)}"
         text += f", with damage at {places}"

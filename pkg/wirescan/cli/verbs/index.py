@@ -74,7 +74,7 @@ def index(
             if size - starts[-1] > 2 * boundary_index.STEP:
                 print_message(
                     f"wirescan: {format_path(path)}: no frame is known to begin after byte "
-                    f"{starts[-1]:,}: the rest is one frame, a frame above --max-frame follows, or "
+                    f"{starts[-1]}: the rest is one frame, a frame above --max-frame follows, or "
                     "it is damaged (wirescan verify)"
                 )
             progress(size)

@@ -110,7 +110,8 @@ In CSV, null is an empty field, empty text is "", and lists are JSON. Spreadshee
 that begins with = as a formula.
 
 Times are milliseconds since 1970, and null if there is none. Times of Liftbridge are nanoseconds.
-Numbers that JSON does not have, such as infinity, are null. So is what was not read of a bad frame.
+In a column of numbers, infinity and NaN are null, except in text. So is what was not read of a bad
+frame.
 Codes, such as those of codecs and errors, have names. In text, times are UTC, unprintable
 characters are escaped, and a cell has at most 1,000 characters.
 
