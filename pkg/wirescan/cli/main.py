@@ -55,6 +55,7 @@ EXTRAS = {
     "scramp": "sasl",
     "nats": "nats",
     "thriftpy2": "thrift",
+    "google": "protobuf",
 }
 
 HELP = """Read framed bytes as tables: Kafka log segments and the other formats that

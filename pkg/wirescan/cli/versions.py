@@ -21,6 +21,7 @@ DEPENDENCIES = (
     "pyspark",
     "pandas",
     "polars",
+    "protobuf",
     "duckdb",
     "grpcio",
     "grpcio-status",
