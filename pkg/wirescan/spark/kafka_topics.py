@@ -84,7 +84,7 @@ class TopicReading:
     check: bool = True
     limits: Limits = field(default_factory=Limits)
     isolation: str = "read_uncommitted"
-    payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}))
+    payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}), compare=False)
 
     def __post_init__(self) -> None:
         check_mode(self.errors, self.limits)

@@ -67,7 +67,7 @@ class Reading:
     check: bool = True
     limits: Limits = field(default_factory=Limits)
     filters: Sequence[tuple[Any, ...]] = ()
-    payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}))
+    payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}), compare=False)
 
     def __post_init__(self) -> None:
         # The normalized name has absolute paths, because workers may run in another directory.
