@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.command import run
 from tests.support.msgpack_bytes import MisfitError, convert, encode, read_with_msgpack
+from tests.support.slowness import SLOWNESS
 from wirescan.decoding.msgpack_values import MsgpackDecoder
 from wirescan.decoding.notation import parse_decoder
 from wirescan.decoding.payload_columns import PayloadColumns
@@ -214,7 +215,7 @@ def test_bad_payloads_are_null_with_a_reason(name):
     good = msgpack.packb({"id": 1, "tags": ["a"]})
     start = time.perf_counter()
     values, reasons = decode(MsgpackDecoder(SCHEMA), [good, raw, None, good])
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 2 * SLOWNESS
     assert reasons == [None, reason, None, None]
     assert values[1] is None and values[2] is None
     assert values[0] == values[3] == expect(good)
@@ -244,7 +245,7 @@ def test_unknown_names_of_wide_maps_cost_little():
     raw = b"\xdf" + struct.pack(">I", 200_000) + b"\xa5n0000\1" * 200_000
     start = time.perf_counter()
     values, reasons = decode(MsgpackDecoder(schema), [raw])
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 5 * SLOWNESS
     assert reasons == [None]
 
 
