@@ -1,4 +1,4 @@
-"""Regular expressions for filters, searched in time that grows with the bytes and not faster.
+"""Regular expressions for filters. The time of a search is linear in the number of bytes.
 
 pyarrow searches them with RE2, which does not backtrack. Payloads and conditions may be hostile,
 and Python's `re` takes time without bound for a pattern such as (a+)+$.
@@ -16,7 +16,7 @@ from wirescan.frames.optional_packages import name_package
 
 LONGEST_PATTERN = 1000  # characters of a regular expression
 FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}  # RE2 has the same letters
-# Flags that say how Python reads a pattern of bytes or of text. They are without effect here.
+# Python sets these flags by the type of the pattern. RE2 does not need them.
 IGNORED_FLAGS = re.UNICODE | re.ASCII
 
 
