@@ -44,11 +44,16 @@ prepare_system() {
         *" peers "*)
             command -v chromium > /dev/null || missing+=(chromium)
             command -v kcat > /dev/null || missing+=(kcat)
+            command -v tcpdump > /dev/null || missing+=(tcpdump)
+            command -v ip > /dev/null || missing+=(iproute2)
             command -v groff > /dev/null || missing+=(groff)
             ;;
     esac
     case " $* " in
         *" instructions "*) command -v valgrind > /dev/null || missing+=(valgrind) ;;
+    esac
+    case " $* " in
+        *" kills "*) command -v cargo > /dev/null || missing+=(cargo) ;;
     esac
     [ ${#missing[@]} -eq 0 ] || install_debian "${missing[@]}"
     # The README's commands call python3, so python3 must be the interpreter found above.
@@ -126,7 +131,7 @@ group_slow() {
     "${PYTEST[@]}" -n auto -m slow --ignore tests/test_outside.py
     step "generated tests with more examples"
     # The plugin of Hypothesis marks these tests.
-    WIRESCAN_EXAMPLES=100 "${PYTEST[@]}" -n auto \
+    WIRESCAN_EXAMPLES=60 "${PYTEST[@]}" -n auto \
         -m 'hypothesis and not peers and not spark and not fuzz and not slow'
 }
 
@@ -164,7 +169,7 @@ group_coverage() {
 
 group_mutations() {
     step "planted errors"
-    prepare_environment
+    prepare_environment peers
     .venv/bin/python -m tests.planted_errors.run
 }
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from pathlib import Path
+from types import ModuleType
 
 from bench import report
 
 PARTS = {
     "kafka": "bench.suites.kafka_records",
     "shapes": "bench.suites.kafka_shapes",
+    "growth": "bench.suites.growth",
     "arrow": "bench.suites.kafka_arrow",
+    "convert": "bench.suites.convert",
     "lookup": "bench.suites.kafka_lookup",
     "fetch": "bench.suites.kafka_fetch",
     "encode": "bench.suites.kafka_encode",
@@ -18,11 +22,14 @@ PARTS = {
     "nats": "bench.suites.nats",
     "liftbridge": "bench.suites.liftbridge",
     "thrift": "bench.suites.thrift",
+    "captures": "bench.suites.captures",
     "small": "bench.suites.small_calls",
     "planning": "bench.suites.planning",
     "libraries": "bench.suites.kept_libraries",
+    "lazy": "bench.suites.lazy_sources",
     "payloads": "bench.suites.payloads",
     "spark": "bench.suites.spark",
+    "aggregates": "bench.suites.spark_aggregates",
 }
 
 
@@ -36,15 +43,34 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="run with small data, and write nothing"
     )
+    parser.add_argument(
+        "--huge",
+        action="store_true",
+        help="growth: read up to 8 GiB, with 8 GiB of disk and about 16 GiB of memory",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=report.RESULTS,
+        metavar="FILE",
+        help="the file that the results are written to (default: bench/RESULTS.md)",
+    )
     arguments = parser.parse_args()
     for name in arguments.parts or PARTS:
         suite = importlib.import_module(PARTS[name])
-        text = suite.run(**(suite.QUICK if arguments.quick else suite.FULL))
+        text = suite.run(**choose_scale(suite, quick=arguments.quick, huge=arguments.huge))
         print(text)
         if arguments.quick:
             print("Quick: these figures say nothing about speed.\n")
         else:
-            report.write(text)
+            report.write(text, arguments.results)
+
+
+def choose_scale(suite: ModuleType, *, quick: bool, huge: bool) -> dict[str, int]:
+    """Return the arguments of a suite's `run`. Only some suites have a huge scale."""
+    if quick:
+        return suite.QUICK
+    return getattr(suite, "HUGE", suite.FULL) if huge else suite.FULL
 
 
 if __name__ == "__main__":

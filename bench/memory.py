@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from wirescan import kafka
+from wirescan.core.parallel import FixedWorkers
 from wirescan.files.source import MappedFile
 
 
@@ -37,8 +38,10 @@ def main() -> None:
     file = MappedFile(sys.argv[1])
     np.empty(1 << 20).sum()  # numpy allocates memory at its first use
     before = read_address_space("VmSize")
-    batches = kafka.scan(file)
-    records = kafka.records(batches)
+    # Each thread reserves address space, which it hardly uses.
+    with FixedWorkers(1):
+        batches = kafka.scan(file)
+        records = kafka.records(batches)
     peak = read_address_space("VmPeak") - before
     print(json.dumps({"rows": batches.rows.nbytes + records.rows.nbytes, "peak": peak}))
 

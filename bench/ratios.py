@@ -58,23 +58,23 @@ def draw(ratios: list[Ratio]) -> str:
     for ratio in ratios:
         if ratio.work != work:
             work = ratio.work
-            marks.append(_text(MARGIN, y + BAR, work, color="title"))
+            marks.append(draw_text(MARGIN, y + BAR, work, color="title"))
             y += ROW
         end = _place(ratio.ratio)
         label = f"{ratio.program}, {ratio.ratio:g} times"
-        marks.append(_text(LEFT - 8, y + BAR - 2, ratio.program, anchor="end"))
+        marks.append(draw_text(LEFT - 8, y + BAR - 2, ratio.program, anchor="end"))
         marks.append(
             f'<rect x="{LEFT}" y="{y}" width="{end - LEFT:.1f}" height="{BAR}" '
             f'fill="{COLORS["bar"]}"><title>{escape(label)}</title></rect>'
         )
-        marks.append(_text(end + 6, y + BAR - 2, f"{ratio.ratio:g}"))
+        marks.append(draw_text(end + 6, y + BAR - 2, f"{ratio.ratio:g}"))
         y += ROW
     axis = []
     for tick in TICKS:
         x = _place(tick)
         axis.append(f'<path d="M{x:.1f} {MARGIN + ROW - 6}V{y}" stroke="{COLORS["line"]}"/>')
-        axis.append(_text(x, MARGIN + 8, f"{tick:,}", anchor="middle", color="title"))
-    axis.append(_text(MARGIN, MARGIN + 8, "time relative to wirescan (= 1)", color="title"))
+        axis.append(draw_text(x, MARGIN + 8, f"{tick:,}", anchor="middle", color="title"))
+    axis.append(draw_text(MARGIN, MARGIN + 8, "time relative to wirescan (= 1)", color="title"))
     height = y + MARGIN
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
@@ -88,7 +88,7 @@ def _place(ratio: float) -> float:
     return LEFT + DECADE * math.log10(ratio)
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", color: str = "text") -> str:
+def draw_text(x: float, y: float, text: str, *, anchor: str = "start", color: str = "text") -> str:
     return (
         f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}" fill="{COLORS[color]}">'
         f"{escape(text)}</text>"

@@ -152,7 +152,7 @@ def read_commit() -> str:
     try:
         commit = run_git("rev-parse", "--short=12", "HEAD").strip()
         changed = run_git(
-            "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RESULTS}"
+            "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/RESULTS*.md"
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
@@ -167,11 +167,11 @@ def _processor() -> str:
     return match[1] if match else platform.processor() or platform.machine()
 
 
-def write(section: str) -> None:
-    """Write a section to RESULTS.md. It replaces an older section with the same title."""
-    text = RESULTS.read_text() if RESULTS.exists() else TITLE
+def write(section: str, results: Path) -> None:
+    """Write a section to a file of results. It replaces an older section with the same title."""
+    text = results.read_text() if results.exists() else TITLE
     blocks = text.split("\n## ")[1:]
     sections = {block.partition("\n")[0]: "## " + block.strip() for block in blocks}
     sections[section.removeprefix("## ").partition("\n")[0]] = section.strip()
     ordered = [sections[title] for title in sorted(sections)]
-    RESULTS.write_text("\n\n".join([TITLE.strip(), *ordered]) + "\n")
+    results.write_text("\n\n".join([TITLE.strip(), *ordered]) + "\n")

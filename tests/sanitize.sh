@@ -31,6 +31,7 @@ SANITIZE=1 "$python" setup.py -q build_ext --inplace
     tests/lumberjack/test_scan.py tests/lumberjack/test_hostile.py \
     tests/lumberjack/test_encode.py \
     tests/nats/test_scan.py tests/nats/test_hostile.py tests/nats/test_encode.py \
+    tests/pcap/test_scan.py tests/pcap/test_streams.py tests/pcap/test_stream_frames.py \
     tests/liftbridge/test_scan.py tests/liftbridge/test_hostile.py \
     tests/liftbridge/test_encode.py tests/liftbridge/test_payloads.py \
     tests/thrift/test_scan.py tests/thrift/test_hostile.py tests/thrift/test_encode.py \

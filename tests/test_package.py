@@ -47,6 +47,8 @@ STUBBED = [
 # Modules without a Python name.
 WITHOUT_STUB = {
     "wirescan.core.writer",
+    "wirescan.decoding.map_entries",
+    "wirescan.decoding.protobuf_wire",
     "wirescan.kafka.record_batches.record_fast_bmi2",
     "wirescan.liftbridge.proto",
 }
@@ -150,6 +152,33 @@ def test_all_names_of_a_package_exist_without_pyarrow(package):
         "print('good')\n"
     )
     assert run_program(program) == "good\n"
+
+
+# Modules of `export` and `decoding` that the documents import, and `decoder` for decoders of users.
+DOCUMENTED = [
+    "decoding.avro_values",
+    "decoding.decoder",
+    "decoding.msgpack_values",
+    "decoding.payload_columns",
+    "decoding.protobuf_values",
+    "decoding.schema_registry",
+    "export.batches",
+    "export.parquet",
+]
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
+def test_an_import_without_pyarrow_names_the_extra(module):
+    program = (
+        "import sys\n"
+        "sys.modules['pyarrow'] = None\n"
+        "try:\n"
+        f"    import wirescan.{module}\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)\n"
+    )
+    message = f"wirescan.{module} needs pyarrow: pip install 'wirescan[arrow]'\n"
+    assert run_program(program) == message
 
 
 FILES = sorted(path for suffix in ("py", "pyx", "pxd") for path in ROOT.rglob(f"*.{suffix}"))
@@ -401,6 +430,7 @@ SHAPE = {
     "log.index_files",
     "log.index_writer",
     "log.segment",
+    "meanings",
     "message",
     "rows",
     "scan",
@@ -544,8 +574,11 @@ def test_the_catalogue_lists_every_format():
     for name, format in formats.items():
         assert format.name == name
         assert name.split(".")[0] in PROTOCOLS
-        assert (format.within is not None) == (format.storage.boundaries is None)
-        assert format.outermost.within is None
+        # Captures are not cut, because a connection may be anywhere in them.
+        is_cut = format.within is None and name != "pcap.blocks"
+        assert is_cut == (format.storage.boundaries is not None)
+        top = format.outermost
+        assert top.within is None or top.make_reader is not None
     with pytest.raises(ValueError, match="kafka.records"):
         format_of("kafka.record")
 

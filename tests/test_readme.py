@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests.strategies.kafka_redpanda import make_batch as make_redpanda_batch
 from tests.support.readme import ROOT, find_block, find_blocks
 from wirescan import scan, thrift
 from wirescan.cli.main import main
-from wirescan.frames.columns import UNITS
+from wirescan.frames.columns import RESERVED, UNITS, list_computed
 from wirescan.frames.registry import format_of
 from wirescan.kafka import encode_batch
 from wirescan.liftbridge import encode_entries, encode_message
@@ -26,7 +27,9 @@ from wirescan.lumberjack import encode_batch as encode_window
 from wirescan.nats import encode_pub
 
 CORPUS = ROOT / "tests/corpus/kafka/orders-0"
+METADATA = ROOT / "tests/corpus/kafka-metadata/4"
 STREAM = ROOT / "tests/corpus/kafka-streams/java-4/group-1"
+GROUP_STREAM = ROOT / "tests/corpus/kafka-streams/java-4/group-2"  # to the group's coordinator
 
 
 def run(code: str, folder: Path) -> None:
@@ -70,6 +73,10 @@ def test_every_block_is_run():
         "floor_temporal",
         "createOrReplaceTempView",
         "PartitionLog",
+        "kafka.ControlType",
+        "kafka.metadata_records(records)",
+        "kafka.scan_redpanda(",
+        "read_redpanda_manifest",
         "kafka.pair",
         "kafka.encode_batches",
         "wirescan.stream",
@@ -83,7 +90,7 @@ def test_every_block_is_run():
     assert sorted(map(find_block, words)) == sorted(find_blocks("python"))
 
 
-@pytest.mark.parametrize("name", ["kafka.batches", "kafka.records"])
+@pytest.mark.parametrize("name", ["kafka.batches", "kafka.records", "kafka.metadata_records"])
 def test_tables_of_columns_list_the_columns_of_the_format(name):
     page = (ROOT / "docs/kafka.md").read_text()
     _, _, after = page.partition(f"<!-- columns: {name} -->\n")
@@ -93,13 +100,14 @@ def test_tables_of_columns_list_the_columns_of_the_format(name):
     ]
     assert header == ["column", "dtype", "unit", "null", "meaning"]
     format = format_of(name)
-    assert [line[0] for line in lines] == list(format.dtype.names)
+    own = [name for name in format.dtype.names if name != RESERVED]
+    assert [line[0] for line in lines] == [*own, *list_computed(format.dtype, format.columns)]
     for column, dtype, unit, null, _ in lines:
         declared = format.get_column(column)
-        assert np.dtype(dtype) == format.dtype[column]
+        assert np.dtype(dtype) == format.describe_column(column).dtype, column
+        assert declared.null in (None, int(null or 0)), column
         assert (unit == "offset") == declared.is_offset, column
         assert (unit if unit in UNITS else None) == declared.unit, column
-        assert declared.no_time in (None, int(null or 0)), column
 
 
 def test_null_values_of_the_tables_of_columns():
@@ -243,13 +251,25 @@ def test_the_example_of_a_directory_runs(tmp_path):
     run("from wirescan import kafka\n" + code, tmp_path)
 
 
-def test_the_example_of_streams_runs(tmp_path):
+def test_the_example_of_control_records_runs(tmp_path):
+    code = use_local_paths(find_block("kafka.ControlType"), tmp_path)
+    code += "assert (len(markers), len(aborted)) == (8, 4)\n"
+    run("import wirescan\nfrom wirescan import kafka\n" + code, tmp_path)
+
+
+def test_the_example_of_the_metadata_log_runs():
+    code = find_block("kafka.metadata_records(records)")
+    code = code.replace("/var/lib/kafka/__cluster_metadata-0", str(METADATA))
+    code += "assert len(topics) == 2 and len(partitions) == 5 and len(brokers) == 2\n"
+    run("from wirescan import kafka\n" + code, ROOT)
+
+
+@pytest.mark.parametrize("stream, table", [(STREAM, "partitions"), (GROUP_STREAM, "commits")])
+def test_the_example_of_streams_runs(tmp_path, stream, table):
     for side in ("requests", "responses"):
-        shutil.copy(f"{STREAM}.{side}.bin", tmp_path / f"connection.{side}.bin")
-    run(
-        "from wirescan import kafka\n" + find_block("kafka.pair") + "assert len(partitions)\n",
-        tmp_path,
-    )
+        shutil.copy(f"{stream}.{side}.bin", tmp_path / f"connection.{side}.bin")
+    example = "from wirescan import kafka\n" + find_block("kafka.pair")
+    run(f"{example}assert len({table})\n", tmp_path)
 
 
 def test_the_example_of_writing_runs(tmp_path):
@@ -332,6 +352,35 @@ def write_rpc(folder: Path) -> None:
     (folder / "replies.theader").write_bytes(thrift.encode_frame(reply, seq=1))
 
 
+def write_redpanda_segments(folder: Path, name: str = "0-1-v1.log") -> None:
+    """Write a segment of Redpanda: a configuration and three records, from log offset 0 on."""
+    directory = folder / "kafka" / "orders" / "3_21"
+    directory.mkdir(parents=True)
+    internal = make_redpanda_batch(encode_batch([b"nodes"]), kind=2)
+    records = [{"offset": offset, "value": b"v"} for offset in (1, 2, 3)]
+    (directory / name).write_bytes(internal + make_redpanda_batch(encode_batch(records)))
+
+
+def test_the_examples_of_redpanda_run(tmp_path):
+    write_redpanda_segments(tmp_path / "data")
+    check = "assert offsets.tolist() == [0, 1, 2]\n"
+    run("from wirescan import kafka\n" + find_block("kafka.scan_redpanda(") + check, tmp_path)
+
+
+def test_the_example_of_redpandas_manifests_runs(tmp_path):
+    write_redpanda_segments(tmp_path / "bucket" / "0a0b0c0d", "0-3-200-1-v1.log")
+    sizes = dict(base_offset=0, committed_offset=3, size_bytes=200, delta_offset=0)
+    segment = sizes | dict(is_compacted=False, sname_format=3)
+    manifest = dict(namespace="kafka", topic="orders", partition=3, revision=21, last_offset=3)
+    directory = tmp_path / "bucket/10000000/meta/kafka/orders/3_21"
+    directory.mkdir(parents=True)
+    text = json.dumps(manifest | dict(segments={"0-1-v1.log": segment}))
+    (directory / "manifest.bin").write_text(text)
+    check = "assert kafka.records(log)['offset'].tolist() == [0, 1, 2]\n"
+    code = "from wirescan import kafka\n" + find_block("read_redpanda_manifest")
+    run(code + check, tmp_path)
+
+
 def test_the_example_of_thrift_runs(tmp_path):
     write_rpc(tmp_path)
     (tmp_path / "calc.thrift").write_text(IDL)
@@ -411,15 +460,17 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 39
-    # tests/peers runs fetch, metadata and produce. test_the_commands_receive_and_send_run runs the
-    # other two.
+    assert len(commands) == 53
+    commands = [command for command in commands if "kafka://" not in command]
+    # tests/peers runs fetch, metadata, produce and diff with topics.
+    # test_the_commands_receive_and_send_run runs the other two.
     commands = [
         command
         for command in commands
         if command.split()[1] not in LIVE_VERBS and "lumberjack" not in command
     ]
     (tmp_path / "orders-0").symlink_to(CORPUS)
+    (tmp_path / "__cluster_metadata-0").symlink_to(METADATA)
     window = encode_window([{"message": "one"}])
     for folder in ("rpc", "events", "captures"):
         (tmp_path / folder).mkdir()
@@ -428,6 +479,9 @@ def test_the_commands_of_the_documents_run(tmp_path):
     (tmp_path / "capture.bin").write_bytes(window)
     write_rpc(tmp_path / "rpc")
     write_rpc(tmp_path)
+    write_redpanda_segments(tmp_path / "data")
+    for side in ("requests", "responses"):
+        shutil.copy(f"{STREAM}.{side}.bin", tmp_path / f"connection.{side}.bin")
     (tmp_path / "calc.thrift").write_text(IDL)
     (tmp_path / "old.theader").write_bytes(struct.pack(">i3sBiB", 3, b"add", 1, 7, 0))
     for command in commands:

@@ -19,7 +19,7 @@ BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.
 
 
 # The folder of tests/corpus in which a page is followed, and the number of its blocks.
-PAGES = {"tutorial": ("kafka", 9), "how-to": (".", 12)}
+PAGES = {"tutorial": ("kafka", 9), "how-to": (".", 17)}
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def folder(tmp_path):
     kafka.mkdir()
     for source in (CORPUS / "kafka").glob("*-0"):
         shutil.copytree(source, kafka / source.name)
-    for protocol in ("lumberjack", "thrift"):
-        (folder / protocol).symlink_to(CORPUS / protocol)
+    for name in ("lumberjack", "thrift", "kafka-tiered-storage"):
+        (folder / name).symlink_to(CORPUS / name)
     programs = folder / "bin"
     programs.mkdir()
     command = programs / "wirescan"
@@ -64,16 +64,17 @@ def check_output(code, output, expected):
 
 @pytest.fixture
 def broker():
-    """A broker with an empty topic `orders`."""
+    """A broker with the empty topics `orders` and `restored`."""
     cluster = ProducerCluster(1)
-    cluster.add_topic("orders", 1)
+    for topic in ("orders", "restored"):
+        cluster.add_topic(topic, 1)
     with Server(cluster) as server:
         yield cluster, server.bootstrap
 
 
-def check_restored(cluster):
-    """Compare the topic of the broker with the segments that it was restored from."""
-    data = b"".join(entry for _, _, entry in cluster.topics["orders"][0].entries)
+def check_restored(cluster, topic):
+    """Compare a topic of the broker with the segments that it was restored from."""
+    data = b"".join(entry for _, _, entry in cluster.topics[topic][0].entries)
     log = kafka.open_log(CORPUS / "kafka/orders-0", isolation="read_committed")
     columns = ["timestamp", "key", "value", "headers"]
     restored, expected = (
@@ -98,7 +99,9 @@ def test_a_page_that_is_followed_is_true(page, folder, broker, capsys):
             check_output(block, output, shown or "...")
             continue
         for command, expected in list_commands(block):
+            command = command.replace("localhost:9092", address)
             output = run_command(command, folder / start, folder / "bin")
             check_output(command, output, expected)
     if page == "how-to":
-        check_restored(cluster)
+        check_restored(cluster, "orders")
+        check_restored(cluster, "restored")

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.strategies.kafka_redpanda import make_batch as make_redpanda_batch
 from tests.support.paths import ROOT
 from wirescan import kafka, liftbridge, nats, scan, thrift
 from wirescan.liftbridge.encode import encode_entry
@@ -21,6 +22,13 @@ DRAWINGS = {
         lambda raw: [kafka.scan(raw), kafka.records(kafka.scan(raw))],
         """base_offset leader_epoch magic crc attributes base_timestamp max_timestamp
         producer_id producer_epoch base_sequence record_count key value""",
+    ),
+    "kafka.redpanda_batches": (
+        "kafka",
+        make_redpanda_batch(bytes(kafka.encode_batch([RECORD]))),
+        lambda raw: [kafka.scan_redpanda(raw)],
+        """size base_offset kind crc attributes base_timestamp max_timestamp producer_id
+        producer_epoch base_sequence record_count""",
     ),
     "nats.messages": (
         "liftbridge",
@@ -47,6 +55,7 @@ DRAWINGS = {
         "flags seq header_words protocol_id transform_count info_count method seqid arguments",
     ),
 }
+LITTLE_ENDIAN = ("kafka.redpanda_batches",)
 LINE = re.compile(r" *(\d+)  ((?:[0-9a-f]{2} )*[0-9a-f]{2}) +(\S.*)")
 
 
@@ -60,6 +69,7 @@ def read_drawing(page: str, name: str) -> list[tuple[int, bytes, str]]:
 
 def check_field(table, name: str, position: int, field: bytes) -> bool:
     """Check a field against the first row of a table; return False if it has no such column."""
+    order = "little" if table.format.name in LITTLE_ENDIAN else "big"
     row = table.rows[0]
     if f"{name}_at" in row.dtype.names:
         assert row["start"] + row[f"{name}_at"] == position, name
@@ -67,7 +77,7 @@ def check_field(table, name: str, position: int, field: bytes) -> bool:
         return True
     if name in row.dtype.names:
         signed = row.dtype[name].kind == "i"
-        assert int.from_bytes(field, "big", signed=signed) == row[name], name
+        assert int.from_bytes(field, order, signed=signed) == row[name], name
         return True
     return False
 

@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 from wirescan import formats
 from wirescan.cli.main import main
+from wirescan.frames.column_meanings import explain_column
 from wirescan.frames.columns import ColumnDescription
 from wirescan.frames.fault_names import FAULT_NAMES, MEANING
 from wirescan.frames.format import Format
@@ -37,6 +38,7 @@ MODULES = (
     "wirescan.liftbridge",
     "wirescan.thrift",
     "wirescan.thrift.struct_values",
+    "wirescan.pcap",
     "wirescan.spark",
     "wirescan.export.batches",
     "wirescan.export.parquet",
@@ -126,7 +128,7 @@ def make_formats() -> Iterator[str]:
 def describe_column(format: Format, name: str, column: ColumnDescription) -> str:
     """Return the row of a table for a column."""
     owner = "" if column.owner in (None, format) else f"`{column.owner.name}`"
-    meaning = []
+    meaning = [explain_column(format, name)]
     if name in format.export_columns:
         meaning.append("exported")
     if column.declared.unit:

@@ -16,6 +16,7 @@ from bench.peers.programs import broker
 WARM_UP = 3  # passes until Java's compiler has optimized the code
 AT_ONCE = 10_000  # messages per call of consume()
 PATIENCE = 30  # seconds per call of consume()
+WAIT = 10  # milliseconds that the last fetch of a pass waits, and the next pass for it
 SCHEMA = pa.schema(
     [
         ("offset", pa.int64()),
@@ -40,6 +41,7 @@ class Confluent:
                 "bootstrap.servers": address,
                 "group.id": "bench",
                 "enable.auto.commit": False,
+                "fetch.wait.max.ms": WAIT,
                 "max.partition.fetch.bytes": 8 << 20,
                 "queued.min.messages": 1_000_000,
             }

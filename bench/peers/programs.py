@@ -6,6 +6,6 @@ A benchmark imports them from here. It imports nothing else of the tests.
 from tests.peers import broker
 from tests.peers.broker import Broker
 from tests.peers.cache import make_once, run_with_retry
-from tests.peers.lumberjack import TstLj, TstSend
+from tests.peers.lumberjack import GO, TstLj, TstSend
 
-__all__ = ["Broker", "TstLj", "TstSend", "broker", "make_once", "run_with_retry"]
+__all__ = ["GO", "Broker", "TstLj", "TstSend", "broker", "make_once", "run_with_retry"]

@@ -29,11 +29,14 @@ C_PROGRAM = "C program"
 MEMORY = "wirescan"
 CHECKED = "wirescan, checksums"
 PARQUET = "pyarrow, Parquet"
-# Readers of files, by their number of threads.
-FILE = {1: "wirescan, 1 thread", 2: "wirescan, 2 threads"}
-PARQUET_FILE = {1: "pyarrow, 1 thread", 2: "pyarrow, 2 threads"}
-POLARS_FILE = {1: "polars, 1 thread", 2: "polars, 2 threads"}
-FILE_BOUNDS = {1: 0.7, 2: 0.45}  # of pyarrow with as many threads
+# Readers of files, by their number of threads: 1 or 2.
+THREADS = {1: "1 thread", 2: "2 threads"}
+COPIED = {n: f"wirescan, {threads}" for n, threads in THREADS.items()}
+MAPPED = {n: f"wirescan mapped, {threads}" for n, threads in THREADS.items()}
+PARQUET_COPIED = {n: f"pyarrow, {threads}" for n, threads in THREADS.items()}
+PARQUET_MAPPED = {n: f"pyarrow mapped, {threads}" for n, threads in THREADS.items()}
+POLARS_FILE = {n: f"polars, {threads}" for n, threads in THREADS.items()}
+FILE_BOUNDS = {1: 0.7, 2: 0.45}  # of pyarrow with as many threads, which reads in the same way
 
 
 def run(records: int, rounds: int) -> str:
@@ -63,16 +66,23 @@ def run(records: int, rounds: int) -> str:
             del table
             times = measure_file(segment, parquet, count, len(raw), rounds)
             from_file.append(make_row(shape, times))
-            for threads, bound in FILE_BOUNDS.items():
-                ratio = times.ratio(FILE[threads], PARQUET_FILE[threads])
-                report.at_most(
-                    f"{shape}: file, checksums, of pyarrow and Parquet, threads: {threads}",
-                    bound,
-                    ratio,
-                )
+            add_file_targets(report, shape, times)
     describe(report, in_memory, from_file)
     polars = ["polars"] if has_polars() else []
     return report.markdown(["numpy", "pyarrow", *polars])
+
+
+def add_file_targets(report: Report, shape: str, times: Times) -> None:
+    for kind, ours, parquet in (
+        ("file", COPIED, PARQUET_COPIED),
+        ("mapped file", MAPPED, PARQUET_MAPPED),
+    ):
+        for threads, bound in FILE_BOUNDS.items():
+            report.at_most(
+                f"{shape}: {kind}, checksums, of pyarrow and Parquet, threads: {threads}",
+                bound,
+                times.ratio(ours[threads], parquet[threads]),
+            )
 
 
 def describe(report: Report, in_memory: list[list[str]], from_file: list[list[str]]) -> None:
@@ -94,7 +104,8 @@ def describe(report: Report, in_memory: list[list[str]], from_file: list[list[st
         "### Files",
         "",
         "The files are in the page cache. wirescan verifies checksums. pyarrow has as many threads "
-        "to decode, and as many again to read the file. polars runs in a separate process.",
+        "to decode, and as many again to read the file. polars runs in a separate process. "
+        "Mapped files are not copied: `mapped=True` of wirescan, and `memory_map=True` of pyarrow.",
         "",
         format_table(["ns per record", *list_file_readers()], from_file),
     )
@@ -106,7 +117,8 @@ def make_row(shape: str, times: Times) -> list[str]:
 
 def list_file_readers() -> list[str]:
     polars = POLARS_FILE.values() if has_polars() else []
-    return [*FILE.values(), *PARQUET_FILE.values(), *polars]
+    ours = [*COPIED.values(), *MAPPED.values()]
+    return [*ours, *PARQUET_COPIED.values(), *PARQUET_MAPPED.values(), *polars]
 
 
 def has_polars() -> bool:
@@ -156,11 +168,14 @@ def measure_file(segment: Path, parquet: Path, count: int, size: int, rounds: in
     count: the number of records in each file. size: the bytes of the segment.
     """
     seconds: dict[str, Callable[[], float]] = {}
-    for threads, name in FILE.items():
-        seconds[name] = time_call(partial(read_batches, str(segment), workers=threads))
-    for threads, name in PARQUET_FILE.items():
-        read = partial(pq.read_table, parquet, use_threads=threads > 1)
-        seconds[name] = limit_pyarrow(threads, time_call(read))
+    for names, mapped in ((COPIED, False), (MAPPED, True)):
+        for threads, name in names.items():
+            read = partial(read_batches, str(segment), workers=threads, mapped=mapped)
+            seconds[name] = time_call(read)
+    for names, mapped in ((PARQUET_COPIED, False), (PARQUET_MAPPED, True)):
+        for threads, name in names.items():
+            read = partial(pq.read_table, parquet, use_threads=threads > 1, memory_map=mapped)
+            seconds[name] = limit_pyarrow(threads, time_call(read))
     before = pa.cpu_count(), pa.io_thread_count()
     with ExitStack() as stack:
         stack.callback(set_pyarrow_threads, *before)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import cramjam
 import numpy as np
 
+import wirescan
 from bench import memory
-from bench.peers import clients, java
+from bench.peers import clients, compiled, java
 from bench.report import Report, format_number, format_table, format_timings
 from bench.timing import Contender, Times, interleave, time_call
 from bench.workloads import records_and_events
@@ -45,6 +46,7 @@ class Segment:
     """A workload in memory, and contenders over it."""
 
     def __init__(self, magic: int, codec: str, plain: int):
+        self.magic = magic
         self.work = records_and_events.write_segment(magic, codec, plain)
         self.bytes = np.fromfile(self.work.path, np.uint8)
         self.batches = kafka.scan(self.bytes, check=False)
@@ -57,7 +59,7 @@ class Segment:
         """Time wirescan from bytes to rows of records."""
         return self.contender(
             name,
-            lambda: kafka.records(kafka.scan(self.bytes, check=check), check=check, workers=1),
+            lambda: wirescan.scan(self.bytes, "kafka.records", check=check, workers=1),
         )
 
     def client(self, name: str, read: Callable[..., int], most: int, *, check: bool) -> Contender:
@@ -81,6 +83,17 @@ class Segment:
 
         return Contender(name, seconds, self.work.records, self.work.plain)
 
+    def start_decoders(self) -> list[compiled.Program]:
+        """Start the programs in Go and Rust, which read only magic 2."""
+        expected = compiled.sum_records([kafka.records(self.batches, check=False)])
+        return compiled.start_decoders(self.work.path, expected)
+
+    def decoder(self, name: str, program: compiled.Program, *, check: bool) -> Contender:
+        def seconds() -> float:
+            return program.seconds(check=check)
+
+        return Contender(name, seconds, self.work.records, self.work.plain)
+
 
 def run(size: int, rounds: int) -> str:
     """Return the section as markdown. size: bytes of records in a segment, before compression."""
@@ -100,7 +113,8 @@ def run(size: int, rounds: int) -> str:
     measure_peers(report, plain, max(2, rounds // 3))
     measure_compressed(report, plain, size, max(2, rounds // 2))
     measure_legacy(report, size, max(2, rounds // 3))
-    return report.markdown([*PACKAGES, f"kafka-clients {java.read_client_version()}"])
+    decoders = compiled.list_versions(compiled.build_decoders())
+    return report.markdown([*PACKAGES, f"kafka-clients {java.read_client_version()}", *decoders])
 
 
 def measure_copies(report: Report, plain: Segment, rounds: int) -> None:
@@ -126,7 +140,7 @@ def measure_copies(report: Report, plain: Segment, rounds: int) -> None:
     for name, calls, bound in (
         ("records", "`kafka.records`, own rows", 0.7),
         ("records, checksums", "`kafka.records` with checksums", 1.0),
-        ("batches and records, checksums", "`kafka.scan` with checksums, `kafka.records`", 1.0),
+        ("batches and records, checksums", "`wirescan.scan` of records, checksums", 1.0),
     ):
         report.at_most(f"{calls}, of `{COPY}`", bound, times.ratio(name, COPY))
     report.at_most(
@@ -245,23 +259,43 @@ def time_repeatedly(
 
 def measure_peers(report: Report, plain: Segment, rounds: int) -> None:
     """Compare with other readers of records, with and without checksums on both sides."""
-    with closing(plain.iterate()) as peer:
-        times = interleave(list_readers(plain, peer), rounds)
+    times = time_readers(plain, rounds)
     for name, bound in (("aiokafka", 12), ("kafka-python", 250), ("kafka-clients (Java)", 3)):
-        report.at_least(
-            f"times as fast as {name}, no checksums", bound, times.ratio(name, "wirescan")
-        )
+        for how in (", checksums", ""):
+            report.at_least(
+                f"times as fast as {name}{how or ', no checksums'}",
+                bound,
+                times.ratio(name + how, "wirescan" + how),
+            )
     report.say(
         "### Magic 2, uncompressed, beside peers",
         "",
         "From bytes to records: every record's offset, timestamp, key and value. wirescan's time "
-        "includes batches and records. The Python clients read a part of the segment.",
+        "includes batches and records, by `wirescan.scan`. The Python clients read a part of the "
+        "segment. franz-go is the Go module: `kmsg.RecordBatch` and `kmsg.Record`, and the "
+        "decompressor of `kgo`. kafka-protocol is the Rust crate: `RecordBatchDecoder`, which "
+        "always verifies checksums. Every pass of these two has as many records, bytes of keys and "
+        "bytes of values as wirescan, and the same last offset.",
         "",
         format_timings(times, pair_with_wirescan(times)),
     )
+    for text in compiled.build_decoders().missing:
+        report.say(text)
 
 
-def list_readers(segment: Segment, peer: java.Iterate) -> list[Contender]:
+def time_readers(segment: Segment, rounds: int, more: Sequence[Contender] = ()) -> Times:
+    """Time wirescan, its peers and other contenders."""
+    with ExitStack() as stack:
+        peer = stack.enter_context(closing(segment.iterate()))
+        decoders = segment.start_decoders() if segment.magic == 2 else []
+        for decoder in decoders:
+            stack.enter_context(closing(decoder))
+        return interleave([*more, *list_readers(segment, peer, decoders)], rounds)
+
+
+def list_readers(
+    segment: Segment, peer: java.Iterate, decoders: Sequence[compiled.Program]
+) -> list[Contender]:
     """Return contenders for wirescan and its peers, without and with checksums."""
     contenders = []
     for check, how in ((False, ""), (True, ", checksums")):
@@ -277,6 +311,11 @@ def list_readers(segment: Segment, peer: java.Iterate) -> list[Contender]:
                 KAFKA_PYTHON_SLICE,
                 check=check,
             ),
+        ]
+        contenders += [
+            segment.decoder(decoder.name + how, decoder, check=check)
+            for decoder in decoders
+            if check or decoder.name not in compiled.ALWAYS_CHECKS
         ]
     return contenders
 
@@ -379,6 +418,5 @@ def measure_legacy(report: Report, size: int, rounds: int) -> None:
 
 def measure_with_peers(segment: Segment, rounds: int, copy: Sequence[Contender] = ()) -> str:
     """Return a table of wirescan, its peers and the given contenders."""
-    with closing(segment.iterate()) as peer:
-        times = interleave([*copy, *list_readers(segment, peer)], rounds)
+    times = time_readers(segment, rounds, copy)
     return format_timings(times, pair_with_wirescan(times))

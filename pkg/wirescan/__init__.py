@@ -9,7 +9,7 @@ Folders are layers, and each imports only from those before it:
     reading/    streams, filters, files in parts
     export/     Arrow, Parquet, lazy sources for polars and DuckDB
     testing/    checks for formats, also for those of other packages
-    kafka/, lumberjack/, nats/, liftbridge/, thrift/    one protocol package each
+    kafka/, lumberjack/, nats/, liftbridge/, thrift/, pcap/     one protocol package each
     spark/, cli/    Spark, and the command `wirescan`
 
 Importing this file imports no protocol package: the first look-up of a format imports them.
@@ -70,4 +70,5 @@ __getattr__, __dir__ = make_lazy_names(
         "detect": "reading.detect",
         "scan_polars": "export.lazy_sources.polars_source",
     },
+    {"dataset": "arrow", "scan_polars": "polars"},
 )

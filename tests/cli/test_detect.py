@@ -137,7 +137,7 @@ def test_an_option_of_a_format_selects_it(tmp_path):
     arguments = b"\x08\0\1\0\0\0\7\0"
     path.write_bytes(thrift.encode_framed(thrift.encode_message("add", 1, 7, arguments)) * 3)
     result = run("scan", path, "--idl", idl, "--json")
-    assert [row["name"] for row in parse_lines(result)] == ["a"] * 3
+    assert [row["call"] for row in parse_lines(result)] == ["add(a: 7)"] * 3
 
 
 # --- pipes and compressed files
@@ -239,7 +239,6 @@ def test_a_damaged_beginning_is_read_as_kafka(tmp_path, name):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(500), "this is a packet capture"),
         (b"PAR1" + bytes(500), "this is a Parquet file"),
         (b"a line of text\n" * 50, "this is text, not kafka.batches"),
         (b"PK\3\4" + bytes(500), "this is a zip archive"),
@@ -253,12 +252,13 @@ def test_foreign_files_are_described_as_before(tmp_path, data, message):
         assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_a_capture_that_holds_batches_is_foreign(tmp_path):
-    path = tmp_path / "capture.pcap"
-    path.write_bytes(b"\xd4\xc3\xb2\xa1\2\0\4\0" + (ORDERS / SEGMENT).read_bytes())
-    assert "this is a packet capture" in run("stat", path).stderr
-    result = run("detect", path)
-    assert (result.exit_code, "this is a packet capture" in result.stderr) == (1, True)
+def test_a_capture_that_holds_batches_is_a_capture():
+    path = CORPUS / "pcap" / "kafka.pcap"
+    assert "is read as pcap.blocks" in run("stat", path).stderr
+    assert "is read as pcap.packets" in run("scan", path).stderr
+    assert run("detect", path).stdout.splitlines()[1].split()[:2] == ["certain", "pcap.blocks,"]
+    result = run("stat", path, "--format", "kafka.batches")
+    assert (result.exit_code, "captures do not have them" in result.stderr) == (2, True)
 
 
 # --- doubt

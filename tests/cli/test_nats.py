@@ -20,7 +20,7 @@ from tests.support.liftbridge_bytes import (
 )
 from tests.support.tables import scan_and_mark
 from wirescan import liftbridge, nats
-from wirescan.export.batches import count_gathered_bytes
+from wirescan.export.table_parts import count_gathered_bytes
 from wirescan.frames import to_arrow
 from wirescan.liftbridge import Kind
 from wirescan.reading.chunked import iter_tables

@@ -360,6 +360,13 @@ def test_errors_of_the_cluster(cluster, log):
         (("--encoding", "hex"), "--lines json"),
         (("--lines", "json", "--encoding", "int"), "cannot be read from the encoding 'int'"),
         (("--lines", "json", "--encoding", "keys=hex"), "did you mean"),
+        (("--lines", "json", "--where", "size > 1"), "are for segments"),
+        (("--lines", "json", "--partitions", "0"), "are for segments"),
+        (("--lines", "text", "--limit", 1), "are for segments"),
+        (("--lines", "text", "--resume", "progress"), "are for segments"),
+        (("--acks", "0", "--resume", "progress"), "--acks all or 1"),
+        (("--where", "nothing > 1"), "nothing"),
+        (("--partitions", "7"), "no file is of partition 7"),
     ],
 )
 def test_options_that_do_not_fit(cluster, log, options, reason):
@@ -395,3 +402,52 @@ def test_lines_of_a_pipe_are_written_as_they_come(cluster):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (("--offset", "15:23"), range(15, 23)),
+        (("--offset", "35:", "--limit", 12), range(35, 47)),
+        (("--limit", 0), []),
+        (("--since", "2023-11-14T22:13:20.070Z"), range(70, 80)),
+        (("--until", "2023-11-14T22:13:20.005Z"), range(5)),
+        (("--key", "key 1", "--key", "key 7"), [at for at in range(80) if at % 10 in (1, 7)]),
+        (("--where", "key is null and offset < 30"), [0, 4, 8, 10, 14, 18, 20, 24, 28]),
+    ],
+)
+def test_selected_records_are_restored(cluster, tmp_path, options, wanted):
+    folder = tmp_path / "orders-1"
+    folder.mkdir()
+    for first in (0, 40):
+        data = b"".join(encode_batch(make_records(at)) for at in range(first, first + 40, 10))
+        (folder / f"{first:020}.log").write_bytes(data)
+    run(cluster, folder, *options)
+    expected = [record for first in range(0, 80, 10) for record in as_tuples(make_records(first))]
+    assert read(cluster, 1) == [expected[at] for at in wanted]
+
+
+def test_selected_partitions_are_restored(cluster, log):
+    run(cluster, log / "orders-0", log / "orders-2", "--partitions", "2", "--limit", 3)
+    assert (read(cluster, 0), read(cluster, 2)) == ([], EXPECTED[:3])
+
+
+def test_a_limit_is_reached_before_damage(cluster, log):
+    path = log / "orders-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    run(cluster, log / "orders-0", "--limit", 10)
+    assert read(cluster, 0) == EXPECTED[:10]
+    run(cluster, log / "orders-0", "--limit", 11, code=1)
+    assert read(cluster, 0) == EXPECTED[:10] * 2
+
+
+def test_transactions_end_outside_of_the_selection(cluster, tmp_path):
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    parts = [make_data(0, 7), make_data(1, 8), make_marker(2, 7, 0), make_marker(3, 8, 1)]
+    (folder / f"{0:020}.log").write_bytes(b"".join(parts[:2]))
+    (folder / f"{2:020}.log").write_bytes(b"".join(parts[2:]))
+    run(cluster, folder, "--offset", ":2")
+    assert len(read(cluster, 0)) == 1

@@ -1,5 +1,6 @@
 """`wirescan report`: its numbers are those of `stat`, and no input becomes markup."""
 
+import html
 import json
 import re
 from collections import Counter
@@ -135,6 +136,7 @@ def test_map_covers_each_byte_once(damaged: Path, tmp_path: Path) -> None:
     table = wirescan.scan(damaged.read_bytes(), "kafka.batches", errors="mark")
     bad = table["fault"] != 0
     names = [wirescan.kafka.Codec(codec).name.lower() for codec in table["codec"].tolist()]
+    names = ["not compressed" if name == "none" else name for name in names]
     expected: Counter[str] = Counter()
     for row in range(len(table)):
         name = "control" if table["is_control"][row] else f"good, {names[row]}"
@@ -168,7 +170,7 @@ def test_buckets_of_a_map_are_those_of_each_byte() -> None:
 def test_maps_of_many_runs_keep_the_page_small() -> None:
     data = ReportData("kafka.batches", deep=False)
     buckets = [0, 1] * (MAP_BUCKETS // 2)
-    data.maps = [FileMap(LOG.name, 1, buckets, {"gap": 256, "good": 256})] * MAX_FILES
+    data.maps = [FileMap(LOG.name, 1, buckets, {"no frame": 256, "good": 256})] * MAX_FILES
     page = render_html(data)
     assert len(page) < 1_200_000
     assert page.count(f'd="m0 0h1{"m1 0h1" * (MAP_BUCKETS // 2 - 1)}"') == MAX_FILES
@@ -320,3 +322,62 @@ def test_a_large_file_may_expand_as_far_as_for_stat(tmp_path: Path) -> None:
     stat = json.loads(run("stat", str(path), *bound, "--json"))
     run("report", str(path), *bound, "-o", str(out))
     assert read_data(out)["total"] == stat["total"]
+
+
+def read_text(page: str) -> str:
+    """Return the text of a page without scripts: a line for each row, cells with | between."""
+    page = page.split("<h1>")[1].split('<script type="application/json"')[0]
+    for tag in ("</td>", "</th>"):
+        page = page.replace(tag, "|")
+    for tag in ("</tr>", "</p>", "</li>", "</h2>", "</h3>", "<br>"):
+        page = page.replace(tag, "\n")
+    return html.unescape(re.sub("<[^>]*>", "", page))
+
+
+def write_page(tmp_path: Path, *arguments: object) -> str:
+    out = tmp_path / "page.html"
+    run("report", *map(str, arguments), "-o", str(out))
+    return read_text(out.read_text())
+
+
+def test_labels_of_a_good_log(tmp_path: Path) -> None:
+    text = write_page(tmp_path, LOG.parent.parent / "orders-0", "--deep")
+    lines = text.splitlines()
+    assert "good, not compressed 221,291 bytes" in lines
+    assert "good, none" not in text
+    assert "magic|2: 284|" in lines
+    assert "bytes per second 0.023, records per second 0.00029|" in text
+    assert "in steps of 6.21 days." in text
+    assert "codecs|none: records 5,208, decompressed bytes 886,743, frames 94" in text
+    assert "Of 26,078 keys, without null:" in lines
+    assert "clean|yes|" in lines
+    assert "lost records|0|" in lines
+    assert "Nothing was found." in lines
+    assert "No frame is bad." in lines
+
+
+def test_labels_of_a_damaged_log(damaged: Path, tmp_path: Path) -> None:
+    text = write_page(tmp_path, damaged)
+    lines = text.splitlines()
+    assert any(line.startswith("faults|BAD_CHECKSUM: frames 1, bytes ") for line in lines)
+    assert "findings of damage|1|" in lines
+    assert "empty files|0|" in lines
+    assert "codec|frames|bytes|" in lines  # the ratio is not known
+    assert "--deep measures the ratio." in lines
+    assert "1 of 1 are listed. " in lines
+
+
+def test_labels_of_frames_that_state_no_records(tmp_path: Path) -> None:
+    corpus = LOG.parents[2]
+    lines = write_page(tmp_path, corpus / "liftbridge/single/logs/orders-0").splitlines()
+    assert "Frames over time" in lines
+    assert "directory|files|bytes|share|frames|" in lines
+    assert not any("does not state its records" in line for line in lines)
+    paths = sorted((corpus / "thrift").glob("unframed-not-strict.*"))
+    lines = write_page(tmp_path, *paths, "--format", "thrift.frames", "--deep").splitlines()
+    assert any(line.startswith("no frame 949 bytes") for line in lines)
+    paths = sorted((corpus / "thrift").glob("framed-binary.*"))
+    lines = write_page(tmp_path, *paths, "--format", "thrift.frames", "--deep").splitlines()
+    assert "kinds|FRAMED_BINARY: 17|" in lines
+    assert "Frequent methods" in lines
+    assert "method|first bytes|at least|at most|share|" in lines

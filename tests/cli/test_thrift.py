@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from dataclasses import replace
 
@@ -119,7 +120,7 @@ def test_numbers_have_names_in_text(capture_file):
     assert second[6:] == ["client=1", "key", "0=x"]
     assert fourth[4:6] == ["binary", "zlib"]
     (first,) = scan_words("thrift.messages", 1)
-    assert first[:6] == ["0", "CALL", "0", "compact", "-", "ping"]
+    assert first[:6] == ["0", "CALL", "0", "compact", "ping(1:", "0,"]
     fields = scan_words("thrift.fields", 8)
     types = ["I32", "STRING", "LIST", "MAP", "STRING", "BOOL", "STRUCT", "I64"]
     assert [row[1] for row in fields] == types
@@ -139,7 +140,7 @@ def test_numbers_that_json_cannot_hold(tmp_path):
     )
     options = ("--json", "--columns", "real,value", "--encoding", "hex")
     result = run("scan", path, "--format", "thrift.fields", *options)
-    assert [row["real"] for row in parse_lines(result)] == [0, None, None, 1.5]
+    assert [row["real"] for row in parse_lines(result)] == [0, "NaN", "Infinity", 1.5]
     assert parse_lines(result)[2]["value"] == "7ff0000000000000"
     text = run("scan", path, "--format", "thrift.fields", "--columns", "real").stdout
     assert text.split() == ["real", "0.0", "nan", "inf", "1.5"]
@@ -373,6 +374,101 @@ def test_an_idl_names_fields(tmp_path, capture_file):
     assert pq.read_table(tmp_path / "out")["name"].to_pylist() == expected
 
 
+@pytest.fixture
+def calculator(tmp_path):
+    """A capture of the tutorial's calculator, its IDL, and the folder of a file that it includes.
+
+    The path of the IDL does not say where that file is.
+    """
+    pytest.importorskip("thrift")
+    pytest.importorskip("thriftpy2")
+    from tests.support.thrift_calculator import CALCULATOR_IDL, SHARED_IDL, write_capture
+
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "shared.thrift").write_text(SHARED_IDL)
+    (tmp_path / "tutorial.thrift").write_text(CALCULATOR_IDL)
+    (tmp_path / "calls.bin").write_bytes(write_capture("compact, THeader"))
+    return tmp_path
+
+
+def test_scan_shows_calls_as_text(calculator):
+    from tests.support.thrift_calculator import CASES
+
+    path = calculator / "calls.bin"
+    lines = run("scan", path).stdout.splitlines()
+    assert lines[0].split() == ["_start", "kind", "seqid", "protocol", "call"]
+    assert [line.split("compact")[1].strip() for line in lines[1:]] == [case.text for case in CASES]
+    options = ("--idl", calculator / "tutorial.thrift", "--idl-include", calculator / "common")
+    lines = run("scan", path, *options).stdout.splitlines()
+    assert [line.split("compact")[1].strip() for line in lines[1:]] == [
+        case.named for case in CASES
+    ]
+
+
+def test_the_column_call_is_written_on_request(calculator):
+    from tests.support.thrift_calculator import CASES
+
+    path = calculator / "calls.bin"
+    folders = f"{calculator / 'no'}{os.pathsep}{calculator / 'common'}"
+    idl = ("--idl", calculator / "tutorial.thrift", "--idl-include", folders)
+    texts, named = [case.text for case in CASES], [case.named for case in CASES]
+    assert "call" not in parse_lines(run("scan", path, "--json"))[0]
+    formats = {row["name"]: row for row in parse_lines(run("formats", "--json"))}
+    assert formats["thrift.messages"]["computed"] == ["call"]
+    rows = parse_lines(run("scan", path, "--json", "--columns", "method,call"))
+    assert [row["call"] for row in rows] == texts
+    assert [row["call"] for row in parse_lines(run("scan", path, "--json", *idl))] == named
+    table = pa.ipc.open_stream(
+        run("scan", path, "--arrow", "--columns", "call").stdout_bytes
+    ).read_all()
+    assert table["call"].to_pylist() == texts
+    text = run("scan", path, "--csv", "--columns", "call", *idl, "--limit", 3).stdout
+    assert text.splitlines() == ["call", "ping()", "ping -> void", '"add(num1: 17, num2: -4)"']
+    condition = ("--where", 'call contains "raised InvalidOperation"', "--columns", "seqid")
+    assert run("scan", path, *idl, *condition).stdout.split() == ["seqid", "5"]
+    assert run("convert", path, calculator / "out", *idl).exit_code == 0
+    assert pq.read_table(calculator / "out")["call"].to_pylist() == named
+
+
+def test_an_idl_with_a_missing_include(calculator):
+    result = run("scan", calculator / "calls.bin", "--idl", calculator / "tutorial.thrift")
+    message = " ".join(result.stderr.split())
+    assert result.exit_code == 2
+    assert "the included file shared.thrift is neither beside it nor" in message
+    fields = ("--format", "thrift.fields", "--idl", calculator / "tutorial.thrift")
+    include = ("--idl-include", calculator / "common")
+    assert run("scan", calculator / "calls.bin", *fields).exit_code == 2
+    rows = parse_lines(run("scan", calculator / "calls.bin", *fields, *include, "--json"))
+    assert [row["name"] for row in rows][:3] == ["num1", "num2", "logid"]
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (
+            "struct P {\n  1: i32 x\n  2: i32\n}",
+            "line 4, character 1: '}' is not expected; expected '(' or ',' or '>' or a name",
+        ),
+        ("service S { void f(1: i32 a", "the file ends too early; expected"),
+        ("enum E {\n  A = x }", "line 2, character 7: 'x' is not expected; expected an integer"),
+        ("struct P { 1: i32 5 }", "line 1, character 19: 5 is not expected; expected"),
+        ("struct P { 1: Nowhere x }", "No type found: 'Nowhere', at line 1"),
+        ('include "broken.thrift"', "line 1 of the included file"),
+    ],
+)
+def test_an_idl_that_cannot_be_parsed(capture_file, text, problem):
+    pytest.importorskip("thriftpy2")
+    path = capture_file.parent / "bad.thrift"
+    path.write_text(text)
+    (capture_file.parent / "broken.thrift").write_text("struct }")
+    for format in ("thrift.messages", "thrift.fields"):
+        result = run("scan", capture_file, "--format", format, "--idl", path)
+        message = " ".join(result.stderr.split())
+        assert result.exit_code == 2
+        assert "Invalid value for --idl" in message
+        assert "bad.thrift cannot be parsed: " + problem in message
+
+
 def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
     """An option with a name of two words and a text, of a format of another package."""
 
@@ -388,17 +484,17 @@ def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
     assert "--only-column TEXT Outside: show this column." in text
     options = ("--format", "out.side", "--only-column", "seq")
     assert run("scan", capture_file, *options).stdout.split()[0] == "seq"
-    options = ("--format", "kafka.records", "--only-column", "seq")
+    options = ("--format", "nats.messages", "--only-column", "seq")
     result = run("scan", capture_file, *options)
-    assert (result.exit_code, "kafka.records has no options" in result.stderr) == (2, True)
+    assert (result.exit_code, "nats.messages has no options" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
     "arguments, expected",
     [
         (
-            ["--format", "thrift.messages", "--idl", "x"],
-            "thrift.messages has no option 'idl', only non_strict",
+            ["--format", "thrift.frames", "--idl", "x"],
+            "thrift.frames has no option 'idl', only non_strict",
         ),
         (["--format", "thrift.fields", "--idl", "no such file"], "no such file or directory"),
         (
@@ -408,7 +504,7 @@ def test_verbs_have_the_options_that_formats_declare(monkeypatch, capture_file):
         (["--format", "thrift.fields?non_strict"], "written as option=value"),
         (
             ["--format", "thrift.fields?x=1"],
-            "thrift.fields has no option 'x', only non_strict, idl",
+            "thrift.fields has no option 'x', only non_strict, idl_include, idl",
         ),
         (["--format", "thrift.lists?x=1"], "no format 'thrift.lists'"),
     ],

@@ -1092,8 +1092,6 @@ def test_a_file_without_frames_is_reported(tmp_path):
 FOREIGN = {
     "text": (b"root:x:0:0:root:/root:/bin/bash\n" * 20, "text"),
     "utf8": ("größer ".encode() * 90, "text"),
-    "pcap": (b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16), "packet capture"),
-    "pcapng": (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a" + bytes(16), "packet capture"),
     "parquet": (b"PAR1" + bytes(100), "Parquet"),
     "tar": (
         b"0.log".ljust(100, b"\0") + b"0000644\0" * 19 + b"00000" + b"ustar\x0000" + bytes(1000),

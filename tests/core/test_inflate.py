@@ -10,7 +10,8 @@ from wirescan.core import inflate, libdeflate
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.rows import Block
-from wirescan.frames.codecs import Arena, CodecError, compress, decompress_into
+from wirescan.frames.arena import Arena
+from wirescan.frames.codecs import CodecError, compress, decompress_into
 from wirescan.frames.limits import Limits
 
 LIBRARIES = {

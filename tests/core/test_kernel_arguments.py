@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import wirescan
+from tests.strategies.kafka_redpanda import make_batch as make_redpanda_batch
+from tests.support.kbak_records import encode_segment
 from tests.support.liftbridge_bytes import make_entry
-from wirescan import kafka, lumberjack, thrift
+from wirescan import kafka, lumberjack, pcap, thrift
 from wirescan.core import loop
 from wirescan.core.inflate import inflate_spans
 from wirescan.core.rows import Block
@@ -32,6 +34,7 @@ liftbridge_scan = import_module("wirescan.liftbridge.scan")
 payload_spans = import_module("wirescan.liftbridge.payload_spans")
 lumberjack_scan = import_module("wirescan.lumberjack.scan")
 nats_scan = import_module("wirescan.nats.scan")
+pcap_scan = import_module("wirescan.pcap.scan")
 thrift_payloads = import_module("wirescan.thrift.payloads")
 thrift_scan = import_module("wirescan.thrift.scan")
 thrift_writer = import_module("wirescan.thrift.writer")
@@ -43,12 +46,15 @@ OK = wirescan.Fault.OK
 REQUEST = bytes(kafka.encode_request("Metadata", 12, {}, correlation_id=1))
 FRAME_OF_FORMAT = {
     "kafka.batches": kafka.encode_batch([b"a"]),
+    "kafka.redpanda_batches": make_redpanda_batch(kafka.encode_batch([b"a"])),
+    "kafka.kbak_segments": encode_segment(b"", 0),
     "kafka.requests": REQUEST,
     "kafka.responses": REQUEST,
     "lumberjack.frames": lumberjack.encode_json(1, b"{}"),
     "nats.messages": b"PING\r\n",
     "liftbridge.entries": make_entry(0, 1, b"key", b"value"),
     "thrift.frames": thrift.encode_frames([b"a"])[0],
+    "pcap.blocks": pcap.encode_pcap([]),
 }
 OTHER_ROWS = np.zeros(1, loop.HEAD)
 OUTSIDE = np.zeros(1, loop.HEAD)
@@ -73,6 +79,10 @@ NO_COUNTS = np.zeros(1, np.int32)
         (
             lambda: nats_scan.open_headers(OTHER_ROWS, BUFFERS, LIMITS),
             "open_headers takes rows of nats.messages",
+        ),
+        (
+            lambda: pcap_scan.open_packets(OTHER_ROWS, BUFFERS, LIMITS),
+            "open_packets takes rows of pcap.blocks",
         ),
         (
             lambda: thrift_scan.open_infos(OTHER_ROWS, BUFFERS, LIMITS),

@@ -16,7 +16,8 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.rows import Block
 from wirescan.core.span_decompressor import SpanDecompressor
-from wirescan.frames.codecs import Arena, CodecError, compress
+from wirescan.frames.arena import Arena
+from wirescan.frames.codecs import CodecError, compress
 from wirescan.frames.limits import Limits
 
 needs_library = pytest.mark.skipif(not libdeflate.available, reason="libdeflate is not available")

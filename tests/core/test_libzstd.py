@@ -12,7 +12,8 @@ from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.core.rows import Block
 from wirescan.core.span_decompressor import FAST_CODECS, SpanDecompressor
-from wirescan.frames.codecs import Arena, CodecError, compress
+from wirescan.frames.arena import Arena
+from wirescan.frames.codecs import CodecError, compress
 from wirescan.frames.limits import Limits
 
 pytestmark = pytest.mark.skipif(not libzstd.available, reason="libzstd is not available")

@@ -264,6 +264,7 @@ def test_several_threads_verify_and_open_large_buffers_without_being_told(
     monkeypatch.delenv(parallel.WORKERS_VARIABLE, raising=False)
     monkeypatch.setattr(parallel, "count_cores", lambda: 8)
     batch = encode_batch([b"x" * 100_000] * 10)
+    # The checksums of the batches are verified when the records are opened.
     for size, counts, verified in (
         (2 * LEAST_SHARE - len(batch), [], []),
         (3 * LEAST_SHARE, [3], []),
@@ -272,10 +273,13 @@ def test_several_threads_verify_and_open_large_buffers_without_being_told(
         raw = batch * (size // len(batch) + 1)
         assert len(wirescan.scan(raw, "kafka.records")) == len(raw) // len(batch) * 10
         assert share_counts == counts
+        assert len(wirescan.scan(raw, "kafka.batches")) == len(raw) // len(batch)
         assert verified_shares == verified
     wirescan.scan(raw, "kafka.records", workers=1)
+    wirescan.scan(raw, "kafka.batches", workers=1)
     assert (share_counts, verified_shares) == ([3, 6], [3])
     wirescan.scan(batch * 3, "kafka.records", workers=2)
+    wirescan.scan(batch * 3, "kafka.batches", workers=2)
     assert (share_counts, verified_shares) == ([3, 6, 2], [3, 2])
 
 

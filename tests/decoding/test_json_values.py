@@ -113,3 +113,72 @@ def test_other_schema_files_are_refused(text, tmp_path):
     path.write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(ValueError):
         parse_decoder(f"json:{path}")
+
+
+NO_HEADER = "it does not begin with Confluent's header"
+
+
+def test_documents_after_confluents_header():
+    header = b"\0\0\0\1\7"
+    documents = [
+        *(
+            header + GOOD,
+            GOOD,
+            None,
+            b"",
+            header[:4],
+            header,
+            header + b"{}",
+            b"\1" + header + GOOD,
+        ),
+        *(header + b"[1]", header + GOOD),
+    ]
+    decoder = JsonDecoder(SCHEMA, has_header=True)
+    empty = {"a": None, "b": None}
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        for start in range(3):
+            payloads = pa.array([*documents, header], kind).slice(start, 10 - start)
+            values, reasons = decoder.decode(payloads)
+            expected = [VALUE, None, None, None, None, None, empty, None, None, VALUE]
+            assert values.to_pylist() == expected[start:]
+            others = [NO_HEADER, None, NO_HEADER, NO_HEADER]
+            wrong = ["it is not an object", None, NO_HEADER, "it is not an object", None]
+            assert reasons.to_pylist() == [None, *others, *wrong][start:]
+
+
+@pytest.mark.parametrize("payloads", [[], [None, None], [b"", b"x"]])
+def test_no_payload_has_a_header(payloads):
+    decoder = JsonDecoder(SCHEMA, has_header=True)
+    values, reasons = decoder.decode(pa.array(payloads, pa.binary()))
+    assert values.null_count == len(payloads)
+    assert reasons.to_pylist() == [raw if raw is None else NO_HEADER for raw in payloads]
+
+
+@pytest.mark.parametrize("file", ["", "types.json,"])
+def test_the_text_names_the_header(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "types.json").write_text('{"a": "int64"}')
+    payloads = pa.array([GOOD, b"\0\0\0\0\1" + b'{"a": 5}'])
+    decoder = parse_decoder(f"json:{file}header=confluent")
+    decoder.fit(payloads)
+    assert decoder.type == pa.struct([("a", pa.int64())])
+    assert decoder.decode(payloads).values.to_pylist() == [None, {"a": 5}]
+    with pytest.raises(ValueError, match="header is confluent, not 'avro'"):
+        parse_decoder(f"json:{file}header=avro")
+
+
+def test_without_members_the_values_are_the_text_after_the_header():
+    decoder = JsonDecoder(has_header=True)
+    payloads = pa.array([b"\0\0\0\0\1{ }", b"{}"])
+    decoder.fit(payloads)
+    values, reasons = decoder.decode(payloads)
+    assert values.to_pylist() == ["{ }", None]
+    assert reasons.to_pylist() == [None, NO_HEADER]
+
+
+def test_the_message_about_a_schema_names_the_decoder(tmp_path):
+    path = tmp_path / "order.json"
+    path.write_text('{"a": "int6"}')
+    for name in ("json", "msgpack"):
+        with pytest.raises(ValueError, match=f"order.json: not a schema for decoder '{name}': "):
+            parse_decoder(f"{name}:{path}")

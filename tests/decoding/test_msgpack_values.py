@@ -240,6 +240,16 @@ def test_nulls_of_wide_maps_are_bounded():
     assert reasons == ["a: it has too many values for its size"] * 3
 
 
+def test_all_payloads_together_have_the_further_values_once():
+    """A payload may have 4,194,304 more values than its bytes allow, if none before it had them."""
+    wide = pa.struct([(f"member {i}", pa.string()) for i in range(5000)])
+    decoder = MsgpackDecoder(pa.schema([("a", pa.list_(wide))]))
+    raw = b"\x81\xa1a\xdd" + struct.pack(">I", 700) + b"\x80" * 700  # 3,500,000 nulls
+    decoded = decoder.decode(pa.array([raw] * 2, pa.binary()))
+    assert decoded.reasons.to_pylist() == [None, "a: it has too many values for its size"]
+    assert len(decoded.values[0]["a"]) == 700
+
+
 def test_unknown_names_of_wide_maps_cost_little():
     schema = pa.schema([(f"m{i:04}", pa.int8()) for i in range(9000)])
     raw = b"\xdf" + struct.pack(">I", 200_000) + b"\xa5n0000\1" * 200_000
@@ -396,7 +406,7 @@ def test_schemas_in_files(tmp_path):
     with pytest.raises(ValueError, match=r"order.json: member order: MessagePack has no values"):
         parse_decoder(f"msgpack:{path}")
     path.write_text("[]")
-    with pytest.raises(ValueError, match=r"^[^ ]*order.json: not a schema"):
+    with pytest.raises(ValueError, match=r"^[^ ]*order.json: not a schema for decoder 'msgpack'"):
         parse_decoder(f"msgpack:{path}")
     with pytest.raises(OSError):
         parse_decoder("msgpack:nowhere.json")

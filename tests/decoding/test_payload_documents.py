@@ -25,7 +25,8 @@ def find_blocks(language):
 @pytest.mark.parametrize("block", find_blocks("python"))
 def test_the_python_runs(block, tmp_path):
     code = block.replace("/var/lib/kafka/orders-0", str(ORDERS))
-    with contextlib.chdir(tmp_path):
+    with serve_schemas({1: "string"}) as (address, _), contextlib.chdir(tmp_path):
+        code = code.replace("127.0.0.1:8081", address)
         exec(compile(code, "docs/payloads.md", "exec"), {"__name__": "__main__"})
 
 
@@ -51,6 +52,20 @@ def test_the_commands_run(tmp_path):
             assert result.exit_code == 0, result.output
             table = pq.read_table(words[3])
             assert table["value"].null_count < len(table)
+
+
+def test_the_printed_payloads_are_those_of_the_page(tmp_path):
+    block = find_blocks("text")[0]
+    command, _, output = block.partition("\n")
+    (tmp_path / "orders-0").mkdir()
+    payloads = [b'{"number": 7, "item": "rug"}', b'{"number":', None, b"{}"]
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(
+        encode_batch([{"value": payload} for payload in payloads])
+    )
+    with contextlib.chdir(tmp_path):
+        result = run(*shlex.split(command)[2:])
+    assert command.startswith("$ wirescan scan ")
+    assert result.stdout == output
 
 
 def test_the_table_lists_the_decoders():

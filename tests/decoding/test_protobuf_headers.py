@@ -24,9 +24,10 @@ from tests.support.protobuf_messages import (
 from tests.support.varint import make_varint
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.notation import parse_decoder
-from wirescan.decoding.protobuf_reader import split_headers
-from wirescan.decoding.protobuf_registry import MOST_REFERENCES, ProtobufRegistry
+from wirescan.decoding.protobuf_headers import split_headers
+from wirescan.decoding.protobuf_registry import ProtobufRegistry
 from wirescan.decoding.protobuf_values import ProtobufDecoder
+from wirescan.decoding.schema_registry import MOST_REFERENCES
 from wirescan.kafka import Record, encode_batch
 
 NO_FILES = "it is not a FileDescriptorSet, which protoc writes"
@@ -232,12 +233,137 @@ def test_a_server_is_asked_for_descriptors_and_references():
         ]
 
 
+LOSSY = json.dumps({"schema": "\n\x05Money\ufffd\x01", "schemaType": "PROTOBUF"}).encode()
+
+
+@pytest.mark.parametrize("serialized", [500, 422, LOSSY], ids=["500", "422", "decoded as UTF-8"])
+def test_descriptors_that_a_client_registered(serialized):
+    """Apicurio Registry cannot serialize what the clients of Python register as base64."""
+    query = "?format=serialized"
+    paths = ("/schemas/ids/1", "/subjects/money/versions/2")
+    reference = {"name": "m/money.proto", "subject": "money", "version": 2}
+    answers = {
+        paths[0]: answer(make_shop(dependency="m/money.proto"), [reference]),
+        paths[1]: answer(make_money()),
+    }
+    failing = {path + query: serialized for path in paths}
+    with serve_schemas(answers | failing) as (address, asked):
+        decoder = parse_decoder(f"protobuf:registry=http://{address}")
+        payloads = [make_header(1, 1) + NUMBER + sized(4, tag(1, 0) + b"\5")]
+        decoder.fit(pa.array(payloads, pa.binary()))
+        values, _ = decode(decoder, payloads)
+    assert values == [{"number": 7, "lines": [], "price": {"cents": 5}}]
+    assert asked == [paths[0] + query, paths[0], paths[1] + query, paths[1]]
+
+
+SHOP_TEXT = """
+    syntax = "proto3";
+    package shop;
+    import "m/money.proto";
+    message Customer { string name = 1; }
+    message Order {
+        map<string, int32> counts = 3;
+        int64 number = 1;
+        message Line { string item = 1; }
+        money.Money price = 4;
+    }
+"""
+
+
+@pytest.mark.parametrize("money", ["text", "descriptor"])
+def test_texts_of_proto_files(money):
+    """The entry of a map is not counted in the indexes of the text."""
+    text = 'syntax = "proto3"; package money; message Money { int64 cents = 1; }'
+    reference = {"name": "m/money.proto", "subject": "money", "version": 2}
+    shop = {"schema": SHOP_TEXT, "schemaType": "PROTOBUF", "references": [reference]}
+    answers = {
+        "/schemas/ids/1": json.dumps(shop).encode(),
+        "/subjects/money/versions/2": json.dumps(
+            {"schema": text, "schemaType": "PROTOBUF"}
+        ).encode()
+        if money == "text"
+        else answer(make_money()),
+    }
+    with serve_schemas(answers) as (address, _):
+        decoder = parse_decoder(f"protobuf:registry=http://{address}")
+        payloads = [
+            make_header(1, 1) + NUMBER + sized(4, tag(1, 0) + b"\5"),
+            make_header(1, 1, 0) + sized(1, b"rug"),
+        ]
+        decoder.fit(pa.array(payloads, pa.binary()))
+        values, reasons = decode(decoder, payloads)
+    assert values == [{"counts": [], "number": 7, "price": {"cents": 5}}, None]
+    assert reasons == [None, "it is a message shop.Order.Line, not shop.Order"]
+
+
+KNOWN_TEXT = """
+    syntax = "proto3";
+    import "confluent/meta.proto";
+    import "confluent/types/decimal.proto";
+    import "confluent/type/variant.proto";
+    import "google/protobuf/duration.proto";
+    message Order {
+        option (confluent.message_meta).doc = "an order";
+        confluent.type.Decimal price = 1 [(confluent.field_meta) = { params: { key: "a" } }];
+        confluent.type.Variant more = 2;
+        google.protobuf.Duration time = 3;
+    }
+"""
+
+
+def test_files_that_no_registry_has():
+    content = {"schema": KNOWN_TEXT, "schemaType": "PROTOBUF"}
+    with serve_schemas({1: json.dumps(content).encode()}) as (address, asked):
+        decoder = parse_decoder(f"protobuf:registry=http://{address}")
+        price = sized(1, sized(1, b"\x05") + tag(2, 0) + b"\2" + tag(3, 0) + b"\1")
+        payloads = [make_header(1) + price + sized(2, sized(2, b"v"))]
+        decoder.fit(pa.array(payloads, pa.binary()))
+        values, _ = decode(decoder, payloads)
+        assert {path.partition("?")[0] for path in asked} == {"/schemas/ids/1"}
+    price = {"value": b"\x05", "precision": 2, "scale": 1}
+    assert values == [{"price": price, "more": {"metadata": b"", "value": b"v"}, "time": None}]
+
+
+@pytest.mark.parametrize(
+    "name, reason",
+    [
+        ("google/type/nothing.proto", "pip install googleapis-common-protos, or call protoc"),
+        ("google/protobuf/nothing.proto", "google/protobuf/nothing.proto: call protoc"),
+        ("google/protobuf/../../os.proto", "os.proto: call protoc"),
+        ("confluent/other.proto", "confluent/other.proto: call protoc"),
+    ],
+)
+def test_files_that_nobody_has(name, reason):
+    shop = make_shop()
+    shop.dependency.append(name)
+    with pytest.raises(ValueError, match=reason):
+        ProtobufDecoder(pack_files(shop), "shop.Order")
+
+
+def test_schemas_are_saved_with_their_imports(tmp_path):
+    reference = {"name": "m/money.proto", "subject": "money", "version": 2}
+    answers = {
+        "/schemas/ids/1": answer(make_shop(dependency="m/money.proto"), [reference]),
+        "/subjects/money/versions/2": answer(make_money()),
+    }
+    with serve_schemas(answers) as (address, _):
+        ProtobufRegistry(f"http://{address}").save([1], str(tmp_path))
+    decoder = parse_decoder(f"protobuf:registry={tmp_path}")
+    payloads = [make_header(1, 1) + NUMBER + sized(4, tag(1, 0) + b"\5")]
+    decoder.fit(pa.array(payloads, pa.binary()))
+    assert decode(decoder, payloads)[0] == [{"number": 7, "lines": [], "price": {"cents": 5}}]
+
+
 def make_reference(number):
     return {"name": f"{number}", "subject": f"{number}", "version": 1}
 
 
 BAD_ANSWERS = {
-    "text": (json.dumps({"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}), "serialized"),
+    "text": (json.dumps({"schema": 'syntax = "no";', "schemaType": "PROTOBUF"}), "syntax of the"),
+    "imports": (
+        json.dumps({"schema": 'import "a.proto";', "schemaType": "PROTOBUF"}),
+        "lacks the imported file a.proto",
+    ),
     "junk": (json.dumps({"schema": "/////w==", "schemaType": "PROTOBUF"}), "not a FileDesc"),
     "avro": (json.dumps({"schema": '"int"'}), "not a Protobuf schema"),
     "no schema": ("{}", "the answer has no schema"),

@@ -166,11 +166,11 @@ def test_a_directory_with_other_files_does_not_wait(tmp_path):
     ]
 
 
-def test_the_size_of_a_schema_counts_bytes(tmp_path):
+def test_the_size_of_a_schema_counts_bytes():
     text = json.dumps({**FIRST, "doc": "é" * 700_000}, ensure_ascii=False)
-    url_answer = json.dumps({"schema": text}).encode()
-    read_answer = SchemaRegistry(str(tmp_path))._read_answer
-    found = schema_registry._decode_schema(1, url_answer, read_answer)
+    answer = json.dumps({"schema": text}, ensure_ascii=False).encode()
+    with serve_schemas({1: answer}) as (address, _):
+        found = SchemaRegistry(f"http://{address}").find(1)
     assert found == (None, "schema 1 of the registry: it has more than 1,048,576 bytes")
 
 
@@ -192,8 +192,11 @@ def test_a_server_is_asked_once_for_each_id():
 def test_the_user_may_be_in_the_environment(monkeypatch):
     name, _, password = USER.partition(":")
     with serve_schemas({1: FIRST}, asks_user=True) as (address, _):
-        with pytest.raises(OSError, match="status 401"):
+        hint = "status 401 for /schemas/ids/1: give the user in the URL"
+        with pytest.raises(ConnectionError, match=hint) as error:
             SchemaRegistry(f"http://{address}").find(1)
+        copied = pickle.loads(pickle.dumps(error.value))  # from a task of Spark, for example
+        assert (str(copied), copied.status) == (str(error.value), 401)
         monkeypatch.setenv("WIRESCAN_REGISTRY_USER", name)
         monkeypatch.setenv("WIRESCAN_REGISTRY_PASSWORD", password)
         assert json.loads(SchemaRegistry(f"http://{address}").find(1).text) == FIRST
@@ -218,6 +221,40 @@ def test_schemas_of_other_kinds_are_refused(kind):
     with serve_schemas({1: answer}) as (address, _):
         found = SchemaRegistry(f"http://{address}").find(1)
         assert found.reason == "schema 1 of the registry: it is not an Avro schema"
+
+
+def test_an_avro_schema_may_have_a_kind_of_null():
+    answer = json.dumps({"schema": '"int"', "schemaType": None, "references": None}).encode()
+    with serve_schemas({1: answer}) as (address, _):
+        assert SchemaRegistry(f"http://{address}").find(1).text == '"int"'
+
+
+@pytest.mark.parametrize(
+    "status, hint",
+    [(404, "the URL must have the path of its interface"), (403, "give the user"), (500, "")],
+)
+@pytest.mark.parametrize("kind", ["avro", "protobuf"])
+def test_an_error_that_is_not_about_the_id_ends_the_decoding(kind, status, hint):
+    with serve_schemas({1: status}) as (address, _):
+        decoder = parse_decoder(f"{kind}:registry=http://{address}")
+        with pytest.raises(ConnectionError, match=f"status {status} for /schemas/ids/1.*{hint}"):
+            decoder.fit(pa.array([frame(1, b"\0")]))
+
+
+@pytest.mark.parametrize(
+    "body, is_missing",
+    [
+        (b'{"error_code": 40403, "message": "Schema not found"}', True),
+        (b'{"error_code": 404, "message": "HTTP 404 Not Found"}', False),
+        (b'{"error_code": "40403"}', False),
+        (b"[40403]", False),
+        (b"", False),
+        (b"[" * 100_000, False),
+        (b"\xff", False),
+    ],
+)
+def test_bodies_of_status_404(body, is_missing):
+    assert schema_registry._is_error_of_registry(body) == is_missing
 
 
 def test_hostile_ids_cause_few_requests(monkeypatch):

@@ -23,10 +23,20 @@ COLUMNS = (
     FOUR,
     list_default_columns("kafka.records"),
     ["headers", "_start", "base_offset", "codec", "_fault", "parent", "is_control", "kind", "size"],
+    ["timestamp_type", "offset", "control"],
     ["value", "value", "headers", "headers", "offset", "offset", "timestamp"],
     [],
 )
 TYPES = (("view", "arrow"), ("binary", "arrow"), ("large_binary", "arrow"), ("binary", "spark"))
+# None passes all rows. The others exclude batches, or rows by numbers, texts or byte strings.
+CONDITIONS = (
+    None,
+    "offset >= 3 and offset < 40",
+    "value_size > 5 or key is null",
+    "key != 'k1'",
+    "timestamp > '2026-01-01' and not is_control",
+    "offset < 0",
+)
 SEGMENTS = sorted(glob.glob(str(ORDERS / "*.log")))
 
 
@@ -69,9 +79,11 @@ def test_columns_of_files_are_those_of_tables(path, binary, types):
     st.sampled_from(TYPES),
     st.sampled_from(("strict", "mark", "skip")),
     st.booleans(),
+    st.sampled_from(CONDITIONS),
 )
-def test_columns_of_any_log_are_those_of_tables(raw, columns, types, errors, check):
-    assert_same(raw, columns=columns, binary=types[0], types=types[1], errors=errors, check=check)
+def test_columns_of_any_log_are_those_of_tables(raw, columns, types, errors, check, where):
+    options = {"errors": errors, "check": check, "where": where}
+    assert_same(raw, columns=columns, binary=types[0], types=types[1], **options)
 
 
 @steady
@@ -81,7 +93,8 @@ def test_damage_is_reported_as_by_tables(data):
     # The numbers in `parent` count from the first batch of a group, and groups may differ.
     columns = [name for name in data.draw(st.sampled_from(COLUMNS)) if name != "parent"]
     errors = data.draw(st.sampled_from(("strict", "mark", "skip")))
-    assert_same(raw, columns=columns, errors=errors, check=data.draw(st.booleans()))
+    where = data.draw(st.sampled_from(CONDITIONS))
+    assert_same(raw, columns=columns, errors=errors, check=data.draw(st.booleans()), where=where)
 
 
 def make_log(batches=20, records=50, **options):
@@ -94,14 +107,32 @@ def make_log(batches=20, records=50, **options):
     )
 
 
+@pytest.mark.parametrize("where", [None, "offset < 10", "value_size > 3"])
 @pytest.mark.parametrize("position", [11, 20, 70, -30, -1])
-def test_a_checksum_that_is_verified_late_is_reported_at_its_batch(position):
+def test_a_checksum_that_is_verified_late_is_reported_at_its_batch(position, where):
+    """Also in a batch that a filter excludes by its header: the header may be what is damaged."""
     raw = bytearray(make_log())
     size = len(raw) // 20
     raw[9 * size + position % size] ^= 1
-    assert_same(bytes(raw), columns=FOUR)
+    assert_same(bytes(raw), columns=FOUR, where=where)
     with pytest.raises(FrameError):
-        list(iter_batches(bytes(raw), format="kafka.records", columns=FOUR))
+        list(iter_batches(bytes(raw), format="kafka.records", columns=FOUR, where=where))
+
+
+def test_bad_records_have_the_nulls_of_tables():
+    raw = bytearray(make_log())
+    raw[-len(raw) // 20 + 61] = 1  # the length of the first record of the last batch is negative
+    assert wirescan.scan(bytes(raw), "kafka.records", errors="mark", check=False).bad.sum() == 1
+    assert_same(bytes(raw), columns=FOUR, errors="mark", check=False)
+
+
+@pytest.mark.parametrize("errors", ["mark", "skip"])
+def test_filters_also_apply_where_a_batch_is_damaged(errors):
+    raw = bytearray(make_log())
+    raw[-1] ^= 1
+    options = {"columns": FOUR, "errors": errors, "where": "value_size > 40"}
+    assert_same(bytes(raw), **options)
+    assert read(bytes(raw), **options).num_rows == 19 * 9
 
 
 def test_the_first_of_two_faults_is_reported():
@@ -136,13 +167,15 @@ def test_pairs_count_if_they_are_not_exported_too(columns):
 
 @pytest.mark.parametrize("columns", [FOUR, ["headers"], ["value"]])
 @pytest.mark.parametrize("workers", [1, 2, 8, 64])
-def test_what_a_file_may_expand_to_depends_on_no_thread(tmp_path, columns, workers):
+@pytest.mark.parametrize("where", [None, "value_size > 0"])
+def test_what_a_file_may_expand_to_depends_on_no_thread(tmp_path, columns, workers, where):
     pairs = [(b"", b"")] * 9000
     bomb = encode_batch([Record(i, 0, None, bytes(40_000), pairs) for i in range(20)], codec="gzip")
     noise = random.Random(7).randbytes(9000)
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(bomb * 20 + encode_batch([Record(99, 0, None, noise)]) * 400)
-    options = {"columns": columns, "limits": Limits(expansion=16), "batch_bytes": 1 << 18}
+    limits = Limits(expansion=16)
+    options = {"columns": columns, "limits": limits, "batch_bytes": 1 << 18, "where": where}
     tables = read(str(path), as_columns=False, **options)
     assert isinstance(tables, tuple) and "expansion" in tables[0]
     assert read(str(path), workers=workers, **options) == tables
@@ -159,8 +192,9 @@ def test_intact_records_are_read_without_tables(monkeypatch):
         assert sum(map(len, rows)) == 1000
 
 
+@pytest.mark.parametrize("where", [None, "value_size > 20"])
 @pytest.mark.parametrize("workers", [2, 5])
-def test_threads_give_the_batches_of_one(workers, tmp_path):
+def test_threads_give_the_batches_of_one(workers, where, tmp_path):
     """Also the batches before a fault, which come before its error."""
     good = make_log(batches=40, codec="gzip") + make_log(batches=40)
     bad = bytearray(good)
@@ -174,7 +208,11 @@ def test_threads_give_the_batches_of_one(workers, tmp_path):
             try:
                 parts.extend(
                     iter_batches(
-                        str(path), format="kafka.records", batch_bytes=9000, workers=number
+                        str(path),
+                        format="kafka.records",
+                        batch_bytes=9000,
+                        workers=number,
+                        where=where,
                     )
                 )
             except FrameError as error:
@@ -190,6 +228,57 @@ def test_bytes_in_memory_are_not_copied():
     payloads = batch.column(0).buffers()[2]
     first = pa.py_buffer(raw).address
     assert first <= payloads.address < payloads.address + payloads.size <= first + len(raw)
+
+
+@pytest.mark.parametrize("path", SEGMENTS)
+@pytest.mark.parametrize("where", [None, "offset >= 2000"])
+@pytest.mark.parametrize("errors", ["strict", "mark", "skip"])
+def test_mapped_files_give_the_batches_of_copied_files(path, where, errors):
+    columns = [*FOUR, "_file", "_start"]
+    options = {"columns": columns, "where": where, "errors": errors}
+    assert read(path, mapped=True, **options).equals(read(path, **options))
+
+
+def test_the_bytes_of_a_mapped_file_are_not_copied(tmp_path):
+    """Bytes that the file gets later are in the batch, so it points into the file."""
+    path = tmp_path / f"{0:020}.log"
+    options = {"format": "kafka.records", "columns": ["value"], "binary": "view"}
+    value = b"a value that is too long for the view itself"
+    path.write_bytes(encode_batch([Record(0, 0, None, value)]))
+    (mapped,) = iter_batches(str(path), mapped=True, **options)
+    (copied,) = iter_batches(str(path), **options)
+    with open(path, "r+b") as file:
+        file.seek(path.read_bytes().index(value))
+        file.write(value.upper())
+    assert mapped["value"].to_pylist() == [value.upper()]
+    assert copied["value"].to_pylist() == [value]
+
+
+@pytest.mark.parametrize("where", [None, "offset >= 0"])
+def test_damage_in_a_mapped_file_names_the_file(tmp_path, where):
+    path = tmp_path / f"{0:020}.log"
+    data = bytearray(make_log())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    error = read(str(path), mapped=True, where=where)
+    assert error == read(str(path), where=where)
+    assert error[3] == str(path)
+
+
+def test_files_that_cannot_be_mapped_are_copied(tmp_path):
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"")
+    assert read(str(path), mapped=True).num_rows == 0
+    with pytest.raises(EOFError, match=f"{path.name} ends at 0"):
+        list(iter_batches(str(path), 0, 10, format="kafka.records", mapped=True))
+    path.write_bytes(make_log())
+    with pytest.raises(EOFError, match=f"{path.name} has [0-9]+ bytes"):
+        list(iter_batches(str(path), 0, 10**9, format="kafka.records", mapped=True))
+    with pytest.raises(OSError, match="not a regular file"):
+        list(iter_batches(str(tmp_path), format="kafka.records", mapped=True))
+    for mapped in (True, False):
+        with pytest.raises(FileNotFoundError):
+            list(iter_batches("", format="kafka.records", mapped=mapped))
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -235,9 +324,10 @@ def test_columns_that_grow_keep_what_they_have(binary, types):
 
 
 @pytest.mark.parametrize("limits", [Limits(rows=100), Limits(row_bytes=6400), Limits(expansion=1)])
-def test_limits_are_those_of_tables(limits):
+@pytest.mark.parametrize("where", [None, "offset >= 4500", "key == 'k7'"])
+def test_limits_are_those_of_tables(limits, where):
     raw = make_log(batches=3, records=2000, codec="gzip")
-    assert_same(raw, columns=FOUR, limits=limits)
+    assert_same(raw, columns=FOUR, limits=limits, where=where)
 
 
 def test_more_rows_than_a_batch_may_have():

@@ -522,6 +522,21 @@ def test_sources_are_files_globs_and_directories(logs):
     assert whole["_file"].unique().to_pylist() == list(map(str, by_file))
 
 
+def test_mapped_files_have_the_same_rows(bytes_read):
+    """Files are mapped, and read in small parts only for a query that wants few rows."""
+    source = str(ORDERS / "*.log")
+    copied = wirescan.scan_polars(source, format="kafka.records").collect()
+    before = len(bytes_read)
+    mapped = wirescan.scan_polars(source, format="kafka.records", mapped=True)
+    frames = wirescan.dataset(source, format="kafka.records", mapped=True)  # noqa: F841
+    counted = duckdb.execute("select count(*) from frames").fetchone()
+    assert mapped.collect().equals(copied)
+    assert counted == (len(copied),)
+    assert len(bytes_read) == before
+    assert mapped.head(5).collect().equals(copied.head(5))
+    assert len(bytes_read) > before
+
+
 def test_files_are_listed_when_a_query_runs(logs, tmp_path):
     lazy = make_scan(tmp_path)
     shutil.copy(logs / f"{0:020}.log", tmp_path)

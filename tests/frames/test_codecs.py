@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from tests.support.examples import read_example_count
 from wirescan.core.fault import Fault
+from wirescan.frames.arena import Arena
 from wirescan.frames.codecs import (
     XERIAL_MAGIC,
-    Arena,
     CodecError,
     OutputTooSmallError,
     compress,

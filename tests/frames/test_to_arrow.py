@@ -27,9 +27,13 @@ from tests.support.places import copy_bytes
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats
 from wirescan.core.gather import Places
 from wirescan.core.loop import HEAD
-from wirescan.export.batches import iter_batches, split_by_bytes, split_rows
+from wirescan.export.batches import iter_batches
+from wirescan.export.table_parts import split_by_bytes, split_rows
 from wirescan.files.source import MappedFile
 from wirescan.frames import to_arrow
+from wirescan.frames.columns import RESERVED
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import make_empty
 from wirescan.kafka import Record, encode_batch
 from wirescan.liftbridge import Kind
 from wirescan.reading.chunked import iter_tables
@@ -351,11 +355,10 @@ def read_corpus(format):
 def test_every_column_of_other_formats(format, types):
     table = wirescan.scan(read_corpus(format), format)
     assert len(table) > 5
-    names = list(
-        dict.fromkeys([*table.dtype.names, *to_arrow.list_default_columns(format), "_start"])
-    )
+    own_names = [name for name in table.dtype.names if name != RESERVED]
+    names = list(dict.fromkeys([*own_names, *to_arrow.list_default_columns(format), "_start"]))
     batch = convert_table(table, names, types=types)
-    for name in table.dtype.names:
+    for name in own_names:
         column, values = batch.column(name), table[name].tolist()
         if name == "fault":
             assert column.to_pylist() == [None] * len(table)
@@ -486,6 +489,34 @@ def test_empty_tables_have_all_columns(format, binary):
         assert pa.table(table).num_rows == 0
 
 
+def make_empty_levels(format):
+    """Return an empty table of a format, inside empty tables of the formats around it."""
+    table = make_empty(format)
+    if format.within is None:
+        return table
+    return dataclasses.replace(table, outer=make_empty_levels(format_of(format.within)))
+
+
+@pytest.mark.parametrize("types", ["arrow", "spark"])
+@pytest.mark.parametrize("name", wirescan.formats())
+def test_all_columns_of_each_format_have_a_type_of_arrow(name, types):
+    format = wirescan.formats()[name]
+    columns = [*format.all_columns, "_fault"]
+    assert RESERVED not in columns
+    schema = to_arrow.make_schema(format, columns, types=types)
+    batch = convert_table(make_empty_levels(format), columns, types=types)
+    assert batch.schema == schema and schema.names == columns
+
+
+def test_the_padding_of_rows_is_no_column():
+    table = wirescan.scan(read_corpus("liftbridge.envelopes"), "liftbridge.envelopes")
+    assert RESERVED in table.dtype.names
+    with pytest.raises(ValueError, match="has no column 'reserved'"):
+        table.to_arrow([RESERVED])
+    with pytest.raises(ValueError, match="has no column reserved"):
+        wirescan.where(table, "reserved == 0")
+
+
 def test_an_empty_table_has_no_parts():
     assert list(split_by_bytes(wirescan.scan(b"", "kafka.records"), 100)) == []
 
@@ -494,7 +525,7 @@ def test_an_empty_table_has_no_parts():
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100), st.integers(1, 20))
 def test_parts_hold_as_many_rows_as_fit(sizes, size, most):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wirescan.export.batches.BATCH_ROWS", most)
+        patch.setattr("wirescan.export.table_parts.BATCH_ROWS", most)
         parts = list(split_rows(np.array(sizes, np.int64), size))
     rows = [row for part in parts for row in range(part.start, part.stop)]
     assert rows == list(range(len(sizes)))

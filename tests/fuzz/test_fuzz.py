@@ -21,9 +21,11 @@ import pytest
 from tests.laws.cases import CARRIED, MESSAGES
 from tests.laws.packages import PACKAGES
 from tests.reference import kafka_protocol as reference
+from tests.reference.kafka_metadata import TYPES
 from tests.strategies import liftbridge as liftbridge_bytes
 from tests.strategies import lumberjack as lumberjack_bytes
 from tests.strategies import nats as nats_bytes
+from tests.strategies import pcap as pcap_bytes
 from tests.strategies import thrift as thrift_bytes
 from tests.strategies.kafka import correct_checksums
 from tests.strategies.kafka_protocol import RUNS, frame_payload
@@ -225,6 +227,69 @@ def make_conversation(rng):
         laws.keeps_every_law(PACKAGES["kafka.responses"], down, cuts[1])
 
     return struct.pack(">i", len(up)) + up + down, agree
+
+
+# --- the metadata log of a cluster
+
+
+@cache
+def read_recorded_metadata():
+    """Return (value, the packages that read its type) of the records in real metadata logs.
+
+    A value that occurs several times is returned once.
+    """
+    packages = {}
+    for name, package in PACKAGES.items():
+        if name.startswith("metadata "):
+            packages.setdefault(package.formats[3], []).append(package)
+    names = [f"kafka.{MESSAGE[name, 'record'].level.path}" for name in TYPES]
+    by_type = dict(zip((number for number, _ in TYPES.values()), map(packages.get, names)))
+    logs = sorted((CORPUS / "kafka-metadata").glob("*/*.log"))
+    tables = [kafka.records(kafka.scan(path), errors="mark") for path in logs]
+    values = dict.fromkeys(bytes(row.value) for table in tables for row in table)
+    # The control records have no type of these.
+    return [(value, by_type[value[1]]) for value in values if value[0] == 1]
+
+
+def change_metadata_value(rng, value):
+    """Return the value of a metadata record, most often with damage in its fields or its head."""
+    kind = rng.randrange(8)
+    if kind < 3:
+        return value
+    if kind == 3:
+        return rng.choice((None, b"", value[: rng.randrange(len(value) + 1)]))
+    out = bytearray(value)
+    if kind == 4:
+        number = rng.choice(list(TYPES.values()) + [(rng.randrange(40), 5)])
+        out[:3] = (rng.randrange(3), number[0], rng.randrange(number[1] + 2))
+        return bytes(out)
+    for _ in range(rng.randrange(1, 3)):
+        at = rng.randrange(3, len(out) + 1)
+        run = rng.choice(RUNS)
+        out[at : at + rng.choice((0, 1, len(run)))] = run
+    return bytes(out) if rng.randrange(3) else damage(rng, out, 3)
+
+
+def make_metadata_log(rng):
+    pieces = []
+    packages = []
+    for _ in range(rng.randrange(1, 3)):
+        chosen = rng.choices(read_recorded_metadata(), k=rng.randrange(1, 4))
+        records = [{"value": change_metadata_value(rng, value)} for value, _ in chosen]
+        packages += [package for _, of_type in chosen for package in of_type]
+        pieces.append(
+            kafka.encode_batch(
+                records,
+                base_offset=rng.randrange(1000),
+                codec=rng.choice(("none", "none", "zstd")),
+                control=rng.randrange(8) == 0,
+            )
+        )
+    raw = b"".join(pieces)
+    raw = damage(rng, raw, 3) if rng.randrange(3) == 0 else raw
+    cuts = choose_cuts(rng, raw)
+    package = rng.choice(packages)
+    return raw, lambda: laws.keeps_every_law(package, raw, cuts)
 
 
 # --- Lumberjack
@@ -445,15 +510,31 @@ def make_thrift_calls(rng):
     return raw, lambda: laws.keeps_every_law(package, raw, cuts, check=check)
 
 
+def make_capture(rng):
+    """Captures of one or two kinds, with changed words and bytes."""
+    raw = bytearray(b"".join(rng.choices(list(pcap_bytes.GOLDEN.values()), k=rng.randrange(1, 3))))
+    for _ in range(rng.randrange(4)):
+        at = rng.randrange(len(raw))
+        if rng.randrange(2):
+            raw[at] = rng.randrange(256)
+        else:
+            raw[at & ~3 : (at & ~3) + 4] = rng.choice((0, 12, 28, 1 << 31)).to_bytes(4, "little")
+    raw = bytes(raw)
+    cuts = choose_cuts(rng, raw)
+    return raw, lambda: laws.keeps_every_law(PACKAGES["pcap"], raw, cuts)
+
+
 # The extension of the files with failing inputs -> target.
 TARGETS = {
     "bin": make_batches,
     "messages": make_conversation,
+    "metadata": make_metadata_log,
     "lumberjack": make_lumberjack_stream,
     "nats": make_nats_lines,
     "liftbridge": make_liftbridge_payloads,
     "entries": make_liftbridge_entries,
     "theader": make_thrift_calls,
+    "pcapng": make_capture,
 }
 
 

@@ -113,10 +113,15 @@ def test_structs_before_the_fault_of_an_array_are_read(api, direction, data):
         row = row | dict(api_version=message.api_version)
     assert not fault
     levels = reference.read_body(message.raw, row, api, direction)
-    outermost_name, _ = outermost_format(api, direction)
+    outermost_name, read_message = outermost_format(api, direction)
     (top,) = levels[outermost_name]
     assert (top["start"], top["size"]) == (0, len(message.raw))
-    for level, read in reference.list_formats(api, direction).items():
+    name_of_path = {
+        path: reference.name_format(outermost_name, path)
+        for path, _ in reference.list_arrays(read_message)
+    }
+    for path, read in [((), read_message), *reference.list_arrays(read_message)]:
+        level = name_of_path[path] if path else outermost_name
         for number, row in enumerate(levels[level]):
             assert row["fault"] in (0, top["fault"])
             assert row["start"] + row["size"] <= len(message.raw)
@@ -124,7 +129,7 @@ def test_structs_before_the_fault_of_an_array_are_read(api, direction, data):
             for name in slices:
                 assert row[name + "_at"] + max(row[name + "_size"], 0) <= row["size"]
             for name in read.arrays:
-                structs = levels[f"{outermost_name}.{name}"]
+                structs = levels[name_of_path[*path, name]]
                 check_structs([each for each in structs if each["parent"] == number], row, name)
 
 

@@ -30,6 +30,8 @@ def read_streams(connection):
 def convert_value(row, name, field, table):
     """Return the value of a field in the form that the encoders take, from a row of a table."""
     if field.type == "struct":
+        if row.kind >= field.nullable and is_null_struct(row, name, field):
+            return None
         return {
             inner.name: convert_value(row, f"{name}_{inner.name}", inner, table)
             for inner in field.fields
@@ -43,6 +45,11 @@ def convert_value(row, name, field, table):
         return [convert_values(struct, field.fields, structs) for struct in structs]
     value = getattr(row, name)
     return value if value is None or isinstance(value, np.ndarray) else bytes(value)
+
+
+def is_null_struct(row, name, field):
+    """Return whether a struct is null: then its arrays are, which are never null inside it."""
+    return all(getattr(row, f"{name}_{inner.name}_count") < 0 for inner in field.fields)
 
 
 def convert_values(row, fields, table):
@@ -110,6 +117,58 @@ def test_encoded_bodies_equal_the_recorded_bytes(connection):
             else:
                 raw = kafka.encode_response(name, row.kind, body, correlation_id=number)
             assert raw == bytes(messages.frame(row.parent))
+
+
+def list_tables(side, name):
+    """Return the tables of the bodies of an API in all streams, in the order of their names."""
+    tables = []
+    for connection in CONNECTIONS:
+        requests, responses = read_streams(connection)
+        messages = requests if side == "request" else responses
+        if (messages["api_key"] == KEYS[name]).any():
+            tables.append(kafka.body(messages, name))
+    return tables
+
+
+def test_a_new_topic_and_its_settings():
+    """The streams have the settings that tests/peers/administration.py asks for."""
+    created = list_tables("request", "CreateTopics")
+    assert len(created) == 8
+    for table in created:
+        topics = table.open("topics")
+        assert [bytes(topic.name).endswith(b"-made") for topic in topics] == [True]
+        assert topics["num_partitions"].tolist() == [2]
+        configs = [(bytes(row.name), bytes(row.value)) for row in topics.open("configs")]
+        expected = [(b"cleanup.policy", b"compact"), (b"retention.ms", b"3600000")]
+        assert sorted(configs) == expected
+    described = list_tables("response", "DescribeConfigs")
+    asked = {b"cleanup.policy": b"compact", b"retention.ms": b"3600000"}
+    for table in described:
+        configs = table.open("results").open("configs")
+        assert {bytes(row.name): bytes(row.value) for row in configs if row.name in asked} == asked
+    synonyms = [table.open("results").open("configs").open("synonyms") for table in described]
+    assert {source for table in synonyms for source in table["source"].tolist()} >= {1, 5}
+
+
+def test_an_offset_is_committed_in_each_transaction():
+    committed = list_tables("request", "TxnOffsetCommit")
+    assert len(committed) == 8
+    for table in committed:
+        partitions = table.open("topics").open("partitions")
+        assert partitions["committed_offset"].tolist() == [1]
+        assert partitions["partition_index"].tolist() == [0]
+    ended = [number for table in list_tables("request", "EndTxn") for number in table["committed"]]
+    assert set(ended) == {0, 1}
+
+
+def test_an_unchanged_assignment_is_null():
+    """A broker sends the assignment of a member only when it changes."""
+    counts = [
+        count
+        for table in list_tables("response", "ConsumerGroupHeartbeat")
+        for count in table["assignment_topic_partitions_count"].tolist()
+    ]
+    assert set(counts) >= {-1, 1}
 
 
 @pytest.mark.parametrize("connection", CONNECTIONS)

@@ -12,13 +12,13 @@ from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.peers.canonical import Record, digest
+from tests.peers.canonical import digest
 from tests.reference import kafka_log as reference
 from tests.strategies import kafka_log as strategy
 from tests.strategies.kafka_log import make_segments
+from tests.support.canonical_records import list_canonical_records
 from tests.support.examples import read_example_count
 from tests.support.paths import KAFKA_CORPUS
-from tests.support.places import copy_bytes
 from wirescan import FrameError, kafka
 from wirescan.frames.table import FrameTable
 from wirescan.kafka import PartitionLog, encode_batch
@@ -208,25 +208,6 @@ def test_the_index_replaces_a_damaged_marker(tmp_path_factory, data, steps):
 
 
 # ---- real logs
-
-
-def list_canonical_records(records):
-    """List the records in the form of which expected.json has the digest."""
-    headers = kafka.headers(records)
-    of_record = [[] for _ in range(len(records))]
-    for row, parent in enumerate(headers["parent"].tolist()):
-        pair = copy_bytes(headers.bytes(row, "key")), copy_bytes(headers.bytes(row, "value"))
-        of_record[parent].append(pair)
-    return [
-        Record(
-            offset,
-            timestamp,
-            copy_bytes(records.bytes(row, "key")),
-            copy_bytes(records.bytes(row, "value")),
-            tuple(of_record[row]),
-        )
-        for row, (offset, timestamp) in enumerate(records.rows[["offset", "timestamp"]].tolist())
-    ]
 
 
 @pytest.mark.parametrize("name", [name for name, about in EXPECTED.items() if "committed" in about])

@@ -6,17 +6,21 @@ from functools import partial
 import numpy as np
 
 from tests.reference import kafka as kafka_reference
-from tests.reference import kafka_protocol, kafka_resync
+from tests.reference import kafka_metadata, kafka_protocol, kafka_redpanda, kafka_resync
 from tests.reference import liftbridge as liftbridge_reference
 from tests.reference import lumberjack as lumberjack_reference
 from tests.reference import nats as nats_reference
+from tests.reference import pcap as pcap_reference
 from tests.reference import thrift as thrift_reference
 from tests.reference import thrift_plain as thrift_plain_reference
 from tests.strategies import kafka as kafka_strategies
+from tests.strategies import kafka_metadata as metadata_strategies
 from tests.strategies import kafka_protocol as message_strategies
+from tests.strategies import kafka_redpanda as redpanda_strategies
 from tests.strategies import liftbridge as liftbridge_strategies
 from tests.strategies import lumberjack as lumberjack_strategies
 from tests.strategies import nats as nats_strategies
+from tests.strategies import pcap as pcap_strategies
 from tests.strategies import shared as st
 from tests.strategies import thrift as thrift_strategies
 from tests.support.places import copy_bytes
@@ -32,12 +36,22 @@ from wirescan.testing.laws import list_rows
 from wirescan.thrift.encode import encode_frame, encode_framed
 from wirescan.thrift.encode import encode_message as encode_call
 
+KAFKA_NAMES = ("kafka.batches", "kafka.records", "kafka.headers")
+
 
 def expect_batches(raw, check, resync):
     """Return the tables that the reference reads from Kafka bytes."""
     batches, fault, at = (kafka_resync if resync else kafka_reference).read_batches(raw, check)
+    return expect_records(raw, dict(enumerate(batches)), batches, check, KAFKA_NAMES), fault, at
+
+
+def expect_records(raw, opened, batches, check, names):
+    """Return the tables of batches, their records and the headers of these.
+
+    opened: row number -> batch whose records have rows. names: of the three formats.
+    """
     records, headers = [], []
-    for i, batch in enumerate(batches):
+    for i, batch in opened.items():
         for row in kafka_reference.list_records(raw, batch, check, parent=i):
             data = kafka_reference.decompress_payload(raw, batch) if row["buffer"] else raw
             headers += [
@@ -45,15 +59,7 @@ def expect_batches(raw, check, resync):
                 for header in kafka_reference.list_headers(data, row, parent=len(records))
             ]
             records.append((row, data))
-    return (
-        {
-            "kafka.batches": [(row, raw) for row in batches],
-            "kafka.records": records,
-            "kafka.headers": headers,
-        },
-        fault,
-        at,
-    )
+    return dict(zip(names, ([(row, raw) for row in batches], records, headers)))
 
 
 def list_records(headers):
@@ -129,6 +135,40 @@ KAFKA = ProtocolPackage(
 )
 
 
+# ---- Redpanda
+
+REDPANDA_NAMES = ("kafka.redpanda_batches", "kafka.redpanda_records", "kafka.redpanda_headers")
+
+
+def holds_records_of_clients(row):
+    return row["kind"] == kafka_redpanda.RAFT_DATA or row["fault"]
+
+
+def expect_redpanda(raw, check, resync):
+    """Return the tables that the reference reads from Redpanda's bytes."""
+    batches, fault, at = kafka_redpanda.read_batches(raw, check, resync)
+    opened = {i: row for i, row in enumerate(batches) if holds_records_of_clients(row)}
+    kafka = {i: row | dict(kind=2) for i, row in opened.items()}
+    return expect_records(raw, kafka, batches, check, REDPANDA_NAMES), fault, at
+
+
+REDPANDA = ProtocolPackage(
+    formats=REDPANDA_NAMES,
+    good=redpanda_strategies.logs(),
+    tails=redpanda_strategies.tails(),
+    damaged=redpanda_strategies.damaged_logs(),
+    written=redpanda_strategies.written(),
+    values=list_records,
+    expected=expect_redpanda,
+    children={
+        "kafka.redpanda_records": lambda row: (
+            KAFKA.children["kafka.records"](row) if holds_records_of_clients(row) else None
+        ),
+        "kafka.redpanda_headers": KAFKA.children["kafka.headers"],
+    },
+)
+
+
 # ---- Kafka's protocol
 
 
@@ -159,6 +199,27 @@ def fill_defaults(read, values):
             expected[name] = values.get(name, default)
     # A uuid of zeros is none: as a tagged field it is left out.
     return {name: None if value == bytes(16) else value for name, value in expected.items()}
+
+
+def make_struct_reader(read):
+    """Return a function that lists the values of the rows of a table. read: of the reference."""
+
+    def values(table):
+        expected = fill_defaults(read, {})
+        return [
+            fill_defaults(
+                read,
+                {
+                    name: getattr(row, name)
+                    if name not in table.places
+                    else copy_bytes(table.bytes(i, name))
+                    for name in expected
+                },
+            )
+            for i, row in enumerate(table)
+        ]
+
+    return values
 
 
 HIDDEN = {"auth_bytes_at": 0, "auth_bytes_size": -1}  # what logs a client in is not shown
@@ -202,21 +263,6 @@ def make_request_package(message, chain):
             structs += [values | {"auth_bytes": None} for values in inside]
         return raw, [fill_defaults(read[formats[-1]], values) for values in structs]
 
-    def values(table):
-        expected = fill_defaults(read[formats[-1]], {})
-        return [
-            fill_defaults(
-                read[formats[-1]],
-                {
-                    name: getattr(row, name)
-                    if name not in table.places
-                    else copy_bytes(table.bytes(i, name))
-                    for name in expected
-                },
-            )
-            for i, row in enumerate(table)
-        ]
-
     children = {
         formats[0]: lambda row: (
             (0, row["size"], row["fault"]) if row["api_key"] == kafka_protocol.API[api] else None
@@ -232,9 +278,68 @@ def make_request_package(message, chain):
         message_strategies.broken_streams(message_strategies.request_streams(api))
         | message_strategies.broken_request_streams(api),
         written(),
-        values,
+        make_struct_reader(read[formats[-1]]),
         expected,
         children,
+    )
+
+
+def make_metadata_package(message, chain):
+    """Return the package of one type of metadata record. chain: levels, the outermost first."""
+    name, formats = message.name, tuple(f"kafka.{level.path}" for level in chain)
+    read = kafka_protocol.list_formats(name, "record")
+    number, _ = kafka_metadata.TYPES[name]
+
+    def expected(raw, check, resync):
+        levels, fault, at = expect_batches(raw, check, resync)
+        batches = [row for row, _ in levels["kafka.batches"]]
+        levels["kafka.metadata_records"] = metadata = []
+        rows = {level: [] for level in read}
+        bytes_of = {level: [] for level in read}
+        for i, (record, data) in enumerate(levels["kafka.records"]):
+            is_control = batches[record["parent"]]["is_control"]
+            row = kafka_protocol.read_metadata_record(data, record, is_control, parent=i)
+            metadata.append((row, data))
+            kafka_protocol.read_metadata_message(data, row, name, i, rows)
+            for level in read:
+                bytes_of[level] += [data] * (len(rows[level]) - len(bytes_of[level]))
+        levels |= {level: list(zip(rows[level], bytes_of[level])) for level in read}
+        for row in rows.get("kafka.user_scram_credential_record", ()):
+            for place in ("salt", "stored_key", "server_key"):
+                row |= {f"{place}_at": 0, f"{place}_size": -1}
+        return levels, fault, at
+
+    @st.composite
+    def written(draw):
+        pairs = draw(st.lists(metadata_strategies.messages(name), max_size=2))
+        raw = encode_batch([{"value": value} for value, _ in pairs]) if pairs else b""
+        structs = [values for _, values in pairs]
+        for level in chain[1:]:
+            structs = [one for values in structs for one in values.get(level.name) or ()]
+        if name == "UserScramCredential":
+            hidden = dict(salt=None, stored_key=None, server_key=None)
+            structs = [values | hidden for values in structs]
+        return raw, [fill_defaults(read[formats[-1]], values) for values in structs]
+
+    children = {
+        formats[0]: lambda row: (
+            (0, row["size"], row["fault"])
+            if row["type"] == number and row["frame_version"] == kafka_metadata.FRAME_VERSION
+            else None
+        )
+    }
+    children |= {
+        name: make_array_locator(level.name) for name, level in zip(formats[1:], chain[1:])
+    }
+    return ProtocolPackage(
+        ("kafka.batches", "kafka.records", "kafka.metadata_records", *formats),
+        metadata_strategies.logs(metadata_strategies.good_values(name)),
+        metadata_strategies.cut_batches(metadata_strategies.good_values(name)),
+        metadata_strategies.damaged_logs(name),
+        written(),
+        make_struct_reader(read[formats[-1]]),
+        expected,
+        children | {"kafka.records": KAFKA.children["kafka.records"]},
     )
 
 
@@ -847,8 +952,58 @@ PLAIN = make_thrift_package(
     "thrift.plain",
 )
 
+
+# ---- Captures
+
+
+def expect_packets(raw, check, resync):
+    """Return the tables that the reference reads from captures."""
+    rows, fault, at = pcap_reference.read_blocks(raw, resync)
+    packets = pcap_reference.read_packets(raw, rows)
+    levels = {"pcap.blocks": rows, "pcap.packets": packets}
+    return {name: [(row, raw) for row in rows] for name, rows in levels.items()}, fault, at
+
+
+def list_packets(packets):
+    """Return [(time, length, interface, link, data, comment)] from a table of pcap.packets."""
+    comments = [copy_bytes(row.comment) for row in packets.outer]
+    return [
+        (
+            row.time,
+            row.length,
+            row.interface,
+            row.link,
+            bytes(packets.frame(i)),
+            comments[row.parent],
+        )
+        for i, row in enumerate(packets)
+    ]
+
+
+def locate_packet(block):
+    """Return where the packet of a block is."""
+    if block["fault"]:
+        return 0, block["size"], block["fault"]
+    if block["kind"] != pcap_reference.PACKET_KIND:
+        return None
+    return block["data_at"], block["data_at"] + block["data_size"], 0
+
+
+PCAP = ProtocolPackage(
+    ("pcap.blocks", "pcap.packets"),
+    pcap_strategies.streams(),
+    pcap_strategies.tails(),
+    pcap_strategies.damaged_streams(),
+    pcap_strategies.written(),
+    list_packets,
+    expect_packets,
+    {"pcap.packets": locate_packet},
+    sparse=("pcap.packets",),
+)
+
 PACKAGES = {
     "kafka": KAFKA,
+    "redpanda": REDPANDA,
     "kafka.responses": RESPONSES,
     "lumberjack": LUMBERJACK,
     "nats": NATS,
@@ -859,9 +1014,16 @@ PACKAGES = {
     "thrift": THRIFT,
     "thrift.infos": INFOS,
     "thrift.plain": PLAIN,
+    "pcap": PCAP,
 } | {
     f"kafka.{chain[-1].path}": make_request_package(message, chain)
     for message in MESSAGE.values()
     if message.side == "request"
+    for chain in list_chains(message.level)
+}
+PACKAGES |= {
+    f"metadata {chain[-1].path}": make_metadata_package(message, chain)
+    for message in MESSAGE.values()
+    if message.side == "record"
     for chain in list_chains(message.level)
 }

@@ -9,7 +9,8 @@ import pytest
 
 import wirescan
 from tests.laws.packages import PACKAGES
-from wirescan import FrameTable, kafka, liftbridge, lumberjack, nats, thrift
+from tests.strategies.kafka_redpanda import make_batch as make_redpanda_batch
+from wirescan import FrameTable, kafka, liftbridge, lumberjack, nats, pcap, thrift
 from wirescan.frames import registry
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.table import Stop, join
@@ -22,6 +23,7 @@ CALL = thrift.encode_message(
 RECORD = {"key": b"k", "value": b"v", "headers": [(b"a", b"b"), (b"c", b"")]}
 EXAMPLES = {
     "kafka": ("kafka.headers", kafka.encode_batch([RECORD])),
+    "redpanda": ("kafka.redpanda_headers", make_redpanda_batch(kafka.encode_batch([RECORD]))),
     "lumberjack": (
         "lumberjack.pairs",
         lumberjack.encode_data(1, [(b"a", b"1"), (b"b", b"2")]),
@@ -32,6 +34,7 @@ EXAMPLES = {
         bytes(liftbridge.encode_entry(1, 1, 1, b"k", b"v")) * 2,
     ),
     "thrift": ("thrift.fields", thrift.encode_framed(CALL)),
+    "pcap": ("pcap.packets", pcap.encode_pcapng([(1, b"a packet")])),
 }
 
 

@@ -12,7 +12,7 @@
         # USER and PASSWORD log in, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512
 
 cluster.py starts several brokers. A "line" is a release line of Kafka; kafka-LINE/pom.xml names its
-jars.
+jars. The line "4.3" has LocalTieredStorage too, for tiered_storage.py.
 
 Needs a Java 17 JDK, mvn and openssl. The jars and the compiled programs are in the cache of
 cache.py, under names that depend on pom.xml and on the source.

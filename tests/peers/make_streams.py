@@ -1,5 +1,7 @@
 """Make tests/corpus/kafka-streams: run `python -m tests.peers.make_streams` in the root.
 
+With `--only STEP` it records this step of each client, and keeps the files of the others.
+
 Four clients talk to a broker of each line: librdkafka, Kafka's own Java client, kafka-python and
 aiokafka. A proxy (proxy.py) records both directions of every connection:
 
@@ -14,6 +16,8 @@ aiokafka. A proxy (proxy.py) records both directions of every connection:
     group                       the same read as the only member of a group, which commits its
                                 offsets (not aiokafka); on 4.x librdkafka uses the group protocol
                                 that is new in 4.0
+    offsets                     a member of a group commits an offset in a transaction
+    admin                       a new topic, and its settings
     sasl                        SaslHandshake v1 and SaslAuthenticate; then 12 more records
     as-0.8.2 ... as-2.4         kafka-python with the versions for a broker of that release (3.9
                                 only)
@@ -25,11 +29,22 @@ The connections are complete: each ends where the client hung up. Every run send
 """
 
 import contextlib
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tests.support.paths import CORPUS
 
+from .administration import (
+    commit_in_transaction_aiokafka,
+    commit_in_transaction_java,
+    commit_in_transaction_kafka_python,
+    commit_in_transaction_librdkafka,
+    create_and_describe_aiokafka,
+    create_and_describe_java,
+    create_and_describe_kafka_python,
+    create_and_describe_librdkafka,
+)
 from .broker import LINES, PASSWORD, USER, Broker, Listener
 from .producers import (
     CODECS,
@@ -42,7 +57,7 @@ from .producers import (
 )
 from .proxy import Proxy
 from .readers import consume, consume_aiokafka, consume_java, consume_kafka_python
-from .target import clear_target
+from .target import make_parser
 
 STREAMS = CORPUS / "kafka-streams"
 ROWS = make_orders(12, seed=60, big=False)
@@ -77,6 +92,8 @@ def use_librdkafka(
         "assign": lambda: consume(address, topic),
         "committed": lambda: consume(address, topic, "read_committed"),
         "group": lambda: use_librdkafka_group(address, topic, group_protocol),
+        "offsets": lambda: commit_in_transaction_librdkafka(address, topic, group_protocol),
+        "admin": lambda: create_and_describe_librdkafka(address, topic),
         "sasl": lambda: send_librdkafka(secured, topic, ROWS, "none", **login),
     }
 
@@ -119,6 +136,8 @@ def use_java(address: str, secured: str, topic: str, line: str) -> dict[str, Cal
             address, topic, WRITTEN - 2 - len(ROWS) // 2, line, isolation_level="read_committed"
         ),
         "group": lambda: consume_java(address, topic, WRITTEN - 2, line, group_id=topic),
+        "offsets": lambda: commit_in_transaction_java(address, topic, line),
+        "admin": lambda: create_and_describe_java(address, topic, line),
         "sasl": lambda: send_java(
             secured,
             topic,
@@ -153,6 +172,8 @@ def use_kafka_python(
         "assign": lambda: consume_kafka_python(address, topic),
         "committed": lambda: consume_kafka_python(address, topic, isolation_level="read_committed"),
         "group": lambda: use_kafka_python_group(address, topic),
+        "offsets": lambda: commit_in_transaction_kafka_python(address, topic),
+        "admin": lambda: create_and_describe_kafka_python(address, topic),
         "sasl": lambda: send_kafka_python(secured, topic, PLAIN_ROWS, "none", **login),
     }
     if line == "3.9":
@@ -249,6 +270,8 @@ def use_aiokafka(
         "transactions": lambda: send(transactional_id=topic, outcomes="ca"),
         "assign": lambda: consume_aiokafka(address, topic),
         "committed": lambda: consume_aiokafka(address, topic, isolation_level="read_committed"),
+        "offsets": lambda: commit_in_transaction_aiokafka(address, topic),
+        "admin": lambda: create_and_describe_aiokafka(address, topic),
         "sasl": lambda: send_aiokafka(secured, topic, ROWS, "none", **login),
     }
 
@@ -261,7 +284,11 @@ CLIENTS = {
 }
 
 
-def record(target: Path, line: str) -> None:
+def record(target: Path, line: str, only: Collection[str] = ()) -> None:
+    """Record the steps of every client with a broker of a line.
+
+    only: the names of the steps to record; empty for all.
+    """
     with contextlib.ExitStack() as stack:
         proxy = stack.enter_context(Proxy())
         secured = stack.enter_context(Proxy())
@@ -276,8 +303,10 @@ def record(target: Path, line: str) -> None:
             topic = f"orders-{client}"
             broker.create_topic(topic)
             directory = target / f"{client}-{line}"
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=bool(only))
             for step, run in steps(proxy.address, secured.address, topic, line).items():
+                if only and step not in only:
+                    continue
                 run()
                 connections = [*proxy.take(), *secured.take()]
                 used = [
@@ -291,10 +320,15 @@ def record(target: Path, line: str) -> None:
 
 
 def main() -> None:
-    target = clear_target(__doc__, STREAMS)
+    parser = make_parser(__doc__, STREAMS)
+    parser.add_argument("--only", action="append", default=[], metavar="STEP", help="see above")
+    arguments = parser.parse_args()
+    target = arguments.target
+    if not arguments.only:
+        shutil.rmtree(target, ignore_errors=True)
     for line in LINES:
         print(f"starting a Kafka broker {line} on 127.0.0.1, writing to {target}")
-        record(target, line)
+        record(target, line, arguments.only)
     for directory in sorted(target.iterdir()):
         files = list(directory.iterdir())
         size = sum(file.stat().st_size for file in files)

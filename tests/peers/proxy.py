@@ -8,6 +8,7 @@
         ...                     # clients connect to proxy.address, which the broker advertises
         for connection in proxy.take():
             connection.requests, connection.responses
+            connection.client, connection.server    # addresses like "127.0.0.1:9092"
 
 Set the target before a client connects.
 """
@@ -17,12 +18,25 @@ import socket
 import threading
 
 
-class Connection:
-    """The bytes that a client and a broker sent to each other on one connection."""
+def format_address(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"{host}:{port}"
 
-    def __init__(self, client: socket.socket, target: str):
+
+class Connection:
+    """The bytes that a client and a broker sent to each other on one connection.
+
+    `client` is the client's address, and `server` the proxy's. `delivered` is the number of
+    `responses`' bytes that the proxy has sent to the client. It is less than their size if the
+    client hung up before a response arrived.
+    """
+
+    def __init__(self, client: socket.socket, address: tuple[str, int], target: str):
         self.requests = bytearray()
         self.responses = bytearray()
+        self.delivered = 0
+        self.client = format_address(address)
+        self.server = format_address(client.getsockname())
         host, port = target.rsplit(":", 1)
         broker = socket.create_connection((host, int(port)), timeout=30)
         self._sockets = client, broker
@@ -42,6 +56,8 @@ class Connection:
             while chunk := source.recv(1 << 16):
                 record += chunk
                 target.sendall(chunk)
+                if record is self.responses:
+                    self.delivered += len(chunk)
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_WR)
 
@@ -56,15 +72,17 @@ class Connection:
 
 
 class Proxy:
-    """A listener on `address`, which forwards every connection to `target`."""
+    """A listener on `address`, at `port`, which forwards every connection to `target`."""
 
     def __init__(self):
         self.target: str | None = None
         self._connections: list[Connection] = []
+        self._lock = threading.Lock()
 
     def __enter__(self) -> "Proxy":
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.port = self._socket.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -77,11 +95,12 @@ class Proxy:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # __exit__ closes the socket
             while True:
-                client, _ = self._socket.accept()
-                connection = Connection(client, self.target)
-                # Before the start: the connection may end at once.
-                self._connections.append(connection)
-                connection.start()
+                client, address = self._socket.accept()
+                connection = Connection(client, address, self.target)
+                # `take` must see every connection, and only started ones.
+                with self._lock:
+                    self._connections.append(connection)
+                    connection.start()
 
     def response_bytes(self) -> int:
         """The number of bytes that the target has sent so far."""
@@ -92,7 +111,8 @@ class Proxy:
 
         Waits until all of them have ended.
         """
-        connections, self._connections = self._connections, []
+        with self._lock:
+            connections, self._connections = self._connections, []
         for connection in connections:
             connection.close(timeout)
         return connections

@@ -1,6 +1,7 @@
-"""The messages in kafka/protocol/api_definitions.py are those of Kafka's own definitions.
+"""The messages in kafka/protocol/*_definitions.py are those of Kafka's own definitions.
 
-Kafka's jars have the definitions as common/message/NAME.json, with comments. They have fields with
+Kafka's jars have the definitions as common/message/NAME.json and common/metadata/NAME.json, with
+comments. They have fields with
 their versions, and the versions in which a field may be null or is tagged. Structs are inside
 structs, or in commonStructs under a name. A version is compared with the newest line that has it.
 The older line may not know a tag that came without a new version, but agrees in all else.
@@ -14,15 +15,23 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from wirescan.kafka.protocol.schema import API, MESSAGE, NEVER
+from wirescan.kafka.protocol.schema import API, MESSAGE, NEVER, MetadataType
 
 from .broker import LINES, fetch_jars
 
 pytestmark = pytest.mark.peers
 
-JARS = ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator")
-NUMBERS = ("bool", "int8", "int16", "int32", "int64")
+JARS = (
+    "kafka-clients",
+    "kafka-group-coordinator",
+    "kafka-transaction-coordinator",
+    "kafka-metadata",
+)
+FOLDERS = ("common/message/", "common/metadata/")
+NUMBERS = ("bool", "int8", "int16", "uint16", "int32", "int64", "float64")
 PRIMITIVE = (*NUMBERS, "string", "bytes", "records", "uuid")
+# (message, its name of a field in 3.9) -> the name in 4.x
+RENAMED = {("TxnOffsetCommitRequest", "generation_id"): "generation_id_or_member_epoch"}
 
 
 class Field(NamedTuple):
@@ -47,7 +56,7 @@ def read_definitions(line: str) -> dict[str, Any]:
         (path,) = fetch_jars(line).glob(f"{jar}-[0-9]*.jar")
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
-                if name.startswith("common/message/") and name.endswith(".json"):
+                if name.startswith(FOLDERS) and name.endswith(".json"):
                     text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
                     message = json.loads(text)
                     by_name[message["name"]] = message
@@ -69,7 +78,6 @@ def to_snake_case(name: str) -> str:
 
 
 def list_fields(message: dict, version: int) -> tuple[Field, ...]:
-    flexible = parse_versions(message.get("flexibleVersions"))
     common = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", ())}
 
     def fields(definitions: list[dict]) -> tuple[Field, ...]:
@@ -81,22 +89,17 @@ def list_fields(message: dict, version: int) -> tuple[Field, ...]:
         )
 
     def field(definition: dict) -> Field:
-        if definition["type"] == "[]string" and version not in flexible:
-            # The bytes are those of structs with one field.
-            definition = definition | {
-                "type": "[]struct",
-                "fields": [{"name": "name", "type": "string", "versions": "0+"}],
-            }
         kind = definition["type"]
         element = kind.removeprefix("[]")
         is_struct = element not in PRIMITIVE
         if is_struct:
             kind = "[]" if kind != element else "struct"
+        name = to_snake_case(definition["name"])
         return Field(
-            to_snake_case(definition["name"]),
+            RENAMED.get((message["name"], name), name),
             kind,
             version in parse_versions(definition.get("nullableVersions")),
-            definition["tag"]
+            int(definition["tag"])  # some lines write it as text
             if version in parse_versions(definition.get("taggedVersions"))
             else None,
             parse_number(definition.get("default", 0)) if kind in NUMBERS else None,
@@ -121,7 +124,7 @@ def list_our_fields(message, version: int) -> tuple[Field, ...]:
                 version >= definition.nullable,
                 definition.tag,
                 definition.default if definition.type in NUMBERS else None,
-                fields(definition.fields),
+                fields(definition.fields) if definition.type in ("struct", "[]") else (),
             )
             for definition in definitions
             if version in definition.versions
@@ -201,3 +204,17 @@ def test_apis_are_those_of_kafka():
                     min([previous[2], *parse_versions(message.get("flexibleVersions"))[:1]]),
                 )
     assert {api.key: (api.name, api.newest, api.flexible) for api in API.values()} == theirs
+
+
+def test_types_of_metadata_records_are_those_of_kafka():
+    """All types of all lines have a message, and the number and name that Kafka gives them."""
+    theirs = {
+        message["name"]: message["apiKey"]
+        for line in LINES
+        for message in read_definitions(line).values()
+        if message["type"] == "metadata"
+    }
+    ours = {name + "Record" for name, side in MESSAGE if side == "record"}
+    assert ours == set(theirs)
+    names = {to_snake_case(name).upper(): number for name, number in theirs.items()}
+    assert {member.name: member.value for member in MetadataType} == names

@@ -1,16 +1,24 @@
-"""tshark, the command line version of Wireshark, reads Thrift from a capture that is made here.
+"""tshark, the command line version of Wireshark: its reading of captures.
 
-Each given segment becomes one packet. tshark supports framed and unframed messages of the compact
-protocol, and those of the binary protocol that begin with a version. It does not support header
-frames.
+    read_streams(capture)               # the bytes of each connection, reassembled
+    list_conversations(capture)         # connections, with numbers of packets and bytes
+    count_expert_information(capture)   # retransmissions, lost segments and the like
+    count_checksums(capture)            # good and bad ones
+    read_fields(capture, ["kafka.api_key"], {port: "kafka"})
+
+`run_tshark` reads Thrift from a capture that is made here. Each given segment becomes one packet.
+tshark supports framed and unframed messages of the compact protocol, and those of the binary
+protocol that begin with a version. It does not support header frames.
 """
 
 import os
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 PORT = 9090
 LINK_RAW = 101  # packets begin with the IP header
@@ -44,6 +52,17 @@ FAULTS = (
     "too_many_subtypes",
     "negative_length",
 )
+# Names of tshark's findings, without their prefix tcp.analysis.
+ANALYSES = (
+    "retransmission",
+    "fast_retransmission",
+    "spurious_retransmission",
+    "duplicate_ack",
+    "out_of_order",
+    "lost_segment",
+    "ack_lost_segment",
+)
+CHECKSUMS = {"0": "bad", "1": "good"}
 
 
 def make_capture(segments: Iterable[bytes]) -> bytes:
@@ -81,30 +100,132 @@ def run_tshark(segments: Iterable[bytes]) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory(prefix="wirescan-tshark-") as home:
         file = Path(home, "thrift.pcap")
         file.write_bytes(make_capture(segments))
+        rows = read_fields(file, names, {PORT: "thrift"})
+    values_of = {name: [] for name in VALUES + FAULTS}
+    for row in rows:
+        for values, cells in zip(values_of.values(), row, strict=True):
+            values += cells
+    assert not any(values_of.pop(name) for name in FAULTS)
+    return values_of
+
+
+class Conversation(NamedTuple):
+    """A TCP connection. `client` sent the first packet.
+
+    The numbers of packets and bytes include those of all headers. Addresses are like
+    "127.0.0.1:9092".
+    """
+
+    client: str
+    server: str
+    to_server_packets: int
+    to_server_bytes: int
+    to_client_packets: int
+    to_client_bytes: int
+
+
+def call_tshark(capture: Path, *arguments: str | Path) -> str:
+    """Run tshark on a capture and return what it prints. Its settings are the default ones."""
+    with tempfile.TemporaryDirectory(prefix="wirescan-tshark-") as home:
         completed = subprocess.run(
-            [
-                "tshark",
-                "-n",
-                "-r",
-                file,
-                "-d",
-                f"tcp.port=={PORT},thrift",
-                "-T",
-                "fields",
-                "-E",
-                "separator=/t",
-                "-E",
-                "aggregator=|",
-                *(word for name in names for word in ("-e", name)),
-            ],
+            ["tshark", "-n", "-r", capture, *arguments],
             capture_output=True,
             timeout=60,
             check=True,
             env=os.environ | {"HOME": home},
         )
-    values_of = {name: [] for name in VALUES + FAULTS}
-    for line in completed.stdout.decode().splitlines():
-        for values, cell in zip(values_of.values(), line.split("\t"), strict=True):
-            values += cell.split("|") if cell else []
-    assert not any(values_of.pop(name) for name in FAULTS)
-    return values_of
+    return completed.stdout.decode()
+
+
+def read_fields(
+    capture: Path,
+    names: Sequence[str],
+    protocols: Mapping[int, str] = {},
+    options: Sequence[str] = (),
+) -> list[list[list[str]]]:
+    """The values of fields: packet -> field -> values in the order of the bytes.
+
+    names: tshark's names of fields. protocols: the dissector for each TCP port. options: more
+    arguments of tshark, like ["-Y", "a display filter"].
+    """
+    output = call_tshark(
+        capture,
+        *(word for port, name in protocols.items() for word in ("-d", f"tcp.port=={port},{name}")),
+        *options,
+        "-T",
+        "fields",
+        "-E",
+        "separator=/t",
+        "-E",
+        "aggregator=|",
+        *(word for name in names for word in ("-e", name)),
+    )
+    return [
+        [cell.split("|") if cell else [] for cell in line.split("\t")]
+        for line in output.splitlines()
+    ]
+
+
+def read_streams(capture: Path) -> dict[tuple[str, str], tuple[bytes, bytes]]:
+    """The reassembled bytes of each connection.
+
+    The keys are addresses (client, server). The values are the bytes to the server and the bytes to
+    the client. Where a capture lacks bytes that were acknowledged, tshark inserts a sentence.
+    """
+    rows = read_fields(capture, ["tcp.stream"], options=["-Y", "tcp"])
+    count = len({number for ((number,),) in rows})
+    follow = [word for number in range(count) for word in ("-z", f"follow,tcp,raw,{number}")]
+    streams = {}
+    for section in call_tshark(capture, "-q", *follow).split("Follow: tcp,raw\n")[1:]:
+        _, client, server, *lines = section.splitlines()
+        to_server = [line for line in lines if not line.startswith(("\t", "="))]
+        to_client = [line for line in lines if line.startswith("\t")]
+        key = client.removeprefix("Node 0: "), server.removeprefix("Node 1: ")
+        if key in streams:
+            raise ValueError(f"{capture} has two connections between {key}")
+        streams[key] = bytes.fromhex("".join(to_server)), bytes.fromhex("".join(to_client))
+    return streams
+
+
+def list_conversations(capture: Path) -> list[Conversation]:
+    """The TCP connections of a capture, in the order of their first packets.
+
+    The statistics `-z conv,tcp` have the same numbers, but round those of bytes.
+    """
+    clients: dict[str, tuple[str, str]] = {}
+    packets: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    names = ["tcp.stream", "ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "frame.len"]
+    for row in read_fields(capture, names, options=["-Y", "tcp and ip"]):
+        stream, source, source_port, target, target_port, size = (cells[0] for cells in row)
+        direction = f"{source}:{source_port}", f"{target}:{target_port}"
+        clients.setdefault(stream, direction)
+        packets[direction] += 1
+        sizes[direction] += int(size)
+    return [
+        Conversation(*to_server, packets[to_server], sizes[to_server], packets[back], sizes[back])
+        for to_server in clients.values()
+        for back in [to_server[::-1]]
+    ]
+
+
+def count_expert_information(capture: Path, *options: str) -> Counter[str]:
+    """The number of packets for each of tshark's findings about TCP: names of ANALYSES."""
+    counts: Counter[str] = Counter()
+    names = [f"tcp.analysis.{name}" for name in ANALYSES]
+    for row in read_fields(capture, names, options=options):
+        counts.update(name for name, cells in zip(ANALYSES, row, strict=True) if cells)
+    return counts
+
+
+def count_checksums(capture: Path) -> Counter[str]:
+    """The number of "good" and "bad" checksums of IPv4 and TCP.
+
+    A capture of the loopback interface has bad ones, because the kernel does not compute them.
+    """
+    options = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
+    names = ["ip.checksum.status", "tcp.checksum.status"]
+    counts: Counter[str] = Counter()
+    for row in read_fields(capture, names, options=options):
+        counts.update(CHECKSUMS[value] for cells in row for value in cells)
+    return counts

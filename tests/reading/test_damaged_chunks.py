@@ -10,6 +10,7 @@ from crc32c import crc32c
 
 import wirescan
 from tests.laws.packages import PACKAGES
+from tests.strategies import kafka_redpanda
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, thrift
 from wirescan.files.file_identity import make_offset
 from wirescan.reading.chunked import iter_tables
@@ -23,6 +24,10 @@ def make_batch(value):
     return kafka.encode_batch([value, FILLING])
 
 
+def make_redpanda_batch(value):
+    return kafka_redpanda.make_batch(make_batch(value))
+
+
 def make_entry(value):
     return liftbridge.encode_entry(7, 1_700_000_000_000_000_000, 1, b"key", value)
 
@@ -34,6 +39,7 @@ def make_call(text):
 
 CARRIERS = {
     "kafka": make_batch,
+    "redpanda": make_redpanda_batch,
     "lumberjack": lambda value: lumberjack.encode_data(
         1, [(b"line", value), (b"filling", FILLING)]
     ),
@@ -110,6 +116,11 @@ def make_false_batch():
     return bytes(header)
 
 
+def make_false_redpanda_batch():
+    """Return the header of a batch of Redpanda of 60 KB, without its records."""
+    return make_redpanda_batch(b"x" * 60_000)[:61]
+
+
 def make_false_entry():
     """Return the header of an entry of 60 KB whose checksum is wrong."""
     header = bytearray(make_entry(b"x" * 60_000)[:60])
@@ -124,6 +135,7 @@ def make_false_call():
 
 FALSE_FRAMES = {
     "kafka": make_false_batch,
+    "redpanda": make_false_redpanda_batch,
     "liftbridge.entries": make_false_entry,
     "thrift": make_false_call,
 }

@@ -583,3 +583,52 @@ def test_a_file_that_changes_before_it_is_opened_is_gone(log, tmp_path, monkeypa
     monkeypatch.setattr(files, "find_path", find_path_then_change)
     with pytest.raises(FileNotFoundError, match="gone before it was read"), files.open(identity):
         pass
+
+
+def test_the_backlog_is_what_an_offset_leaves(tmp_path):
+    path = tmp_path / f"{0:020}.log"
+    batch = kafka.encode_batch([kafka.Record(0, value=b"v")])
+    path.write_bytes(batch + batch[:-1])
+    tail = Tail([str(tmp_path)], "kafka.records")
+    size = len(batch)
+    start = {"files": {}}
+    assert tail.measure_backlog(start) == {
+        "files": 1,
+        "bytes": 2 * size - 1,
+        "backlog": 2 * size - 1,
+    }
+    latest = tail.find_latest(start)
+    assert tail.measure_backlog(latest)["backlog"] == size - 1
+    (tmp_path / f"{1:020}.log").write_bytes(batch)
+    assert tail.measure_backlog(latest) == {
+        "files": 2,
+        "bytes": 3 * size - 1,
+        "backlog": 2 * size - 1,
+    }
+
+
+def test_bytes_after_a_cut_are_read_if_the_file_was_listed_before_it(tmp_path, monkeypatch):
+    """The listing has the old size. What is appended after the message about the cut is new."""
+    path = tmp_path / f"{0:020}.log"
+    batches = [kafka.encode_batch([kafka.Record(number, value=bytes(50))]) for number in range(100)]
+    path.write_bytes(b"".join(batches))
+    tail = Tail([str(tmp_path)], "kafka.records", lossless=False)
+    offset = tail.find_latest({"files": {}})
+    list_present = file_identity.Files.list_present
+
+    def list_and_cut(self, progress, **options):
+        states = list_present(self, progress, **options)
+        os.truncate(path, len(b"".join(batches[:90])))
+        return states
+
+    def append_one(message, *arguments):
+        append_bytes(path, batches[6])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_identity.Files, "list_present", list_and_cut)
+        patch.setattr("wirescan.reading.growing.logger.warning", append_one)
+        cut = tail.find_latest(offset)
+    latest = tail.find_latest(cut)
+    parts = [part for task in tail.plan_tasks(cut, latest) for part in task]
+    tables = [table for part in parts for _, table in tail.read_tables(part)]
+    assert [number for table in tables for number in table["offset"].tolist()] == [6]

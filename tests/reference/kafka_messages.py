@@ -4,7 +4,8 @@ A function gets `m`, which reads or writes a field of each type, and the version
 `row` has the columns of the struct's row: a number with its default, a place, or an array with the
 function of its structs. Names, order, defaults and tags are those of Apache Kafka's message
 definitions (clients/src/main/resources/common/message). Release 4.4 is the source, and 3.9 for the
-messages that 4.x has removed.
+messages that 4.x has removed. kafka_group_messages.py has the bodies of groups, transactions and
+administration.
 """
 
 API = {
@@ -16,6 +17,20 @@ API = {
     "SaslHandshake": 17,
     "InitProducerId": 22,
     "SaslAuthenticate": 36,
+    "OffsetCommit": 8,
+    "OffsetFetch": 9,
+    "FindCoordinator": 10,
+    "JoinGroup": 11,
+    "Heartbeat": 12,
+    "LeaveGroup": 13,
+    "SyncGroup": 14,
+    "CreateTopics": 19,
+    "AddPartitionsToTxn": 24,
+    "AddOffsetsToTxn": 25,
+    "EndTxn": 26,
+    "TxnOffsetCommit": 28,
+    "DescribeConfigs": 32,
+    "ConsumerGroupHeartbeat": 68,
 }
 NEWEST = {
     "Produce": 13,
@@ -26,6 +41,20 @@ NEWEST = {
     "SaslHandshake": 1,
     "InitProducerId": 6,
     "SaslAuthenticate": 2,
+    "OffsetCommit": 10,
+    "OffsetFetch": 10,
+    "FindCoordinator": 6,
+    "JoinGroup": 9,
+    "Heartbeat": 4,
+    "LeaveGroup": 5,
+    "SyncGroup": 5,
+    "CreateTopics": 7,
+    "AddPartitionsToTxn": 5,
+    "AddOffsetsToTxn": 4,
+    "EndTxn": 5,
+    "TxnOffsetCommit": 6,
+    "DescribeConfigs": 4,
+    "ConsumerGroupHeartbeat": 1,
 }
 
 # The first flexible version of each API, by its key. From it on, lengths are varints and structs

@@ -30,12 +30,12 @@ import re
 import struct
 from collections import defaultdict
 
-from tests.reference import kafka_internal, kafka_messages
+from tests.reference import kafka_group_messages, kafka_internal, kafka_messages, kafka_metadata
 from tests.reference.kafka import BAD_COUNT, BAD_LENGTH, BAD_NULL, HEAD, LEFTOVER, OK, SHORT
 from tests.reference.kafka_messages import API, FLEXIBLE, NEVER, NEWEST
 from tests.reference.window import BAD_VARINT, TRUNCATED, BadBytesError, Window
 
-BAD_VERSION = 3
+BAD_VERSION, BAD_FIELD = 3, 16
 LARGEST = 100 << 20  # bytes of a frame: the default of Limits.frame
 LARGEST_COUNT = (1 << 31) - 1  # in a column of 32 bits
 OPAQUE = 255  # the kind of a message without a known header
@@ -46,6 +46,7 @@ UNSUPPORTED_VERSION = 35  # error code
 REQUEST = HEAD | dict(
     correlation_id=0, client_id_at=0, client_id_size=-1, api_key=-1, api_version=-1
 )
+METADATA_RECORD = HEAD | dict(message_at=0, message_size=-1, frame_version=-1, type=-1, version=-1)
 RESPONSE = HEAD | dict(correlation_id=0, request=-1, tag_count=0, api_key=-1, api_version=-1)
 
 
@@ -239,6 +240,14 @@ class Reader(Window):
     def i16(self, name):
         self.scalar(name, ">h")
 
+    def u16(self, name):
+        self.scalar(name, ">H")
+
+    def f64(self, name):
+        number = self.number(">d")
+        # NaN does not equal itself, so the laws compare None.
+        self.row[self.prefix + name] = None if number != number else number
+
     def i32(self, name):
         self.scalar(name, ">i")
 
@@ -257,8 +266,8 @@ class Reader(Window):
     def uuid(self, name):
         self.field(self.row, name, 16)
 
-    def i32s(self, name):
-        self.field(self.row, name, 4 * self.length(">i", null=False))
+    def i32s(self, name, null=False):
+        self.field(self.row, name, 4 * self.length(">i", null=null))
 
     def i64s(self, name):
         self.field(self.row, name, 8 * self.length(">i", null=False))
@@ -267,6 +276,11 @@ class Reader(Window):
         self.prefix = name + "_"
         read(self, self.version)
         self.prefix = ""
+
+    def optional(self, read):
+        """Read a struct that may be null. A negative byte is null."""
+        if self.number(">b") >= 0:
+            read(self, self.version)
 
     def structs(self, name, null=False):
         count = self.length(">i", null=null)
@@ -335,17 +349,40 @@ def to_snake_case(name):
 
 def list_formats(api, direction):
     """Return {name of a format: function that reads its structs}, the outermost format first."""
-    functions = {}
     outermost = f"kafka.{to_snake_case(api)}_{direction}"
+    read = find_function(outermost)
+    arrays = {name_format(outermost, path): inner for path, inner in list_arrays(read)}
+    return {outermost: read} | arrays
 
-    def add(name, read):
-        functions[name] = read
-        for array, get_function in read.arrays.items():
-            add(f"{outermost}.{array}", get_function())
 
-    module = kafka_messages if direction in ("request", "response") else kafka_internal
-    add(outermost, getattr(module, outermost.removeprefix("kafka.")))
-    return functions
+def find_function(outermost):
+    """Return the function that reads a message. outermost: the name of its format."""
+    name = outermost.removeprefix("kafka.")
+    modules = (kafka_messages, kafka_group_messages, kafka_internal, kafka_metadata)
+    (read,) = [getattr(module, name) for module in modules if hasattr(module, name)]
+    return read
+
+
+def list_arrays(read, outer=()):
+    """Return [(names of the enclosing arrays and of the array, function of its structs)]."""
+    arrays = []
+    for array, get_function in read.arrays.items():
+        path = (*outer, array)
+        arrays += [(path, get_function()), *list_arrays(get_function(), path)]
+    return arrays
+
+
+def name_format(outermost, path):
+    """Return the name of the format of an array.
+
+    outermost: the name of the message's format.
+    path: the names of the enclosing arrays and of the array.
+
+    Arrays with the same name have the names of their enclosing arrays too.
+    """
+    arrays = list_arrays(find_function(outermost))
+    is_repeated = sum(other[-1] == path[-1] for other, _ in arrays) > 1
+    return ".".join((outermost, *(path if is_repeated else path[-1:])))
 
 
 def read_body(data, row, api, direction, parent=0, levels=None):
@@ -391,6 +428,46 @@ def read_leading_int16(data, row, place):
     return int.from_bytes(data[at : at + 2], "big", signed=True)
 
 
+def read_metadata_record(data, record, is_control, parent):
+    """Return the row of kafka.metadata_records for a row of kafka.records, its row `parent`."""
+    where = dict(parent=parent, buffer=record["buffer"])
+    whole = where | dict(start=record["start"], size=record["size"])
+    empty_fault = BAD_NULL if record["value_size"] < 0 else TRUNCATED
+    fault = record["fault"] or (not is_control and record["value_size"] <= 0 and empty_fault)
+    if fault:
+        return dict.fromkeys(METADATA_RECORD, 0) | whole | dict(fault=fault)
+    if is_control:
+        return METADATA_RECORD | whole
+    start = record["start"] + record["value_at"]
+    row = METADATA_RECORD | where | dict(start=start, size=record["value_size"])
+    reader = Reader(data, start, start + row["size"], row)
+    try:
+        for column in ("frame_version", "type", "version"):
+            number = reader.uvarint()
+            if number > kafka_metadata.LARGEST:
+                raise BadBytesError(BAD_FIELD)
+            row[column] = number
+            if column == "frame_version" and number != kafka_metadata.FRAME_VERSION:
+                raise BadBytesError(BAD_VERSION)
+    except BadBytesError as bad:
+        return row | dict(fault=bad.fault)
+    row["body"] = row["message_at"] = reader.at - start
+    row["message_size"] = reader.left
+    return row
+
+
+def read_metadata_message(data, row, name, parent, levels):
+    """Append the rows of the message in a row of kafka.metadata_records to `levels`.
+
+    parent: the number of the row. There are no new rows if the record has another type.
+    """
+    number, newest = kafka_metadata.TYPES[name]
+    if row["frame_version"] == kafka_metadata.FRAME_VERSION and row["type"] == number:
+        format_name, read = next(iter(list_formats(name, "record").items()))
+        top = read_top(data, row, read, row["version"], range(newest + 1), flexible=0)
+        add_to_levels(top, format_name, parent, row["buffer"], levels)
+
+
 def read_top(data, row, read, version, versions, flexible):
     """Return the row of the outermost struct of a body.
 
@@ -418,7 +495,8 @@ def read_top(data, row, read, version, versions, flexible):
 def add_to_levels(top, name, parent, buffer, levels):
     """Append a body's rows to `levels`, or to new levels. Return the levels."""
     levels = defaultdict(list) if levels is None else levels
-    lay_out(top, name, name, parent, buffer, levels)
+    names = {(): name} | {path: name_format(name, path) for path, _ in list_arrays(top["read"])}
+    lay_out(top, (), names, parent, buffer, levels)
     return levels
 
 
@@ -430,15 +508,19 @@ def make_faulty_row(read, row):
     )
 
 
-def lay_out(row, level, outermost, parent, buffer, levels):
-    """Append a row, and the rows of its arrays, to the lists of their levels."""
+def lay_out(row, path, names, parent, buffer, levels):
+    """Append a row, and the rows of its arrays, to the lists of their levels.
+
+    path: the names of the arrays around the row. names: path -> name of the level.
+    """
     row |= dict(parent=parent, buffer=buffer)
     read = row.pop("read")
     children = row.pop("children")
+    level = names[path]
     number = len(levels[level])
     levels[level].append(row)
     for name, get_function in read.arrays.items():
         is_lost = row["fault"] and not row[f"{name}_at"]
         rows = [make_faulty_row(get_function(), row)] if is_lost else children.get(name, [])
         for child in rows:
-            lay_out(child, f"{outermost}.{name}", outermost, number, buffer, levels)
+            lay_out(child, (*path, name), names, number, buffer, levels)

@@ -229,3 +229,17 @@ def test_places_have_no_measures(spark, log):
         aggregate(ranges(spark, log), (), [("_file", "min")])
     with pytest.raises(ValueError, match="_start is a byte position in a file"):
         aggregate(df, (), [("_start", "max")], column="v")
+
+
+def test_groups_by_topic_and_partition(spark, tmp_path):
+    """The columns follow from the names of directories."""
+    for name, count in (("a-0", 3), ("a-1", 4), ("b-0", 5)):
+        (tmp_path / name).mkdir()
+        records = [kafka.Record(value=b"v" * number) for number in range(count)]
+        (tmp_path / name / f"{0:020}.log").write_bytes(kafka.encode_batch(records))
+    log = ranges(spark, str(tmp_path), "kafka.records")
+    rows = aggregate(log, ["topic", "partition"], [("value_size", "sum")]).collect()
+    found = sorted(
+        (row["topic"], row["partition"], row["count"], row["value_size_sum"]) for row in rows
+    )
+    assert found == [("a", 0, 3, 3), ("a", 1, 4, 6), ("b", 0, 5, 10)]

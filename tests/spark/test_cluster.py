@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import venv
+from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from venv_pack import pack
 
 import wirescan
 from tests.spark.cluster import Driver, make_bare_python, wait_for_executors
+from tests.support.chosen_formats import list_chosen_formats
 from tests.support.paths import CORPUS
 from wirescan.export.batches import iter_batches
 from wirescan.frames import to_arrow
@@ -33,47 +35,78 @@ pytestmark = pytest.mark.spark
 PACKAGE = Path(wirescan.__file__).parent
 # The packages of an executor. Spark has pyspark itself.
 PACKAGES = ("numpy", "crc32c", "cramjam", "python-snappy", "pyarrow")
+TASKS = 3  # about, for the responses of one connection
 # outermost format -> its files, some of them damaged, and the bytes for one task
 SOURCES = {
     "kafka.batches": (["kafka", "kafka/fetched/*.bin", "kafka-hostile/*.bin"], 500_000),
+    "kafka.kbak_segments": ([f"kafka-backup/{name}" for name in ("none", "zstd", "lz4")], 1000),
     "kafka.requests": (["kafka-streams/*/*.requests.bin"], 100_000),
     "kafka.responses": (["kafka-streams/*/*.responses.bin"], 200_000),
     "lumberjack.frames": (["lumberjack/recorded/*.bin"], 10_000),
     "nats.messages": (["nats/recorded/*.bin", "liftbridge/*/*.bin"], 100_000),
     "liftbridge.entries": (["liftbridge/*/logs"], 10_000),
+    **dict.fromkeys(("pcap.blocks", "pcap.flows", "pcap.streams"), (["pcap/*.pcap*"], 10_000)),
     "thrift.frames": (["thrift/*.theader", "thrift-go/*.theader"], 50_000),
 }
 
 
+@cache
+def add_requests(name):
+    """Return a format with the requests that it needs, and the responses of the same connection.
+
+    The connection is the one with the most rows. Other formats need none.
+    """
+    format = wirescan.formats()[name]
+    if format.within is None or format.outermost.requests is None:
+        return name, None
+    found = []
+    for requests in sorted(CORPUS.glob("kafka-streams/*/*.requests.bin")):
+        if "sasl-tokens" in requests.name:
+            continue
+        responses = requests.with_name(requests.name.replace("requests", "responses"))
+        spec = f"{name}?requests={requests}"
+        if len(wirescan.scan(responses, "kafka.responses", errors="mark")) > TASKS:
+            rows = len(wirescan.scan(responses, spec, errors="mark"))
+            found.append((rows, spec, str(responses)))
+    _, spec, responses = max(found)
+    return spec, responses
+
+
 def find_source(name):
     """Return the paths for a format, and the bytes for one task."""
+    _, responses = add_requests(name)
+    if responses is not None:
+        return [responses], max(Path(responses).stat().st_size // TASKS, 1)
     globs, size = SOURCES[wirescan.formats()[name].outermost.name]
     return [str(CORPUS / pattern) for pattern in globs], size
 
 
 def list_files(name):
     paths, _ = find_source(name)
-    return plan(paths, name, 1 << 40)
+    return plan(paths, add_requests(name)[0], 1 << 40)
 
 
 def read_locally(name):
     """Read the rows with the local engine, one file after the other."""
-    options = {"format": name, "types": "spark", "errors": "mark"}
+    spec, _ = add_requests(name)
+    options = {"format": spec, "types": "spark", "errors": "mark"}
     batches = []
     for file in list_files(name):
         batches += iter_batches(file.path, file.start, file.stop, tail=file.last, **options)
-    return pa.Table.from_batches(batches, to_arrow.make_schema(name, types="spark"))
+    return pa.Table.from_batches(batches, to_arrow.make_schema(spec, types="spark"))
 
 
 def read_with_function(spark, name):
     paths, size = find_source(name)
-    frame = read(spark, paths, name, errors="mark", bytes_per_partition=size)
+    spec, _ = add_requests(name)
+    frame = read(spark, paths, spec, errors="mark", bytes_per_partition=size)
     return frame.rdd.getNumPartitions(), frame.toArrow()
 
 
 def read_with_source(spark, name):
     paths, size = find_source(name)
-    options = {"format": name, "errors": "mark", "bytesPerPartition": size}
+    spec, _ = add_requests(name)
+    options = {"format": spec, "errors": "mark", "bytesPerPartition": size}
     frame = spark.read.format("wirescan").options(**options).load(paths)
     return frame.rdd.getNumPartitions(), frame.toArrow()
 
@@ -210,7 +243,10 @@ def test_users_functions_run_on_workers(archived, name):
 
 
 @pytest.mark.parametrize("way", [read_with_function, read_with_source])
-@pytest.mark.parametrize("name", wirescan.formats())
+# The corpus has no files of Redpanda.
+@pytest.mark.parametrize(
+    "name", [name for name in list_chosen_formats() if not name.startswith("kafka.redpanda_")]
+)
 def test_rows_are_those_of_the_local_engine(archived, name, way):
     check_rows(archived, name, way)
 

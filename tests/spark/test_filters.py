@@ -3,6 +3,7 @@
 The rows are the same, and fewer bytes are read.
 """
 
+import warnings
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -29,12 +30,12 @@ from tests.support.fake_broker import FakeCluster, Server
 from wirescan import kafka
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Filter
-from wirescan.spark import read
+from wirescan.spark import read, register
+from wirescan.spark.datasource import SETTING
 from wirescan.spark.datasource_options import parse_reading
 from wirescan.spark.datasource_pushdown import PushdownReader, translate_filters
 
 pytestmark = pytest.mark.spark
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 RECORDS = [
     "_file",
     "_start",
@@ -50,13 +51,6 @@ RECORDS = [
 LIFTBRIDGE = ORDERS.parents[1] / "liftbridge"
 ROLLED = LIFTBRIDGE / "single" / "logs" / "rolled-0"
 MICROSECONDS = int(wirescan.scan(ROLLED, "liftbridge.entries")["timestamp"][20]) // 1000
-
-
-@pytest.fixture
-def pushing(spark):
-    spark.conf.set(PUSHDOWN, "true")
-    yield spark
-    spark.conf.unset(PUSHDOWN)
 
 
 QUERIES = [
@@ -134,7 +128,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("format, columns, queries", QUERIES, ids=[query[0] for query in QUERIES])
-def test_rows_equal_those_of_spark_filters(pushing, tmp_path, format, columns, queries):
+def test_rows_equal_those_of_spark_filters(spark, tmp_path, format, columns, queries):
     if format == "kafka.records":
         write_segment(tmp_path / "a.log", 8)
         bad = bytearray(make_batch(160) + make_batch(180, codec="zstd") + make_batch(200))
@@ -150,14 +144,14 @@ def test_rows_equal_those_of_spark_filters(pushing, tmp_path, format, columns, q
     options = {"format": format, "columns": ",".join(columns)}
     # Spark alone filters cached rows.
     cached = {
-        errors: load_frames(pushing, path, errors=errors, **options).cache()
+        errors: load_frames(spark, path, errors=errors, **options).cache()
         for errors in ("mark", "skip")
     }
     queries_with_rows = 0
     for number, query in enumerate(queries):
         errors = "mark" if number % 3 else "skip"
         expected = sorted(map(repr, cached[errors].where(query).collect()))
-        frame = load_frames(pushing, path, errors=errors, pushdown="true", **options)
+        frame = load_frames(spark, path, errors=errors, **options)
         assert sorted(map(repr, frame.where(query).collect())) == expected, query
         queries_with_rows += bool(expected)
     for frame in cached.values():
@@ -165,7 +159,7 @@ def test_rows_equal_those_of_spark_filters(pushing, tmp_path, format, columns, q
     assert queries_with_rows > len(queries) // 2
 
 
-def test_a_file_without_matching_rows_is_not_read(pushing, tmp_path):
+def test_a_file_without_matching_rows_is_not_read(spark, tmp_path):
     bad = bytearray(make_batch(0) + make_batch(20))
     bad[-3] ^= 1
     (tmp_path / "bad.log").write_bytes(bad)
@@ -174,21 +168,47 @@ def test_a_file_without_matching_rows_is_not_read(pushing, tmp_path):
     condition = "_file like '%good.log'"
     options = {"columns": "_file,offset"}
     with pytest.raises(PySparkException, match="BAD_CHECKSUM"):
-        load_frames(pushing, path, **options).where(condition).collect()
-    frame = load_frames(pushing, path, pushdown="true", **options).where(condition)
+        load_frames(spark, path, pushdown="false", **options).where(condition).collect()
+    frame = load_frames(spark, path, **options).where(condition)
     assert frame.count() == 20
     filters = [("_file", "ends_with", "good.log")]
-    assert read(pushing, path, columns=["offset"], filters=filters).count() == 20
-    frame = load_frames(pushing, path, pushdown="true", **options).where(condition)
+    assert read(spark, path, columns=["offset"], filters=filters).count() == 20
+    frame = load_frames(spark, path, **options).where(condition)
     assert frame.rdd.getNumPartitions() == 1
 
 
-def test_the_option_pushdown_switches_filters_off(spark, log):
-    assert load_frames(spark, log, pushdown="false").where("offset < 3").count() == 3
-    with pytest.raises(PySparkException, match="filterPushdown"):
-        load_frames(spark, log, pushdown="true").where("offset < 3").count()
+def test_the_option_pushdown_switches_filters_off(spark, tmp_path):
+    """Damage is reported if it is read. By default it is excluded by the filters of the query."""
+    for partition in (0, 1):
+        (tmp_path / f"topic-{partition}").mkdir()
+    (tmp_path / "topic-0" / f"{0:020}.log").write_bytes(make_batch(0))
+    bad = bytearray(make_batch(20))
+    bad[-3] ^= 1
+    (tmp_path / "topic-1" / f"{20:020}.log").write_bytes(bad)
+    log = str(tmp_path)
+    options = {"columns": "partition,offset"}
+    assert load_frames(spark, log, **options).where("partition = 0").count() == 20
+    with pytest.raises(PySparkException, match="BAD_CHECKSUM"):
+        load_frames(spark, log, pushdown="false", **options).where("partition = 0").count()
     with pytest.raises(PySparkException, match="pushdown must be true or false"):
         load_frames(spark, log, pushdown="maybe").count()
+
+
+def test_a_session_without_the_setting_is_warned_about(spark, log):
+    """Spark refuses queries of a source that takes filters if the setting is off."""
+    before = spark.conf.get(SETTING)
+    spark.conf.set(SETTING, "false")
+    try:
+        with pytest.warns(RuntimeWarning, match=f'conf.set."{SETTING}", "true".'):
+            register(spark)
+        assert load_frames(spark, log).where("offset < 3").count() == 3
+        with pytest.raises(PySparkException, match="filterPushdown"):
+            load_frames(spark, log, pushdown="true").where("offset < 3").count()
+    finally:
+        spark.conf.set(SETTING, before)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            register(spark)
 
 
 # ---- without a session

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wirescan
@@ -33,8 +34,52 @@ RECORDS = 27_708
 
 def test_every_named_block_is_run():
     run_here = {"local", "pack", "job", "cluster", "submit", "yarn", "kubernetes"}
+    run_here |= {"schema", "segments", "aggregates", "topics"}
     run_by_test_connect = {"server", "client"}
-    assert set(BLOCKS) == run_here | run_by_test_connect
+    run_by_peers = {"confluent"}  # tests/peers/test_spark_kafka_source.py
+    assert set(BLOCKS) == run_here | run_by_test_connect | run_by_peers
+
+
+def test_the_guides_of_the_kafka_schema_run(spark, tmp_path, capsys):
+    (tmp_path / "orders-0").symlink_to(ORDERS)
+    exec(find_block("schema", **{"/data/": f"{tmp_path}/"}), {"spark": spark})
+    assert "orders" in capsys.readouterr().out
+    places = {"/data/": f"{tmp_path}/", "2026-01-01": "2023-11-14"}
+    exec(find_block("segments", **places), {"spark": spark})
+    records = wirescan.scan(ORDERS, "kafka.records")
+    expected = RECORDS - int(np.count_nonzero(records["is_control"]))
+    assert len(wirescan.scan(tmp_path / "restored", "kafka.records")) == expected
+
+
+def test_the_guide_of_aggregates_runs(spark, capsys):
+    names = {"spark": spark, "wirescan": wirescan}
+    exec(find_block("aggregates", **{"/data/orders-0": ORDERS}), names)
+    output = capsys.readouterr().out
+    table = wirescan.scan(ORDERS, "kafka.records")
+    keys = {bytes(row.key) for row in table if row.key is not None}
+    assert abs(names["row"].key_distinct - len(keys)) < 0.08 * len(keys)
+    assert output.count("only showing top") == 0
+    tables = [part for part in output.split("+\n\n") if "count" in part]
+    top, same_in_sql = [
+        [
+            [cell.strip() for cell in line.split("|")]
+            for line in part.splitlines()
+            if line.startswith("|[")
+        ]
+        for part in tables[:2]
+    ]
+    assert top == same_in_sql
+    assert len(top) >= 19  # the null key may be among the 20
+
+
+def test_the_guide_of_the_directories_of_brokers_runs(spark, tmp_path):
+    names = {"spark": spark, "wirescan": wirescan}
+    for topic in ("orders-new", "payments", "other", "__consumer_offsets"):
+        shutil.copytree(ORDERS, tmp_path / f"{topic}-0")
+    *lines, last = find_block("topics", **{"/var/lib/kafka": tmp_path}).strip().splitlines()
+    exec("\n".join(lines[:-1]), names)
+    for frame in (eval(lines[-1], names), eval(last, names)):
+        assert frame.count() == 2 * RECORDS
 
 
 def test_the_guide_for_one_machine_runs(tmp_path):

@@ -94,15 +94,10 @@ def test_the_data_source_has_an_option_for_each_column(spark, damaged):
 
 def test_pushed_filters_do_not_touch_decoded_columns(spark, damaged):
     register(spark)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        source = spark.read.format("wirescan").option("decode.value", "json")
-        frame = source.option("pushdown", "true").load(damaged)
-        # Null, and the refused payloads, which are not null in the file.
-        assert frame.where("value is null").count() == 3
-        assert frame.where("value_fault is not null and offset > 3").count() == 1
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    frame = spark.read.format("wirescan").option("decode.value", "json").load(damaged)
+    # Null, and the refused payloads, which are not null in the file.
+    assert frame.where("value is null").count() == 3
+    assert frame.where("value_fault is not null and offset > 3").count() == 1
 
 
 def test_a_stream_decodes(spark, damaged, tmp_path):

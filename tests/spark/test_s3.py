@@ -69,7 +69,11 @@ def test_errors_of_an_object_are_one_line(spark, objects, damaged):
     objects.put("damaged.log", Path(path).read_bytes())
     load = spark.read.format("wirescan").load
     for make, name, text in (
-        (load, "none.log", "FileNotFoundError: [Errno 2] no such object: 's3://bucket/none.log'"),
+        (
+            load,
+            "none.log",
+            "FileNotFoundError: [Errno 2] S3: no such object: 's3://bucket/none.log'",
+        ),
         (load, "none*.log", "no file to read in s3://bucket/none*.log"),
         (lambda url: read(spark, url), "damaged.log", f"(BAD_CHECKSUM) at byte {position} of "),
     ):

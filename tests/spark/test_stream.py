@@ -56,6 +56,8 @@ def test_the_same_rows_as_the_batch_source(spark, log, run):
     counts = [count for count in counts if count]
     assert 4 <= len(counts) <= 7
     assert sum(counts) == 1800
+    backlogs = [progress["sources"][0]["latestOffset"] for progress in query.recentProgress]
+    assert all("backlog" in str(backlog) for backlog in backlogs), backlogs
     assert run(log)[0].count() == 1800  # no frames are added
 
 

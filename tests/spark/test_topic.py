@@ -18,11 +18,17 @@ from tests.peers.producers import (
     send_transactions,
 )
 from tests.peers.readers import consume
+from tests.peers.spark_session import run_session
 from tests.spark.records import collect_rows
 from wirescan.kafka import BrokerError
 from wirescan.spark import read_topic
 
 pytestmark = pytest.mark.peers
+
+
+@pytest.fixture(scope="session")
+def spark():
+    yield from run_session()
 
 
 @pytest.fixture(scope="module")

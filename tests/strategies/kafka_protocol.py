@@ -24,15 +24,10 @@ CONTROLLED_SHUTDOWN_0 = (7, 0)  # the API and version whose requests have no cli
 UNSUPPORTED_VERSION = 35  # error code
 I8 = st.integers(-128, 127)
 DIRECTIONS = ("request", "response")
-BODIES = [
-    (api, direction)
-    for api in ("Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions")
-    for direction in DIRECTIONS
-]
 EVERY_BODY = [(api, direction) for api in API for direction in DIRECTIONS]
 STORED = [(name, side) for name in kafka_internal.STORED for side in ("key", "value")]
 ERROR_CODES = st.sampled_from((0, 0, 0, 3, 6, 35, -1)) | kafka.I16
-CLOSED = (4, 7, 8, 11, 16, 35, 47, 60, 92)  # keys of APIs whose bodies are not decoded
+CLOSED = (4, 7, 16, 20, 35, 42, 47, 60, 92)  # keys of APIs whose bodies are not decoded
 OPAQUE = (95, 200, -1, 32767)  # keys of no API
 NAMES = st.sampled_from((b"", b"orders", b"a", "größe".encode())) | st.text(max_size=12).map(
     str.encode
@@ -89,6 +84,12 @@ class Writer:
     def i16(self, name):
         self.scalar(name, ">h", ACKS if name == "acks" else ERROR_CODES)
 
+    def u16(self, name):
+        self.scalar(name, ">H", st.integers(0, 65535))
+
+    def f64(self, name):
+        self.scalar(name, ">d", st.floats(allow_nan=False))
+
     def i32(self, name):
         self.scalar(name, ">i", NUMBERS_32)
 
@@ -113,14 +114,19 @@ class Writer:
         value = self.values[name] = self.draw(UUIDS)
         self.out += value
 
-    def numbers(self, name, layout, numbers):
-        values = self.draw(st.lists(numbers, max_size=3))
+    def numbers(self, name, layout, numbers, null=False):
+        lists = st.lists(numbers, max_size=3)
+        values = self.draw(st.one_of(st.none(), lists) if null else lists)
+        if values is None:
+            self.values[name] = None
+            self.length(">i", -1)
+            return
         self.values[name] = b"".join(struct.pack(layout, number) for number in values)
         self.length(">i", len(values))
         self.out += self.values[name]
 
-    def i32s(self, name):
-        self.numbers(name, ">i", kafka.I32)
+    def i32s(self, name, null=False):
+        self.numbers(name, ">i", kafka.I32, null)
 
     def i64s(self, name):
         self.numbers(name, ">q", kafka.I64)
@@ -129,6 +135,12 @@ class Writer:
         self.prefix = name + "_"
         write(self, self.version)
         self.prefix = ""
+
+    def optional(self, write):
+        is_null = self.draw(st.booleans())
+        self.out += b"\xff" if is_null else b"\1"
+        if not is_null:
+            write(self, self.version)
 
     def structs(self, name, null=False):
         count = self.draw(st.sampled_from((-1, 0, 1, 2) if null else (0, 1, 1, 2)))

@@ -41,7 +41,8 @@ def list_formats(path: Path) -> list[Format]:
 def list_tables(table: FrameTable) -> Iterator[FrameTable]:
     """Yield a table and every table of the frames inside its frames."""
     yield table
-    for name in table.format.children if len(table) else ():
+    # The frames inside responses need the requests.
+    for name in () if table.format.requests or not len(table) else table.format.children:
         yield from list_tables(table.open(name))
 
 

@@ -18,7 +18,8 @@ def serve_schemas(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the host and port of a registry, and the paths that are asked for.
 
-    answers: for an id, or for a path without its query, the schema; or bytes: the whole answer.
+    answers: for a path, for a path without its query, or for an id: the schema; or bytes: the whole
+        answer; or a number: an error's status.
     """
     asked: list[str] = []
     expected = "Basic " + base64.b64encode(USER.encode()).decode()
@@ -30,8 +31,11 @@ def serve_schemas(
                 self.answer(401, b'{"error_code":401}')
                 return
             path = self.path.partition("?")[0]
-            schema = answers.get(path, answers.get(int(path.rpartition("/")[2])))
-            if schema is None:
+            keys = (self.path, path, int(path.rpartition("/")[2]))
+            schema = next((answers[key] for key in keys if key in answers), None)
+            if isinstance(schema, int):
+                self.answer(schema, b"<html>an error</html>")
+            elif schema is None:
                 self.answer(404, b'{"error_code":40403,"message":"Schema not found"}')
             elif isinstance(schema, bytes):
                 self.answer(200, schema)

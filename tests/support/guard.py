@@ -96,6 +96,7 @@ SAMPLES = {
     "uuid": bytes(range(16)),
     "[]int32": [1, 2],
     "[]int64": [3],
+    "[]string": ["name", "other"],
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 import wirescan
+from tests.support.simulated_capture import ACK, SYN, Connection, SimulatedCapture
 from wirescan import kafka, liftbridge, lumberjack, nats, thrift
 from wirescan.frames.codecs import compress
 from wirescan.thrift import MessageType, Protocol, Transform
@@ -156,10 +157,44 @@ def make_liftbridge_message(envelope: bytes) -> bytes:
     return bytes(nats.encode_pub("a", bytes(liftbridge.encode_envelope(envelope, 0))))
 
 
+def make_connections(count: int) -> bytes:
+    """A capture of `count` packets, each of which begins a connection."""
+    capture = SimulatedCapture()
+    for number in range(count):
+        client = (number.to_bytes(4), 40_000)
+        capture.add(Connection(client, (bytes(4), 9092)), 0, SYN, position=-1)
+    return capture.to_pcap()
+
+
+def make_late_bytes(count: int) -> bytes:
+    """A capture of one byte in each of `count` packets, the last byte first, all with gaps."""
+    capture = SimulatedCapture()
+    connection = Connection((bytes(4), 40_000), (bytes([1] * 4), 9092))
+    capture.add(connection, 0, SYN, position=-1)
+    for number in range(count, 0, -1):
+        capture.add(connection, 0, ACK, position=2 * number, payload=b"x")
+    return capture.to_pcap()
+
+
 # Hostile input: (function of a size that returns bytes, the call, bytes of memory for each byte
 # of input, if measured).
 # Small inputs have the largest factors, because each call and each payload has a free allowance.
 HOSTILE = {
+    "pcap.packets, rows": (
+        lambda n: SimulatedCapture().to_pcap() + bytes(n // 16 * 16),
+        prepare_scan("pcap.packets"),
+        20,
+    ),
+    "pcap.flows, connections": (
+        lambda n: make_connections(n // 70),
+        prepare_scan("pcap.flows"),
+        20,
+    ),
+    "pcap.streams, the last bytes first": (
+        lambda n: make_late_bytes(n // 71),
+        prepare_scan("pcap.streams"),
+        20,
+    ),
     "kafka.records, rows": (
         lambda n: repeat_to_size(n, make_zstd_batches(1, 5000)),
         prepare_scan("kafka.records"),

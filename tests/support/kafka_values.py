@@ -3,12 +3,13 @@
 from tests.reference import kafka_protocol as reference
 
 
-def read_values(data, levels, level, number=0, top=None):
+def read_values(data, levels, outermost, number=0, path=()):
     """Return a row and the rows in its arrays as the strategies do: {field: value}.
 
+    outermost: the name of the message's format. path: the names of the arrays around the row.
     Fields that the message does not have are included, with their defaults.
     """
-    top = top or level
+    level = reference.name_format(outermost, path) if path else outermost
     row = levels[level][number]
     values = {}
     for name, value in row.items():
@@ -20,14 +21,15 @@ def read_values(data, levels, level, number=0, top=None):
         elif value < 0:
             values[field] = None
         elif f"{field}_count" in row:
-            inner_level = f"{top}.{field}"
+            inner_path = (*path, field)
+            inner_level = reference.name_format(outermost, inner_path)
             children = [
                 i
                 for i, child in enumerate(levels[inner_level])
                 if child["parent"] == number and is_in_array(child, row, field)
             ]
             assert len(children) == row[f"{field}_count"]
-            values[field] = [read_values(data, levels, inner_level, i, top) for i in children]
+            values[field] = [read_values(data, levels, outermost, i, inner_path) for i in children]
         else:
             at = row["start"] + row[f"{field}_at"]
             values[field] = bytes(data[at : at + value])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,25 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from wirescan.cli.completion import complete_file, complete_list
 from wirescan.cli.foreign_files import HEAD, describe_foreign_file, detect_compression
 from wirescan.cli.input import is_pipe as is_pipe
+from wirescan.cli.input import read_first_contents
 from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.format_choice import choose_format, hint_at_format
 from wirescan.core.fault import Fault
+from wirescan.files.file_pattern import include_left_out
 from wirescan.files.source import SIDECAR, URL, expand, get_size, read_range
+from wirescan.files.translated import find_translator
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.options import FormatOption, list_format_options
+from wirescan.frames.options import Folders, FormatOption, list_format_options
 from wirescan.frames.registry import format_of, formats, make_spec
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
+from wirescan.reading.captures import choose_captured
 
 # Exit codes of the commands.
 DAMAGE = 1
@@ -72,16 +78,28 @@ paths_argument = click.argument(
     nargs=-1,
     required=True,
     metavar="PATH...",
-    shell_complete=lambda context, parameter, incomplete: [CompletionItem(incomplete, type="file")],
+    shell_complete=complete_file,
 )
 check_option = click.option("--check/--no-check", default=True, help="Verify checksums, or do not.")
 
 
 def columns_option(
     help: str = "Write these columns, in this order. An unknown name lists all columns.",
+    list_columns: Callable[[click.Context], Sequence[str]] | None = None,
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds --columns. `parse_names` reads the value."""
-    return click.option("--columns", metavar="A,B", help=help, shell_complete=complete_columns)
+    """Return a decorator that adds --columns. `parse_names` reads the value.
+
+    list_columns: returns the columns that the shell offers. None, the default: those of --format.
+    """
+    list_offered = list_columns or list_columns_of_format
+    return click.option(
+        "--columns",
+        metavar="A,B",
+        help=help,
+        shell_complete=lambda context, _, incomplete: complete_list(
+            list_offered(context), incomplete
+        ),
+    )
 
 
 def compression_option(
@@ -172,24 +190,18 @@ def complete_format(
     ]
 
 
-def complete_columns(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return lists of columns that begin with a text, for the shell.
+def list_columns_of_format(context: click.Context) -> Sequence[str]:
+    """Return the columns of --format, or of the command's default format."""
+    return find_completed_format(context).all_columns
 
-    The columns are those of --format, or of the command's default format. A command without
-    --format offers none.
-    """
+
+def find_completed_format(context: click.Context) -> Format:
+    """Return the format of a line that is completed: --format, or the command's default format."""
     name = context.params.get("format_name")
-    format = name if isinstance(name, Format) else None
-    if format is None:
-        choices = [each for each in context.command.params if isinstance(each, _FormatChoice)]
-        if not choices:
-            return []
-        format = formats()[choices[0].default_format]
-    before, comma, last = incomplete.rpartition(",")
-    names = [column for column in format.all_columns if column.startswith(last)]
-    return [CompletionItem(f"{before}{comma}{column}") for column in names]
+    if isinstance(name, Format):
+        return name
+    option = next(each for each in context.command.params if isinstance(each, _FormatChoice))
+    return formats()[option.default_format]
 
 
 class _FormatChoice(click.Option):
@@ -250,17 +262,28 @@ class FormatCommand(click.Command):
                 raise Failure(describe_error(error, value)) from None
             except ValueError as error:
                 raise click.BadParameter(str(error), context, param_hint=option.opts[0]) from None
+        context.params["format_name"] = self._find_captures(context)
+        _require_requests(context.params["format_name"])
         return super().invoke(context)
+
+    def _find_captures(self, context: click.Context) -> Format:
+        """Return the format of the files: that of captures if the first path is a capture."""
+        format: Format = context.params["format_name"]
+        paths = [
+            path
+            for path in self._list_paths(context)
+            if self._reads_pipes or not (path == "-" or is_pipe(path))
+        ]
+        try:
+            return choose_captured(format, paths, read_first_contents)
+        except ValueError as error:
+            raise Failure(str(error)) from None
 
     def _choose_format(self, context: click.Context, options: set[str]) -> Format:
         """Return the format of the files. options: the names of options that it has to accept."""
         option = next(param for param in self.params if isinstance(param, _FormatChoice))
         default = format_of(option.default_format)
-        paths: list[str] = []
-        for name in self._path_names:
-            value = context.params[name]
-            paths += [value] if isinstance(value, str) else value
-        chosen = choose_format(paths, default, reads_pipes=self._reads_pipes)
+        chosen = choose_format(self._list_paths(context), default, reads_pipes=self._reads_pipes)
         if not options:
             return chosen
         levels = [item for item in formats().values() if item.outermost is chosen.outermost]
@@ -270,6 +293,13 @@ class FormatCommand(click.Command):
             if options <= {accepted.name for accepted in item.accepts}
         ]
         return accepting[0] if accepting else chosen
+
+    def _list_paths(self, context: click.Context) -> list[str]:
+        paths: list[str] = []
+        for name in self._path_names:
+            value = context.params[name]
+            paths += [value] if isinstance(value, str) else value
+        return paths
 
     @cached_property
     def _declared_options(self) -> dict[click.Option, str]:
@@ -287,7 +317,9 @@ def _make_option(option: FormatOption) -> click.Option:
     names = ["--" + option.name.replace("_", "-"), f"of_format_{option.name}"]
     if option.value_type is bool:
         return click.Option(names, is_flag=True, flag_value="true", default=None, help=option.help)
-    metavar = "FILE" if option.value_type is Path else "TEXT"
+    if option.value_type is Path:
+        return click.Option(names, metavar="FILE", help=option.help, shell_complete=complete_file)
+    metavar = "DIRS" if option.value_type is Folders else "TEXT"
     return click.Option(names, metavar=metavar, help=option.help)
 
 
@@ -339,22 +371,32 @@ def errors_option(default: str) -> Callable[[Command], Command]:
     )
 
 
+def _require_requests(format: Format) -> None:
+    """Raise click.BadParameter for frames that can only be opened with those of a request."""
+    requests = format.outermost.requests
+    if format.within is not None and requests is not None:
+        raise click.BadParameter(
+            f"{format.name} can be read only together with its {requests}: give the file that has "
+            "them with --requests FILE",
+            param_hint="--format",
+        )
+
+
 def _parse_format(name: str) -> Format:
     """Return a format by its name. Raises click.BadParameter."""
     try:
         format = format_of(name)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    requests = format.outermost.requests
-    if format.within is not None and requests is not None:
-        raise click.BadParameter(
-            f"{name} can be read only together with its {requests}: read it in Python"
-        )
     return format
 
 
 def resolve_paths(
-    paths: Sequence[str], format: Format, report_failure: Callable[[str], None] | None = None
+    paths: Sequence[str],
+    format: Format,
+    report_failure: Callable[[str], None] | None = None,
+    *,
+    all_files: bool = False,
 ) -> list[str]:
     """Return the files of PATH arguments, in order; "-" is standard input.
 
@@ -366,11 +408,16 @@ def resolve_paths(
         format: the format that the files are read as.
         report_failure: takes the message about a path that cannot be read. Without it, the first
             such path raises.
+        all_files: read also the files that `FilePattern` leaves out, as those of Kafka's own
+            topics.
 
     Raises:
         Failure: if a path cannot be read, if no file is left, or if "-" is given twice.
     """
     top = format.outermost
+    if all_files:
+        storage = replace(top.storage, files=include_left_out(top.storage.files))
+        top = replace(top, storage=storage)
     fail = report_failure or _raise_failure
     selected = list(paths)
     if len(paths) > 1:
@@ -441,6 +488,8 @@ def read_head(path: str) -> bytes:
 
     The result is empty for standard input, a pipe or a device. Raises OSError.
     """
+    if find_translator(path) is not None:
+        return b""  # the name says what it is, so no chunk is fetched for that
     if path == "-" or not URL.match(path) and not os.path.isfile(path):
         return b""
     return bytes(read_range(path, 0, HEAD))
@@ -521,7 +570,7 @@ def describe_error(error: BaseException, path: str | None = None) -> str:
     """Return an error as one line for people; `path` replaces the file name of an OSError."""
     if isinstance(error, OSError) and error.strerror:
         path = path or (os.fsdecode(error.filename) if error.filename else None)
-        reason = error.strerror.lower()
+        reason = error.strerror[:1].lower() + error.strerror[1:]
         return f"{format_path(path)}: {reason}" if path else reason
     return make_visible(" ".join(str(error).split())) or type(error).__name__
 

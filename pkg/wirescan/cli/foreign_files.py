@@ -34,19 +34,7 @@ class ForeignKind(NamedTuple):
 
 
 DECOMPRESS = "decompress it first"
-CAPTURE_ADVICE = (
-    "extract the bytes of one direction of a connection first, for "
-    "example with `tshark -r FILE -q -z follow,tcp,raw,0`"
-)
-CAPTURES = (
-    b"\xa1\xb2\xc3\xd4",
-    b"\xd4\xc3\xb2\xa1",
-    b"\xa1\xb2\x3c\x4d",
-    b"\x4d\x3c\xb2\xa1",
-    b"\x0a\x0d\x0d\x0a",
-)  # pcap in both byte orders and both units of time, and pcapng
 KINDS = (
-    *(ForeignKind(0, mark, "a packet capture", CAPTURE_ADVICE) for mark in CAPTURES),
     ForeignKind(
         0,
         b"PAR1",

@@ -20,6 +20,7 @@ from wirescan.cli.foreign_files import (
     detect_compression,
 )
 from wirescan.files.source import URL, get_size, read_range, read_some
+from wirescan.files.translated import find_translator
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import PIECE, read_chunks
 
@@ -111,7 +112,7 @@ def _refuse_foreign(data: memoryview, path: str) -> None:
 
 def _read_raw(path: str, advance: Callable[[int], None], size: int) -> Iterator[memoryview]:
     """Yield the bytes of an input as they are stored."""
-    if URL.match(path):
+    if URL.match(path) or find_translator(path) is not None:
         for data in read_chunks(path, 0, get_size(path), size):
             advance(len(data))
             yield data
@@ -196,7 +197,7 @@ def read_first_contents(path: str, size: int) -> memoryview:
     """Return the first bytes of a file, URL, pipe or standard input, decompressed.
 
     The bytes of a pipe are not lost: `read_input` returns them again. A file without frames, such
-    as a packet capture, has no bytes here.
+    as a Parquet file, has no bytes here.
 
     Args:
         path: as in `read_input`.

@@ -15,9 +15,11 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import add_completion_class
 
 from wirescan import FrameError
 from wirescan.cli.common import CLOSED_PIPE, INTERRUPTED, Damage, Failure, describe_error
+from wirescan.cli.completion import BashWords, FishWords, ZshWords
 from wirescan.cli.foreign_files import CompressionError
 from wirescan.cli.output import print_message
 from wirescan.frames.similar_names import hint_at_names
@@ -156,6 +158,8 @@ class Verbs(click.Group):
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command."""
         replace_closed_streams()
+        for shell in (BashWords, FishWords, ZshWords):
+            add_completion_class(shell)
         return super().main(*arguments, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:

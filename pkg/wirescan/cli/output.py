@@ -18,7 +18,9 @@ import click
 from wirescan.frames.escape import make_visible
 from wirescan.frames.value_text import escape_text
 
-_JSON = json.JSONEncoder(separators=(",", ":"))  # made once: making one takes as long as a row
+# Made once: making one takes as long as a row.
+_JSON = json.JSONEncoder(separators=(",", ":"))
+_JSON_TEXT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 FILE_MODE = 0o666  # of a new file, before the umask is applied
 
 
@@ -35,6 +37,11 @@ def format_path(path: str) -> str:
 def dump_json(value: Any) -> str:
     """Return a value as one line of JSON in ASCII."""
     return _JSON.encode(value)
+
+
+def dump_text(value: Any) -> str:
+    """Return a value as one line of JSON in Unicode. `make_visible` makes it safe to print."""
+    return _JSON_TEXT.encode(value)
 
 
 def colour(text: str, **style: Any) -> str:

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from wirescan.cli.common import find_completed_format
+from wirescan.cli.completion import complete_decoders
+
 HELP = """Decode the payloads in a column of bytes, such as value=json or key=long. DECODER is
 json[:FILE], msgpack[:FILE], avro:FILE, avro:registry=URL, protobuf:FILE,message=NAME,
 protobuf:registry=URL, thrift:FILE,struct=NAME, short, int, long, float, double, uuid or string. A
@@ -21,6 +24,9 @@ def decode_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         metavar="COLUMN=DECODER",
         multiple=True,
         callback=lambda context, option, values: parse_assignments(values),
+        shell_complete=lambda context, option, incomplete: complete_decoders(
+            find_completed_format(context), incomplete
+        ),
         help=" ".join(HELP.split()),
     )
 

@@ -2,8 +2,8 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from wirescan.core.fault cimport (
     BAD_CHECKSUM, BAD_CODEC, BAD_COUNT, BAD_FIELD, BAD_HEADER, BAD_KIND, BAD_LENGTH, BAD_MAGIC,
-    BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, NESTED,
-    NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
+    BAD_NULL, BAD_OFFSET, BAD_VARINT, BAD_VERSION, EMPTY, FILLER, Fault, LEFTOVER, LIMIT, LOST,
+    NESTED, NOT_A_FRAME, OK, SHORT, TOO_LARGE, TRUNCATED, ZEROS)
 from wirescan.core.reader cimport (
     Gaps, Reader, TOPS, VarintLayout, be16, be32, be64, enter, extract, gaps, join_groups, learn,
     left, le16, le32, le64, lowest, matches, pack_pair, prefetch, sized, store_word, take, unknown,

@@ -27,8 +27,16 @@ cdef uint32_t crc32_of(const uint8_t* p, size_t n) noexcept nogil:
     return ~best(&IEEE, 0xffffffff, p, n)
 
 
+cdef uint32_t extend_crc32(uint32_t value, const uint8_t* p, size_t n) noexcept nogil:
+    return ~best(&IEEE, ~value, p, n)
+
+
 cdef uint32_t crc32c_of(const uint8_t* p, size_t n) noexcept nogil:
     return ~best(&CASTAGNOLI, 0xffffffff, p, n)
+
+
+cdef uint32_t extend_crc32c(uint32_t value, const uint8_t* p, size_t n) noexcept nogil:
+    return ~best(&CASTAGNOLI, ~value, p, n)
 
 
 cdef object checksum(const crc_kind* kind, data, value, path):

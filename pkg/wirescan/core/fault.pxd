@@ -24,6 +24,7 @@ cpdef enum Fault:
     BAD_KIND = 15
     BAD_FIELD = 16
     BAD_HEADER = 17
+    LOST = 18
     # Ordinary ends: the scan stops, and this is no error.
     SHORT = 128
     ZEROS = 129

@@ -50,12 +50,14 @@ cdef struct SearchBudget:
     uint64_t reached                    # bytes of the stream up to the farthest candidate's end
     uint64_t verified[BUDGET_BUCKETS]   # bytes that probes read, by the number of bits of each size
     uint64_t walked                     # bytes of candidates that were walked and are no frames
+    const void* memory                  # that of the ScanState: a probe may read it
 
 # Where a kernel reads: in an outermost scan, or inside a row of a table that is opened.
 cdef struct Context:
     SearchBudget* budget    # of an outermost scan; NULL inside a row
     bint bytes_follow       # in an outermost scan: bytes follow those that a frame may have
     const void* parent      # the row that is opened; NULL in an outermost scan
+    void* memory            # of an outermost scan: what earlier frames say of the next ones
 
 # Read the frame at `r` into `row`, and leave `r` after the frame.
 #
@@ -69,6 +71,9 @@ cdef struct Context:
 # number of first bytes that are whole parts of the frame, such as the elements of an array: where
 # the bytes end inside the frame, no other frame is searched for in them. With OK, a `fault` in the
 # row says that the content of the frame cannot be read, although its length is right.
+#
+# The `memory` of the context is the protocol's own. A kernel changes it only with a frame that it
+# returns as OK, because the scan of the next chunk reads a cut frame again.
 ctypedef Fault (*ReadFrame)(Reader* r, void* row, const Context* context) noexcept nogil
 
 # Return how far away from `at` the nearest possible start of a frame is, in bytes. 0: a frame may
@@ -193,6 +198,7 @@ cdef struct ScanState:
     bint more               # bytes may follow: leave open what they could decide
     size_t longest          # maximum bytes in a frame
     Search search           # as the scan of the preceding bytes left it; afterwards as this one did
+    void* memory            # of the kernel, for its Context; or NULL
 
 # Frames to open. spans: their number. span, count: arrays with one entry for each: a Head (with
 # place, parent and fault), and the number of children that it claims.
@@ -246,8 +252,8 @@ cdef class RowSink:
 cdef RowBlock allocate_rows(dtype, size_t capacity, limits, into, buffers)
 cdef object rows_to_array(RowBlock block, dtype, into, Fault fault)
 cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=*,
-                        resume=*)
-cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits)
+                        resume=*, void* memory=*)
+cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits, bint more=*)
 cdef object open_frames(outer, buffers, spans, counts, dtype, RunNestedScan open, ReadRun run,
                         VerifyFrame verify, limits, into=*, RowSink sink=*)
 
@@ -523,7 +529,7 @@ cdef inline Fault scan_buffer(ScanState* state, Rows* rows, size_t stride, ReadF
     # hold little more. A gap that already has more than `longest` bytes becomes a row, and the scan
     # stops after it.
     cdef Reader r = state.r
-    cdef Context context = Context(&state.search.budget, False, NULL)
+    cdef Context context = Context(&state.search.budget, False, NULL, state.memory)
     cdef Progress scan
     cdef Recovery recovery
     cdef Head* row
@@ -562,7 +568,7 @@ cdef inline Fault scan_children(const NestedScan* nested, Rows* rows, size_t str
     cdef const Readable* buffer
     cdef const uint8_t* start
     cdef const Head* parent
-    cdef Context context = Context(NULL, False, NULL)
+    cdef Context context = Context(NULL, False, NULL, NULL)
     cdef char* row
     cdef Reader r
     cdef Fault fault, refused

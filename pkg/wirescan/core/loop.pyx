@@ -39,7 +39,8 @@ def flat(dtype):
         if name == "head":
             columns += [(column, field[column]) for column in field.names]
         else:
-            columns.append((name, field))
+            # An array of padding is one value, as rows are compared by values.
+            columns.append((name, np.dtype((np.void, field.itemsize)) if field.subdtype else field))
     plain = np.dtype(columns)
     if plain.itemsize != dtype.itemsize:
         raise TypeError(f"the struct has padding: {dtype.itemsize} bytes for {plain.itemsize} of "
@@ -49,6 +50,7 @@ def flat(dtype):
 
 cdef Head _head
 HEAD = np.asarray(<Head[:1]>&_head).dtype
+cdef list _head_fields = [HEAD.fields[name] for name in HEAD.names]
 
 
 cdef class RowSink:
@@ -108,12 +110,15 @@ cdef bint all_zero(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return at == end or (at[0] == 0 and memcmp(at, at + 1, <size_t>(end - at) - 1) == 0)
 
 
+cdef bint has_head(fields):
+    # Return whether the fields of a dtype begin with those of HEAD.
+    return fields is not None and [fields.get(name) for name in HEAD.names] == _head_fields
+
+
 cdef const uint8_t[::1] bytes_of(rows):
     # Return rows that begin with a Head as bytes. There may be millions, so C reads them, not
     # numpy.
-    wanted = [HEAD.fields[name] for name in HEAD.names]
-    if (rows.dtype.itemsize < sizeof(Head)
-            or [rows.dtype.fields.get(name) for name in HEAD.names] != wanted):
+    if rows.dtype.itemsize < sizeof(Head) or not has_head(rows.dtype.fields):
         raise TypeError(f"rows must begin with the columns {', '.join(HEAD.names)}")
     return np.ascontiguousarray(rows).view(np.uint8)
 
@@ -233,6 +238,13 @@ cdef class Resume:
     """The state that the scan of one part of a stream leaves for the scan of the next part."""
     cdef Search search
     cdef uint64_t position              # of the next byte in the stream
+    cdef public object memory           # of the kernel; it has a method `copy`. Or None
+
+    def peek(self):
+        """Return a Resume for a scan that only looks at the next bytes, and leaves no state."""
+        cdef Resume resume = Resume()
+        resume.memory = None if self.memory is None else self.memory.copy()
+        return resume
 
     @property
     def needed(self):
@@ -250,7 +262,7 @@ cdef class Resume:
 
 
 cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limits, into=None,
-                        resume=None):
+                        resume=None, void* memory=NULL):
     """Return (rows, bad, fault, position) for the frames of a buffer.
 
     rows: array of one row for each frame. bad: number of bad rows. fault: why the scan ended.
@@ -265,6 +277,7 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
     resume: the Resume of the stream, which the scan reads and updates. The buffer must begin at
         the byte where the previous scan ended, and hold all bytes that the previous scan held from
         there on. None, the default: the buffer begins a stream.
+    memory: what the kernel keeps from frame to frame. The caller owns it.
 
     A frame that the end of the buffer cuts stops the scan with SHORT. It stops with BAD_LENGTH
     where intact frames follow, or where the frame already has more than `limits.frame` bytes.
@@ -281,13 +294,13 @@ cdef object scan_frames(buffer, dtype, RunScan run, bint resync, bint more, limi
             raise ValueError("into shares the memory that is read; give an array of its own")
         return scan_bytes(<const uint8_t*>view.buf if view.len else NULL, <size_t>view.len,
                           allocate_rows(dtype, estimate_rows(view.len), limits, into, (buffer,)),
-                          dtype, run, resync, more, limits.frame, into, resume)
+                          dtype, run, resync, more, limits.frame, into, resume, memory)
     finally:
         PyBuffer_Release(&view)
 
 
 cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, RunScan run,
-                       bint resync, bint more, size_t longest, into, resume):
+                       bint resync, bint more, size_t longest, into, resume, void* memory):
     # Scan `size` bytes into the rows of a block. See `scan_frames`, which holds the bytes.
     cdef ScanState state
     cdef Resume before
@@ -297,12 +310,14 @@ cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, 
     state.resync = resync
     state.more = more
     state.longest = longest
+    state.memory = memory
     if resume is None:
         state.search.budget.origin = <uint64_t>base
     else:
         before = resume
         state.search = before.search
         state.search.budget.origin = <uint64_t>base - before.position
+    state.search.budget.memory = memory
     with nogil:
         fault = run(&state, &block.rows)
     if resume is not None:
@@ -311,7 +326,8 @@ cdef object scan_bytes(const uint8_t* base, size_t size, RowBlock block, dtype, 
     return rows_to_array(block, dtype, into, fault), block.rows.bad, <int>fault, state.r.at - base
 
 
-cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
+cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits,
+                       bint more=False):
     """Return (rows, bad, faults, positions) for spans that are each scanned as a buffer of its own.
 
     rows: array of one row for each frame; `parent` is that of its span. bad: number of bad rows.
@@ -319,7 +335,7 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
     buffer where it ended. Where the scan of a span ends with LIMIT, it is the last, and both arrays
     end there.
 
-    spans: array of dtype HEAD. resync: as in `scan_frames`.
+    spans: array of dtype HEAD. resync, more: as in `scan_frames`.
     Raises ValueError where a span is outside its buffer, MemoryError.
     """
     cdef Py_ssize_t i, n = len(spans), done = 0
@@ -351,6 +367,7 @@ cdef object scan_spans(buffers, spans, dtype, RunScan run, bint resync, limits):
                 memset(&state, 0, sizeof(state))
                 state.r = Reader(base + span[i].start, base + span[i].start + span[i].size)
                 state.resync = resync
+                state.more = more
                 state.longest = longest
                 state.search.budget.origin = <uint64_t>state.r.at
                 fault = run(&state, rows)

@@ -1,8 +1,9 @@
 """Memory for rows and other output: grown in C without the GIL, then exported to numpy."""
 import numpy as np
 
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport uint8_t
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer)
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from *:
@@ -220,6 +221,13 @@ def addresses(buffers):
 
     The layout is that of `Readable`. The caller keeps the buffers alive.
     """
-    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
-    pairs = [(array.ctypes.data, array.ctypes.data + len(array)) for array in arrays]
-    return np.array(pairs, np.uint64).reshape(-1, 2)
+    cdef Py_buffer view
+    cdef Py_ssize_t i, n = len(buffers)
+    pairs = np.empty((n, 2), np.uint64)
+    cdef uint64_t[:, ::1] pair = pairs
+    for i in range(n):
+        PyObject_GetBuffer(buffers[i], &view, PyBUF_SIMPLE)
+        pair[i, 0] = <uint64_t>view.buf
+        pair[i, 1] = <uint64_t>view.buf + <uint64_t>view.len
+        PyBuffer_Release(&view)
+    return pairs

@@ -14,34 +14,34 @@ Source: Apache Avro specification 1.12, "Binary Encoding" and "Schema Resolution
 """
 import numpy as np
 
+from wirescan.decoding import payload_reader
+
 from libc.stdint cimport INT64_MIN
-from libc.stdlib cimport calloc, free, malloc
 from wirescan.core cimport OK, Reader, le32, le64, left, take, zigzag64
 from wirescan.core.strings cimport ByteStrings
-from wirescan.decoding.utf8 cimport is_utf8
+from wirescan.decoding.payload_reader cimport (
+    DEEP, FINE, FIRST_OWN, FULL, MANY, Output, ProgramMemory, Refusal, begin_output, charge,
+    put_null, put_text, read_payloads)
 from wirescan.decoding.value_builder cimport (
-    Node, Tree, ValueBuilder, add_bytes, add_fixed, add_null, add_validity, close_list, int32_t,
-    int64_t, memcpy, truncate, uint8_t, uint32_t, uint64_t)
+    Node, ValueBuilder, add_bytes, add_fixed, add_validity, close_list, int32_t, int64_t, memcpy,
+    uint8_t, uint32_t, uint64_t)
 
-cdef enum Refusal:
-    FINE, CUT, BAD_NUMBER, BAD_SIZE, BAD_BOOLEAN, NOT_TEXT, BAD_SYMBOL, BAD_BRANCH, BAD_DECIMAL,
-    UNRESOLVED, MANY, DEEP, MORE, FULL
+cdef enum:
+    CUT = FIRST_OWN
+    BAD_NUMBER, BAD_SIZE, BAD_BOOLEAN, BAD_SYMBOL, BAD_BRANCH, BAD_DECIMAL, UNRESOLVED, MORE
 
-# The reasons, by the numbers of `Refusal` from 1 on.
+# The reasons, by the numbers of refusals from 1 on.
 REASONS = (
+    *payload_reader.SHARED_REASONS,
     "it ends inside a value",
     "a number is outside its range",
     "a size is negative",
     "a boolean is neither 0 nor 1",
-    "a string is not UTF-8",
     "an enum has a symbol that its schema does not have",
     "a union has a branch that its schema does not have",
     "a decimal has more digits than its precision",
     "a value has a type that the reader's schema does not have",
-    "it has too many values for its size",
-    "its values are nested too deeply",
     "bytes follow the value",
-    "its column has 2 GiB, or there is no memory",
 )
 
 cpdef enum Op:
@@ -53,8 +53,6 @@ cpdef enum Target:              # the type that a number has in the column
 
 cdef enum:
     DEEPEST = 100               # steps inside each other
-    VALUES_PER_BYTE = 64        # values that a payload may have for each byte
-    EXTRA_VALUES = 1 << 22      # ... and further ones of all payloads together
     DECIMAL_BYTES = 16
 
 cdef struct Step:
@@ -67,12 +65,13 @@ cdef struct Step:
     int32_t constant_size
 
 cdef struct Walk:
-    const Step* steps
-    Tree* tree
-    int64_t budget              # values that may still be added
+    Output out
+    const Step* steps           # of the program of this payload
+    const Step** programs
+    const int32_t* program_of   # for each payload its index in `programs`
 
 
-cdef class Program:
+cdef class Program(ProgramMemory):
     """Steps that read values of one schema: Program([(op, node, argument, children, constant)]).
 
     op: a number of `Op`. node: a node of the `ValueBuilder`, or -1 to skip a value.
@@ -82,43 +81,20 @@ cdef class Program:
     constant: DEFAULT: an encoded value. DECIMAL: 16 bytes, the smallest number that is too large.
     """
     cdef Step* steps
-    cdef int32_t count
-    cdef list owners
 
     def __cinit__(self, list steps):
         cdef Step* step
         cdef int32_t i
-        cdef const int32_t[::1] numbers
-        cdef bytes octets
-        self.count = <int32_t>len(steps)
-        self.owners = []
-        self.steps = <Step*>calloc(max(self.count, 1), sizeof(Step))
-        if self.steps is NULL:
-            raise MemoryError("no memory for a schema")
+        self.steps = <Step*>self.allocate(len(steps), sizeof(Step))
         for i, (op, node, argument, children, constant) in enumerate(steps):
             step = &self.steps[i]
             step.op = op
             step.node = node
             step.argument = argument
             step.count = <int32_t>len(children)
-            if children:
-                numbers = np.array(children, np.int32)
-                step.children = &numbers[0]
-                self.owners.append(numbers)
-            octets = constant
-            step.constant = <const uint8_t*><const char*>octets
-            step.constant_size = <int32_t>len(octets)
-            self.owners.append(octets)
-
-    def __dealloc__(self):
-        free(self.steps)
-
-
-cdef inline Refusal put_null(Walk* walk, int32_t number) noexcept nogil:
-    walk.budget -= walk.tree.nodes[number].weight
-    if walk.budget < 0:
-        return MANY
-    return FINE if add_null(walk.tree, number) else FULL
+            step.children = self.keep_numbers(children)
+            step.constant = self.keep_bytes(constant)
+            step.constant_size = <int32_t>len(constant)
 
 
 cdef inline Refusal add_number(Walk* walk, const Step* step, int64_t number) noexcept nogil:
@@ -128,7 +104,7 @@ cdef inline Refusal add_number(Walk* walk, const Step* step, int64_t number) noe
     cdef double real
     if step.node < 0:
         return FINE
-    node = &walk.tree.nodes[step.node]
+    node = &walk.out.tree.nodes[step.node]
     if step.argument == AS_INT:
         return FINE if add_fixed(node, &small, 4) else FULL
     if step.argument == AS_LONG:
@@ -160,7 +136,7 @@ cdef inline Refusal read_real(Walk* walk, Reader* r, const Step* step) noexcept 
         return CUT
     if step.node < 0:
         return FINE
-    node = &walk.tree.nodes[step.node]
+    node = &walk.out.tree.nodes[step.node]
     if step.op == FLOAT:
         word = le32(p)
         if step.argument == AS_FLOAT:
@@ -180,44 +156,46 @@ cdef inline Refusal read_size(Reader* r, int64_t* size) noexcept nogil:
     return FINE if <uint64_t>size[0] <= left(r) else CUT
 
 
-cdef Refusal read_bytes(Walk* walk, Reader* r, const Step* step) noexcept nogil:
-    cdef int64_t size = step.argument
-    cdef const uint8_t* p
-    cdef Node* node
+cdef inline Refusal take_bytes(
+        Reader* r, bint is_sized, int64_t* size, const uint8_t** p) noexcept nogil:
+    # Step over bytes. `is_sized`: their size is before them.
     cdef Refusal refusal
-    if step.op != FIXED:
-        refusal = read_size(r, &size)
+    if is_sized:
+        refusal = read_size(r, size)
         if refusal != FINE:
             return refusal
-    p = take(r, <size_t>size)
-    if p is NULL:
-        return CUT
+    p[0] = take(r, <size_t>size[0])
+    return CUT if p[0] is NULL else FINE
+
+
+cdef Refusal read_bytes(Walk* walk, Reader* r, const Step* step) noexcept nogil:
+    cdef int64_t size = step.argument
+    cdef const uint8_t* p = NULL
+    cdef Node* node
+    cdef Refusal refusal = take_bytes(r, step.op != FIXED, &size, &p)
+    if refusal != FINE:
+        return refusal
     if step.node < 0:
         return FINE
-    node = &walk.tree.nodes[step.node]
+    node = &walk.out.tree.nodes[step.node]
     if step.op == FIXED:
         return FINE if add_fixed(node, p, <size_t>size) else FULL
-    if step.argument and not is_utf8(p, <size_t>size):
-        return NOT_TEXT
+    if step.argument:
+        return put_text(node, p, <size_t>size)
     return FINE if add_bytes(node, p, <size_t>size) else FULL
 
 
 cdef Refusal read_decimal(Walk* walk, Reader* r, const Step* step) noexcept nogil:
     # A decimal is a big-endian number in two's complement.
     cdef int64_t size = step.argument
-    cdef const uint8_t* p
+    cdef const uint8_t* p = NULL
     cdef uint8_t sign
     cdef uint64_t[2] words
     cdef uint64_t low, high, limit_low, limit_high
     cdef int64_t i
-    cdef Refusal refusal
-    if size < 0:
-        refusal = read_size(r, &size)
-        if refusal != FINE:
-            return refusal
-    p = take(r, <size_t>size)
-    if p is NULL:
-        return CUT
+    cdef Refusal refusal = take_bytes(r, size < 0, &size, &p)
+    if refusal != FINE:
+        return refusal
     if step.node < 0:
         return FINE
     sign = 0xff if size and p[0] & 0x80 else 0
@@ -240,7 +218,7 @@ cdef Refusal read_decimal(Walk* walk, Reader* r, const Step* step) noexcept nogi
     memcpy(&limit_high, step.constant + 8, 8)
     if high > limit_high or high == limit_high and low >= limit_low:
         return BAD_DECIMAL
-    return FINE if add_fixed(&walk.tree.nodes[step.node], words, 16) else FULL
+    return FINE if add_fixed(&walk.out.tree.nodes[step.node], words, 16) else FULL
 
 
 cdef Refusal read_enum(Walk* walk, Reader* r, const Step* step) noexcept nogil:
@@ -255,7 +233,7 @@ cdef Refusal read_enum(Walk* walk, Reader* r, const Step* step) noexcept nogil:
     symbol = step.children[number]
     if symbol < 0:
         return UNRESOLVED
-    return FINE if add_fixed(&walk.tree.nodes[step.node], &symbol, 4) else FULL
+    return FINE if add_fixed(&walk.out.tree.nodes[step.node], &symbol, 4) else FULL
 
 
 cdef Refusal read_blocks(Walk* walk, Reader* r, const Step* step, int depth) noexcept nogil:
@@ -282,18 +260,18 @@ cdef Refusal read_blocks(Walk* walk, Reader* r, const Step* step, int depth) noe
                 if refusal != FINE:
                     return refusal
             if step.op == MAP and step.node >= 0:
-                entries = walk.tree.children[walk.tree.nodes[step.node].first_child]
-                if not add_validity(&walk.tree.nodes[entries], 1):
+                entries = walk.out.tree.children[walk.out.tree.nodes[step.node].first_child]
+                if not add_validity(&walk.out.tree.nodes[entries], 1):
                     return FULL
             i += 1
     if step.node < 0:
         return FINE
-    return FINE if close_list(walk.tree, &walk.tree.nodes[step.node]) else FULL
+    return FINE if close_list(walk.out.tree, &walk.out.tree.nodes[step.node]) else FULL
 
 
 cdef Refusal read_branch(Walk* walk, Reader* r, const Step* step, int depth) noexcept nogil:
     # Read a value into one member of a struct. The other members are null.
-    cdef Node* node = &walk.tree.nodes[step.node]
+    cdef Node* node = &walk.out.tree.nodes[step.node]
     cdef int32_t i
     cdef Refusal refusal
     refusal = FINE
@@ -301,7 +279,7 @@ cdef Refusal read_branch(Walk* walk, Reader* r, const Step* step, int depth) noe
         if i == step.argument:
             refusal = read(walk, r, step.children[0], depth + 1)
         else:
-            refusal = put_null(walk, walk.tree.children[node.first_child + i])
+            refusal = put_null(&walk.out, walk.out.tree.children[node.first_child + i])
         if refusal != FINE:
             return refusal
     return FINE if add_validity(node, 1) else FULL
@@ -315,8 +293,7 @@ cdef Refusal read(Walk* walk, Reader* r, int32_t number, int depth) noexcept nog
     cdef int32_t i
     cdef Reader constant
     cdef Refusal refusal
-    walk.budget -= 1
-    if walk.budget < 0:
+    if not charge(&walk.out, 1):
         return MANY
     if depth > DEEPEST:
         return DEEP
@@ -333,7 +310,7 @@ cdef Refusal read(Walk* walk, Reader* r, int32_t number, int depth) noexcept nog
             return BAD_BRANCH
         return read(walk, r, step.children[branch], depth + 1)
     if step.op == NOTHING:
-        return FINE if step.node < 0 else put_null(walk, step.node)
+        return FINE if step.node < 0 else put_null(&walk.out, step.node)
     if step.op == BOOLEAN:
         p = take(r, 1)
         if p is NULL:
@@ -342,7 +319,7 @@ cdef Refusal read(Walk* walk, Reader* r, int32_t number, int depth) noexcept nog
             return BAD_BOOLEAN
         if step.node < 0:
             return FINE
-        return FINE if add_fixed(&walk.tree.nodes[step.node], p, 1) else FULL
+        return FINE if add_fixed(&walk.out.tree.nodes[step.node], p, 1) else FULL
     if step.op == RECORD:
         for i in range(step.count):
             refusal = read(walk, r, step.children[i], depth + 1)
@@ -350,7 +327,7 @@ cdef Refusal read(Walk* walk, Reader* r, int32_t number, int depth) noexcept nog
                 return refusal
         if step.node < 0:
             return FINE
-        return FINE if add_validity(&walk.tree.nodes[step.node], 1) else FULL
+        return FINE if add_validity(&walk.out.tree.nodes[step.node], 1) else FULL
     if step.op == ARRAY or step.op == MAP:
         return read_blocks(walk, r, step, depth)
     if step.op == ENUM:
@@ -366,6 +343,16 @@ cdef Refusal read(Walk* walk, Reader* r, int32_t number, int depth) noexcept nog
     return UNRESOLVED
 
 
+cdef Refusal read_payload(void* payload_walk, Reader* r, Py_ssize_t i) noexcept nogil:
+    cdef Walk* walk = <Walk*>payload_walk
+    cdef Refusal refusal
+    if walk.program_of[i] < 0:
+        return FINE
+    walk.steps = walk.programs[walk.program_of[i]]
+    refusal = read(walk, r, 0, 0)
+    return MORE if refusal == FINE and r.at < r.end else refusal
+
+
 def read_values(ByteStrings payloads, ValueBuilder builder, list programs,
                 const int32_t[::1] program_of, uint32_t prefix):
     """Add a value to node 0 of a builder for each payload. Return uint8 numbers of `REASONS`.
@@ -374,54 +361,20 @@ def read_values(ByteStrings payloads, ValueBuilder builder, list programs,
     programs: of type Program, for one tree. Step 0 of each reads a whole value.
     program_of: for each payload the index of its program, or -1 for a null.
 
-    A number n > 0 is the reason REASONS[n - 1]. The value is then null. Raises MemoryError, and
-    TypeError for programs of another type.
+    A number n > 0 is the reason REASONS[n - 1]. The value is then null. Raises MemoryError,
+    TypeError for programs of another type, and ValueError for another number of indexes.
     """
-    cdef Py_ssize_t i, n = len(payloads)
-    cdef Py_ssize_t step = payloads.strings.step
-    cdef const uint64_t* address = payloads.strings.address
-    cdef const int32_t* size = payloads.strings.size
-    refusals = np.zeros(n, np.uint8)
-    cdef uint8_t[::1] refusal = refusals
-    cdef const Step** starts = <const Step**>malloc(max(len(programs), 1) * sizeof(Step*))
+    cdef ProgramMemory memory = ProgramMemory()
+    cdef int32_t prefix_size = <int32_t>prefix
+    cdef Py_ssize_t i
     cdef Walk walk
-    cdef Reader r
-    cdef Refusal result
-    cdef int64_t extra = EXTRA_VALUES
-    cdef int64_t allowed
-    cdef size_t count
-    cdef bint full = False
-    if starts is NULL:
-        raise MemoryError("no memory for schemas")
-    walk.tree = &builder.tree
-    try:
-        if len(program_of) != n:
-            raise ValueError("each payload has the index of a program")
-        for i in range(len(programs)):
-            starts[i] = (<Program?>programs[i]).steps
-        with nogil:
-            for i in range(n):
-                count = walk.tree.nodes[0].count
-                result = FINE
-                if program_of[i] >= 0 and size[i * step] >= <int64_t>prefix:
-                    walk.steps = starts[program_of[i]]
-                    r.at = <const uint8_t*>address[i * step] + prefix
-                    r.end = r.at + size[i * step] - prefix
-                    allowed = walk.tree.nodes[0].weight + VALUES_PER_BYTE * <int64_t>left(&r)
-                    walk.budget = allowed + extra
-                    result = read(&walk, &r, 0, 0)
-                    if result == FINE and r.at < r.end:
-                        result = MORE
-                    extra = min(extra, max(walk.budget, 0))
-                    if result == FINE:
-                        continue
-                    truncate(walk.tree, 0, count)
-                refusal[i] = result
-                if not add_null(walk.tree, 0):
-                    full = True
-                    break
-    finally:
-        free(starts)
-    if full:
-        raise MemoryError("no memory for the values")
-    return refusals
+    if len(program_of) != len(payloads):
+        raise ValueError("each payload has the index of a program")
+    if len(program_of) == 0:
+        return np.zeros(0, np.uint8)
+    begin_output(&walk.out, builder, 1)
+    walk.program_of = &program_of[0]
+    walk.programs = <const Step**>memory.allocate(len(programs), sizeof(Step*))
+    for i in range(len(programs)):
+        walk.programs[i] = (<Program?>programs[i]).steps
+    return read_payloads(payloads, &prefix_size, 0, &walk, read_payload)

@@ -9,17 +9,24 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import pyarrow as pa
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.avro_reader import REASONS, Program, read_values
 from wirescan.decoding.avro_schema import AvroSchema, make_program, make_tree, parse_schema
 from wirescan.decoding.column_tree import ColumnTree
 from wirescan.decoding.decoder import Decoded, Decoder, mark_refused
-from wirescan.decoding.schema_registry import MAX_SCHEMA_BYTES, SchemaRegistry, read_ids
-
-HEADER = 5  # bytes of Confluent's header
-NO_HEADER = "it does not begin with Confluent's header"
+from wirescan.decoding.schema_registry import (
+    HEADER,
+    MAX_SCHEMA_BYTES,
+    NO_HEADER,
+    SchemaRegistry,
+    read_ids,
+)
 
 
 class AvroDecoder(Decoder):
@@ -71,17 +78,20 @@ class AvroDecoder(Decoder):
             return
         assert self._registry is not None
         ids = read_ids(sample)
+        reason = ""
         for number in sorted(set(ids[ids >= 0].tolist()), reverse=True):
             found = self._registry.find(number)
-            if found.text is not None:
-                try:
-                    self._set_reader(parse_schema(found.text))
-                    return
-                except ValueError:
-                    continue
+            if found.text is None:
+                reason = reason or f" ({found.reason})"
+                continue
+            try:
+                self._set_reader(parse_schema(found.text))
+                return
+            except ValueError as error:
+                reason = reason or f" (schema {number}: {error})"
         raise ValueError(
-            "no payload of the sample has the id of an Avro schema that the registry has: "
-            "give a schema"
+            "no payload of the sample has the id of an Avro schema that the registry has"
+            f"{reason}: give a schema"
         )
 
     def decode(self, payloads: pa.Array) -> Decoded:

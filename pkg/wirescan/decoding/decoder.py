@@ -12,7 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 from wirescan.frames.escape import make_visible
 

@@ -12,6 +12,7 @@ from pyarrow import compute
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.decoder import Decoded, Decoder, make_reasons
 from wirescan.decoding.json_parser import check_types, make_structs, parse_documents
+from wirescan.decoding.schema_registry import NO_HEADER, strip_headers
 
 SAMPLE_ROWS = 4096  # payloads whose types are inferred
 TIME_WITH_ZONE = re.compile(r"timestamp\[(s|ms|us|ns), *([^\]]+)\]")
@@ -29,11 +30,14 @@ class JsonDecoder(Decoder):
     8,192 members.
 
     schema: the members and their types.
+    has_header: payloads begin with Confluent's header, as those of serializers for JSON Schema.
+        Their ids are not looked up.
 
     Raises TypeError and ValueError for a schema that cannot be used.
     """
 
-    def __init__(self, schema: pa.Schema | None = None):
+    def __init__(self, schema: pa.Schema | None = None, *, has_header: bool = False):
+        self._has_header = has_header
         self._types = None
         if schema is not None:
             if not len(schema):
@@ -46,8 +50,10 @@ class JsonDecoder(Decoder):
         Raises ValueError if the sample has more than 1,000 different members.
         """
         if self.type is None:
-            documents = ByteStrings(sample.slice(0, SAMPLE_ROWS))
-            parsed = parse_documents(documents, pa.schema([]), _ignore, infers=True)
+            documents = sample.slice(0, SAMPLE_ROWS)
+            if self._has_header:
+                documents = strip_headers(documents)
+            parsed = parse_documents(ByteStrings(documents), pa.schema([]), _ignore, infers=True)
             self._set_types(parsed.schema)
 
     def _set_types(self, types: pa.Schema) -> None:
@@ -59,22 +65,29 @@ class JsonDecoder(Decoder):
         if self._types is None:
             raise ValueError("the types of JSON are not known: give a schema, or call fit first")
         refused: dict[int, str] = {}
+        documents = strip_headers(payloads) if self._has_header else payloads
         parsed = parse_documents(
-            ByteStrings(payloads), self._types, refused.__setitem__, infers=False
+            ByteStrings(documents), self._types, refused.__setitem__, infers=False
         )
-        absent = payloads.is_null().to_numpy(zero_copy_only=False).copy()
+        absent = documents.is_null().to_numpy(zero_copy_only=False).copy()
         absent[list(refused)] = True
+        if self._has_header:
+            is_valid = payloads.is_valid().to_numpy(zero_copy_only=False)
+            lacks_header = is_valid & documents.is_null().to_numpy(zero_copy_only=False)
+            refused |= dict.fromkeys(lacks_header.nonzero()[0].tolist(), NO_HEADER)
         reasons = make_reasons(refused, len(payloads))
         if not len(self._types):
-            objects = payloads.cast(pa.large_binary())
+            objects = documents.cast(pa.large_binary())
             none = pa.scalar(None, objects.type)
             accepted = compute.if_else(pa.array(absent), none, objects)
             return Decoded(accepted.cast(pa.large_string()).cast(pa.string()), reasons)
         return Decoded(make_structs(parsed, absent).combine_chunks(), reasons)
 
 
-def read_json_schema(path: str) -> pa.Schema:
+def read_json_schema(path: str, decoder: str = "json") -> pa.Schema:
     """Return the schema in a JSON file: an object of names and types.
+
+    decoder: the name of the decoder that needs it, for messages.
 
     A type is the name of an Arrow type, such as "int64", "string" or "timestamp[ms, UTC]"; an
     object of names and types, for an object; or a list of one type, for an array.
@@ -89,7 +102,7 @@ def read_json_schema(path: str) -> pa.Schema:
             raise ValueError("it must be an object of names and types")
         return pa.schema(_parse_type(content))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a schema for JSON: {error}") from None
+        raise ValueError(f"{path}: not a schema for decoder {decoder!r}: {error}") from None
 
 
 def _parse_type(content: Any) -> pa.DataType:

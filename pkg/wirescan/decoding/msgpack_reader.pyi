@@ -23,19 +23,6 @@ class MapOp(IntEnum):
     STRUCT = 9
     MAP = 10
 
-class ValueKind(IntEnum):
-    NIL = 0
-    TRUTH = 1
-    NUMBER = 2
-    LARGE = 3
-    REAL = 4
-    TEXT = 5
-    OCTETS = 6
-    STAMP = 7
-    EXTENSION = 8
-    ELEMENTS = 9
-    PAIRS = 10
-
 class MapProgram:
     def __new__(
         cls, steps: list[tuple[int, int, list[int], list[bytes], int, int, int]]
@@ -44,4 +31,3 @@ class MapProgram:
 def read_maps(
     payloads: ByteStrings, builder: ValueBuilder, program: MapProgram
 ) -> NDArray[np.uint32]: ...
-def infer_shapes(payloads: ByteStrings, shape: object) -> None: ...

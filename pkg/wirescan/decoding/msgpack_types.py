@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.column_tree import ColumnTree
-from wirescan.decoding.msgpack_reader import MapOp, MapProgram, ValueKind, infer_shapes
+from wirescan.decoding.msgpack_reader import MapOp, MapProgram
+from wirescan.decoding.msgpack_shapes import infer_shapes
+from wirescan.decoding.msgpack_wire import ValueKind
 
 MEMBERS = 1000  # inferred members, nested ones included
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second

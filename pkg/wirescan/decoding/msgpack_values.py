@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import compute
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
+    from pyarrow import compute
 
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.column_tree import ColumnTree

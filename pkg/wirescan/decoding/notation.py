@@ -3,6 +3,8 @@
 text                      payloads                                              class
 json                      JSON objects; types are inferred from a sample        JsonDecoder
 json:FILE                 JSON objects; FILE has their names and types          JsonDecoder
+json:header=confluent     JSON objects after Confluent's header                 JsonDecoder
+json:FILE,header=confluent    ... FILE has their names and types                JsonDecoder
 msgpack                   MessagePack maps; types are inferred from a sample    MsgpackDecoder
 msgpack:FILE              MessagePack maps; FILE has their names and types      MsgpackDecoder
 avro:FILE                 Avro, each a value of the schema in FILE              AvroDecoder
@@ -21,6 +23,7 @@ WHERE is the URL of a schema registry, or a directory of files ID.avsc (Avro) or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 
@@ -52,15 +55,22 @@ def parse_decoder(text: str) -> Decoder:
     return make(argument)
 
 
-def _make_json(path: str) -> Decoder:
-    return JsonDecoder(read_json_schema(path)) if path else JsonDecoder()
+def _make_json(argument: str) -> Decoder:
+    path = argument
+    match = re.fullmatch("(?:(.*),)?header=([a-z]*)", argument)
+    if match is not None:
+        path = match[1] or ""
+        if match[2] != "confluent":
+            raise ValueError(f"decoder 'json': header is confluent, not {match[2]!r}")
+    schema = read_json_schema(path) if path else None
+    return JsonDecoder(schema, has_header=match is not None)
 
 
 def _make_msgpack(path: str) -> Decoder:
     if not path:
         return MsgpackDecoder()
     try:
-        return MsgpackDecoder(read_json_schema(path))
+        return MsgpackDecoder(read_json_schema(path, "msgpack"))
     except ValueError as error:
         raise ValueError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 

@@ -11,7 +11,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 from wirescan.decoding.decoder import Decoder, is_binary
 from wirescan.decoding.notation import parse_decoder
@@ -104,21 +108,55 @@ class PayloadColumns:
         """
         remaining = iter(batches)
         held: list[pa.RecordBatch] = []
-        held_bytes = 0
-        missing = {
-            name: SAMPLE_PAYLOADS for name, decoder in self.decoders.items() if decoder.type is None
-        }
-        while any(count > 0 for count in missing.values()) and held_bytes < HELD_BYTES:
+        sample = PayloadSample(self)
+        while sample.is_incomplete:
             batch = next(remaining, None)
             if batch is None:
                 break
             held.append(batch)
-            held_bytes += batch.nbytes
-            for name in missing:
-                missing[name] -= len(batch) - batch.column(name).null_count
+            sample.add(batch, batch.nbytes)
         if held:
-            self.fit(pa.Table.from_batches(held).combine_chunks().to_batches()[0])
+            sample.fit()
         return map(self.decode, chain(held, remaining))
+
+
+class PayloadSample:
+    """The first payloads of each column, from which the types that are not known are inferred.
+
+    Args:
+        columns: the columns that are decoded.
+        most: the payloads of a column that are sampled.
+    """
+
+    def __init__(self, columns: PayloadColumns, most: int = SAMPLE_PAYLOADS):
+        self._unknown = {
+            name: decoder for name, decoder in columns.decoders.items() if decoder.type is None
+        }
+        self._payloads: dict[str, list[pa.Array]] = {name: [] for name in self._unknown}
+        self._missing = dict.fromkeys(self._unknown, most)
+        self._held_bytes = 0
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a column needs more payloads, and more bytes may be held."""
+        return any(count > 0 for count in self._missing.values()) and self._held_bytes < HELD_BYTES
+
+    def add(self, batch: pa.RecordBatch, held_bytes: int) -> None:
+        """Add the payloads of a batch.
+
+        held_bytes: the bytes that the caller holds for this batch until the types are known.
+        """
+        self._held_bytes += held_bytes
+        for name in self._unknown:
+            payloads = _select_sample(batch.column(name))
+            self._payloads[name].append(payloads)
+            self._missing[name] -= len(payloads)
+
+    def fit(self) -> None:
+        """Infer the types from the payloads so far. Raises ValueError."""
+        for name, decoder in self._unknown.items():
+            sampled = pa.chunked_array(self._payloads[name], pa.large_binary())
+            decoder.fit(sampled.slice(0, SAMPLE_PAYLOADS).combine_chunks())
 
 
 def _select_sample(payloads: pa.Array) -> pa.Array:

@@ -1,45 +1,13 @@
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirescan.core.strings import ByteStrings
+from wirescan.decoding.protobuf_program import MessageProgram
 from wirescan.decoding.value_builder import ValueBuilder
 
 REASONS: Final[tuple[str, ...]]
-
-class ValueType(IntEnum):
-    BOOLEAN = 0
-    INT32 = 1
-    INT64 = 2
-    SINT32 = 3
-    SINT64 = 4
-    ENUM = 5
-    FIXED32 = 6
-    FIXED64 = 7
-    BINARY = 8
-    STRING = 9
-    MESSAGE = 10
-    GROUP = 11
-
-class MessageKind(IntEnum):
-    RECORD = 0
-    ENTRY = 1
-    WRAPPER = 2
-    TIMESTAMP = 3
-    DURATION = 4
-
-class MessageProgram:
-    def __new__(
-        cls,
-        messages: list[tuple[int, int, int, int, int, int, int]],
-        fields: list[tuple[int, int, int, int, int, int, bool, bytes | None]],
-        enums: list[tuple[bool, list[tuple[int, bytes]]]],
-    ) -> MessageProgram: ...
-
-class WalkMemory:
-    def __new__(cls, program: MessageProgram, builder: ValueBuilder) -> WalkMemory: ...
 
 def read_messages(
     payloads: ByteStrings,
@@ -47,4 +15,3 @@ def read_messages(
     program: MessageProgram,
     prefixes: NDArray[np.int32],
 ) -> NDArray[np.uint8]: ...
-def split_headers(payloads: ByteStrings) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...

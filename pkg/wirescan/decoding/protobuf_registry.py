@@ -1,8 +1,12 @@
 """Protobuf schemas by their ids: those of a server, and those in a directory.
 
-A server is asked for descriptors, `GET /schemas/ids/ID?format=serialized`, and not for the text of
-.proto files. Its answer has one file and the names of the imported ones, which are asked for too.
-A directory has a FileDescriptorSet ID.desc for each id.
+A server is asked for a descriptor, `GET /schemas/ids/ID?format=serialized`. If it has none, it is
+asked for the schema as it was registered: the text of a .proto file, or the descriptor in base64
+that clients of Python register. An answer has one file and the names of the imported ones, which
+are asked for too. A directory has a FileDescriptorSet ID.desc for each id.
+
+Confluent's registry has descriptors of all schemas. For `format=serialized`, Apicurio Registry 3.3
+answers with status 500 or with bytes that it has decoded as UTF-8, and Karapace with text.
 
 Source: docs.confluent.io, "Schema Registry API Reference".
 """
@@ -10,13 +14,11 @@ Source: docs.confluent.io, "Schema Registry API Reference".
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
-from urllib.parse import quote
 
-from wirescan.decoding.schema_registry import SchemaRegistry, parse_answer
+from wirescan.decoding.proto_text import parse_proto
+from wirescan.decoding.schema_registry import HINTS, SchemaRegistry, StatusError, parse_answer
 
-MOST_REFERENCES = 100  # imported files of one schema
 FILE_TAG = b"\x0a"  # of a file in a FileDescriptorSet
 
 
@@ -28,41 +30,31 @@ class ProtobufRegistry(SchemaRegistry):
 
     _language = "Protobuf"
     _extension = ".desc"
-    _query = "format=serialized"
 
     def _read_content(self, raw: bytes) -> str:
         return base64.b64encode(raw).decode()
 
-    def _read_answer(self, raw: bytes) -> str:
-        answer = parse_answer(raw, self._language)
-        files: dict[str, bytes] = {}
-        self._add_references(answer, files)
-        main = set_file_name(_decode_file(answer["schema"]), "")
-        framed = [FILE_TAG + _encode_size(len(file)) + file for file in (*files.values(), main)]
+    def _write_content(self, text: str) -> bytes:
+        return base64.b64decode(text)
+
+    def _read_answer(self, answer: dict[str, Any]) -> str:
+        references = self._fetch_references(answer)
+        files = [set_file_name(_decode_file(text), name) for name, text in references.items()]
+        files.append(set_file_name(_decode_file(answer["schema"]), ""))
+        framed = [FILE_TAG + _encode_size(len(file)) + file for file in files]
         return base64.b64encode(b"".join(framed)).decode()
 
-    def _add_references(self, answer: dict[str, Any], files: dict[str, bytes]) -> None:
-        """Add the files that an answer refers to, and those that they refer to."""
-        references = answer.get("references") or []
-        if not isinstance(references, list):
-            raise ValueError("the references are no list")
-        for reference in references:
-            try:
-                name, subject = str(reference["name"]), quote(str(reference["subject"]), safe="")
-                version = int(reference["version"])
-            except (TypeError, KeyError):
-                raise ValueError("a reference has no name, subject and version") from None
-            if name in files:
-                continue
-            if len(files) >= MOST_REFERENCES:
-                raise ValueError(f"it refers to more than {MOST_REFERENCES} schemas")
-            files[name] = b""  # its own references may name it again
-            raw = self._get(f"/subjects/{subject}/versions/{version}")
-            if raw is None:
-                raise ValueError(f"the registry has no version {version} of {subject}")
-            other = parse_answer(raw, self._language)
-            self._add_references(other, files)
-            files[name] = set_file_name(_decode_file(other["schema"]), name)
+    def _ask(self, path: str) -> dict[str, Any] | None:
+        try:
+            raw = self._get(path, "format=serialized")
+        except StatusError as error:
+            if error.status in HINTS:
+                raise
+            return super()._ask(path)
+        if raw is None:
+            return None
+        answer = parse_answer(raw, self._language)
+        return answer if _is_base64(answer["schema"]) else super()._ask(path)
 
 
 def set_file_name(raw: bytes, name: str) -> bytes:
@@ -75,14 +67,19 @@ def set_file_name(raw: bytes, name: str) -> bytes:
 
 
 def _decode_file(text: str) -> bytes:
-    """Return a FileDescriptorProto. Raises ValueError for text that is not in base64."""
+    """Return a FileDescriptorProto of base64 or of the text of a .proto file.
+
+    Raises ValueError for other text.
+    """
+    return base64.b64decode(text) if _is_base64(text) else parse_proto(text)
+
+
+def _is_base64(text: str) -> bool:
     try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ValueError(
-            "the registry does not answer format=serialized: give the schemas as a directory of "
-            "files ID.desc"
-        ) from None
+        base64.b64decode(text, validate=True)
+    except ValueError:  # binascii.Error, and for characters that are not in ASCII
+        return False
+    return True
 
 
 def _encode_size(size: int) -> bytes:

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from wirescan.decoding.column_tree import DEEPEST, MOST_NODES, ColumnTree
-from wirescan.decoding.protobuf_reader import MessageKind, MessageProgram, ValueType
+from wirescan.decoding.known_protos import read_known_file
+from wirescan.decoding.protobuf_program import MessageKind, MessageProgram, ValueType
 from wirescan.frames.similar_names import hint_at_names
 
 MOST_FILE_BYTES = 1 << 24  # of a FileDescriptorSet
@@ -78,7 +79,7 @@ WRAPPERS = {
 class DescriptorFiles:
     """The .proto files in a FileDescriptorSet, as `protoc --descriptor_set_out` writes it.
 
-    Imports of google/protobuf/*.proto may be missing in it.
+    Imports may be missing in it that `read_known_file` has.
 
     Raises ValueError for other bytes, for files that do not fit together and for missing imports.
     Raises ImportError if protobuf is not installed.
@@ -115,7 +116,7 @@ class DescriptorFiles:
             if imported in self._begun and not self._has(imported):
                 raise ValueError(f"file {imported} imports itself")
             if imported not in self._missing and not self._has(imported):
-                self._missing[imported] = _read_known_file(imported)
+                self._missing[imported] = read_known_file(imported)
             self._add(imported, depth + 1)
         try:
             self._pool.Add(file)
@@ -191,40 +192,6 @@ def _import_protobuf() -> tuple[Any, Any, Any]:
             "descriptors are parsed by protobuf: pip install 'wirescan[protobuf]'"
         ) from error
     return descriptor_pb2, descriptor_pool, message
-
-
-def _read_known_file(name: str) -> Any:
-    """Return a file of Protobuf itself. Raises ValueError for another one."""
-    from google.protobuf import (
-        any_pb2,
-        api_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
-    )
-
-    for module in (
-        any_pb2,
-        api_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
-    ):
-        if module.DESCRIPTOR.name == name:
-            return descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-    raise ValueError(f"it lacks the imported file {name}: call protoc with --include_imports")
 
 
 # ---------------------------------------------------------------------------------- types

@@ -13,17 +13,18 @@ import threading
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 from wirescan.core.strings import ByteStrings
 from wirescan.decoding.column_tree import ColumnTree
 from wirescan.decoding.decoder import Decoded, Decoder, mark_refused
-from wirescan.decoding.protobuf_reader import (
-    REASONS,
-    MessageProgram,
-    read_messages,
-    split_headers,
-)
+from wirescan.decoding.protobuf_headers import split_headers
+from wirescan.decoding.protobuf_program import MessageProgram
+from wirescan.decoding.protobuf_reader import REASONS, read_messages
 from wirescan.decoding.protobuf_registry import ProtobufRegistry
 from wirescan.decoding.protobuf_schema import (
     MOST_FILE_BYTES,
@@ -32,11 +33,11 @@ from wirescan.decoding.protobuf_schema import (
     make_program,
     make_tree,
 )
+from wirescan.decoding.schema_registry import HEADER, NO_HEADER
 from wirescan.frames.similar_names import hint_at_names
 
-NO_HEADER = "it does not begin with Confluent's header"
 FIRST_MESSAGE = (0,)
-INDEXES_AT = 5  # bytes before the message indexes
+INDEXES_AT = HEADER  # bytes before the message indexes
 SHORT_HEADER = 6  # bytes of a header with the single 0
 OPTIONS = ("message", "header", "registry")
 USAGE = "protobuf:FILE,message=NAME[,header=confluent] or protobuf:registry=WHERE[,message=NAME]"

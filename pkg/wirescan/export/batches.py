@@ -9,27 +9,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, SupportsIndex
 
-import numpy as np
-import pyarrow as pa
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.column_batches import make_column_reader
-from wirescan.frames.columns import PLACES
-from wirescan.frames.format import describe_rows
+from wirescan.export.table_parts import BATCH_ROWS, split_by_bytes
 from wirescan.frames.limits import Limits
-from wirescan.frames.lookup import find_column
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import make_schema, to_batch
 from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
 from wirescan.reading.expression import add_expression
-from wirescan.reading.filters import check_filters
+from wirescan.reading.filters import check_filters, prune_file
 from wirescan.reading.splits import Slice
 
 BATCH_BYTES = PIECE
 # Bytes in memory that are scanned at a time. Where a piece cuts a frame, the frame is copied.
 MEMORY_PIECE = 256 << 20
-BATCH_ROWS = 1 << 16  # per batch, at most; the JVM handles this size best
 
 
 def iter_batches(
@@ -50,20 +49,23 @@ def iter_batches(
     where: str | None = None,
     workers: SupportsIndex | None = None,
     decode: Mapping[str, str | Decoder] | None = None,
+    mapped: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the frames of a range of a file, or of bytes, as record batches of about `batch_bytes`.
 
     Only the named columns are written. For Kafka's records they are written while the records are
-    read, without a table of rows, unless there are
-    filters or a condition `where`.
+    read, without a table of rows, unless there are filters or a condition `where`.
 
-    workers: the number of threads that read Kafka's records as columns. None, the default: as many
+    workers: the number of threads that read and filter Kafka's records. None, the default: as many
         as there are cores for this process, but at most the environment variable
-        WIRESCAN_WORKERS. The batches are the same for each number. Tables, which are read where
-        there are filters or damage, do not use it.
+        WIRESCAN_WORKERS. The batches are the same for each number. Other formats, and groups of
+        records with damage, use one thread.
     decode: columns of byte strings whose payloads become typed values, and their decoders, such as
         {"value": "json"}. `wirescan.decoding.notation` lists the texts. A payload that cannot be
         decoded is null. The column after it, such as `value_fault`, says why.
+    mapped: map a local file instead of copying its bytes, which is about twice as fast. The file
+        must not shrink while its batches are read, and not while they exist if `binary` is "view":
+        the system then ends the process (SIGBUS). Deleting the file is safe.
 
     The other arguments and the errors are those of `chunked.iter_tables`, of
     `to_arrow.make_schema` and of `PayloadColumns`.
@@ -75,16 +77,21 @@ def iter_batches(
     results: Iterable[pa.RecordBatch | FrameTable]
     filters = add_expression(check_filters(filters, format), where, format)
     file = path if isinstance(path, str) else None
+    if filters and (start, stop) == (0, None) and file is not None:
+        start, stop = prune_file(file, format, filters, errors, limits)
     reader = make_column_reader(
         format,
         schema=schema,
+        binary=binary,
+        types=types,
         source=file,
         batch_rows=BATCH_ROWS,
         batch_bytes=batch_bytes,
         workers=workers,
+        filters=filters,
         **options,
     )
-    if reader is None or filters:
+    if reader is None:
         results = iter_tables(
             path,
             start,
@@ -93,11 +100,13 @@ def iter_batches(
             piece=batch_bytes,
             tail=tail,
             filters=filters,
+            mapped=mapped,
             **options,
         )
     else:
-        piece = batch_bytes if file else max(batch_bytes, MEMORY_PIECE)
-        chunks = open_chunks(path, start, stop, piece)
+        is_copied = file is not None and not mapped
+        piece = batch_bytes if is_copied else max(batch_bytes, MEMORY_PIECE)
+        chunks = open_chunks(path, start, stop, piece, mapped=mapped)
         results = reader.read(chunks.pieces, start, tail=tail or chunks.reach_end)
 
     def make_batches() -> Iterator[pa.RecordBatch]:
@@ -141,50 +150,3 @@ def fit_payloads(
     if next(payloads.decode_all(batches), None) is None:
         empty = pa.schema([(name, pa.binary()) for name in columns])
         payloads.fit(pa.RecordBatch.from_pylist([], schema=empty))
-
-
-def split_by_bytes(
-    table: FrameTable, size: int, columns: Sequence[str] | None = None
-) -> Iterator[FrameTable]:
-    """Return parts of a table, each of about `size` bytes and at most BATCH_ROWS rows.
-
-    The bytes are those that `count_gathered_bytes` counts.
-    """
-    return (table[part] for part in split_rows(count_gathered_bytes(table, columns), size))
-
-
-def split_rows(sizes: np.ndarray, size: int) -> Iterator[slice]:
-    """Yield slices of rows, so that the sizes of each part add up to about `size`.
-
-    sizes: the bytes of each row.
-    size: the bytes of a part. Each part has at least one row and at most BATCH_ROWS rows.
-    """
-    ends = np.cumsum(sizes, dtype=np.int64)
-    first = 0
-    while first < len(ends):
-        before = int(ends[first - 1]) if first else 0
-        last = int(np.searchsorted(ends, before + size, "right"))
-        last = min(max(last, first + 1), first + BATCH_ROWS)
-        yield slice(first, last)
-        first = last
-
-
-def count_gathered_bytes(table: FrameTable, columns: Sequence[str] | None = None) -> np.ndarray:
-    """Return an int64 array: the bytes that an export gathers for each row.
-
-    These are the bytes of the frame, and those of the places of enclosing frames among the
-    columns.
-
-    table: the frames.
-    columns: the exported columns. None, the default: those of the format.
-    """
-    format = describe_rows(table)
-    total: np.ndarray = table["size"].astype(np.int64)
-    for name in format.export_columns if columns is None else columns:
-        column = format.describe_column(name)
-        # The places of the row itself are part of its frame.
-        if column is not None and column.owner is not format and column.kind in PLACES:
-            found = find_column(table, name)
-            sizes = np.maximum(found.table[column.name + "_size"].astype(np.int64), 0)
-            total += sizes if found.parents is None else sizes[found.parents]
-    return total

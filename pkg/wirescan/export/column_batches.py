@@ -1,26 +1,36 @@
-"""Record batches of nested frames that are read as columns, without tables of their rows.
+"""Record batches of nested frames, of which several groups are read at the same time.
 
+The frames become columns without tables of their rows, unless rows are needed to filter them.
 `batches.py` uses this module for the formats that have `Format.write`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 
-from wirescan.core.parallel import choose_workers, map_in_order
+from wirescan.core.parallel import FixedWorkers, choose_workers, map_in_order
+from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.frames.to_arrow import WrittenBatch, scan_to_batch
+from wirescan.frames.to_arrow import scan_to_batch, to_batch
 from wirescan.reading.allowance import Allowance
-from wirescan.reading.chunked import INFLATED, add_source, open_nested, verify_frames
+from wirescan.reading.chunked import (
+    INFLATED,
+    add_source,
+    limit_group,
+    open_nested,
+    verify_frames,
+)
+from wirescan.reading.filters import Condition, apply_filters, prune_frames
 from wirescan.reading.stream import Stream
 
 
@@ -35,6 +45,17 @@ class _Group(NamedTuple):
     bytes_read: int
 
 
+class _Opened(NamedTuple):
+    """The frames inside a group.
+
+    batches: the frames that pass the filters.
+    spend: counts all frames that were opened, see `Allowance`.
+    """
+
+    batches: Sequence[pa.RecordBatch]
+    spend: Callable[[], None]
+
+
 @dataclass(frozen=True)
 class ColumnReader:
     """Reads the frames of a format as record batches. One reader reads one file.
@@ -42,16 +63,20 @@ class ColumnReader:
     Attributes:
         format: the format. It has a `write`.
         schema: the columns, as `to_arrow.make_schema` returns them.
+        binary, types: as in `to_arrow.make_schema`.
         source: the path of the file, for errors and the column `_file`; None for bytes in memory.
         batch_rows: rows in a batch, at most.
         batch_bytes: bytes of the frames in a batch, about.
         errors, check, limits: as in `chunked.iter_tables`.
         allowance: counts what is opened.
         workers: the number of threads.
+        filters: the result of `filters.check_filters`.
     """
 
     format: Format
     schema: pa.Schema
+    binary: str
+    types: str
     source: str | None
     batch_rows: int
     batch_bytes: int
@@ -60,6 +85,7 @@ class ColumnReader:
     limits: Limits
     allowance: Allowance
     workers: int
+    filters: Sequence[Condition]
 
     @property
     def outermost(self) -> Format:
@@ -93,17 +119,18 @@ class ColumnReader:
             offset=offset,
         )
         groups = self._list_groups(stream, chunks, tail=tail)
-        for group, written in map_in_order(self._write_group, groups, self.workers):
+        open_group = self._filter_group if self.filters else self._write_group
+        for group, opened in map_in_order(open_group, groups, self.workers):
             # Counted here, and not where they are read ahead, so that no error depends on threads.
             self.allowance.count_read(group.bytes_read)
             with add_source(self.source):
                 self.allowance.spend_frames(group.table)
-            if written is None:
+            if opened is None:
                 yield from self._open_rows(group.table)
                 continue
             with add_source(self.source):
-                self.allowance.spend_columns(written.frames)
-            yield from self._split(written.batch, written.frames.count_bytes())
+                opened.spend()
+            yield from opened.batches
 
     def _list_groups(
         self, stream: Stream, chunks: Iterable[Any], *, tail: bool
@@ -160,7 +187,7 @@ class ColumnReader:
             yield table[first:last]
             first = last
 
-    def _write_group(self, group: _Group) -> tuple[_Group, WrittenBatch | None]:
+    def _write_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
         """Return a group, and the frames inside it; None where rows are needed."""
         limits = self.limits
         together = replace(limits, inflated_total=min(INFLATED, limits.inflated_total))
@@ -174,7 +201,49 @@ class ColumnReader:
                 check=self.check,
                 limits=together,
             )
-        return group, written
+        if written is None:
+            return group, None
+        batches = list(self._split(written.batch, written.frames.count_bytes()))
+        return group, _Opened(batches, partial(self.allowance.spend_columns, written.frames))
+
+    def _filter_group(self, group: _Group) -> tuple[_Group, _Opened | None]:
+        """Return a group, and the frames inside it that pass the filters.
+
+        None stands for damage, and for frames that exceed a limit together.
+        """
+        outer = group.table
+        wanted = prune_frames(outer, self.format, self.filters, self.errors, self.source)
+        if self.verifies_late and len(wanted) < len(outer):
+            # The columns that exclude a frame may be damaged.
+            assert self.outermost.parser.verify is not None
+            if self.outermost.parser.verify(outer.rows, outer.buffers).any():
+                return group, None
+            wanted = replace(wanted, checked=True)
+        try:
+            # Other groups are read at the same time.
+            with FixedWorkers(1):
+                inner = self.format.inside(
+                    wanted,
+                    errors="strict",
+                    check=self.check,
+                    limits=limit_group(self.limits, wanted),
+                )
+        except FrameError:
+            return group, None
+        passing = replace(apply_filters(inner, self.filters, self.source), errors=self.errors)
+        batches = [
+            to_batch(
+                part,
+                self.schema.names,
+                binary=self.binary,
+                types=self.types,
+                file=self.source,
+                errors=self.errors,
+                limits=self.limits,
+            )
+            for part in split_by_bytes(passing, self.batch_bytes, self.schema.names)
+        ]
+        return group, _Opened(batches, partial(self.allowance.spend_nested, inner, wanted))
 
     def _split(self, batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         """Yield equal parts of a batch whose frames have `size` bytes together."""
@@ -194,6 +263,7 @@ class ColumnReader:
             check=self.check,
             limits=self.limits,
             source=self.source,
+            filters=self.filters,
             allowance=self.allowance,
         )
 

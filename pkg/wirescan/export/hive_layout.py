@@ -34,7 +34,8 @@ import numpy as np
 import pyarrow as pa
 
 from wirescan.decoding.payload_columns import PayloadColumns
-from wirescan.export.batches import BATCH_BYTES, split_by_bytes
+from wirescan.export.batches import BATCH_BYTES
+from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.escape import make_visible
 from wirescan.frames.table import FrameTable

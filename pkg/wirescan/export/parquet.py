@@ -16,7 +16,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
+
+from wirescan.frames.optional_packages import name_package
+
+with name_package("pyarrow", __name__, "'wirescan[arrow]'"):
+    import pyarrow as pa
 
 from wirescan.decoding.decoder import Decoder
 from wirescan.decoding.payload_columns import PayloadColumns
@@ -170,8 +174,11 @@ def write_counted(
             advance(read)
             if chooser is not None and chooser.is_done:
                 break
+        # The frames of a capture do not have the bytes of its packets' headers.
+        is_captured = format.outermost.make_reader is not None
+        tail_size = len(frames.tail) if is_captured else len(part) - covered
         yield CountedBatches(
-            Summary(files=int(part.start == 0), bytes=len(part), tail=len(part) - covered), []
+            Summary(files=int(part.start == 0), bytes=len(part), tail=tail_size), []
         )
 
 

@@ -46,6 +46,19 @@ class WrittenFile(NamedTuple):
     written: int
 
 
+class _OpenFile(NamedTuple):
+    """A file that rows are written to, and its number."""
+
+    number: int
+    file: Any
+    writer: pq.ParquetWriter
+    metadata: list[pq.FileMetaData]
+
+
+def _open_local_file(path: str) -> pa.NativeFile:
+    return pa.OSFile(path, "wb")
+
+
 class Sink:
     """The Parquet files of one task, each for one directory.
 
@@ -56,6 +69,14 @@ class Sink:
         name: a function of a number that returns the path of a file.
         compression: the name of a Parquet codec.
         file_bytes: the size after which a file is followed by another.
+        open_file: a function of a path that returns a writable file of pyarrow. Default: a local
+            file.
+        schema: the Arrow schema of the files, which the batches are cast to. Default: that of the
+            first batch of each file.
+
+    Attributes:
+        parts: the files, in the order in which they were begun.
+        metadata: the metadata of each file that is closed, by its number in `parts`.
     """
 
     def __init__(
@@ -63,15 +84,20 @@ class Sink:
         name: Callable[[int], str],
         compression: str = COMPRESSION,
         file_bytes: float = FILE_BYTES,
+        *,
+        open_file: Callable[[str], Any] = _open_local_file,
+        schema: pa.Schema | None = None,
     ):
         self.parts: list[WrittenFile] = []
+        self.metadata: dict[int, pq.FileMetaData] = {}
+        self._open_file = open_file
+        self._schema = schema
         self._name = name
         self._compression = compression
         self._file_bytes = file_bytes
         self._pending: dict[str, list[pa.RecordBatch]] = {}
         self._bytes = 0
-        # For each directory, the index in `parts` of its open file, and the writer.
-        self._open: dict[str, tuple[int, pq.ParquetWriter]] = {}
+        self._open: dict[str, _OpenFile] = {}  # by the directory
 
     def add(self, directory: str, batch: pa.RecordBatch) -> None:
         """Add rows for a directory. They are written with a later row group."""
@@ -87,23 +113,33 @@ class Sink:
         self._bytes = 0
         for directory, batches in pending.items():
             table = pa.Table.from_batches(batches)
+            if self._schema is not None:
+                table = table.cast(self._schema)
             if directory not in self._open:
-                number = len(self.parts)
-                path = self._name(number)
-                self._open[directory] = (number, make_writer(path, table.schema, self._compression))
-                self.parts.append(WrittenFile(directory, path, records=0, written=0))
-            number, file = self._open[directory]
-            file.write_table(table)
+                self._open[directory] = self._begin_file(directory, table.schema)
+            number, file, writer, _ = self._open[directory]
+            writer.write_table(table)
             part = self.parts[number]
             self.parts[number] = part._replace(records=part.records + table.num_rows)
-            if os.path.getsize(part.path) >= self._file_bytes or len(self._open) > OPEN:
+            if file.tell() >= self._file_bytes or len(self._open) > OPEN:
                 self._close(directory)
 
+    def _begin_file(self, directory: str, schema: pa.Schema) -> _OpenFile:
+        number = len(self.parts)
+        path = self._name(number)
+        file = self._open_file(path)
+        metadata: list[pq.FileMetaData] = []
+        writer = make_writer(file, schema, self._compression, metadata)
+        self.parts.append(WrittenFile(directory, path, records=0, written=0))
+        return _OpenFile(number, file, writer, metadata)
+
     def _close(self, directory: str) -> None:
-        number, file = self._open.pop(directory)
-        file.close()
-        part = self.parts[number]
-        self.parts[number] = part._replace(written=os.path.getsize(part.path))
+        number, file, writer, metadata = self._open.pop(directory)
+        with file:
+            writer.close()
+            written = file.tell()
+        self.metadata[number] = metadata[0]
+        self.parts[number] = self.parts[number]._replace(written=written)
 
     def __enter__(self) -> Sink:
         return self
@@ -117,12 +153,18 @@ class Sink:
                 self._close(directory)
 
 
-def make_writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+def make_writer(
+    out: Any,
+    schema: pa.Schema,
+    compression: str,
+    metadata: list[pq.FileMetaData] | None = None,
+) -> pq.ParquetWriter:
     """Return a Parquet writer whose encodings suit columns of frames.
 
     out: a path or an open file.
     schema: the Arrow schema of the rows.
     compression: the name of a Parquet codec.
+    metadata: a list that gets the metadata of the file when the writer is closed.
     """
     numbers = [
         f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)
@@ -134,6 +176,7 @@ def make_writer(out: Any, schema: pa.Schema, compression: str) -> pq.ParquetWrit
         dictionary_pagesize_limit=DICTIONARY_BYTES,
         use_dictionary=[f.name for f in schema if f.name not in numbers],
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        metadata_collector=metadata,
     )
 
 

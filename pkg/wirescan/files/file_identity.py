@@ -34,14 +34,21 @@ Offset = Mapping[str, Any]  # how far all files were read, as JSON
 class State(NamedTuple):
     """What a listing reports of a file.
 
-    size: bytes. node: inode. time: time of its last change, in nanoseconds since 1970. device: its
-    device. node, time and device are 0 for an object of a store.
+    size: bytes. node: inode. time: time of the last change of its bytes, in nanoseconds since 1970.
+    device: its device. changed: time of the last change of the file or its name, as the system sets
+    it (ctime). node, time, device and changed are 0 for an object of a store.
     """
 
     size: int
     node: int = 0
     time: int = 0
     device: int = 0
+    changed: int = 0
+
+    @property
+    def last_change(self) -> int:
+        """The time of the last change of any kind."""
+        return max(self.time, self.changed)
 
 
 class FileProgress(NamedTuple):
@@ -110,15 +117,19 @@ class Files:
         self._format = format
         self._verified: dict[str, tuple[State, int]] = {}
 
-    def list_present(self, progress: Mapping[str, FileProgress]) -> dict[str, State]:
+    def list_present(
+        self, progress: Mapping[str, FileProgress], *, was_read: bool = False
+    ) -> dict[str, State]:
         """Return the states of the present files by their paths.
 
         They include known files that were renamed, in the same folder, to names that are otherwise
         not read.
 
-        progress: the progress of the files that were already read, by their paths. Raises
-        FileNotFoundError for a path without a file if no file is known, and OSError.
+        progress: the progress of the files that were already read, by their paths. was_read: files
+        were read that are not in it. Raises FileNotFoundError for a path without a file if no file
+        was read, and OSError.
         """
+        was_read = was_read or bool(progress)
         out: dict[str, State] = {}
         for source in self._paths:
             try:
@@ -128,7 +139,7 @@ class Files:
                 names = self._list_names(source)
             except FileNotFoundError:
                 if not (
-                    progress or GLOB.search(source) or os.path.isdir(source) or source[-1:] == "/"
+                    was_read or GLOB.search(source) or os.path.isdir(source) or source[-1:] == "/"
                 ):
                     raise
                 continue  # files may appear later
@@ -136,11 +147,23 @@ class Files:
                 try:
                     out[name] = _stat_file(name)
                 except FileNotFoundError:
-                    if name == source and not progress:
+                    if name == source and not was_read:
                         raise
         out |= _find_renamed(progress.values(), {state.node for state in out.values()})
         self._verified = {path: entry for path, entry in self._verified.items() if path in out}
         return out
+
+    def refresh(self, path: str, state: State | None) -> State | None:
+        """Return the state of a listed file now; None if it is gone, or was not listed.
+
+        path: of the file. state: as it was listed. Objects of stores are not asked for again.
+        """
+        if state is None or not state.node:
+            return state
+        try:
+            return _stat_file(path)
+        except OSError:
+            return None
 
     def match_files(
         self,
@@ -312,4 +335,4 @@ def _find_renamed(files: Iterable[FileProgress], nodes: set[int]) -> dict[str, S
 
 def _stat_file(path: str) -> State:
     state = stat_file(path)
-    return State(state.st_size, state.st_ino, state.st_mtime_ns, state.st_dev)
+    return State(state.st_size, state.st_ino, state.st_mtime_ns, state.st_dev, state.st_ctime_ns)

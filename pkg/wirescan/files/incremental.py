@@ -238,7 +238,7 @@ class FrameScanner:
             return self._needed[0] <= len(self._held) or self._needed[0] > self._limits.frame
         if self._needed and len(self._held) < self._needed[0]:
             return False
-        resume = Resume()
+        resume = self._resume.peek()
         rows, _, fault, _ = self._scan_bytes(
             self._held, check=False, resync=False, limits=self._limits, more=True, resume=resume
         )

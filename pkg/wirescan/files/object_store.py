@@ -2,8 +2,9 @@
 
 A URL is scheme://bucket/path?option=value. The schemes are those of pyarrow's file systems (s3, gs,
 abfs, hdfs). The path is percent-encoded, so that * ? [ in a name differ from the patterns of a
-glob. The options are pyarrow's, such as endpoint_override and region. Each listed URL keeps them.
-Credentials belong in the environment.
+glob. The options are pyarrow's, such as endpoint_override and region, and those of
+`wirescan.files.store_connection`. Each listed URL keeps them. Credentials belong in the
+environment.
 """
 
 from __future__ import annotations
@@ -14,22 +15,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote
+
+from wirescan.files import store_connection
+from wirescan.files.store_errors import convert_error, make_no_bucket_error
+from wirescan.files.store_errors import redact_url as redact_url
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # The groups are root, path and options.
 PARTS = re.compile(r"(?is)([a-z][a-z0-9+.-]+://[^/?*\[]*)(/.*?)?/*(\?\w+=.*)?")
 MAGIC = re.compile(r"[*?\[]")
 ENCODED = re.compile(r"(?:%[0-9a-f]{2})+", re.IGNORECASE)
-SECRETS = re.compile(r"(?s)(?<=//)[^/]*:[^/]*@|\?\w+=.*")  # credentials and options
-# Texts in the errors of stores, by their meaning.
-DENIED = re.compile(
-    "ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT|HTTP status 403|Permission|Authorization"
-)
-MISSING = re.compile(r"NO_SUCH_|NOT_FOUND|HTTP status 404|NotFound")
-NOISE = re.compile(r" \(Request ID: [^)]*\)| Detail: \[.*")
 
 
 def split(url: str) -> tuple[str, str, str]:
@@ -49,10 +46,11 @@ def get_stamp(url: str) -> tuple[int, int]:
     The time is in nanoseconds since 1970, or 0 where the store does not report it.
     Raises FileNotFoundError, OSError.
     """
-    file_system, name = _open_file_system(url)
-    with _name_url_in_errors(url):
+    file_system, name = open_file_system(url)
+    with name_url_in_errors(url):
         info = file_system.get_file_info(name)
         if not info.is_file:
+            _check_bucket(file_system, name, url)
             raise FileNotFoundError
     return int(info.size), int(info.mtime_ns or 0)
 
@@ -65,14 +63,18 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
     one. After several reads a last request checks that the object is still the same: if it became
     shorter, pyarrow returns bytes that are not in it. Raises FileNotFoundError, OSError.
     """
-    file_system, name = _open_file_system(url)
-    with _name_url_in_errors(url):
-        file = file_system.open_input_file(name)
+    file_system, name = open_file_system(url)
+    with name_url_in_errors(url):
+        try:
+            file = file_system.open_input_file(name)
+        except FileNotFoundError:
+            _check_bucket(file_system, name, url)
+            raise
         end = file.size()
     read_count = 0
 
     def check_unchanged() -> None:
-        with _name_url_in_errors(url), file_system.open_input_file(name) as reopened:
+        with name_url_in_errors(url), file_system.open_input_file(name) as reopened:
             if (reopened.size(), reopened.metadata()) != (end, file.metadata()):
                 raise OSError(errno.ESTALE, "the object was replaced while it was read")
 
@@ -84,7 +86,7 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
             return memoryview(file.read_at(size, start) if size > 0 else b"")
         except OSError as error:
             check_unchanged()
-            raise _convert_error(error, url) from None
+            raise convert_error(error, url) from None
 
     with file:
         yield read
@@ -94,9 +96,28 @@ def open_ranges(url: str) -> Iterator[Callable[[int, int], memoryview]]:
 
 def write(url: str, data: bytes) -> None:
     """Write an object, and replace an object of the same name. Raises OSError."""
-    file_system, name = _open_file_system(url)
-    with _name_url_in_errors(url), file_system.open_output_stream(name) as file:
+    file_system, name = open_file_system(url)
+    with name_url_in_errors(url), file_system.open_output_stream(name) as file:
         file.write(data)
+
+
+def open_file_system(url: str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a URL, and the name of the object in it.
+
+    Raises ValueError for a URL of no store, and OSError.
+    """
+    root, path, options = split(url)
+    file_system, name = _connect(root, options)
+    return file_system, name + unquote(path)
+
+
+@contextmanager
+def name_url_in_errors(url: str) -> Iterator[None]:
+    """Turn errors of a store into errors of a file system that name the URL."""
+    try:
+        yield
+    except OSError as error:
+        raise convert_error(error, url) from None
 
 
 def list_objects(
@@ -116,8 +137,8 @@ def list_objects(
     if magic := MAGIC.search(path):
         fixed, _, rest = path[: magic.start()].rpartition("/")
         patterns = (rest + path[magic.start() :]).split("/")
-    file_system, top = _open_file_system(root + fixed + options)
-    with _name_url_in_errors(url):
+    file_system, top = open_file_system(root + fixed + options)
+    with name_url_in_errors(url):
         if magic:
             chosen = []
             decoded = [ENCODED.sub(_escape_decoded, pattern) for pattern in patterns]
@@ -136,9 +157,17 @@ def list_objects(
     return [(f"{root}{fixed}/{quote(name)}{options}", sizes[name]) for name in sorted(sizes)]
 
 
-def redact_url(url: str) -> str:
-    """Return a URL without credentials and options, for messages."""
-    return SECRETS.sub("", url)
+def _check_bucket(file_system: Any, name: str, url: str) -> None:
+    """Raise FileNotFoundError if the bucket of an object does not exist."""
+    bucket = name.partition("/")[0]
+    if "/" in name and url.lower().startswith("s3") and not _exists(file_system, bucket):
+        raise make_no_bucket_error(url)
+
+
+def _exists(file_system: Any, name: str) -> bool:
+    from pyarrow.fs import FileType
+
+    return bool(file_system.get_file_info(name).type != FileType.NotFound)
 
 
 def _make_relative_path(folder: str, info: Any) -> str:
@@ -194,47 +223,13 @@ def _escape_decoded(encoded: re.Match[str]) -> str:
     return glob.escape(unquote(encoded[0]))
 
 
-def _open_file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the name of the object in it."""
-    root, path, options = split(url)
-    file_system, name = _connect(root, options)
-    return file_system, name + unquote(path)
-
-
-@cache
 def _connect(root: str, options: str) -> tuple[Any, str]:
-    """Return the file system of a bucket, and the bucket's name.
-
-    It is created once for each process, so that its connections are reused.
-    """
-    from pyarrow import fs
-
-    plain = re.sub("(?i)^s3[an]://", "s3://", root)  # names that Hadoop uses
+    """Return the file system of a bucket, and the bucket's name. Raises ValueError and OSError."""
     try:
-        file_system, name = fs.FileSystem.from_uri(f"{plain}/{options}")
+        return store_connection.connect(root, options)
     except (ValueError, NotImplementedError) as error:
-        raise ValueError(
-            f"no file system for {redact_url(root)}: {str(error).partition(': ' + plain)[0]}"
-        ) from None
+        # pyarrow ends its messages with the URL, which may have a login.
+        text = str(error).partition(": s3://")[0].partition(f": {root}")[0]
+        raise ValueError(f"no file system for {redact_url(root)}: {text}") from None
     except OSError as error:
-        raise _convert_error(error, root) from error
-    return file_system, name.rstrip("/")
-
-
-@contextmanager
-def _name_url_in_errors(url: str) -> Iterator[None]:
-    """Turn errors of a store into errors of a file system that name the URL."""
-    try:
-        yield
-    except OSError as error:
-        raise _convert_error(error, url) from None
-
-
-def _convert_error(error: OSError, url: str) -> OSError:
-    """Return the error of a file system for an error of a store."""
-    text = NOISE.sub("", error.strerror or str(error))
-    if DENIED.search(text):
-        return PermissionError(errno.EACCES, text, redact_url(url))
-    if isinstance(error, FileNotFoundError) or MISSING.search(text):
-        return FileNotFoundError(errno.ENOENT, "no such object", redact_url(url))
-    return OSError(error.errno or errno.EIO, text, redact_url(url))
+        raise convert_error(error, root) from None

@@ -15,7 +15,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
@@ -25,11 +25,13 @@ import numpy as np
 
 from wirescan.core.rows import Block
 from wirescan.files import object_store
+from wirescan.files.file_pattern import is_left_out, report_left_out
 from wirescan.files.object_store import URL as URL
+from wirescan.files.translated import find_translator
 from wirescan.frames.escape import make_visible
 
 GLOB = re.compile(r"[*?\[]")
-LOCAL = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
+LOCAL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 # Sources that are recognized by their type alone. A subclass may be a path or a file too.
 BUFFERS = (bytes, bytearray, memoryview, np.ndarray)
 # The ending of a boundary index, which is written beside a file. Such a file is never read as data.
@@ -135,8 +137,10 @@ def expand(
     """
     path = to_plain_path(source)
     if URL.match(path):
-        return [file.path for file in _list_store(path, files, ignore)]
-    return _list_local(path, files, ignore)
+        names = [file.path for file in _list_store(path, files, ignore)]
+    else:
+        names = _list_local(path, files, ignore)
+    return _drop_unreadable(path, names)
 
 
 def list_files(
@@ -149,13 +153,37 @@ def list_files(
     """
     path = to_plain_path(source)
     if URL.match(path):
-        return _list_store(path, files, ignore)
-    return [File(name, get_seekable_size(name)) for name in _list_local(path, files, ignore)]
+        listed = _list_store(path, files, ignore)
+        if not any(find_translator(file.path) for file in listed):
+            return listed
+        sizes = {file.path: file.size for file in listed}
+        return [
+            File(name, get_size(name) if find_translator(name) else sizes[name])
+            for name in _drop_unreadable(path, list(sizes))
+        ]
+    names = _drop_unreadable(path, _list_local(path, files, ignore))
+    return [File(name, get_seekable_size(name)) for name in names]
 
 
 def get_file_name(path: str) -> str:
     """Return the last name in a path or URL: "0.log" for "s3://bucket/0.log?region=eu"."""
-    return os.path.basename(unquote(object_store.split(path)[1]) if URL.match(path) else path)
+    return os.path.basename(_get_plain_path(path))
+
+
+def list_directory_names(path: str) -> list[str]:
+    """Return the names of the directories that a file is in, the innermost first.
+
+    path: a path or URL: "s3://bucket/logs/orders-0/0.log" gives ["orders-0", "logs"]. "-", for
+        standard input, is in none.
+    """
+    if path == "-":
+        return []
+    plain = _get_plain_path(path) if URL.match(path) else os.path.abspath(path)
+    return [name for name in reversed(plain.split("/")[:-1]) if name]
+
+
+def _get_plain_path(path: str) -> str:
+    return unquote(object_store.split(path)[1]) if URL.match(path) else path
 
 
 def make_sibling_path(path: str, ending: str) -> str:
@@ -167,9 +195,26 @@ def make_sibling_path(path: str, ending: str) -> str:
     return root + os.path.splitext(plain)[0] + ending + options
 
 
+def join_path(directory: str, name: str) -> str:
+    """Return the path or URL of a file in a directory."""
+    if not URL.match(directory):
+        return os.path.join(directory, name)
+    root, plain, options = object_store.split(directory)
+    return f"{root}{plain.rstrip('/')}/{object_store.quote(name)}{options}"
+
+
 def get_size(path: str) -> int:
     """Return the size of a file or object in bytes. Raises FileNotFoundError, OSError."""
     return get_stamp(path)[0]
+
+
+def exists(path: str) -> bool:
+    """Return whether there is a file or object. Raises OSError if a store does not answer."""
+    try:
+        get_stamp(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def get_stamp(path: str) -> tuple[int, int]:
@@ -178,6 +223,12 @@ def get_stamp(path: str) -> tuple[int, int]:
     The time is in nanoseconds since 1970, or 0 where a store does not report it.
     Raises FileNotFoundError, OSError.
     """
+    translator = find_translator(path)
+    return get_stored_stamp(path) if translator is None else translator.get_stamp(path)
+
+
+def get_stored_stamp(path: str) -> tuple[int, int]:
+    """Return what `get_stamp` does, for the file as it is stored."""
     if URL.match(path):
         return object_store.get_stamp(path)
     state = os.stat(path)
@@ -189,7 +240,9 @@ def get_seekable_size(path: str) -> int:
 
     Raises FileNotFoundError, and OSError for a pipe or a device, which cannot be read in parts.
     """
-    return get_size(path) if URL.match(path) else stat_file(path).st_size
+    if URL.match(path) or find_translator(path) is not None:
+        return get_size(path)
+    return stat_file(path).st_size
 
 
 def stat_file(path: str) -> os.stat_result:
@@ -200,12 +253,41 @@ def stat_file(path: str) -> os.stat_result:
     return state
 
 
+def map_local_file(path: str) -> memoryview | None:
+    """Return the bytes of a file, mapped; None if it cannot be mapped.
+
+    Objects in stores, empty files and pipes cannot be mapped, files of some file systems, and files
+    that are computed from others.
+
+    Raises FileNotFoundError, OSError.
+    """
+    if URL.match(path) or find_translator(path) is not None:
+        return None
+    state = os.stat(path)
+    if not stat.S_ISREG(state.st_mode) or not state.st_size:
+        return None
+    try:
+        return memoryview(MappedFile(path))
+    except OSError as error:
+        if error.errno == errno.ENODEV:  # the file system cannot map files
+            return None
+        raise
+
+
 @contextmanager
 def open_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
     """Open a file or object, and give a function that copies the bytes between two positions.
 
     The function returns fewer bytes where the file ends before. Raises FileNotFoundError, OSError.
     """
+    translator = find_translator(path)
+    with open_stored_ranges(path) if translator is None else translator.open_ranges(path) as read:
+        yield read
+
+
+@contextmanager
+def open_stored_ranges(path: str) -> Iterator[Callable[[int, int], memoryview]]:
+    """Open a file or object as it is stored, as `open_ranges` does."""
     if URL.match(path):
         with object_store.open_ranges(path) as read:
             yield read
@@ -230,11 +312,11 @@ def read_range(path: str, start: int, stop: int) -> memoryview:
 
 @contextmanager
 def open_descriptor(path: str) -> Iterator[int]:
-    """Open a file and give its descriptor; -1 for an object in a store.
+    """Open a file and give its descriptor; -1 for an object in a store and for a computed file.
 
     Raises FileNotFoundError, OSError.
     """
-    if URL.match(path):
+    if URL.match(path) or find_translator(path) is not None:
         yield -1
         return
     with builtins.open(path, "rb", buffering=0) as file:
@@ -263,10 +345,34 @@ def to_plain_path(source: str | os.PathLike[str]) -> str:
     return os.fsdecode(unquote_to_bytes(os.fsencode(path[local.end() :]))) if local else path
 
 
+def _drop_unreadable(source: str, names: list[str]) -> list[str]:
+    """Return the names without computed files whose bytes are not stored whole.
+
+    source: the path, glob or directory that was listed. A file that it names itself stays.
+    """
+    readable = [
+        name for name in names if name == source or find_translator(name) is None or exists(name)
+    ]
+    if not readable:
+        raise _make_no_files_error(object_store.redact_url(source))
+    return readable
+
+
 def _list_store(url: str, files: str | None, ignore: str | None) -> list[File]:
-    objects = object_store.list_objects(
-        url, lambda name: _is_asked_for(name, files), lambda name: _is_left_out(name, ignore)
-    )
+    left_out: list[str] = []
+
+    def is_asked_for(name: str) -> bool:
+        if is_left_out(name, files):
+            left_out.append(name)
+        return _is_asked_for(name, files)
+
+    objects = object_store.list_objects(url, is_asked_for, lambda name: _is_left_out(name, ignore))
+    if left_out and not objects:
+        objects = object_store.list_objects(
+            url, lambda name: is_left_out(name, files), lambda name: _is_left_out(name, ignore)
+        )
+    elif left_out:
+        report_left_out(object_store.redact_url(url), left_out, files)
     if not objects:
         raise _make_no_files_error(object_store.redact_url(url))
     return [File(*entry) for entry in objects]
@@ -323,7 +429,26 @@ def _list_directory(directory: str, files: str | None) -> list[str]:
         for folder, _, names in os.walk(directory, onerror=_raise)
         for name in names
     )
-    return sorted(path for path in paths if _is_asked_for(path[root:], files))
+    return sorted(_choose_files(paths, root, files, directory))
+
+
+def _choose_files(paths: Iterable[str], root: int, files: str | None, directory: str) -> list[str]:
+    """Return the files of a directory that are read.
+
+    paths: all its files. root: where their paths in the directory begin.
+    """
+    chosen: list[str] = []
+    left_out: list[str] = []
+    for path in paths:
+        if _is_asked_for(path[root:], files):
+            chosen.append(path)
+        elif is_left_out(path[root:], files):
+            left_out.append(path)
+    if not chosen:
+        return left_out
+    if left_out:
+        report_left_out(directory, (path[root:] for path in left_out), files)
+    return chosen
 
 
 def _is_asked_for(path: str, files: str | None) -> bool:
@@ -345,14 +470,10 @@ def _raise(error: OSError) -> None:
 
 def _map_file(path: str) -> memoryview:
     """Return the bytes of a file or object, mapped where possible."""
-    if URL.match(path):
+    if URL.match(path) or find_translator(path) is not None:
         return read_range(path, 0, get_size(path))
-    state = os.stat(path)
-    if stat.S_ISREG(state.st_mode) and state.st_size:
-        try:
-            return memoryview(MappedFile(path))
-        except OSError as error:
-            if error.errno != errno.ENODEV:  # the file system cannot map files
-                raise
+    view = map_local_file(path)
+    if view is not None:
+        return view
     with builtins.open(path, "rb") as file:
         return memoryview(file.read())

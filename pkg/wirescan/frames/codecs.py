@@ -1,6 +1,7 @@
-"""Compress and decompress payloads. Every decompression is bounded by `Limits`.
+"""Compress and decompress payloads. Every decompression is bounded by its output.
 
-The protocol packages add compressed payloads to an `Arena`, which decompresses them into buffers.
+The protocol packages add compressed payloads to an `Arena` (`arena.py`), which decompresses them
+into buffers and applies `Limits`.
 
 codec         accepted input (all that real clients write; bytes after its end are an error)
 "gzip"        RFC 1952: one or more members, with all optional header fields.
@@ -18,6 +19,7 @@ codec         accepted input (all that real clients write; bytes after its end a
               Kafka clients write a wrong one into magic 0 (KAFKA-3160), and Kafka ignores it.
 "snappy-raw"  One raw block, whatever its first bytes are.
 "lz4-block"   One raw LZ4 block (lz4_Block_format.md) after its decompressed size, a varint.
+"lz4-sized"   The same after its decompressed size as four bytes, little-endian.
 zlib          RFC 1950. It has its own methods, `Arena.add_zlib` and `Arena.add_zlib_each`.
               They report missing bytes and bytes after the end.
 "zstd"        RFC 8878: one or more frames, including skippable frames.
@@ -40,29 +42,23 @@ import operator
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, SupportsIndex, TypeAlias
 
 import cramjam
 import numpy as np
 import snappy
 
-from wirescan.core import inflate, libdeflate, libzstd
+from wirescan.core import libdeflate, libzstd
 from wirescan.core.checksum import adler32
 from wirescan.core.fault import Fault
-from wirescan.core.loop import HEAD, lie_inside
-from wirescan.core.rows import Block
-from wirescan.core.span_decompressor import FAST_CODECS, SpanDecompressor
-from wirescan.frames.limits import Limits
 
 __all__ = [
-    "Arena",
     "CodecError",
     "OutputTooSmallError",
     "compress",
     "decompress_into",
-    "limit_each",
-    "limit_total",
+    "decompress_zlib",
 ]
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -81,20 +77,6 @@ _ZLIB_DEFLATE = 8  # the only compression method of RFC 1950
 _ZLIB_LARGEST_WINDOW = 7  # log2 of the window size, minus 8
 _ZLIB_HAS_DICTIONARY = 0x20  # bit in the flags of a zlib header
 _ZLIB_CHECKSUM_BYTES = 4
-
-_RATIO_FREE = 1 << 20  # bytes; smaller output is never refused for its ratio
-_RATIO_TOTAL_FREE = 128 << 20  # bytes; the same for all payloads of an arena together
-_MIN_WORK = 64 << 10  # bytes; the cost of one attempt to decompress, whatever its output
-_FIRST_BUFFER = 256 << 10  # bytes in the first buffer of an arena that has no better guess
-_LARGEST_BUFFER = 256 << 20  # bytes; buffers of up to this size double
-_GROWTH = 8  # the factor by which the buffer grows for a payload that did not fit
-
-# Bounds that the compiled loops take, so that their sums fit 64 bits.
-_LARGEST_RATIO = 1 << 31
-_LARGEST_TOTAL = 1 << 62
-
-Place: TypeAlias = tuple[int, int, int]
-"""A payload in an arena: (index into `buffers`, start in that buffer, size), in bytes."""
 
 
 class CodecError(Exception):
@@ -133,7 +115,7 @@ class _ThreadState(threading.local):
 _state = _ThreadState()
 
 
-def _get_libdeflate() -> libdeflate.DeflateDecompressor:
+def get_libdeflate() -> libdeflate.DeflateDecompressor:
     """Return the decompressor of this thread. Call it only where libdeflate is available."""
     if _state.gzip is None:
         _state.gzip = libdeflate.DeflateDecompressor()
@@ -142,7 +124,7 @@ def _get_libdeflate() -> libdeflate.DeflateDecompressor:
 
 def _decompress_gzip(payload: memoryview, out: Any) -> int:
     if libdeflate.available:
-        size = _get_libdeflate().decompress_gzip(payload, out)
+        size = get_libdeflate().decompress_gzip(payload, out)
         if size >= 0:
             return size
     written: int = cramjam.gzip.decompress_into(payload, out)
@@ -243,7 +225,21 @@ def _rotate_left(value: int, bits: int) -> int:
     return value << bits & 0xFFFFFFFF | value >> 32 - bits
 
 
-def _decompress_zlib(payload: memoryview, max_bytes: int, *, check: bool) -> tuple[bytes, Fault]:
+def decompress_zlib(payload: memoryview, max_bytes: int, *, check: bool) -> tuple[bytes, Fault]:
+    """Decompress a zlib stream with Python's own zlib, and return the fault at its end.
+
+    Args:
+        payload: the zlib stream.
+        max_bytes: the largest size of the result.
+        check: verify Adler-32.
+
+    Returns:
+        The bytes, and a fault: TRUNCATED if the payload ends before the stream, LEFTOVER if bytes
+        follow the stream, otherwise OK.
+
+    Raises:
+        CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
+    """
     if len(payload) < 2:
         return b"", Fault.TRUNCATED
     method, flags = payload[0], payload[1]
@@ -289,13 +285,25 @@ def _decompress_lz4_block(payload: memoryview, out: Any) -> int:
         at += 1
         if byte < 128:
             break
+    return _decompress_lz4_raw(payload[at:], size, out)
+
+
+def _decompress_lz4_sized(payload: memoryview, out: Any) -> int:
+    if len(payload) < _SIZE_BYTES:
+        raise CodecError(Fault.BAD_COMPRESSION, "the lz4 block has no size in front of it")
+    size = int.from_bytes(payload[:_SIZE_BYTES], "little")
+    return _decompress_lz4_raw(payload[_SIZE_BYTES:], size, out)
+
+
+def _decompress_lz4_raw(block: memoryview, size: int, out: Any) -> int:
+    """Decompress a block that is said to decompress to `size` bytes."""
     if size > len(out):
         raise OutputTooSmallError(
             f"the block says {size} bytes, but the output has {len(out)} bytes"
         )
-    written: int = cramjam.lz4.decompress_block_into(payload[at:], out[:size])
+    written: int = cramjam.lz4.decompress_block_into(block, out[:size])
     # The library accepts any bytes as an empty block, which is a single zero.
-    is_bad_empty_block = not size and (len(payload) != at + 1 or payload[at] != 0)
+    is_bad_empty_block = not size and (len(block) != 1 or block[0] != 0)
     if written != size or is_bad_empty_block:
         raise CodecError(
             Fault.BAD_COMPRESSION, "the lz4 block does not decompress to its stated size"
@@ -303,12 +311,13 @@ def _decompress_lz4_block(payload: memoryview, out: Any) -> int:
     return written
 
 
-_DECOMPRESS: dict[str, Callable[[memoryview, Any], int]] = {
+DECOMPRESSORS: dict[str, Callable[[memoryview, Any], int]] = {
     "gzip": _decompress_gzip,
     "snappy": _decompress_snappy,
     "snappy-raw": cramjam.snappy.decompress_raw_into,
     "lz4": cramjam.lz4.decompress_into,
     "lz4-block": _decompress_lz4_block,
+    "lz4-sized": _decompress_lz4_sized,
     "lz4-legacy": _decompress_lz4_legacy,
     "zstd": _decompress_zstd,
 }
@@ -334,7 +343,7 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
             BAD_CODEC for an unknown codec.
         MemoryError: the codec has no memory for itself.
     """
-    decompress = _DECOMPRESS.get(codec)
+    decompress = DECOMPRESSORS.get(codec)
     if decompress is None:
         raise CodecError(Fault.BAD_CODEC, f"unknown codec {codec!r}")
     # Without a global interpreter lock, cramjam writes into arrays but not into memoryviews.
@@ -349,365 +358,6 @@ def decompress_into(codec: str, payload: memoryview, out: memoryview) -> int:
     if _OUT_OF_MEMORY in message:
         raise MemoryError(message)
     raise CodecError(Fault.BAD_COMPRESSION, message)
-
-
-def limit_each(limits: Limits, sizes: np.ndarray) -> np.ndarray:
-    """Return how many bytes payloads may decompress to, each by itself, as an int64 array.
-
-    sizes: the compressed bytes of each payload.
-    """
-    ratio = min(limits.ratio, _LARGEST_RATIO)
-    by_ratio = np.maximum(ratio * sizes.astype(np.int64), _RATIO_FREE)
-    return np.minimum(by_ratio, limits.inflated)
-
-
-def limit_total(limits: Limits, wire: np.ndarray) -> np.ndarray:
-    """Return how many bytes all payloads up to each one may decompress to, as an int64 array.
-
-    wire: int64 array, the compressed bytes of all payloads up to each one.
-    """
-    total = min(limits.inflated_total, _LARGEST_TOTAL)
-    ratio = min(limits.ratio_total, _LARGEST_TOTAL)
-    # Where the ratio allows more than `total`, its product might not fit 64 bits.
-    by_ratio = np.maximum(np.minimum(wire, total // ratio) * ratio, _RATIO_TOTAL_FREE)
-    return np.where(wire > total // ratio, total, np.minimum(by_ratio, total))
-
-
-class Arena:
-    """Decompressed payloads, one after another in a few large buffers.
-
-    Buffers are never zeroed, moved or shrunk. A buffer stays valid while a memoryview on it
-    exists. Only one thread at a time may add payloads.
-
-    Args:
-        limits: the bounds for each payload and for all payloads together.
-        expect: a guess of the decompressed bytes to come. It must not be a size read from the
-            wire. Pages that are never written cost no memory.
-    """
-
-    __slots__ = ("_limits", "_wire", "_spent", "_wasted", "_full", "_current", "_used")
-
-    def __init__(self, limits: Limits = Limits(), expect: int = 0) -> None:
-        self._limits = limits
-        self._wire = 0  # compressed bytes so far
-        self._spent = 0  # decompressed bytes so far
-        self._wasted = 0  # bytes decompressed from payloads that were too large
-        self._full: list[memoryview] = []  # buffers in front of the current one
-        capacity = max(0, min(expect, _LARGEST_BUFFER, limits.inflated_total))
-        self._current = memoryview(Block(capacity))
-        self._used = 0  # bytes of the current buffer
-
-    @property
-    def remaining(self) -> int:
-        """The bytes that the next payloads may decompress to, all together."""
-        allowed = max(self._limits.ratio_total * self._wire, _RATIO_TOTAL_FREE)
-        return max(min(allowed, self._limits.inflated_total) - self._spent, 0)
-
-    def spend(self, other: Arena) -> None:
-        """Count the bytes that another arena decompressed for a payload of this arena."""
-        self._spent += other._spent
-        self._wasted += other._wasted
-
-    def add(self, codec: str, payload: memoryview, wire: int | None = None) -> Place:
-        """Decompress `payload` and return its place.
-
-        After an error the arena is as it was before. An arena that has spent much work on
-        payloads above a limit refuses all further payloads.
-
-        codec: as in `decompress_into`.
-        payload: the compressed bytes.
-        wire: the bytes of the payload on the wire, if an earlier step decompressed it. The ratio is
-            computed from this size. Default: the size of `payload`.
-
-        Raises CodecError: TOO_LARGE if the payload decompresses to more than the limits allow;
-        otherwise as `decompress_into`.
-        """
-        start = self._used
-        max_bytes = self._limit_output(len(payload) if wire is None else wire)
-        size: int | None
-        try:
-            size = decompress_into(codec, payload, self._current[start : start + max_bytes])
-        except CodecError as error:
-            # Any message may mean a full output, while the output was smaller than allowed.
-            if error.fault == Fault.BAD_CODEC or len(self._current) - start >= max_bytes:
-                self._count_refused(error, max_bytes)
-                raise
-            size = None
-        if size is None:
-            # Tried again outside of the handler, so that no second error chains to the first.
-            size = self._decompress_in_new_buffer(codec, payload, max_bytes)
-            start = 0
-        self._used = start + size
-        self._spent += size
-        return len(self._full), start, size
-
-    def add_each(
-        self, codecs: Sequence[str], buffers: Sequence[memoryview], spans: np.ndarray
-    ) -> np.ndarray:
-        """Decompress payloads as `add` does, one after another.
-
-        Args:
-            codecs: the codec of each payload, as in `decompress_into`.
-            buffers: the buffers that the spans point into.
-            spans: array of dtype HEAD, one row for each payload. Their faults must be 0.
-
-        Returns:
-            An array of dtype HEAD. Its `buffer`, `start` and `size` are the place that `add`
-            returns, or `fault` is set to the fault that `add` raises.
-
-        Raises:
-            ValueError: a span is outside its buffer.
-        """
-        places = np.zeros(len(spans), HEAD)
-        available = {"gzip": libdeflate.available, "zstd": libzstd.available}
-        is_fast = np.array(
-            [FAST_CODECS[codec] if available.get(codec) else 0 for codec in codecs], np.uint8
-        )
-        fast = None
-        if is_fast.any():
-            fast = SpanDecompressor(buffers, spans, is_fast, places)
-        elif not lie_inside(spans, buffers):
-            raise ValueError("a span points outside its buffer")
-        columns = (spans["buffer"], spans["start"], spans["start"] + spans["size"], is_fast)
-        values = zip(*(column.tolist() for column in columns))
-        results: list[tuple[int, int, int, int, int]] = []  # row, buffer, start, size, fault
-        stop = 0  # payloads before this one are decompressed
-        limits = limit_each(self._limits, spans["size"]).tolist()
-        remaining = 0  # a lower bound of `self.remaining`, which is costly to compute
-        for i, (number, first, last, fast_codec) in enumerate(values):
-            if fast is not None and fast_codec and i >= stop:
-                stop = self._run(fast, i)
-                remaining = 0
-            if i < stop:
-                continue
-            payload = buffers[number][first:last]
-            place = None
-            if remaining >= limits[i] and not self._wasted:
-                place = self._add_to_current(codecs[i], payload, limits[i])
-            if place is not None:
-                remaining -= place[2]
-                results.append((i, *place, 0))
-                continue
-            try:
-                results.append((i, *self.add(codecs[i], payload), 0))
-            except CodecError as error:
-                results.append((i, 0, 0, 0, error.fault))
-            remaining = self.remaining
-        by_column = np.array(results, np.int64).reshape(-1, 5).T
-        for name, column in zip(("buffer", "start", "size", "fault"), by_column[1:]):
-            places[name][by_column[0]] = column
-        return places
-
-    def _add_to_current(self, codec: str, payload: memoryview, max_bytes: int) -> Place | None:
-        """Decompress a payload into the current buffer; return None where `add` has to do it.
-
-        max_bytes: the bytes that the payload may decompress to, within all limits.
-        """
-        start = self._used
-        try:
-            size = _DECOMPRESS[codec](payload, np.asarray(self._current[start : start + max_bytes]))
-        except (cramjam.DecompressionError, CodecError, KeyError):
-            return None
-        self._wire += len(payload)
-        self._used = start + size
-        self._spent += size
-        return len(self._full), start, size
-
-    def _run(self, fast: SpanDecompressor, first: int) -> int:
-        """Decompress payloads from `first` on; return the first that is left to `add`."""
-        limits = self._limits
-        if self._wasted:
-            return first  # only `add` counts the work on payloads that are refused
-        stop, self._used, self._wire, self._spent = fast.run(
-            first,
-            cast(Block, self._current.obj),
-            self._used,
-            len(self._full),
-            (min(limits.ratio, _LARGEST_RATIO), _RATIO_FREE, limits.inflated),
-            (
-                min(limits.ratio_total, _LARGEST_TOTAL),
-                _RATIO_TOTAL_FREE,
-                min(limits.inflated_total, _LARGEST_TOTAL),
-            ),
-            self._wire,
-            self._spent,
-        )
-        return stop
-
-    def add_zlib(
-        self, payload: memoryview, *, check: bool = True, wire: int | None = None
-    ) -> tuple[Place, Fault]:
-        """Decompress a zlib stream and return its place and the fault at its end.
-
-        The fault is TRUNCATED if the payload ends before the stream, LEFTOVER if bytes follow
-        the stream, otherwise OK. After an error the arena is as after `add`.
-
-        payload: the zlib stream.
-        check: verify Adler-32.
-        wire: as in `add`.
-
-        Raises CodecError: BAD_COMPRESSION, BAD_CHECKSUM or TOO_LARGE.
-        """
-        max_bytes = self._limit_output(len(payload) if wire is None else wire)
-        if libdeflate.available:
-            start = self._used
-            out = self._current[start : start + max_bytes]
-            written = _get_libdeflate().decompress_zlib(payload, out)
-            if written >= 0:
-                self._used += written
-                self._spent += written
-                return (len(self._full), start, written), Fault.OK
-        try:
-            data, fault = _decompress_zlib(payload, max_bytes, check=check)
-        except CodecError as error:
-            self._count_refused(error, max_bytes)
-            raise
-        return self._append(data), fault
-
-    def add_zlib_each(
-        self, buffers: Sequence[memoryview], spans: np.ndarray, *, check: bool = True
-    ) -> np.ndarray:
-        """Decompress zlib streams, each of which has to fill its span.
-
-        Args:
-            buffers: the buffers that the spans point into.
-            spans: array of dtype HEAD, one row for each stream.
-            check: verify Adler-32, and refuse bytes after a stream.
-
-        Returns:
-            An array of dtype HEAD. Its `buffer`, `start` and `size` are the place that `add`
-            returns, or `fault` is set: to the fault of the span, or to BAD_COMPRESSION,
-            BAD_CHECKSUM, TOO_LARGE, TRUNCATED or LEFTOVER.
-        """
-        places = np.zeros(len(spans), HEAD)
-        if not inflate.available:
-            self._add_zlib_with_python(buffers, spans, places, check=check)
-            return places
-        bounds = (min(self._limits.ratio, _LARGEST_RATIO), _RATIO_FREE, self._limits.inflated)
-        self._wire += int(spans["size"].sum(dtype=np.int64))
-        count = 0
-        while True:
-            before = self._used
-            count, self._used = inflate.inflate_spans(
-                buffers,
-                spans,
-                places,
-                count,
-                cast(Block, self._current.obj),
-                before,
-                len(self._full),
-                bounds,
-                min(self.remaining, _LARGEST_TOTAL),
-                check,
-            )
-            self._spent += self._used - before
-            if count == len(spans):
-                return places
-            # An unused buffer was too small for the next stream by itself.
-            tried = len(self._current) if self._used == 0 else 0
-            capacity = _GROWTH * max(tried, int(spans["size"][count]))
-            self._start_buffer(min(capacity, self._limits.inflated))
-
-    def _add_zlib_with_python(
-        self,
-        buffers: Sequence[memoryview],
-        spans: np.ndarray,
-        places: np.ndarray,
-        *,
-        check: bool,
-    ) -> None:
-        """Fill `places` as `add_zlib_each` does, without the compiled decompressor."""
-        columns = ["start", "size", "buffer", "fault"]
-        for i, (start, size, number, fault) in enumerate(spans[columns].tolist()):
-            place: Place = (0, 0, 0)
-            if not fault:
-                try:
-                    place, fault = self.add_zlib(buffers[number][start : start + size], check=check)
-                except CodecError as error:
-                    fault = error.fault
-                if fault == Fault.LEFTOVER and not check:
-                    fault = Fault.OK
-            if fault:
-                places["fault"][i] = fault
-            else:
-                places["buffer"][i], places["start"][i], places["size"][i] = place
-
-    def add_parts(self, parts: Sequence[memoryview]) -> Place:
-        """Copy bytes into the arena, one part after another, and return their place.
-
-        Raises CodecError: TOO_LARGE if the limits do not allow so many bytes.
-        """
-        size = sum(map(len, parts))
-        self._wire += size
-        max_bytes = min(self._limits.inflated, self.remaining)
-        if size > max_bytes:
-            raise OutputTooSmallError(
-                f"the parts have {size} bytes, but {max_bytes} bytes are allowed"
-            )
-        return self._append(b"".join(parts))
-
-    def _append(self, data: bytes) -> Place:
-        if len(data) > len(self._current) - self._used:
-            self._start_buffer(len(data))
-        start = self._used
-        self._used += len(data)
-        self._current[start : self._used] = data
-        self._spent += len(data)
-        return len(self._full), start, len(data)
-
-    def _start_buffer(self, least: int) -> None:
-        self._finish_buffer()
-        self._current = memoryview(Block(max(self._choose_capacity(), least)))
-        self._used = 0
-
-    def _finish_buffer(self) -> None:
-        if self._used:
-            self._full.append(self._current[: self._used].toreadonly())
-
-    def _choose_capacity(self) -> int:
-        return max(_FIRST_BUFFER, min(2 * len(self._current), _LARGEST_BUFFER))
-
-    def _limit_output(self, size: int) -> int:
-        """Count a payload of `size` bytes and return how many bytes it may decompress to."""
-        limits = self._limits
-        self._wire += size
-        wasted = self._wasted
-        if wasted > _RATIO_TOTAL_FREE and wasted > limits.ratio_total * self._wire:
-            raise OutputTooSmallError("too many payloads are above a limit")
-        return min(max(limits.ratio * size, _RATIO_FREE), limits.inflated, self.remaining)
-
-    def _count_refused(self, error: CodecError, max_bytes: int) -> None:
-        """Count the work on a payload that is too large.
-
-        Many such payloads of a few bytes each would cost much.
-        """
-        if error.fault == Fault.TOO_LARGE:
-            self._wasted += max(max_bytes, _MIN_WORK)
-
-    def _decompress_in_new_buffer(self, codec: str, payload: memoryview, max_bytes: int) -> int:
-        capacity = max(self._choose_capacity(), min(_GROWTH * len(payload), max_bytes))
-        capacity = min(capacity, self.remaining)
-        while True:
-            buffer = memoryview(Block(capacity))
-            try:
-                size = decompress_into(codec, payload, buffer[:max_bytes])
-                break
-            except CodecError as error:
-                refused = error.with_traceback(None)
-            # Neither this name nor a traceback keeps the buffer of a failed attempt alive.
-            del buffer
-            if capacity >= max_bytes:
-                self._count_refused(refused, max_bytes)
-                raise refused
-            capacity = min(_GROWTH * capacity, max_bytes)
-        self._finish_buffer()
-        self._current = buffer
-        return size
-
-    @property
-    def buffers(self) -> list[memoryview]:
-        """Read-only views on the decompressed bytes: at least one. The last may be empty."""
-        return [*self._full, self._current[: self._used].toreadonly()]
 
 
 # --- compressing ----------------------------------------------------------------------------

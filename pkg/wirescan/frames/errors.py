@@ -15,6 +15,7 @@ from wirescan.core.table_fields import TableFields
 from wirescan.frames.escape import make_visible
 from wirescan.frames.fault_names import MEANING, FaultMeaning, describe_fault
 from wirescan.frames.limits import Limits
+from wirescan.frames.lookup import find_stream_origins, is_read_from_capture
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
@@ -178,10 +179,11 @@ def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
         fault = ended
         number = i + 1
     near = view[start : start + min(NEAR, size)]
-    if size == 0 and table.outer is not None and 0 <= row["parent"] < len(table.outer):
+    outer = None if is_read_from_capture(table) else table.outer
+    if size == 0 and outer is not None and 0 <= row["parent"] < len(outer):
         # Frames are missing at the end of the frame around them: the fault is that frame's.
-        near = table.outer.frame(int(row["parent"]))
-        start = int(table.outer["start"][row["parent"]])
+        near = outer.frame(int(row["parent"]))
+        start = int(outer["start"][row["parent"]])
     top, at = _find_outermost(table, i)
     # Scanned buffers belong to the outermost table. All other buffers are decompressed.
     buffer = next((n for n, scanned in enumerate(top.buffers) if scanned is view), -1)
@@ -191,6 +193,9 @@ def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
         buffer = int(top["buffer"][at])
         start = int(top["start"][at])
     origin = top.origins[buffer] if top.origins else 0
+    if is_read_from_capture(top):
+        origins = find_stream_origins(top[at : at + 1])
+        origin = origin if origins is None else int(origins[0])
     return FrameError(
         fault,
         origin + start,
@@ -205,7 +210,7 @@ def make_frame_error(table: FrameTable, i: int, ended: int = 0) -> FrameError:
 def _find_outermost(table: FrameTable, i: int) -> tuple[FrameTable, int]:
     """Return the outermost table, and its row that contains row i."""
     top = table
-    while top.outer is not None:
+    while top.outer is not None and not is_read_from_capture(top):
         i = int(top["parent"][i])
         top = top.outer
         if not 0 <= i < len(top):

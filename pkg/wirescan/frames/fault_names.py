@@ -37,6 +37,7 @@ MEANING: dict[int, str] = {
     Fault.BAD_KIND: "unknown kind of frame",
     Fault.BAD_FIELD: "a field has an impossible number, type or name",
     Fault.BAD_HEADER: "a size in the header is wrong",
+    Fault.LOST: "bytes of the stream are missing in the capture",
     Fault.SHORT: "the buffer ends inside a frame",
     Fault.ZEROS: "only zeros follow",
     Fault.FILLER: "an overflow filler follows, as brokers pad an answer",

@@ -11,7 +11,6 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
 from wirescan.frames.columns import (
-    EXPORT_KINDS,
     FILE,
     HEAD_COLUMNS,
     PLAIN,
@@ -20,10 +19,14 @@ from wirescan.frames.columns import (
     Column,
     ColumnDescription,
     ColumnKind,
+    PathColumn,
+    describe_export_column,
     describe_own_column,
     list_columns,
+    list_computed,
     list_places,
 )
+from wirescan.frames.conversation import CaptureReader, Conversation
 from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
 from wirescan.frames.limits import Limits
@@ -47,7 +50,8 @@ class Parser:
             stream, by keyword. `core.loop.scan_frames` describes them. Outermost formats only.
         spans: a function of buffers, spans of them (dtype HEAD), and the keywords `check`, `resync`
             and `limits`. It returns (rows, bad, faults, positions), as `scan` for each span.
-            Optional: with it many small streams cost little more than one stream.
+            Optional: with it many small streams cost little more than one stream. A format with a
+            `conversation` has it, and it takes `more` too.
         scan_values: a function of a buffer, spans of it (dtype HEAD), and the keywords `check`
             and `limits`. It returns (rows, bad). Each span, such as a value of a binary column,
             is one frame and one row, up to `limits.rows`. Optional: for formats whose frames do
@@ -76,6 +80,10 @@ class Storage:
     Attributes:
         files: a regular expression: the files of a directory that are read.
         ignore: a regular expression: the files that a glob excludes.
+        finished: a regular expression: the paths of files that do not grow any more. Streams do not
+            keep what they read of each of them.
+        marks: the first bytes of every file of this format; empty if several formats, or none, have
+            such marks. Outermost formats only.
         text_marks: the first bytes of files of this format that look like text. None: the format
             is text. Outermost formats only.
         beside: the ending of the name of a file that belongs to a file of this format -> the bytes
@@ -91,6 +99,10 @@ class Storage:
             the keyword `limits`. It returns positions, from the start on, at which the file can be
             cut, about that distance apart. A frame above `limits.frame` is damage, after which it
             finds no position. The start is given for files that grew. Outermost formats only.
+        estimate_work: a function of the first bytes of a file that returns about how many
+            nanoseconds of one core a byte of the file takes, until its rows are in Spark or Arrow.
+            It returns None for bytes that it does not know. Plans divide this work evenly over
+            tasks. Without it, all bytes count the same. Outermost formats only.
         statistics: a function of the rows of the format `within` that returns {column of this
             format: (lowest, highest)}, arrays or None. The good frames inside each row have
             values in that range. Optional.
@@ -99,18 +111,25 @@ class Storage:
             contains all frames with such values. Both are boundaries of outermost frames.
             Optional.
         log: how the frames of a log follow each other; None for frames without log offsets.
+        path_columns: columns of exports that follow from the path of a file, by their names. A
+            column of the rows, or of the frames around them, hides one of the same name.
+            Outermost formats only.
     """
 
     files: str | None = None
     ignore: str | None = None
+    finished: str | None = None
+    marks: tuple[bytes, ...] = ()
     text_marks: tuple[bytes, ...] | None = None
     beside: Mapping[str, int] = field(default_factory=dict)
     weigh: Callable[[FrameTable], np.ndarray] | None = None
     evidence: str = "frames are whole"
     boundaries: Callable[..., list[int]] | None = None
+    estimate_work: Callable[[memoryview], float | None] | None = None
     statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None
     prune: Callable[..., tuple[int, int]] | None = None
     log: LogColumns | None = None
+    path_columns: Mapping[str, PathColumn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +180,8 @@ class Format:
         children: the formats inside a frame: name -> function of a table. It takes `errors`.
         columns: what columns and places mean, for those that mean more than their dtype. If it has
             names for the column `kind`, every export has that column, as text.
+        meanings: what columns and places mean, in one line each, for `wirescan formats` and the
+            reference. See `explain_column` for those that need no entry.
         parser: the functions that find frames in bytes.
         storage: how files of this format are found, cut and skipped.
         display: how the command shows and counts the frames.
@@ -174,6 +195,12 @@ class Format:
             kind. Optional.
         requests: the format of the other direction, without which the frames inside these cannot
             be opened; optional.
+        conversation: how the frames are sent over connections; None for frames that are not. With
+            it they can be read from captures. Outermost formats only.
+        detached: tables of this format may have no `outer`, so an export has no column of enclosing
+            frames.
+        make_reader: for frames that consist of parts of several outermost frames: a function of
+            the keywords `errors`, `check` and `limits` that returns a `CaptureReader`. Optional.
         accepts: the options that may follow the name of this format. See `format_of`.
         options: the options of this format, as the query of a URL; empty: none.
         selected: for a table of some columns, their names: see `FrameTable.__getitem__`. Empty: all
@@ -188,6 +215,7 @@ class Format:
     within: str | None = None
     children: Mapping[str, Callable[..., FrameTable]] = field(default_factory=dict)
     columns: Mapping[str, Column] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     parser: Parser = Parser()
     storage: Storage = Storage()
     display: Display = Display()
@@ -195,12 +223,16 @@ class Format:
     faults: Mapping[int, FaultMeaning] = field(default_factory=dict)
     enclosing: str | None = None
     requests: str | None = None
+    conversation: Conversation | None = None
+    make_reader: Callable[..., CaptureReader] | None = None
+    detached: bool = False
     accepts: tuple[FormatOption, ...] = ()
     options: str = ""
     selected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_declared_faults(self.faults, self.name)
+        if self.faults:
+            check_declared_faults(self.faults, self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return format_of, (self.spec,)
@@ -212,8 +244,13 @@ class Format:
 
     @property
     def outermost(self) -> Format:
-        """The outermost format around these frames, which has to be scanned first."""
-        return self if self.within is None else format_of(self.within).outermost
+        """The outermost format around these frames, which has to be scanned first.
+
+        Of captures it is the one whose tables a `CaptureReader` makes.
+        """
+        if self.within is None or self.make_reader is not None:
+            return self
+        return format_of(self.within).outermost
 
     @property
     def in_values(self) -> Format:
@@ -251,6 +288,7 @@ class Format:
         own = [name for name in names if not self.get_column(name).local]
         own += [name for name in pairs if name not in self.children]
         inherited = [name for name, column in self.columns.items() if column.inherited]
+        own += [name for name, column in self.columns.items() if column.exported]
         kind = ["kind"] if self.get_column("kind").number_names else []
         return [*kind, *own, *lists, *inherited, "fault"]
 
@@ -258,19 +296,26 @@ class Format:
     def all_columns(self) -> list[str]:
         """Every column that an export may have, but `_fault`.
 
-        These are `_file`, `_start`, the columns of an export that names none, and all columns and
-        places of the rows and of their enclosing frames.
+        These are `_file`, `_start`, the columns of an export that names none, and all columns,
+        places and computed columns of the rows and of their enclosing frames. RESERVED is none.
         """
         names = [FILE, START, *self.export_columns]
         outer: Format | None = self
         while outer is not None:
-            aliases = [name for name, column in outer.columns.items() if column.outer_name]
-            names += [
+            others = [
                 name
-                for name in (*list_columns(outer.dtype), *list_places(outer.dtype), *aliases)
-                if name not in names
+                for name, column in outer.columns.items()
+                if column.outer_name or column.compute_texts is not None
             ]
-            outer = format_of(outer.within) if outer.within else None
+            own = [
+                *list_columns(outer.dtype),
+                *list_places(outer.dtype),
+                *list_computed(outer.dtype, outer.columns),
+                *others,
+            ]
+            names += [name for name in own if name not in names and name != RESERVED]
+            outer = format_of(outer.within) if outer.within and not outer.detached else None
+        names += [name for name in self.outermost.storage.path_columns if name not in names]
         return names
 
     def get_column(self, name: str) -> Column:
@@ -282,18 +327,27 @@ class Format:
 
         The innermost format, of this one and those around it, that has the column is its owner.
         """
-        if name in EXPORT_KINDS:
-            return ColumnDescription(name, EXPORT_KINDS[name])
+        described = describe_export_column(name)
+        if described is not None:
+            return described
         declared = self.get_column(name)
         if declared.count is not None:
             return ColumnDescription(name, ColumnKind.PAIRS, declared, None, self)
         column = describe_own_column(self.dtype, self, name)
         outer = self
-        while column is None and outer.within is not None:
-            name = outer.get_column(name).outer_name or name
+        own_name = name
+        while column is None and outer.within is not None and not outer.detached:
+            own_name = outer.get_column(own_name).outer_name or own_name
             outer = format_of(outer.within)
-            column = describe_own_column(outer.dtype, outer, name)
-        return column
+            column = describe_own_column(outer.dtype, outer, own_name)
+        return column or self.describe_path_column(name)
+
+    def describe_path_column(self, name: str) -> ColumnDescription | None:
+        """Return what a column is that follows from the path of a file; None for other names."""
+        column = self.outermost.storage.path_columns.get(name)
+        if column is None:
+            return None
+        return ColumnDescription(name, column.kind, read_path=column.read)
 
     def describe_fault(self, fault: int) -> FaultMeaning:
         """Return the name and the meaning of a number of the column `fault`."""

@@ -18,10 +18,14 @@ OFFSET_END = 1 << 63  # log offsets are below it
 
 
 class SegmentName(NamedTuple):
-    """The parts of a segment's path: all before the digits, and the offset that they are."""
+    """The parts of a segment's path: all before the digits, the offset that they are, and the id.
+
+    id: what follows the digits before the suffix; "" for most segments.
+    """
 
     prefix: str
     base: int
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,18 +33,20 @@ class SegmentNames:
     """How the files of a log are named: the first offset of the segment, then a suffix.
 
     digits: of the offset, with leading zeros. suffix: such as ".log".
+    id: regular expression of what may be between both; "" for nothing. New segments have no id.
     """
 
     digits: int
     suffix: str
+    id: str = ""
 
     def parse(self, path: str) -> SegmentName | None:
         """Return the parts of a segment's path; None for the path of another file."""
-        stop = len(path) - len(self.suffix)
-        number = path[max(stop - self.digits, 0) : max(stop, 0)]
-        if not path.endswith(self.suffix) or not re.fullmatch(f"[0-9]{{{self.digits}}}", number):
+        suffix = re.escape(self.suffix)
+        match = re.search(rf"([0-9]{{{self.digits}}})((?:{self.id})?){suffix}\Z", path)
+        if match is None:
             return None
-        return SegmentName(path[: stop - self.digits], int(number))
+        return SegmentName(path[: match.start()], int(match[1]), match[2])
 
     def make_path(self, prefix: str, base: int) -> str:
         """Return the path of the segment that begins with the offset `base`."""

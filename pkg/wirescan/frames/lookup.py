@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wirescan.frames.columns import EXPORT_KINDS, ColumnDescription, ColumnKind, describe_own_column
+from wirescan.frames.columns import (
+    ColumnDescription,
+    ColumnKind,
+    describe_export_column,
+    describe_own_column,
+    list_columns,
+)
 from wirescan.frames.fault_names import FaultMeaning
 
 if TYPE_CHECKING:
@@ -29,16 +35,35 @@ def list_levels(table: FrameTable) -> list[FrameTable]:
     return levels
 
 
+def is_read_from_capture(table: FrameTable) -> bool:
+    """Return whether a `CaptureReader` makes such tables: they are outermost, and have an outer."""
+    return table.format is not None and table.format.make_reader is not None
+
+
+def find_stream_origins(table: FrameTable) -> np.ndarray | None:
+    """Return what to add to `start` for the position in the bytes that a sender sent, for each row.
+
+    None for a table that is not read from the streams of a capture.
+    """
+    streams = table
+    if "position" not in list_columns(table.dtype):
+        if table.outer is None or "position" not in list_columns(table.outer.dtype):
+            return None
+        streams = table.outer
+    origins: np.ndarray = streams["position"] - streams["start"]
+    return origins if streams is table else origins[find_parents(table)]
+
+
 def find_outermost_rows(table: FrameTable) -> tuple[FrameTable, np.ndarray | slice]:
     """Return the outermost table, and its rows that contain the frames of a table, one for each.
 
     Raises ValueError for a row that points outside the table around it.
     """
-    *levels, outermost = list_levels(table)
     rows: np.ndarray | slice = slice(None)
-    for level in levels:
-        rows = find_parents(level, rows)
-    return outermost, rows
+    while table.outer is not None and not is_read_from_capture(table):
+        rows = find_parents(table, rows)
+        table = table.outer
+    return table, rows
 
 
 def find_parents(table: FrameTable, rows: np.ndarray | slice | None = None) -> np.ndarray:
@@ -102,20 +127,38 @@ class FoundColumn(NamedTuple):
 
     def read_numbers(self) -> np.ndarray:
         """Return the column's value for each exported row."""
-        numbers: np.ndarray = self.table[self.column.name]
+        numbers = self._read_own_numbers()
         return numbers if self.parents is None else numbers[self.parents]
+
+    def _read_own_numbers(self) -> np.ndarray:
+        """Return the column's value for each row of `table`."""
+        computed = self.column.declared.computed
+        if computed is not None:
+            return computed.compute(self.table)
+        numbers: np.ndarray = self.table[self.column.name]
+        return numbers
+
+    def compute_texts(self) -> list[str | None]:
+        """Return the text of a column of COMPUTED_TEXT for each exported row."""
+        compute = self.column.declared.compute_texts
+        assert compute is not None  # every column of this kind has it
+        if self.parents is None:
+            return compute(self.table)
+        rows, places = np.unique(self.parents, return_inverse=True)
+        texts = compute(self.table[rows])
+        return [texts[place] for place in places.tolist()]
 
     def find_nulls(self, *, has_bad_rows: bool = True) -> np.ndarray | None:
         """Return a bool array: the exported rows whose number is null. None means no row.
 
-        A number is null if it stands for no time, or was not read of a bad frame.
+        A number is null if it stands for no time or no value, or was not read of a bad frame.
 
         has_bad_rows: False if the caller knows that no row of `table` is bad.
         """
         nulls = _find_unread(self.table, self.column) if has_bad_rows else None
-        no_time = self.column.declared.no_time
-        if no_time is not None:
-            absent = self.table[self.column.name] == no_time
+        null = self.column.declared.null
+        if null is not None:
+            absent = self._read_own_numbers() == null
             nulls = absent if nulls is None else nulls | absent
         return nulls if nulls is None or self.parents is None else nulls[self.parents]
 
@@ -138,10 +181,14 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
     Raises EnclosingColumnError if no table has the column, and ValueError for a row that points
     outside the table around it.
     """
-    if name in EXPORT_KINDS:
-        return FoundColumn(table, None, ColumnDescription(name, EXPORT_KINDS[name]))
+    described = describe_export_column(name)
+    if described is not None:
+        return FoundColumn(table, None, described)
     if lists and table.format is not None and table.format.get_column(name).count is not None:
         return FoundColumn(table, None, ColumnDescription(name, ColumnKind.PAIRS))
+    described = _describe_path_column(table, name)
+    if described is not None:
+        return FoundColumn(table, None, described)
     owner = table
     parents: np.ndarray | None = None
     own_name = name
@@ -155,7 +202,36 @@ def find_column(table: FrameTable, name: str, *, lists: bool = True) -> FoundCol
             own_name = owner.format.get_column(own_name).outer_name or own_name
         parents = find_parents(owner, parents)
         owner = owner.outer
+    _check_outer_columns(owner, column)
     return FoundColumn(owner, parents, column)
+
+
+def _check_outer_columns(table: FrameTable, column: ColumnDescription) -> None:
+    """Raise EnclosingColumnError if the enclosing frames lack what a computed column reads."""
+    computed = column.declared.computed
+    if computed is None:
+        return
+    present = () if table.outer is None else list_columns(table.outer.dtype)
+    for name in computed.reads_outer:
+        if name not in present:
+            raise EnclosingColumnError(
+                f"column {column.name!r} follows from {name!r}, which is that of an enclosing "
+                "frame, and this table was opened from none"
+            )
+
+
+def _describe_path_column(table: FrameTable, name: str) -> ColumnDescription | None:
+    """Return what a column is that follows from the path of the file; None for any other column.
+
+    A column of the rows, or of the frames around them, hides one of the same name.
+    """
+    described = None if table.format is None else table.format.describe_path_column(name)
+    if described is None:
+        return None
+    for level in list_levels(table):
+        if describe_own_column(level.dtype, level.format, name) is not None:
+            return None
+    return described
 
 
 def open_pairs(table: FrameTable, name: str) -> tuple[FrameTable, np.ndarray]:
@@ -218,6 +294,7 @@ def _find_unread(table: FrameTable, column: ColumnDescription) -> np.ndarray | N
     if (
         column.name in SCAN_COLUMNS
         or column.declared.local
+        or column.declared.computed is not None
         or column.dtype is None
         or column.dtype.kind not in "iuf"
     ):

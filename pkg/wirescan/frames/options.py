@@ -7,7 +7,7 @@ and Spark's data source make options of their own from the declarations.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 FLAGS = {"true": True, "false": False}
 
 
+class Folders(str):
+    """The type of a value that names directories."""
+
+
 @dataclass(frozen=True)
 class FormatOption:
     """An option that a format declares.
@@ -29,8 +33,9 @@ class FormatOption:
     Attributes:
         name: words with underscores, such as "non_strict". The command line has "--non-strict", and
             Spark's data source "nonStrict".
-        value_type: bool for "true" or "false", Path for a file, str for any other text. A relative
-            path becomes an absolute one, because tasks may run in another directory.
+        value_type: bool for "true" or "false", Path for a file, Folders for directories, separated
+            by `os.pathsep`, str for any other text. A relative path becomes an absolute one,
+            because tasks may run in another directory.
         help: the help text of the command line, one or two sentences.
         apply: a function of a format and the text of the value that returns the changed format. It
             may raise ValueError, OSError and ImportError. It is not called for "false".
@@ -44,18 +49,26 @@ class FormatOption:
     adds_columns: bool = False
 
 
-def apply_options(format: Format, values: Mapping[str, str]) -> Format:
+def apply_options(
+    format: Format, values: Mapping[str, str], common: Sequence[FormatOption] = ()
+) -> Format:
     """Return a format with options, {name: text}. Its tables have that format.
+
+    common: options that every format has, besides its own.
 
     Raises ValueError if the format does not have such an option or the value is unfit, and the
     OSError and ImportError of `FormatOption.apply`.
     """
+    accepted = (*format.accepts, *common)
+    accepted_names = {option.name for option in accepted}
     names = [option.name for option in format.accepts]
     for name in values:
-        if name not in names:
+        if name not in accepted_names:
+            if not names:
+                raise ValueError(f"{format.name} has no options")
             raise ValueError(f"{format.name} has no option {name!r}, only {', '.join(names)}")
     applied: dict[str, str] = {}
-    for option in format.accepts:
+    for option in accepted:
         value = _parse_value(option, values[option.name]) if option.name in values else None
         if value is not None:
             format = option.apply(format, value)
@@ -81,6 +94,8 @@ def _parse_value(option: FormatOption, text: str) -> str | None:
         if flag not in FLAGS:
             raise ValueError(f"option {option.name} must be true or false, not {flag!r}")
         return flag if FLAGS[flag] else None
+    if option.value_type is Folders:
+        return os.pathsep.join(map(os.path.abspath, text.split(os.pathsep)))
     return os.path.abspath(text) if option.value_type is Path else text
 
 

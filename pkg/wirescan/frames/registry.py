@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from wirescan.frames.options import apply_options
+from wirescan.frames.options import FormatOption, apply_options
 from wirescan.frames.similar_names import hint_at_names
 
 if TYPE_CHECKING:
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 GROUP = "wirescan.formats"  # of the entry points of other packages
 # The folders of the protocol packages.
-PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift")
+PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift", "pcap")
 # Names of decoders of payloads -> modules of protocol packages whose `make_decoder` makes them.
 PAYLOAD_DECODERS = {"thrift": "wirescan.thrift.struct_values"}
+# Modules of protocol packages with COMMON_OPTIONS, which the formats of other packages have too.
+OPTION_MODULES = ("pcap.captured",)
+CAPTURE_FORMAT = "pcap.blocks"  # of captures, in which the frames of other formats are found
 
 # "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import
 # this module.
@@ -94,18 +97,26 @@ def format_of(name: str) -> Format:
     return _with_options(plain, options) if options else load_formats()[plain]
 
 
-@lru_cache(maxsize=64)  # formats are compared by identity
+@cache
+def _load_common_options() -> tuple[FormatOption, ...]:
+    """Return the options that every format has."""
+    return tuple(
+        option
+        for name in OPTION_MODULES
+        for option in import_module(f"wirescan.{name}").COMMON_OPTIONS
+    )
+
+
+@lru_cache(maxsize=1024)  # formats are compared by identity
 def _with_options(name: str, options: str) -> Format:
     format = load_formats()[name]
-    if not format.accepts:
-        raise ValueError(f"{name} has no options")
     try:
         values = dict(parse_qsl(options, keep_blank_values=True, strict_parsing=True))
     except ValueError:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    return apply_options(format, values)
+    return apply_options(format, values, _load_common_options())
 
 
 def make_spec(name: str, **options: str | None) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wirescan.frames.columns import FILE, PLACES, START, ColumnKind
+from wirescan.frames.columns import (
+    FILE,
+    PATH_KINDS,
+    PLACES,
+    START,
+    ColumnDescription,
+    ColumnKind,
+)
 from wirescan.frames.fault_names import list_names
 from wirescan.frames.lookup import (
     FoundColumn,
@@ -22,6 +28,7 @@ from wirescan.frames.value_text import (
     LONGEST_CHARACTER,
     VALUE_ENCODINGS,
     encode,
+    encode_float,
     escape_text,
     format_time,
     show_bytes,
@@ -70,7 +77,7 @@ class RowValues:
         errors: "skip" drops the bad entries of a list.
         for_people: times are ISO 8601 and bytes are printable text. Otherwise the values are for
             JSON: times are milliseconds (None if there is none) or nanoseconds, and numbers that
-            JSON does not have, such as infinity, are None.
+            JSON does not have, such as infinity, are the texts of `encode_float`.
         widest: for people, at least so many characters of a byte string are shown if it has them.
             The rest may be missing.
         most_pairs: for people, the pairs of a list that are shown. Of a longer list the text has
@@ -98,19 +105,21 @@ class RowValues:
 
     def iter_rows(self, table: FrameTable, path: str) -> Iterator[tuple[Any, ...]]:
         """Return an iterator over the rows of a table of the file `path`."""
-        return zip(*(self._read_column(table, name, path) for name in self._columns))
+        return zip(*(self.read_column(table, name, path) for name in self._columns))
 
-    def _read_column(self, table: FrameTable, name: str, path: str) -> Sequence[Any]:
-        """Return the values of one column."""
+    def read_column(self, table: FrameTable, name: str, path: str) -> Sequence[Any]:
+        """Return the values of one column of a table of the file `path`."""
         found = find_column(table, name)
         kind = found.column.kind
-        if kind is ColumnKind.PATH:
-            return [escape_text(path) if self._for_people else path] * len(table)
+        if kind in PATH_KINDS:
+            return [self._read_path(found.column, path)] * len(table)
         if kind is ColumnKind.POSITION or name == "start" and table.outer is None:
             return table.positions.tolist()
         if kind is ColumnKind.FAULT:
             names = list_names(self._format.faults)
             return [names[number] for number in table[FAULT_COLUMN].tolist()]
+        if kind is ColumnKind.COMPUTED_TEXT:
+            return found.compute_texts()
         if kind is ColumnKind.PAIRS:
             return self._list_values(table, name)
         if kind in PLACES:
@@ -120,6 +129,13 @@ class RowValues:
         if is_null is None:
             return values
         return [None if null else value for value, null in zip(values, is_null)]
+
+    def _read_path(self, column: ColumnDescription, path: str) -> str | int | None:
+        """Return the value of a column that follows from the path of a file."""
+        if column.name == FILE:
+            return escape_text(path) if self._for_people else path
+        assert column.read_path is not None
+        return column.read_path(path)
 
     def _convert_numbers(self, found: FoundColumn) -> Sequence[Any]:
         """Return the numbers of a column as output values, also where they are null."""
@@ -139,7 +155,7 @@ class RowValues:
         if names:
             return list(map(column.declared.name_number, values))
         if column.kind is ColumnKind.FLOAT and not self._for_people:
-            return [value if math.isfinite(value) else None for value in values]
+            return list(map(encode_float, values))
         return values
 
     def _read_place(self, found: FoundColumn, name: str) -> list[Any]:

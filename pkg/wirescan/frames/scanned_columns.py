@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from wirescan.core.column_writer import ColumnWriter
-from wirescan.frames.columns import PLACES, ColumnDescription, ColumnKind
+from wirescan.frames.columns import PATH_KINDS, PLACES, ColumnDescription, ColumnKind
 from wirescan.frames.format import Format
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
 
 # Columns that are the same in all good rows, and so need no row.
-CONSTANT = (ColumnKind.PATH, ColumnKind.FAULT)
+CONSTANT = (*PATH_KINDS, ColumnKind.FAULT)
 # A row's own columns of numbers, which a writer copies.
 COPIED = (ColumnKind.NUMBER, ColumnKind.FLOAT, ColumnKind.TIME, ColumnKind.FLAG, ColumnKind.NAME)
 
@@ -175,6 +175,10 @@ def add_columns(
 
 def _add_own_column(writer: ColumnWriter, column: ColumnDescription, kind: Any) -> bool:
     if column.kind in CONSTANT:
+        return True
+    if column.declared.computed is not None:
+        for name in column.declared.computed.reads:
+            writer.add_numbers(name)
         return True
     if column.kind in COPIED:
         writer.add_numbers(column.name)

@@ -29,6 +29,8 @@ from wirescan.frames.lookup import (
     find_column,
     find_outermost_rows,
     find_rows_with_list,
+    find_stream_origins,
+    is_read_from_capture,
     list_levels,
 )
 from wirescan.frames.optional_packages import name_package
@@ -197,8 +199,7 @@ class FrameTable(TableFields):
             return self._select(names)
         if isinstance(key, (int, np.integer)):
             return Row(self, range(len(self))[key])
-        rows: Any = key
-        return replace(self, rows=_freeze(self.rows[rows]))
+        return replace(self, rows=_freeze(_select_rows(self.rows, key)))
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray:
         """Raise TypeError.
@@ -347,10 +348,16 @@ class FrameTable(TableFields):
     def positions(self) -> np.ndarray:
         """Int64 array: the position in its file or stream of each row's outermost frame.
 
+        Of frames in captures, it is the position in the bytes that their sender sent.
+
         Raises ValueError for rows that point outside the tables around them, or that name a
         buffer that does not exist.
         """
         table, rows = find_outermost_rows(self)
+        if is_read_from_capture(table):
+            stream_origins = find_stream_origins(table)
+            if stream_origins is not None:
+                return (table["start"] + stream_origins)[rows]
         origins = np.array(table.origins or [0] * len(table.buffers), np.int64)
         positions: np.ndarray = table["start"][rows] + origins[find_buffers(table, rows)]
         return positions
@@ -427,9 +434,12 @@ class FrameTable(TableFields):
         existing = list_columns(self.dtype)
         needed = set(list_columns(HEAD))
         for name in names:
-            found = self._find_column(name)
-            if found.column.kind is ColumnKind.PAIRS:
-                needed.update(existing)  # what reads a list needs all of them
+            column = self._find_column(name).column
+            computed = column.declared.computed
+            if column.kind in (ColumnKind.PAIRS, ColumnKind.COMPUTED_TEXT):
+                needed.update(existing)  # what reads or computes it needs all of them
+            elif computed is not None and column.owner is self.format:
+                needed.update(computed.reads)
             elif name in self.places:
                 needed.update([name + "_at", name + "_size"])
             else:
@@ -647,6 +657,15 @@ def _import_to_arrow() -> Any:
         from wirescan.frames import to_arrow
 
     return to_arrow
+
+
+def _select_rows(rows: np.ndarray, key: Any) -> np.ndarray:
+    """Return some rows of an array."""
+    if isinstance(key, slice):
+        return rows[key]
+    # numpy copies rows without fields several times as fast as rows with fields.
+    selected: np.ndarray = rows.view(np.dtype((np.void, rows.itemsize)))[key]
+    return selected.view(rows.dtype)
 
 
 def _freeze(rows: np.ndarray) -> np.ndarray:

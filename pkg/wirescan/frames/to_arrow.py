@@ -63,7 +63,9 @@ BINARY = {"view": pa.binary_view(), "binary": pa.binary(), "large_binary": pa.la
 TYPES = ("arrow", "spark")
 FAULT_TYPES = {"arrow": pa.dictionary(pa.int32(), pa.string()), "spark": pa.string()}
 SIMPLE_TYPES = {
+    ColumnKind.COMPUTED_TEXT: pa.string(),
     ColumnKind.PATH: pa.string(),
+    ColumnKind.PATH_NUMBER: pa.int32(),
     ColumnKind.POSITION: pa.int64(),
     ColumnKind.NAME: pa.string(),
     ColumnKind.TEXT: pa.string(),
@@ -292,14 +294,20 @@ def _choose_type(format: Format, name: str, binary: pa.DataType, types: str) -> 
     return WIDER[width] if is_wider else pa.from_numpy_dtype(column.dtype)
 
 
-def _make_paths(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+def _make_path_values(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    """Return what follows from the path of each row's file. Null for bytes in memory."""
     count = len(found.table)
-    if context.file is None:
+    read = found.column.read_path
+    assert read is not None  # every column of these kinds has it
+    value = None if context.file is None else read(context.file)
+    if value is None:
         return pa.nulls(count, kind)
-    raw = context.file.encode(errors="backslashreplace")  # a path may be no text
+    if isinstance(value, int):
+        return _make_numbers(np.full(count, value, np.int32), kind)
+    raw = value.encode()
     offsets = np.array([0, len(raw)], np.int32)
-    path = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
-    return pa.repeat(path[0], count)
+    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+    return pa.repeat(text[0], count)
 
 
 def _make_positions(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
@@ -384,6 +392,11 @@ def _make_faults(
         _make_numbers(codes, pa.int32(), faults == 0), texts
     )
     return named_faults.dictionary_decode() if pa.types.is_string(kind) else named_faults
+
+
+def _make_computed_texts(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
+    """Return the texts that a function computes from the rows."""
+    return pa.array(found.compute_texts(), kind)
 
 
 def _make_text(found: FoundColumn, kind: pa.DataType, context: _Context) -> pa.Array:
@@ -499,7 +512,9 @@ def _select_rows_with_list(
 
 # All other kinds are numbers: `_make_number_column`.
 MAKERS: Mapping[ColumnKind, Callable[[FoundColumn, Any, _Context], pa.Array]] = {
-    ColumnKind.PATH: _make_paths,
+    ColumnKind.COMPUTED_TEXT: _make_computed_texts,
+    ColumnKind.PATH: _make_path_values,
+    ColumnKind.PATH_NUMBER: _make_path_values,
     ColumnKind.POSITION: _make_positions,
     ColumnKind.FAULT: _make_own_faults,
     ColumnKind.INNERMOST_FAULT: _make_innermost_faults,

@@ -67,15 +67,14 @@ def show_bytes(data: Any, encoding: str = "utf8") -> str:
 def encode(data: Any, encoding: str) -> str | int | float:
     """Return bytes as a value for JSON, in one of ENCODINGS.
 
-    Numbers that JSON does not have are the texts NaN, Infinity and -Infinity. Bytes that are no
-    number or UUID are "0x" and hexadecimal digits, which no number or UUID looks like.
+    Numbers that JSON does not have are the texts of `encode_float`. Bytes that are no number or
+    UUID are "0x" and hexadecimal digits, which no number or UUID looks like.
     """
     data = bytes(data)
     if encoding == "int" and len(data) in INT_SIZES:
         return int.from_bytes(data, "big", signed=True)
     if encoding == "float" and len(data) in FLOATS:
-        number: float = struct.unpack(FLOATS[len(data)], data)[0]
-        return number if math.isfinite(number) else _name_number(number)
+        return encode_float(struct.unpack(FLOATS[len(data)], data)[0])
     if encoding == "uuid" and len(data) == 16:
         return str(UUID(bytes=data))
     if encoding == "uuid" and UUID_TEXT.fullmatch(data):
@@ -123,8 +122,13 @@ def _unescape_match(match: re.Match[str]) -> str:
     return UNESCAPED[match[0]]
 
 
-def _name_number(number: float) -> str:
-    """Return the name of a number that is not finite, as JavaScript has it."""
+def encode_float(number: float) -> float | str:
+    """Return a number for JSON. One that JSON does not have is its name, as JavaScript has it.
+
+    The names are NaN, Infinity and -Infinity.
+    """
+    if math.isfinite(number):
+        return number
     if math.isnan(number):
         return "NaN"
     return "Infinity" if number > 0 else "-Infinity"

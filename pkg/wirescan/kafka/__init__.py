@@ -3,10 +3,13 @@
 Start with `formats.py`: `scan` reads batches, `records` reads their records, and `headers` reads
 the headers of records. `record_batches/scan.pyx` shows the layouts. The other parts:
 
-    protocol/           requests, responses, pair, body; encode_request, encode_response; ErrorCode
+    protocol/           requests, responses, pair, body; metadata_records; encode_request,
+                        encode_response; ErrorCode, MetadataType
     log/                PartitionLog, open_log, within; aborted, committed
     encode/             encode_batch, encode_message_set; from columns: encode_batches,
                         encode_message_sets
+    redpanda/           scan_redpanda, redpanda_records, redpanda_headers; open_redpanda_log,
+                        read_redpanda_manifest; RedpandaManifest, RedpandaType
     client/             fetch, Client, AsyncClient
 
 This package imports everything below the protocol packages, and no other protocol package.
@@ -14,19 +17,33 @@ This package imports everything below the protocol packages, and no other protoc
 
 from wirescan.frames.lazy import make_lazy_names
 from wirescan.kafka.client.partitioner import partition_of
-from wirescan.kafka.constants import Codec
+from wirescan.kafka.constants import Codec, ControlType, TimestampType
 from wirescan.kafka.encode.record_columns import encode_batches, encode_message_sets
 from wirescan.kafka.encode.records import Record, encode_batch, encode_message_set
-from wirescan.kafka.formats import BATCHES, FORMATS, RECORDS, headers, records, scan
+from wirescan.kafka.formats import (
+    BATCHES,
+    FORMATS,
+    RECORDS,
+    headers,
+    open_redpanda_log,
+    records,
+    redpanda_headers,
+    redpanda_records,
+    scan,
+    scan_redpanda,
+)
 from wirescan.kafka.log.batch_range import within
 from wirescan.kafka.log.directory import PartitionLog, open_log
 from wirescan.kafka.log.transactions import aborted, committed
 from wirescan.kafka.protocol.encode import encode_request, encode_response
 from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
-from wirescan.kafka.protocol.formats import PAIR, body, pair, requests, responses
+from wirescan.kafka.protocol.formats import PAIR, body, metadata_records, pair, requests, responses
 from wirescan.kafka.protocol.message import REQUEST, RESPONSE
-from wirescan.kafka.protocol.schema import ApiKey
+from wirescan.kafka.protocol.metadata_record import METADATA_RECORD
+from wirescan.kafka.protocol.schema import ApiKey, MetadataType
 from wirescan.kafka.record_batches.scan import BATCH, HEADER, RECORD
+from wirescan.kafka.redpanda.batch_types import RedpandaType
+from wirescan.kafka.redpanda.cloud_manifest import RedpandaManifest, read_redpanda_manifest
 
 __all__ = [
     "ApiKey",
@@ -36,9 +53,13 @@ __all__ = [
     "BrokerError",
     "Client",
     "Codec",
+    "ControlType",
+    "TimestampType",
     "ErrorCode",
     "FORMATS",
     "HEADER",
+    "METADATA_RECORD",
+    "MetadataType",
     "PAIR",
     "Part",
     "PartitionLog",
@@ -48,6 +69,8 @@ __all__ = [
     "REQUEST",
     "RESPONSE",
     "Record",
+    "RedpandaManifest",
+    "RedpandaType",
     "Retries",
     "aborted",
     "body",
@@ -60,13 +83,19 @@ __all__ = [
     "encode_response",
     "fetch",
     "headers",
+    "metadata_records",
     "open_log",
+    "open_redpanda_log",
     "pair",
     "partition_of",
+    "read_redpanda_manifest",
     "records",
+    "redpanda_headers",
+    "redpanda_records",
     "requests",
     "responses",
     "scan",
+    "scan_redpanda",
     "within",
 ]
 

@@ -5,15 +5,24 @@ Summaries, `verify` and filters use it. The formats in formats.py declare it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wirescan.frames.logs import Claim
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.constants import BATCH_HEADER_SIZE, MAGIC_AT
+from wirescan.kafka.constants import (
+    BATCH_HEADER_SIZE,
+    MAGIC_AT,
+    NO_TIMESTAMP_TYPE,
+    NOT_CONTROL,
+    ControlType,
+)
 
 # Attributes of a batch whose base_timestamp is not the time of a record: bit 3, LogAppendTime, and
 # bit 6, a delete horizon in its place.
 OTHER_TIME = 0x08 | 0x40
+APPEND_BIT = 3  # of the attributes
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 
@@ -40,13 +49,26 @@ def has_time(batches: FrameTable, name: str) -> np.ndarray:
     return has
 
 
+def compute_timestamp_types(batches: Any) -> np.ndarray:
+    """Return the column `timestamp_type`, an i1 array: a `TimestampType` for each batch.
+
+    NO_TIMESTAMP_TYPE stands for messages of magic 0, and for bad rows.
+
+    batches: a table of kafka.batches, or an object that `ComputedColumn.compute` describes.
+    """
+    types = (batches["attributes"] >> APPEND_BIT & 1).astype(np.int8)
+    types[(batches["magic"] == 0) | (batches["fault"] != 0)] = NO_TIMESTAMP_TYPE
+    return types
+
+
 def compute_statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None, np.ndarray]]:
-    """Return the bounds of the offsets and timestamps in each batch, from its header.
+    """Return the bounds of offsets, timestamps and control types in each batch, from its header.
 
     batches: rows of dtype BATCH. The result is {column of kafka.records: (lowest, highest)}. Each
-    bound is an i8 array, or None if there is no lower bound.
+    bound is an array of integers, or None if there is no lower bound.
     """
     latest = batches["max_timestamp"]
+    is_control = batches["is_control"] != 0
     return {
         # A compressed message set has only its last offset on the wire.
         "offset": (
@@ -54,4 +76,8 @@ def compute_statistics(batches: np.ndarray) -> dict[str, tuple[np.ndarray | None
             batches["last_offset"],
         ),
         "timestamp": (None, np.where(latest < 0, HIGHEST, latest)),
+        "control": (
+            np.where(is_control, min(ControlType), NOT_CONTROL),
+            np.where(is_control, max(ControlType), NOT_CONTROL),
+        ),
     }

@@ -5,7 +5,9 @@ The package wirescan.kafka exports these functions. frames/registry.py reads `FO
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -15,22 +17,46 @@ from wirescan.core.column_writer import ColumnWriter
 from wirescan.core.loop import spans
 from wirescan.core.parallel import FixedWorkers
 from wirescan.files.whole_source import scan_source
-from wirescan.frames.columns import Column
-from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
+from wirescan.frames.columns import Column, ComputedColumn, PathColumn
+from wirescan.frames.errors import check_mode, enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import FrameTable, Stop, require_rows
-from wirescan.kafka.batch_headers import compute_statistics, has_time, read_claim
-from wirescan.kafka.constants import Codec
-from wirescan.kafka.control_records import name_control_keys
-from wirescan.kafka.evidence import weigh_batches
-from wirescan.kafka.files import BESIDE, FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.frames.table import FrameTable, Stop, make_empty, require_rows
+from wirescan.kafka.backups.kbak_formats import KBAK_FORMATS
+from wirescan.kafka.batch_headers import (
+    compute_statistics,
+    compute_timestamp_types,
+    has_time,
+    read_claim,
+)
+from wirescan.kafka.batch_work import estimate_work
+from wirescan.kafka.constants import (
+    NO_TIMESTAMP_TYPE,
+    NOT_CONTROL,
+    Codec,
+    ControlType,
+    TimestampType,
+)
+from wirescan.kafka.control_records import KEY_COLUMNS, compute_control_types, name_control_keys
+from wirescan.kafka.evidence import weigh_batches, weigh_redpanda_batches
+from wirescan.kafka.files import (
+    BESIDE,
+    FILES,
+    IGNORE,
+    SEGMENTS,
+    find_boundaries,
+    is_aiven,
+    read_partition,
+    read_topic,
+)
+from wirescan.kafka.log.aiven_segments import excludes_segment
 from wirescan.kafka.log.batch_range import select_range
 from wirescan.kafka.log.index_writer import KafkaIndexWriter
 from wirescan.kafka.log.segment import LAYOUT
 from wirescan.kafka.log.side_files import SIDE_FILES
+from wirescan.kafka.meanings import MEANINGS
 from wirescan.kafka.protocol.formats import FORMATS as PROTOCOL
 from wirescan.kafka.record_batches.decompress import decompress_batches
 from wirescan.kafka.record_batches.scan import (
@@ -44,6 +70,20 @@ from wirescan.kafka.record_batches.scan import (
     scan_sets,
     verify_batches,
 )
+from wirescan.kafka.redpanda import segment_files as redpanda_files
+from wirescan.kafka.redpanda.batch_scan import (
+    scan_redpanda_batches,
+    scan_redpanda_sets,
+    verify_redpanda_batches,
+)
+from wirescan.kafka.redpanda.batch_types import RedpandaType
+from wirescan.kafka.redpanda.cloud_manifest import RedpandaManifest
+from wirescan.kafka.redpanda.partition_log import (
+    list_cloud_segments,
+    list_local_segments,
+    read_log,
+)
+from wirescan.kafka.topics_option import TOPICS
 from wirescan.seglog.segment_search import Range, prune
 
 
@@ -92,6 +132,10 @@ def scan(
         codec               u1: see `Codec`
         is_transactional    u1: 0 or 1
         is_control          u1: 0 or 1
+
+    The column `timestamp_type` is computed when it is asked for, `batches["timestamp_type"]`:
+
+        timestamp_type      i1: see `TimestampType`; -1 for magic 0, which has no timestamps
 
     If the source is a table, column `parent` is the row in it. `stops` lists the record sets that
     do not end with a batch: brokers cut record sets at any byte.
@@ -164,6 +208,10 @@ def records(
         value_size          i4: bytes of the place `value`, -1 for null
         header_count        i4
 
+    The column `control` is computed when it is asked for, `records["control"]`:
+
+        control             i1: see `ControlType`; -1 for records that are no control records
+
     Any negative size on the wire, such as -2, is null, as in Kafka. The records of control batches
     are included: `batches["is_control"][records["parent"]]` selects them. A bad batch is one bad
     row here, with the fault of the batch. Of the batches that `kafka.open_log` returns for a range
@@ -174,6 +222,10 @@ def records(
     """
     errors = resolve_mode(errors, batches, limits)
     require_rows(batches, BATCH, "records are opened from a table of kafka.batches")
+    if batches.format is REDPANDA_BATCHES:
+        return redpanda_records(
+            batches, errors=errors, check=check, limits=limits, into=into, workers=workers
+        )
     with FixedWorkers(workers):
         table = _open_records(batches, errors=errors, check=check, limits=limits, into=into)
     return select_range(table, batches)
@@ -247,6 +299,142 @@ def headers(
     return enforce_mode(raise_if_row_limit(table, fault), errors, bad)
 
 
+# ---- Redpanda
+
+
+def scan_redpanda(
+    source: Any,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
+    into: np.ndarray | None = None,
+) -> FrameTable:
+    """Scan the batches of Redpanda's segments into a table of kafka.redpanda_batches.
+
+    The rows have dtype BATCH, as those of `scan`. The arguments and exceptions are those of `scan`,
+    but a table is no source.
+
+    check: verify the CRC-32C of the header and that of the records.
+
+    The columns are those of `scan`. The offsets are log offsets, which are not Kafka's: see
+    `open_redpanda_log`. Column `kind` is a `RedpandaType`, `magic` is always 2, and `leader_epoch`
+    is always -1: the term is in the name of the file. `crc` is the checksum of the records.
+
+    A file may end with zeros, because Redpanda allocates its files in advance. A batch with a wrong
+    checksum has the fault BAD_CHECKSUM, whichever of both is wrong.
+
+    Format: see wirescan/kafka/redpanda/batch_scan.pyx.
+    """
+    errors = resolve_mode(errors, source, limits)
+    if isinstance(source, FrameTable):
+        raise TypeError("scan_redpanda reads files and buffers, not a table")
+    return scan_source(
+        source, REDPANDA_BATCHES, errors=errors, check=check, limits=limits, into=into
+    )
+
+
+def redpanda_records(
+    batches: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
+    into: np.ndarray | None = None,
+    workers: SupportsIndex | None = None,
+) -> FrameTable:
+    """Open the records of clients in kafka.redpanda_batches: a table of kafka.redpanda_records.
+
+    Only batches of type RAFT_DATA have such records. Batches of other types are read and verified,
+    but they have no rows here. A bad batch of any type is one bad row. The rows have dtype RECORD.
+    The arguments, the columns and the exceptions are those of `records`. `kafka.records` of such a
+    table is the same.
+    """
+    errors = resolve_mode(errors, batches, limits)
+    require_rows(batches, BATCH, "records are opened from a table of kafka.redpanda_batches")
+    data = _select_data(batches, verify=check and not batches.checked)
+    opened = records(data, errors=errors, check=check, limits=limits, into=into, workers=workers)
+    return replace(opened, format=REDPANDA_RECORDS, outer=batches)
+
+
+def _select_data(batches: FrameTable, *, verify: bool) -> FrameTable:
+    """Return batches of Redpanda as kafka.batches. Those that are not of clients become empty.
+
+    verify: verify their checksums.
+    """
+    rows = batches.rows.copy()
+    if verify:
+        rows["fault"] = verify_redpanda_batches(batches.rows, batches.buffers)
+    is_internal = (rows["kind"] != RedpandaType.RAFT_DATA) & (rows["fault"] == 0)
+    rows["size"][is_internal] = rows["body"][is_internal]
+    rows["record_count"][is_internal] = 0
+    rows["codec"][is_internal] = 0
+    return replace(batches, rows=rows, format=BATCHES, checked=True)
+
+
+def write_redpanda_records(
+    batches: FrameTable, writer: ColumnWriter, *, check: bool, limits: Limits
+) -> None:
+    """Read the records of clients into a writer of columns.
+
+    batches, check, limits: as in `redpanda_records`.
+    """
+    data = _select_data(batches, verify=check and not batches.checked)
+    write_records(data, writer, check=check, limits=limits)
+
+
+def redpanda_headers(
+    records: FrameTable, *, errors: str | None = None, check: bool = True, limits: Limits = Limits()
+) -> FrameTable:
+    """Open the headers of kafka.redpanda_records: a table of kafka.redpanda_headers.
+
+    The arguments, the columns and the exceptions are those of `headers`.
+    """
+    opened = headers(records, errors=errors, check=check, limits=limits)
+    return replace(opened, format=REDPANDA_HEADERS)
+
+
+def open_redpanda_log(
+    source: str | os.PathLike[str],
+    *,
+    manifest: RedpandaManifest | None = None,
+    delta: int | None = None,
+    errors: str = "strict",
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> FrameTable:
+    """Return the batches of one partition of Redpanda, with the offsets of Kafka.
+
+    source: the directory of the partition, a glob or a URL. With a manifest, any directory above
+        the segments, such as that of a copied bucket.
+    manifest: of the partition in object storage, as `read_redpanda_manifest` returns it. Only the
+        segments that it names are read.
+    delta: how many log offsets before the first segment are none of Kafka's, without a manifest.
+        None: the log begins at log offset 0, so there are none.
+    errors, check, limits: as in `scan_redpanda`.
+
+    Returns a table of kafka.redpanda_batches in the order of the log. `base_offset` and
+    `last_offset` are those that Kafka's clients see. Batches that have none have the offset of the
+    next batch. Segments on disk must follow each other without a gap.
+
+    Raises ValueError where the offsets cannot be known: the log begins later than at 0 without a
+    `delta`, a segment is missing, or batches follow damage. Raises FileNotFoundError for a missing
+    segment of the manifest, and as `scan_redpanda`.
+    """
+    if manifest is None:
+        parts = list_local_segments(source, delta)
+    elif delta is None:
+        parts = list_cloud_segments(source, manifest)
+    else:
+        raise ValueError("delta is for segments without a manifest, so only one of both is taken")
+    check_mode(errors, limits)
+    # Damage must be known to translate offsets, so bad rows are skipped afterwards.
+    kept = "mark" if errors == "skip" else errors
+    read = partial(scan_redpanda, errors=kept, check=check, limits=limits)
+    table = read_log(parts, read) if parts else make_empty(REDPANDA_BATCHES)
+    return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
+
+
 def prune_batches(
     path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()
 ) -> tuple[int, int]:
@@ -258,7 +446,20 @@ def prune_batches(
     _, highest = bounds.get("base_offset", (None, None))
     earliest, _ = bounds.get("max_timestamp", (None, None))
     record_bounds = {"offset": (lowest, highest), "timestamp": (earliest, None)}
-    return prune(LAYOUT, path, record_bounds, limits=limits)
+    return prune_records(path, record_bounds, limits=limits)
+
+
+def prune_records(
+    path: str, bounds: Mapping[str, Range], *, limits: Limits = Limits()
+) -> tuple[int, int]:
+    """Return (start, stop), the bytes of a segment that can hold the wanted records.
+
+    The arguments are those of `wirescan.seglog.segment_search.prune`. The manifest of a segment in
+    chunks excludes it before anything else of it is read.
+    """
+    if is_aiven(path) and excludes_segment(path, bounds):
+        return 0, 0
+    return prune(LAYOUT, path, bounds, limits=limits)
 
 
 BATCHES = Format(
@@ -273,6 +474,16 @@ BATCHES = Format(
         "base_timestamp": Column(unit="ms"),
         "max_timestamp": Column(unit="ms"),
         "codec": Column(names=Codec),
+        "timestamp_type": Column(
+            names=TimestampType,
+            computed=ComputedColumn(
+                compute_timestamp_types,
+                ("attributes", "magic"),
+                (),
+                dtype="i1",
+                null=NO_TIMESTAMP_TYPE,
+            ),
+        ),
     },
     parser=Parser(scan=scan_batches, spans=scan_sets, verify=verify_batches),
     storage=Storage(
@@ -283,7 +494,14 @@ BATCHES = Format(
         weigh=weigh_batches,
         evidence="their checksums are right",
         boundaries=find_boundaries,
+        estimate_work=estimate_work,
         prune=prune_batches,
+        path_columns={
+            "topic": PathColumn(read_topic, meaning="topic in the path, null if the path has none"),
+            "partition": PathColumn(
+                read_partition, is_number=True, meaning="partition in the path, null for none"
+            ),
+        },
         log=LogColumns(
             "base_offset",
             "last_offset",
@@ -315,6 +533,8 @@ BATCHES = Format(
         ),
         has_time=has_time,
     ),
+    accepts=(TOPICS,),
+    meanings=MEANINGS["kafka.batches"],
 )
 RECORDS = Format(
     "kafka.records",
@@ -329,10 +549,16 @@ RECORDS = Format(
         "timestamp": Column(unit="ms"),
         "headers": Column(count="header_count"),
         "is_control": Column(inherited=True),
+        "control": Column(
+            names=ControlType,
+            computed=ComputedColumn(
+                compute_control_types, KEY_COLUMNS, ("is_control",), dtype="i1", null=NOT_CONTROL
+            ),
+        ),
     },
     storage=Storage(
         statistics=compute_statistics,
-        prune=partial(prune, LAYOUT),
+        prune=prune_records,
         log=LogColumns("offset", "offset", time="timestamp"),
     ),
     display=Display(
@@ -342,6 +568,8 @@ RECORDS = Format(
         name_keys=name_control_keys,
         summary=SummaryColumns(places={"key": "keys", "value": "values (tombstones)"}),
     ),
+    accepts=(TOPICS,),
+    meanings=MEANINGS["kafka.records"],
 )
 HEADERS = Format(
     "kafka.headers",
@@ -350,5 +578,75 @@ HEADERS = Format(
     headers,
     within="kafka.records",
     display=Display(shown=("_start", "key", "value"), grouped_by="key"),
+    accepts=(TOPICS,),
+    meanings=MEANINGS["kafka.headers"],
 )
-FORMATS = (BATCHES, RECORDS, HEADERS, *PROTOCOL)
+REDPANDA_BATCHES = replace(
+    BATCHES,
+    name="kafka.redpanda_batches",
+    accepts=(),  # the option topics knows the names of Kafka's directories
+    about="batches of Redpanda's log segments, on disk and in object storage",
+    meanings={**BATCHES.meanings, "kind": "the type of the batch: see `RedpandaType`"},
+    read=scan_redpanda,
+    children={"records": redpanda_records},
+    columns={**BATCHES.columns, "kind": Column(names=RedpandaType)},
+    parser=Parser(
+        scan=scan_redpanda_batches, spans=scan_redpanda_sets, verify=verify_redpanda_batches
+    ),
+    storage=Storage(
+        files=redpanda_files.FILES,
+        ignore=redpanda_files.IGNORE,
+        text_marks=(),
+        beside=redpanda_files.BESIDE,
+        weigh=weigh_redpanda_batches,
+        evidence="both of their checksums are right",
+        boundaries=redpanda_files.find_redpanda_boundaries,
+        path_columns={
+            "topic": PathColumn(
+                redpanda_files.read_topic, meaning="topic in the path, null if the path has none"
+            ),
+            "partition": PathColumn(
+                redpanda_files.read_partition,
+                is_number=True,
+                meaning="partition in the path, null for none",
+            ),
+            "term": PathColumn(
+                redpanda_files.read_term,
+                is_number=True,
+                meaning="term of the leader in the name of the segment, null for none",
+            ),
+        },
+        log=LogColumns(
+            "base_offset",
+            "last_offset",
+            redpanda_files.read_redpanda_claim,
+            time="max_timestamp",
+        ),
+    ),
+    display=replace(
+        BATCHES.display,
+        shown=("_start", "size", "kind", *BATCHES.display.shown[2:]),
+        summary=replace(BATCHES.display.summary, values=()),
+    ),
+)
+REDPANDA_RECORDS = replace(
+    RECORDS,
+    name="kafka.redpanda_records",
+    accepts=(),
+    about="records of clients in Redpanda's batches",
+    read=redpanda_records,
+    write=write_redpanda_records,
+    within="kafka.redpanda_batches",
+    children={"headers": redpanda_headers},
+    storage=replace(RECORDS.storage, prune=None),
+)
+REDPANDA_HEADERS = replace(
+    HEADERS,
+    name="kafka.redpanda_headers",
+    accepts=(),
+    about="headers of records in Redpanda's batches",
+    read=redpanda_headers,
+    within="kafka.redpanda_records",
+)
+REDPANDA = (REDPANDA_BATCHES, REDPANDA_RECORDS, REDPANDA_HEADERS)
+FORMATS = (BATCHES, RECORDS, HEADERS, *REDPANDA, *PROTOCOL, *KBAK_FORMATS)

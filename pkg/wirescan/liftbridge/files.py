@@ -1,7 +1,8 @@
 """File names of commit-log segments, and the boundaries at which a segment can be cut.
 
-    <base offset, 20 digits>.log        records without gaps; the last one may be torn
+    streams/<stream>/<partition>/<base offset, 20 digits>.log
 
+A segment has records without gaps; the last one may be torn.
 `log/index_files.py` describes the files beside a segment.
 Source: github.com/liftbridge-io/liftbridge, server/commitlog.
 """
@@ -12,7 +13,12 @@ import re
 from functools import partial
 
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers, read_frame
-from wirescan.files.source import get_file_name, get_size, open_ranges
+from wirescan.files.source import (
+    get_file_name,
+    get_size,
+    list_directory_names,
+    open_ranges,
+)
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import SegmentNames
 from wirescan.liftbridge.log.index_files import (
@@ -38,6 +44,19 @@ SEGMENT = re.compile(r"[0-9]{20}\.log")
 SEGMENTS = SegmentNames(digits=20, suffix=".log")
 # A header has three numbers of 8 bytes (see scan.pyx), and the number of bytes that follow.
 SIZED = LengthPrefix(header=28, length_at=24, overhead=28, smallest=(SMALLEST,))
+
+PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")  # the name of a directory
+
+
+def read_stream(path: str) -> str | None:
+    """Return the stream of a segment, by the names of its directories; None for other names."""
+    names = list_directory_names(path)
+    return names[1] if len(names) > 1 and PARTITION.fullmatch(names[0]) else None
+
+
+def read_partition(path: str) -> int | None:
+    """Return the partition of a segment, by the names of its directories; None for other names."""
+    return None if read_stream(path) is None else int(list_directory_names(path)[0])
 
 
 def find_boundaries(

@@ -13,7 +13,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
-from wirescan.frames.columns import Column
+from wirescan.frames.columns import Column, PathColumn
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
@@ -22,9 +22,18 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.evidence import weigh_entries
-from wirescan.liftbridge.files import BESIDE, FILES, IGNORE, SEGMENTS, find_boundaries
+from wirescan.liftbridge.files import (
+    BESIDE,
+    FILES,
+    IGNORE,
+    SEGMENTS,
+    find_boundaries,
+    read_partition,
+    read_stream,
+)
 from wirescan.liftbridge.log.index_writer import LiftbridgeIndexWriter
 from wirescan.liftbridge.log.segment import LAYOUT
+from wirescan.liftbridge.meanings import MEANINGS
 from wirescan.liftbridge.payload_sources import open_payload_source
 from wirescan.liftbridge.scan import (
     ACK,
@@ -315,6 +324,7 @@ ENVELOPES = Format(
         counted_as="envelopes",
         summary=SummaryColumns(by_kind=True),
     ),
+    meanings=MEANINGS["liftbridge.envelopes"],
 )
 MESSAGES = Format(
     "liftbridge.messages",
@@ -335,6 +345,7 @@ MESSAGES = Format(
         shown=("_start", "kind", "stream", "subject", "offset", "key", "value", "headers"),
         grouped_by="key",
     ),
+    meanings=MEANINGS["liftbridge.messages"],
 )
 ACKS = Format(
     "liftbridge.acks",
@@ -360,6 +371,7 @@ ACKS = Format(
             "correlation_id",
         ),
     ),
+    meanings=MEANINGS["liftbridge.acks"],
 )
 INTERNALS = Format(
     "liftbridge.internal",
@@ -371,11 +383,13 @@ INTERNALS = Format(
         "kind": Column(names=Kind),
         "op": Column(unset=-1),
         "offset": Column(is_offset=True),
+        "high_watermark": Column(is_offset=True),
         "end_offset": Column(is_offset=True),
     },
     display=Display(
         shown=("_start", "kind", "stream", "partition", "leader_epoch", "offset", "error")
     ),
+    meanings=MEANINGS["liftbridge.internal"],
 )
 HEADERS = Format(
     "liftbridge.headers",
@@ -384,6 +398,7 @@ HEADERS = Format(
     headers,
     within="liftbridge.messages",
     display=Display(shown=("_start", "key", "value"), grouped_by="key"),
+    meanings=MEANINGS["liftbridge.headers"],
 )
 ENTRIES = Format(
     "liftbridge.entries",
@@ -406,6 +421,14 @@ ENTRIES = Format(
         evidence="their checksums are right",
         boundaries=find_boundaries,
         prune=partial(prune, LAYOUT),
+        path_columns={
+            "stream": PathColumn(
+                read_stream, meaning="stream in the path, null if the path has none"
+            ),
+            "partition": PathColumn(
+                read_partition, is_number=True, meaning="partition in the path, null for none"
+            ),
+        },
         log=LogColumns(
             "offset",
             "offset",
@@ -420,5 +443,6 @@ ENTRIES = Format(
         grouped_by="key",
         summary=SummaryColumns(values=("magic",)),
     ),
+    meanings=MEANINGS["liftbridge.entries"],
 )
 FORMATS = (ENVELOPES, MESSAGES, ACKS, INTERNALS, HEADERS, ENTRIES)

@@ -25,6 +25,9 @@ from wirescan.frames.table import MAX_BUFFERS, FrameTable
 from wirescan.liftbridge.payload_spans import make_message_spans, make_offset_spans, make_view_spans
 from wirescan.nats.scan import MESSAGE
 
+ONE_SPAN = np.zeros(1, HEAD)
+ONE_SPAN["parent"] = -1
+
 Places = tuple[tuple[memoryview, ...], np.ndarray]
 
 
@@ -60,7 +63,11 @@ def open_payload_source(
     if isinstance(source, (list, tuple)):
         return (*_open_list(source), None)
     data = _open_view(source)
-    return (*_open_data(data, np.array([0, len(data)])), None)
+    if len(data) > LONGEST:
+        return (*_open_data(data, np.array([0, len(data)])), None)  # raises
+    span = ONE_SPAN.copy()
+    span["size"] = len(data)
+    return (data,), span, None
 
 
 def _open_arrow(source: Any) -> Places:

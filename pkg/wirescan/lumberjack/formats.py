@@ -13,16 +13,20 @@ import numpy as np
 
 from wirescan.core.loop import lie_inside, spans
 from wirescan.files.whole_source import scan_source
-from wirescan.frames.codecs import Arena, CodecError
+from wirescan.frames.arena import Arena
+from wirescan.frames.codecs import CodecError
 from wirescan.frames.columns import Column
+from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
+from wirescan.frames.optional_packages import name_package
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.lumberjack.constants import KINDS
 from wirescan.lumberjack.evidence import weigh_frames
-from wirescan.lumberjack.files import FILES, find_boundaries
+from wirescan.lumberjack.files import FILES, FINISHED, estimate_work, find_boundaries
+from wirescan.lumberjack.meanings import MEANINGS
 from wirescan.lumberjack.scan import (
     EVENT,
     FRAME,
@@ -302,7 +306,8 @@ def documents(
     document; the message has its row, the reason and its first bytes. Raises FrameError for pairs,
     as `errors` says.
     """
-    from wirescan.lumberjack.json_documents import parse_events  # needs pyarrow
+    with name_package("pyarrow", "documents", "'wirescan[arrow]'"):
+        from wirescan.lumberjack.json_documents import parse_events
 
     return parse_events(events, schema=schema, others=others, errors=errors, limits=limits)
 
@@ -315,14 +320,18 @@ FRAMES = Format(
     children={"events": events},
     columns={"kind": Column(names=KINDS)},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    conversation=Conversation(ports=(5044, 5043)),
     storage=Storage(
         files=FILES,
+        finished=FINISHED,
         text_marks=(b"1", b"2"),  # the versions
         weigh=weigh_frames,
         evidence="their versions, types and numbers are likely",
         boundaries=find_boundaries,
+        estimate_work=estimate_work,
     ),
     display=Display(shown=("_start", "size", "kind", "version", "sequence", "count")),
+    meanings=MEANINGS["lumberjack.frames"],
 )
 EVENTS = Format(
     "lumberjack.events",
@@ -341,6 +350,7 @@ EVENTS = Format(
         counted_as="events",
         summary=SummaryColumns(sizes=True),
     ),
+    meanings=MEANINGS["lumberjack.events"],
 )
 PAIRS = Format(
     "lumberjack.pairs",
@@ -349,5 +359,6 @@ PAIRS = Format(
     pairs,
     within="lumberjack.events",
     display=Display(shown=("_start", "key", "value"), grouped_by="key"),
+    meanings=MEANINGS["lumberjack.pairs"],
 )
 FORMATS = (FRAMES, EVENTS, PAIRS)

@@ -25,7 +25,13 @@ def scan_stream(
     resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
-    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview],
+    spans: _Rows,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    more: bool = False,
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def bytes_needed(held: Buffer, at: int = 0, pairs: int = 0) -> tuple[int, int, int]: ...
 def find_compressed(frames: _Rows) -> NDArray[np.int64]: ...

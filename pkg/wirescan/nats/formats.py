@@ -12,6 +12,7 @@ import numpy as np
 
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
+from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
@@ -19,6 +20,7 @@ from wirescan.frames.table import FrameTable, require_rows
 from wirescan.nats.constants import Kind
 from wirescan.nats.evidence import weigh_messages
 from wirescan.nats.files import FILES, find_boundaries
+from wirescan.nats.meanings import MEANINGS
 from wirescan.nats.scan import (
     HEADER,
     MESSAGE,
@@ -155,6 +157,7 @@ MESSAGES = Format(
     children={"headers": headers},
     columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    conversation=Conversation(ports=(4222,)),
     storage=Storage(
         files=FILES,
         boundaries=find_boundaries,
@@ -164,6 +167,7 @@ MESSAGES = Format(
     display=Display(
         shown=("_start", "kind", "subject", "reply", "headers", "payload"), grouped_by="subject"
     ),
+    meanings=MEANINGS["nats.messages"],
 )
 HEADERS = Format(
     "nats.headers",
@@ -172,5 +176,6 @@ HEADERS = Format(
     headers,
     within="nats.messages",
     display=Display(shown=("_start", "key", "value"), grouped_by="key"),
+    meanings=MEANINGS["nats.headers"],
 )
 FORMATS = (MESSAGES, HEADERS)

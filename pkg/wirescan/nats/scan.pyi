@@ -25,7 +25,13 @@ def scan_stream(
     credentials: bool = False,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_streams(
-    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview],
+    spans: _Rows,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    more: bool = False,
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def bytes_needed(held: Buffer, at: int = 0) -> tuple[int, int]: ...
 def open_headers(

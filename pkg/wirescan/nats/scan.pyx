@@ -73,12 +73,12 @@ def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=
                        limits, into, resume)
 
 
-def scan_streams(buffers, spans, *, check, resync, limits):
+def scan_streams(buffers, spans, *, check, resync, limits, more=False):
     """Return (rows of dtype MESSAGE, bad, faults, positions) of many spans of buffers.
 
     check is ignored. See `core.loop.scan_spans` for the other arguments.
     """
-    return scan_spans(buffers, spans, MESSAGE, run_guarded, resync, limits)
+    return scan_spans(buffers, spans, MESSAGE, run_guarded, resync, limits, more)
 
 
 def bytes_needed(held, at=0):

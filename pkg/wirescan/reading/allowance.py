@@ -131,6 +131,8 @@ class Allowance:
 
     def _measure_refused(self, inner: FrameTable) -> int:
         """Return the most bytes that were decompressed of payloads that were refused."""
+        if not inner["fault"].any():
+            return 0
         too_large = inner["fault"] == Fault.TOO_LARGE
         damaged = inner["fault"] == Fault.BAD_COMPRESSION
         if not (too_large | damaged).any():

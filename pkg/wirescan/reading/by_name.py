@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from wirescan.core.parallel import FixedWorkers
-from wirescan.frames.errors import resolve_mode
+from wirescan.files.source import BUFFERS, open
+from wirescan.frames.errors import FrameError, resolve_mode
+from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.reading.captures import find_captured, is_capture, is_of_captures
 from wirescan.reading.stream import Stream
 
 
@@ -38,8 +42,58 @@ def scan(
     Raises FrameError, OSError; TypeError and ValueError for unfit arguments.
     """
     errors = resolve_mode(errors, source, limits)
+    found = format_of(format)
+    if not isinstance(source, FrameTable) and not is_of_captures(found):
+        source, found = _find_captures(source, found)
     with FixedWorkers(workers):
-        return format_of(format).open(source, errors=errors, check=check, limits=limits)
+        if check and _verifies_when_opened(found) and not isinstance(source, FrameTable):
+            buffers = [source] if type(source) in BUFFERS else list(source)
+            table = _open_intact(buffers, found, errors, limits)
+            if table is not None:
+                return table
+        return found.open(source, errors=errors, check=check, limits=limits)
+
+
+def _find_captures(source: Any, format: Format) -> tuple[Any, Format]:
+    """Return a source, opened if it is no bytes, and the format to read it in.
+
+    Raises ValueError for captures among other files, and for a format that captures do not have.
+    """
+    buffers: Any = (source,)
+    if type(source) not in BUFFERS:
+        storage = format.outermost.storage
+        source = buffers = list(open(source, files=storage.files, ignore=storage.ignore))
+    captures = [is_capture(buffer) for buffer in buffers]
+    if not any(captures):
+        return source, format
+    if not all(captures):
+        raise ValueError("some of the files are captures of packets: read them one by one")
+    return source, find_captured(format)
+
+
+def _verifies_when_opened(format: Format) -> bool:
+    """Return whether the frames around a format can be verified when they are opened."""
+    outermost = format.outermost
+    return format.within == outermost.name and outermost.parser.verify is not None
+
+
+def _open_intact(
+    buffers: list[memoryview], format: Format, errors: str, limits: Limits
+) -> FrameTable | None:
+    """Return the frames of a format in buffers without damage; None if there is any damage.
+
+    Checksums are verified when the outermost frames are opened, and not by the scan. So the bytes
+    pass through the caches once. A checksum only decides whether a frame is bad. So without bad
+    frames the result is that of a scan that verifies checksums.
+    """
+    options = {"errors": "strict", "limits": limits}
+    try:
+        outer = format.outermost.open(buffers, check=False, **options)
+        table = format.inside(outer, check=True, **options)
+    except FrameError:
+        return None
+    verified = replace(outer, checked=True, errors=errors)
+    return replace(table, outer=verified, errors=errors)
 
 
 def stream(

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.files.source import get_seekable_size, open_ranges, view_of
+from wirescan.files.source import get_seekable_size, map_local_file, open_ranges, view_of
 from wirescan.frames.errors import FrameError, enforce_mode
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of
+from wirescan.frames.registry import CAPTURE_FORMAT, format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.expression import add_expression
@@ -51,10 +51,11 @@ def iter_tables(
     tail: bool = False,
     filters: Iterable[tuple[Any, ...]] = (),
     where: str | None = None,
+    mapped: bool = False,
 ) -> Iterator[FrameTable]:
     """Yield the frames of a range of a file, in tables of about `piece` bytes of it.
 
-    Some tables may be empty. The file is read and not mapped, so it may shrink meanwhile.
+    Some tables may be empty.
 
     Args:
         path: the path or URL of a file, or its bytes: any object with the buffer protocol.
@@ -73,6 +74,8 @@ def iter_tables(
             reported.
         where: a condition that rows have to pass too, as text: see
             `wirescan.reading.expression`.
+        mapped: map a local file instead of copying its bytes. It is faster, but the file must not
+            shrink while its tables exist: the system then ends the process (SIGBUS).
 
     Raises:
         FrameError: with the path and the position in the file. In every mode: an ExpansionError
@@ -87,7 +90,7 @@ def iter_tables(
     checked_filters = add_expression(check_filters(filters, inner), where, inner)
     if checked_filters and (start, stop) == (0, None) and isinstance(path, str):
         start, stop = prune_file(path, inner, checked_filters, errors, limits)
-    chunks = open_chunks(path, start, stop, piece)
+    chunks = open_chunks(path, start, stop, piece, mapped=mapped)
     yield from scan_nested(
         chunks.pieces,
         inner,
@@ -115,23 +118,31 @@ class Chunks(NamedTuple):
     reach_end: bool
 
 
-def open_chunks(source: Any, start: int, stop: int | None, piece: int) -> Chunks:
+def open_chunks(
+    source: Any, start: int, stop: int | None, piece: int, *, mapped: bool = False
+) -> Chunks:
     """Return the bytes of a range of a source, `piece` at a time.
 
-    The pieces of bytes in memory are not copied. The arguments and errors are those of
-    `iter_tables`.
+    The pieces of bytes in memory and of mapped files are not copied. The arguments and errors are
+    those of `iter_tables`.
     """
-    view = None if isinstance(source, str) else view_of(source)
-    end = get_seekable_size(source) if view is None else len(view)
+    path = source if isinstance(source, str) else None
+    view = None
+    if path is None:
+        view = view_of(source)
+    elif mapped:
+        view = map_local_file(path)
+    end = len(view) if view is not None else get_seekable_size(source)
     stop = end if stop is None else stop
     if piece < 1 or not 0 <= start <= stop:
         raise ValueError(f"no part of a file: bytes {start} to {stop}, {piece} at a time")
     if view is None:
         return Chunks(read_chunks(source, start, stop, piece), source, stop >= end)
     if stop > end:
-        raise EOFError(f"there are {end} bytes, and the range ends at {stop}")
+        where = f"{make_visible(path)} has" if path is not None else "there are"
+        raise EOFError(f"{where} {end} bytes, and the range ends at {stop}")
     pieces = (view[at : min(at + piece, stop)] for at in range(start, stop, piece))
-    return Chunks(pieces, None, stop >= end)
+    return Chunks(pieces, path, stop >= end)
 
 
 def scan_nested(
@@ -230,17 +241,29 @@ def scan_outermost(
 
     Raises FrameError as `errors` says, and ExpansionError for more frames than the allowance.
     """
-    stream = Stream(
-        format.outermost, errors=errors, check=check, limits=limits, source=source, offset=offset
-    )
+    top = format.outermost
+    reader = None
+    if top.make_reader is not None:
+        reader = top.make_reader(errors=errors, check=check, limits=limits)
+        top = format_of(CAPTURE_FORMAT)
+    stream = Stream(top, errors=errors, check=check, limits=limits, source=source, offset=offset)
     for chunk in chunks:
         table = stream.feed(chunk)
+        with add_source(source):
+            if len(table) and allowance is not None:
+                allowance.spend_frames(table)
+            if len(table) and reader is not None:
+                table = reader.feed(table)
         if len(table):
-            if allowance is not None:
-                with add_source(source):
-                    allowance.spend_frames(table)
             yield table
-    yield stream.close(tail=tail)
+    table = stream.close(tail=tail)
+    if reader is not None:
+        with add_source(source):
+            last_frames = [reader.feed(table)] if len(table) else []
+            last_frames.append(reader.close())
+        yield from last_frames
+        table = table[:0]  # it says why the scan stopped
+    yield table
 
 
 def open_nested(
@@ -270,14 +293,9 @@ def open_nested(
 
     Raises FrameError as `errors` says, and ExpansionError for more than the allowance.
     """
-    if filters:
+    if filters and len(table):
         table = prune_frames(table, format, filters, errors, source)
-    row_bytes = limits.limit_row_bytes(sum(map(len, table.buffers)))
-    together = replace(
-        limits,
-        inflated_total=min(INFLATED, limits.inflated_total),
-        row_bytes=min(ROW_BYTES, row_bytes),
-    )
+    together = limit_group(limits, table)
     first = 0
     size = _GroupSize(len(table), max_rows)
     while first < len(table) and (max_rows is None or max_rows > 0):
@@ -303,6 +321,16 @@ def open_nested(
             inner = replace(inner.where(~inner.bad), errors=errors)
         yield apply_filters(inner, filters, source)
         first += len(part)
+
+
+def limit_group(limits: Limits, table: FrameTable) -> Limits:
+    """Return the limits for outermost frames of a table that are opened together."""
+    row_bytes = limits.limit_row_bytes(sum(map(len, table.buffers)))
+    return replace(
+        limits,
+        inflated_total=min(INFLATED, limits.inflated_total),
+        row_bytes=min(ROW_BYTES, row_bytes),
+    )
 
 
 def verify_frames(
@@ -438,7 +466,7 @@ def _open_inside(
 
     If `max_rows` is given, the table may end after that many good rows.
     """
-    if max_rows is None or format.within is None:
+    if max_rows is None or format.within is None or format is format.outermost:
         return format.inside(part, limits=limits, **options)
     outer = format_of(format.within).inside(part, limits=limits, **options)
     rows = max_rows

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from wirescan.frames.columns import FILE, UNITS, ColumnDescription, ColumnKind
+from wirescan.frames.columns import PATH_KINDS, UNITS, ColumnDescription, ColumnKind
 from wirescan.frames.fault_names import FAULT_NAMES, FaultMeaning, list_names
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
@@ -78,6 +78,7 @@ RANGE_OPS = ("==", "<", "<=", ">", ">=")  # those that bound a column
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # What the values of a column are compared with. All other kinds are numbers.
 VALUE_TYPES = {
+    ColumnKind.COMPUTED_TEXT: "text",
     ColumnKind.PATH: "text",
     ColumnKind.INNERMOST_FAULT: "text",
     ColumnKind.NAME: "text",
@@ -188,10 +189,11 @@ def find_passing(table: FrameTable, condition: Condition, file: str | None = Non
     passes = np.full(len(table), not is_any)
     left: FrameTable = table
     open_rows: np.ndarray | slice = slice(None)
-    for part in sorted(condition.parts, key=lambda part: _estimate_cost(table, part)):
+    parts = sorted(condition.parts, key=lambda part: _estimate_cost(table, part))
+    for number, part in enumerate(parts, 1):
         result = find_passing(left, part, file)
         passes[open_rows] = result
-        if (result != is_any).all():
+        if number == len(parts) or (result != is_any).all():
             continue
         open_rows = np.flatnonzero(passes != is_any)
         left = table[open_rows]
@@ -245,11 +247,14 @@ def prune_frames(
     return outer if passes.all() else outer.where(passes)
 
 
-def wants_file(filters: Iterable[Condition], file: str) -> bool:
-    """Return whether a file passes the filters on the column `_file`."""
-    text = _replace_surrogates(file)
-    plain = list_plain_filters(filters)
-    return all(make_condition(filter)(text) for filter in plain if filter.column == FILE)
+def wants_file(filters: Iterable[Condition], format: Format, file: str) -> bool:
+    """Return whether a file passes the filters on columns that follow from its path."""
+    for filter in list_plain_filters(filters):
+        column = format.describe_column(filter.column)
+        read = None if column is None else column.read_path
+        if read is not None and not make_condition(filter)(read(file)):
+            return False
+    return True
 
 
 def prune_file(
@@ -269,7 +274,7 @@ def prune_file(
     """
     format = format_of(format) if isinstance(format, str) else format
     filters = tuple(filters)
-    if not wants_file(filters, path):
+    if not wants_file(filters, format, path):
         return 0, 0
     start: int = 0
     stop: int | None = None
@@ -289,26 +294,44 @@ def find_column_ranges(
 ) -> dict[str, tuple[int | None, int | None]]:
     """Return the lowest and highest integer that pass, for each column that the filters bound.
 
+    Of a column that is exported as names, the integers are those that have the names.
     Only columns of `owner` are included. None means no bound.
     """
     out: dict[str, tuple[int | None, int | None]] = {}
-    for name, op, value in list_plain_filters(filters):
-        if op != "in" and op not in RANGE_OPS:
-            continue
-        numbers = value if op == "in" else (value,)
-        if not all(isinstance(number, int) for number in numbers):
-            continue
-        column = format.describe_column(name)
+    for filter in list_plain_filters(filters):
+        column = format.describe_column(filter.column)
         if column is None or column.owner is not owner:
             continue
-        # An empty "in" bounds the column to the empty range 1 .. 0.
-        low = None if op[0] == "<" else min(numbers, default=1) + (op == ">")
-        high = None if op[0] == ">" else max(numbers, default=0) - (op == "<")
-        other_low, other_high = out.get(column.name, (None, None))
-        lows = [bound for bound in (low, other_low) if bound is not None]
-        highs = [bound for bound in (high, other_high) if bound is not None]
-        out[column.name] = (max(lows, default=None), min(highs, default=None))
+        bounds = _find_range(filter, column)
+        if bounds == (None, None):
+            continue
+        lows, highs = zip(bounds, out.get(column.name, (None, None)))
+        out[column.name] = (
+            max((bound for bound in lows if bound is not None), default=None),
+            min((bound for bound in highs if bound is not None), default=None),
+        )
     return out
+
+
+def _find_range(filter: Filter, column: ColumnDescription) -> tuple[int | None, int | None]:
+    """Return the lowest and highest integer of a column that a filter passes; None: no bound."""
+    _, op, value = filter
+    if column.kind is ColumnKind.NAME:
+        passes_one = make_condition(filter)
+        if passes_one(None):
+            return None, None
+        op = "in"
+        names = column.declared.number_names
+        value = [number for number, name in names.items() if passes_one(name)]
+    if op != "in" and op not in RANGE_OPS:
+        return None, None
+    numbers = value if op == "in" else (value,)
+    if not all(isinstance(number, int) for number in numbers):
+        return None, None
+    # An empty "in" bounds the column to the empty range 1 .. 0.
+    low = None if op[0] == "<" else min(numbers, default=1) + (op == ">")
+    high = None if op[0] == ">" else max(numbers, default=0) - (op == "<")
+    return low, high
 
 
 def make_condition(filter: Filter) -> Callable[[Any], bool]:
@@ -537,9 +560,10 @@ def _test_column(
 ) -> np.ndarray:
     """Return a bool array: the rows that pass a filter on a column of the table itself."""
     kind = column.kind
-    if kind is ColumnKind.PATH:
-        text = None if file is None else _replace_surrogates(file)
-        return np.full(len(table), make_condition(filter)(text))
+    if kind in PATH_KINDS:
+        assert column.read_path is not None
+        value = None if file is None else column.read_path(file)
+        return np.full(len(table), make_condition(filter)(value))
     if kind is ColumnKind.POSITION:
         return _test_numbers(table.positions, None, filter)
     if kind is ColumnKind.INNERMOST_FAULT:
@@ -551,6 +575,8 @@ def _test_column(
     found = FoundColumn(table, None, column)
     if kind is ColumnKind.NAME:
         return _test_names(found, filter)
+    if kind is ColumnKind.COMPUTED_TEXT:
+        return np.fromiter(map(make_condition(filter), found.compute_texts()), bool, len(table))
     values = found.read_numbers()
     if kind is ColumnKind.TEXT:
         passes_one = make_condition(filter)
@@ -605,8 +631,3 @@ def _test_innermost_faults(table: FrameTable, filter: Filter) -> np.ndarray:
     faults, levels = find_innermost_faults(table)
     passes: np.ndarray = passes_by_level[levels, faults]
     return passes
-
-
-def _replace_surrogates(file: str) -> str:
-    """Return a path as the column `_file` has it. The name of a file may be no text."""
-    return file.encode(errors="backslashreplace").decode()

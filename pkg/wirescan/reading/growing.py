@@ -3,7 +3,8 @@
 Spark's streaming source uses `Tail`. This module does not import Spark.
 
 An offset states how many bytes of each file were read, all of them whole frames, and how the file
-is recognized later: see `wirescan.files.file_identity`. It consists of JSON values.
+is recognized later: see `wirescan.files.file_identity`. Finished files are not listed one by one:
+see `wirescan.files.sealed_files`. An offset consists of JSON values.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from wirescan.files.file_identity import (
     make_offset,
     parse_offset,
 )
+from wirescan.files.sealed_files import SealedFiles, add_sealed, list_added, parse_sealed
 from wirescan.files.source import open_ranges
 from wirescan.frames.errors import FrameError, check_mode
 from wirescan.frames.escape import make_visible
@@ -111,9 +113,31 @@ class Tail:
         self._lossless = lossless
         self._options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
         self._files = Files(paths, self._format.outermost)
+        self._sealed_files = SealedFiles(self._format.outermost, self._report_loss)
         self._waiting: dict[str, State] = {}  # files that are not begun yet because of the limits
         self._turn = ("", 0)  # the file that is read next, and up to which position
         self._cap: dict[tuple[int, int] | str, int] | None = None
+
+    def measure_backlog(self, offset: Offset) -> dict[str, int]:
+        """Return how much of the files an offset leaves unread.
+
+        The result is {"files": their number, "bytes": their size now, "backlog": the bytes that
+        are not read yet}. The backlog includes an incomplete frame at the end of a file.
+
+        Raises OSError.
+        """
+        progress = parse_offset(offset)
+        sealed = parse_sealed(offset)
+        states = self._files.list_present(progress, was_read=bool(sealed))
+        unfinished, _ = self._sealed_files.split(states, progress, sealed)
+        size = sum(state.size for state in states.values())
+        read = sum(state.size for path, state in states.items() if path not in unfinished)
+        read += sum(
+            min(progress[path].end, state.size)
+            for path, state in unfinished.items()
+            if path in progress
+        )
+        return {"files": len(states), "bytes": size, "backlog": size - read}
 
     def stop_growing(self) -> None:
         """Ignore the bytes that are added to the files from now on."""
@@ -142,9 +166,15 @@ class Tail:
         See also `lossless`.
         """
         progress = parse_offset(start)
-        states = self._files.list_present(progress)
-        self._check_waiting(states)
-        search = _Search(self._follow(progress, states), max_bytes, max_files)
+        sealed = parse_sealed(start)
+        listed_at = time.time_ns()
+        present = self._files.list_present(progress, was_read=bool(sealed))
+        self._check_waiting(present)
+        states, restored = self._sealed_files.split(present, progress, sealed)
+        search = _Search(self._follow(progress | restored, states), max_bytes, max_files)
+        for path in restored.keys() & search.files.keys():
+            # The previous offset does not list it, so only the next one may continue it.
+            search.files[path] = search.files[path]._replace(cut=True)
         self._waiting = {}
         for path in self._list_in_turn(states, search.files):
             state = states[path]
@@ -165,7 +195,14 @@ class Tail:
         if all(progress.get(path) == file for path, file in search.files.items()):
             # Deleted files alone make no new offset: if they come back, they are recognized.
             return start
-        return make_offset(search.files)
+        sealed = self._sealed_files.seal(
+            search.files, progress, present, states, sealed, listed_at, self._has_no_bytes
+        )
+        return add_sealed(make_offset(search.files), sealed)
+
+    def _has_no_bytes(self, path: str, state: State) -> bool:
+        """Return whether a file of which nothing was read has no whole frame."""
+        return not state.size or self._files.is_verified(path, state, 0)
 
     def _limit_size(self, path: str, state: State, *, is_known: bool) -> int:
         """Return the size of a file; after `stop_growing`, its size at that time.
@@ -220,7 +257,10 @@ class Tail:
 
         Raises OSError. See also `lossless`.
         """
-        grown, earlier = self._match(parse_offset(start), parse_offset(end))
+        before = parse_offset(start)
+        for path in list_added(parse_sealed(end)):
+            before.pop(path, None)  # it did not change
+        grown, earlier = self._match(before, parse_offset(end))
         present_paths = self._files.find_paths(grown.values())
         read_paths: dict[str, str] = {}
         for path, file in grown.items():
@@ -304,7 +344,8 @@ class Tail:
         out, unmatched = self._files.match_files(list(progress.values()), states)
         for file in unmatched:
             path = file.path
-            state = states.get(path)
+            # The file may have changed since it was listed. Bytes that follow are new ones.
+            state = self._files.refresh(path, states.get(path))
             if state and path not in out and self._files.has_same_head(file, state):
                 self._report_loss(
                     EOFError(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,10 +21,14 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.reading.filters import Condition, check_filters, prune_file
+from wirescan.reading.work import DEFAULT_WORK, estimate_densities
 
 SLICE_BYTES = 128 << 20
 FILES = 1000  # per task, at most: a file counts for at least this fraction of a task's bytes
 SMALLEST_TASK = 8 << 20  # bytes; tasks are not made smaller than this to fill all slots
+ROUNDS = 4  # of tasks, one after another on each slot, if the tasks are worth it
+TASK_WORK = 1e9  # nanoseconds; a task costs Spark about 50 ms, so no smaller ones make more rounds
+FINEST_GRAIN = 8  # cuts of files with much work per byte are closer by this factor at most
 GRAINS = 8  # cuts are looked for at distances of this fraction of a task
 THREADS = 16  # that look for cuts; they wait for disks and stores
 LISTED_SLICES = 5  # slices that `str(plan)` lists as too large
@@ -64,11 +68,19 @@ class Plan(Sequence[list[Slice]]):
     Attributes:
         tasks: the list of these lists.
         size: the bytes that a task should have.
+        densities: path of a file -> the estimated work of one of its bytes. The mean of all bytes
+            is 1. A path that is not there has that mean.
     """
 
-    def __init__(self, tasks: Sequence[list[Slice]], size: int = SLICE_BYTES):
+    def __init__(
+        self,
+        tasks: Sequence[list[Slice]],
+        size: int = SLICE_BYTES,
+        densities: Mapping[str, float] | None = None,
+    ):
         self.tasks = list(tasks)
         self.size = size
+        self.densities = densities or {}
 
     @overload
     def __getitem__(self, number: int) -> list[Slice]: ...
@@ -77,7 +89,7 @@ class Plan(Sequence[list[Slice]]):
 
     def __getitem__(self, number: int | slice) -> list[Slice] | Plan:
         if isinstance(number, slice):
-            return Plan(self.tasks[number], self.size)
+            return Plan(self.tasks[number], self.size, self.densities)
         return self.tasks[number]
 
     def __len__(self) -> int:
@@ -98,20 +110,33 @@ class Plan(Sequence[list[Slice]]):
 
     @property
     def uncut(self) -> list[Slice]:
-        """The slices that are more than twice as large as a task should be.
+        """The slices with more than twice the work that a task should have.
 
         Such a slice is a single frame, or no start of a frame is known in it.
         """
-        return [slice for slice in self.slices if len(slice) > 2 * self.size]
+        return [
+            part
+            for part in self.slices
+            if len(part) * self.densities.get(part.path, 1.0) > 2 * self.size
+        ]
 
     @property
-    def skew(self) -> float:
-        """The size of the largest task over the mean; 1.0 is even.
+    def works(self) -> list[float]:
+        """The estimated work of each task, in bytes of mean work.
 
         A file counts for at least a thousandth of `size`.
         """
-        loads = [sum(max(len(slice), self.size // FILES) for slice in task) for task in self.tasks]
-        return float(max(loads) / np.mean(loads)) if loads else 1.0
+        smallest = self.size // FILES
+        return [
+            sum(max(len(part) * self.densities.get(part.path, 1.0), smallest) for part in task)
+            for task in self.tasks
+        ]
+
+    @property
+    def skew(self) -> float:
+        """The estimated work of the largest task over the mean; 1.0 is even."""
+        works = self.works
+        return float(max(works) / np.mean(works)) if works else 1.0
 
     def __str__(self) -> str:
         files = len({slice.path for slice in self.slices})
@@ -169,16 +194,18 @@ def plan_tasks(
     limits: Limits = Limits(),
     cut: Cut | None = None,
     slots: int = 1,
+    rounds: int = 1,
 ) -> Plan:
     """Distribute the files of the sources over tasks of about `size` bytes each, in their order.
 
-    The files are treated as one line of bytes that is divided evenly. Only the files that
-    contain a border between tasks are cut, as `plan` cuts them, at the frame start next to the
-    border. Small files share a task, at most a thousand of them.
+    The files are treated as one line of work that is divided evenly, so a task has fewer bytes if
+    they take longer. `wirescan.reading.work` estimates the work of a byte in each file. Only the
+    files that contain a border between tasks are cut, as `plan` cuts them, at the frame start next
+    to the border. Small files share a task, at most a thousand of them.
 
     sources: paths, globs, directories or URLs.
     format: the name of the format.
-    size: bytes per task.
+    size: bytes per task, on average.
     filters: as in `chunked.iter_tables`. Files without wanted rows, and such starts and ends of
         files, are excluded by names and indexes. The remaining rows still have to be filtered.
     errors: as in `chunked.iter_tables`.
@@ -188,6 +215,8 @@ def plan_tasks(
         from 0 on, at which frames start, about that distance apart. Default: threads look for them.
     slots: how many tasks run at a time. The number of tasks is a multiple of it, unless the tasks
         become too small.
+    rounds: how many tasks each slot should run one after another, so that progress can be seen.
+        There are no more tasks than `size` asks for if such tasks would take less than a second.
 
     Raises ValueError for an unknown format and for a size or slots below 1, the errors of
     `filters.check_filters`, and OSError if a source cannot be read.
@@ -200,16 +229,29 @@ def plan_tasks(
     )
     if not parts:
         return Plan([], size)
-    loads = np.maximum([len(part) for part in parts], size // FILES)
+    total = sum(map(len, parts))
+    count = -(-total // size)
+    max_tasks = total // SMALLEST_TASK
+    densities: dict[str, float] = {}
+    if count > 1 or (rounds > 1 and max_tasks > 1):
+        files = [File(part.path, len(part)) for part in parts]
+        densities = estimate_densities(files, format_of(format).outermost)
+        work = sum(len(part) * densities.get(part.path, DEFAULT_WORK) for part in parts)
+        count = max(count, min(rounds * slots, int(work // TASK_WORK), max_tasks))
+        densities = {path: density * total / work for path, density in densities.items()}
+    weights = np.array([densities.get(part.path, 1.0) for part in parts])
+    loads = np.maximum([len(part) for part in parts] * weights, size // FILES)
     ends = loads.cumsum()
     begins = ends - loads
-    count = int(-(-ends[-1] // size))
+    count = max(count, int(-(-ends[-1] // size)))
     full_rounds = -(-count // slots) * slots
     max_tasks = int(ends[-1] // SMALLEST_TASK)
     share = float(ends[-1] / max(count, min(full_rounds, max_tasks)))
     grain = max(int(share / GRAINS), 1)
     # A border next to the end of a file moves to that end, so such a file is not cut.
     crossed = np.flatnonzero((begins + grain / 2) // share < (ends - grain / 2) // share)
+    densest = float(weights[crossed].max(initial=1.0))
+    grain = max(int(grain / min(densest, FINEST_GRAIN)), 1)
     find_cuts = cut or partial(find_starts_in_threads, format=format, limits=limits)
     cuts = find_cuts([File(parts[i].path, parts[i].stop) for i in crossed], grain)
     cuts_of = dict(zip(crossed.tolist(), cuts))
@@ -217,27 +259,33 @@ def plan_tasks(
         np.array([part.start, *(at for at in cuts_of.get(i, ()) if part.start < at < part.stop)])
         for i, part in enumerate(parts)
     ]
-    return Plan(_assign(parts, starts, begins, int(ends[-1]), share), size)
+    tasks = _assign(parts, starts, weights, begins, float(ends[-1]), share)
+    return Plan(tasks, size, densities)
 
 
 def _assign(
     parts: Sequence[Slice],
     starts: Sequence[np.ndarray],
+    weights: np.ndarray,
     begins: np.ndarray,
-    total: int,
+    total: float,
     share: float,
 ) -> list[list[Slice]]:
     """Cut parts of files into tasks.
 
     parts: the parts, in their order.
     starts: for each part, the positions in its file at which a task may start.
-    begins: for each part, its position in the line of all parts.
+    weights: for each part, the work of one of its bytes.
+    begins: for each part, its position in the line of the work of all parts.
     total: the length of that line.
     share: the length of a task on that line.
     """
     # Of all possible starts, the one nearest to each border starts a task.
     line = np.concatenate(
-        [at - part.start + begin for at, part, begin in zip(starts, parts, begins.tolist())]
+        [
+            (at - part.start) * weight + begin
+            for at, part, weight, begin in zip(starts, parts, weights.tolist(), begins.tolist())
+        ]
     )
     middles = (line + np.append(line[1:], total)) / 2
     starts_task = np.append(True, np.diff(middles // share) > 0)

@@ -6,7 +6,6 @@ server writes to an index, zeros may follow the entries.
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -19,6 +18,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.files.source import (
     URL,
+    exists,
     get_file_name,
     get_seekable_size,
     open_ranges,
@@ -31,6 +31,7 @@ from wirescan.frames.logs import OFFSET_END
 LARGEST = 1 << 31  # the files beside segments have fewer bytes
 PAGE = 16 << 10  # bytes of an index that a search reads together
 OBJECT_PAGE = 1 << 20  # the same for an object in a store, where each read is a request
+ID = re.compile(r"-[A-Za-z0-9_-]{22}\Z")  # may follow the offset in a name: 16 bytes in base64
 MAX_DIGITS = 19  # digits of the largest i8
 
 Entry = dict[str, int]  # column -> number, with an absolute offset
@@ -58,7 +59,7 @@ class IndexLayout:
 
 def parse_base_offset(path: str) -> int:
     """Return the offset in a file's name. Raises ValueError if the name has no valid offset."""
-    base = int(get_file_name(path).split(".")[0])
+    base = int(ID.sub("", get_file_name(path).split(".")[0]))
     if not 0 <= base < OFFSET_END:
         raise ValueError(f"the name of {make_visible(path)} is not an offset of a log: {base}")
     return base
@@ -74,7 +75,7 @@ def read_side_file(path: str) -> memoryview:
 
 def read_or_empty(path: str, read: Callable[[str], np.ndarray], dtype: np.dtype) -> np.ndarray:
     """Return the content of a file, or an empty array without the file. Raises as `read`."""
-    return read(path) if os.path.exists(path) else np.empty(0, dtype)
+    return read(path) if exists(path) else np.empty(0, dtype)
 
 
 def read_entries(path: str, layout: IndexLayout) -> np.ndarray:

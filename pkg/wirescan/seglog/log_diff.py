@@ -13,7 +13,7 @@ segments, batches and compression may differ, and records may be missing in eith
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,12 +58,27 @@ class Example(NamedTuple):
     right: dict[str, Any]
 
 
+class LogTables(NamedTuple):
+    """A log that is not in files, such as a partition of a live topic.
+
+    name: names the log in messages.
+    tables: tables of its outermost frames, in the order of their offsets. Their checksums are
+        verified, and no frame is bad.
+    """
+
+    name: str
+    tables: Iterable[FrameTable]
+
+
+LogSource = str | os.PathLike[str] | LogTables
+
+
 class LogDiff:
     """The differences of two logs: iterate over them.
 
     Args:
-        left, right: a directory of segments, a file or a glob. Files are read in the order of
-            their offsets.
+        left, right: a directory of segments, a file, a glob, or `LogTables`. Files are read in the
+            order of their offsets.
         format: the name of the format of records.
         exact: compare the frames around the records instead: their borders, and all columns of
             their headers.
@@ -76,8 +91,8 @@ class LogDiff:
 
     def __init__(
         self,
-        left: str | os.PathLike[str],
-        right: str | os.PathLike[str],
+        left: LogSource,
+        right: LogSource,
         *,
         format: str,
         exact: bool = False,
@@ -205,7 +220,7 @@ class _LogReader:
 
     def __init__(
         self,
-        source: str | os.PathLike[str],
+        source: LogSource,
         format: Format,
         limits: Limits,
         advance: Callable[[int], None],
@@ -219,26 +234,36 @@ class _LogReader:
         self._opened: Iterator[FrameTable] = iter(())
         self._reach = -1  # the last offset so far
 
-    def _scan(self, source: str | os.PathLike[str]) -> Iterator[FrameTable]:
+    def _scan(self, source: LogSource) -> Iterator[FrameTable]:
+        """Yield the tables of a log, whose offsets rise."""
+        for name, table in self._read(source):
+            if not len(table):
+                continue
+            last = table[log_columns(table).last]
+            if (np.diff(last, prepend=self._reach) <= 0).any():
+                raise ValueError(
+                    f"{name}: the offsets do not rise: salvage the log before it is compared"
+                )
+            self._reach = int(last[-1])
+            self._advance(int(table["size"].sum(dtype=np.int64)))
+            yield table
+
+    def _read(self, source: LogSource) -> Iterator[tuple[str, FrameTable]]:
+        """Yield tables of outermost frames, each with the name of its file or log."""
         top = self._format.outermost
-        files = expand(source, files=top.storage.files, ignore=top.storage.ignore)
+        if isinstance(source, LogTables):
+            for table in source.tables:
+                yield source.name, table
+            return
 
         def find_base(path: str) -> int:
             segment = parse_segment(top, path)
             return 0 if segment is None else segment.base
 
+        files = expand(source, files=top.storage.files, ignore=top.storage.ignore)
         for path in sorted(files, key=find_base):
             for table in iter_tables(path, format=top.name, limits=self._limits, tail=True):
-                if not len(table):
-                    continue
-                last = table[log_columns(table).last]
-                if (np.diff(last, prepend=self._reach) <= 0).any():
-                    raise ValueError(
-                        f"{path}: the offsets do not rise: salvage the log before it is compared"
-                    )
-                self._reach = int(last[-1])
-                self._advance(int(table["size"].sum(dtype=np.int64)))
-                yield table
+                yield path, table
 
     @property
     def is_between_frames(self) -> bool:

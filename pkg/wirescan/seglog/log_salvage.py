@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from wirescan.core.fault import Fault
+from wirescan.files.file_pattern import include_left_out
 from wirescan.files.new_directory import NewDirectory, check_is_free
 from wirescan.files.source import URL, expand, get_seekable_size
 from wirescan.frames.escape import make_visible
@@ -173,11 +174,9 @@ def salvage(
 def expand_sources(source: str | os.PathLike[str] | Sequence[str], format: Format) -> list[str]:
     """Return the files of a source of `salvage`, in order. Raises OSError, ValueError."""
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    storage = format.storage
+    files = include_left_out(format.storage.files)
     return [
-        path
-        for item in sources
-        for path in expand(item, files=storage.files, ignore=storage.ignore)
+        path for item in sources for path in expand(item, files=files, ignore=format.storage.ignore)
     ]
 
 
@@ -276,7 +275,7 @@ def group_files(paths: Sequence[str], format: Format) -> dict[str, list[str]]:
         segment = parse_segment(format, path)
         return 0 if segment is None else segment.base
 
-    return {name: sorted(set(files), key=find_base) for name, files in logs.items()}
+    return {name: sorted(sorted(set(files)), key=find_base) for name, files in logs.items()}
 
 
 class LogSalvage:

@@ -19,7 +19,7 @@ from wirescan.files import boundaries
 from wirescan.files.source import get_file_name, get_size, make_sibling_path, open_ranges
 from wirescan.frames.limits import Limits
 from wirescan.seglog.index_entries import find_around
-from wirescan.seglog.segments import Segment, SegmentLayout, walk
+from wirescan.seglog.segments import RangeView, Segment, SegmentLayout, walk
 
 SEARCH_BYTES = 1 << 20  # bytes after an entry of the .index to search for the frame of a time
 Range = tuple[int | None, int | None]  # (lowest, highest); None: no bound
@@ -149,7 +149,8 @@ def find_frame(
     """Find the first frame of a segment whose last offset or time is not below a goal.
 
     column: `layout.last` or `layout.time`.
-    holds: array of one row, bytes of the segment -> whether the frame is a match.
+    holds: array of one row, bytes of its frame -> whether the frame is a match. The `start` of the
+        row is 0.
     None if there is no such frame and no damage that may hide it.
     """
     view = segment.view()
@@ -164,7 +165,7 @@ def find_frame(
         good = rows["fault"] == 0
         ends = rows["start"] + rows["size"]
         for i in np.flatnonzero(good & (rows[column] >= goal)).tolist():
-            if not holds(rows[i : i + 1], view):
+            if not _holds_frame(rows[i : i + 1], view, holds):
                 continue
             if by_offset and rows[layout.first][i] <= goal:
                 # The frame has the offset, so damage before it cannot hide the offset.
@@ -176,3 +177,15 @@ def find_frame(
     if is_intact and not segment.is_torn(view[ended:]):
         return None
     return FrameMatch(ended, None)
+
+
+def _holds_frame(
+    row: np.ndarray,
+    view: memoryview | RangeView,
+    holds: Callable[[np.ndarray, memoryview], bool],
+) -> bool:
+    """Return what `holds` of `find_frame` does for a row, an array of one."""
+    start = int(row["start"][0])
+    copied = row.copy()
+    copied["start"] = 0
+    return holds(copied, view[start : start + int(row["size"][0])])

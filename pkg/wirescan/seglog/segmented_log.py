@@ -15,7 +15,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, Stop, join, make_gap_rows
 from wirescan.seglog.segment_search import find_frame
-from wirescan.seglog.segments import Segment, SegmentLayout, walk
+from wirescan.seglog.segments import RangeView, Segment, SegmentLayout, walk
 
 
 class LogPosition(NamedTuple):
@@ -138,5 +138,14 @@ class SegmentedLog:
         for segment in self.segments[start.number :]:
             view = segment.view()
             for rows in walk(view, position, self.layout.scan, self.limits):
-                yield self.make_table(rows, view)
+                yield self._make_window(rows, view)
             position = 0
+
+    def _make_window(self, rows: np.ndarray, view: memoryview | RangeView) -> FrameTable:
+        """Make a table of scanned rows. Of a view that is not mapped, only their bytes are read."""
+        if isinstance(view, memoryview):
+            return self.make_table(rows, view)
+        start = int(rows["start"].min(initial=len(view)))
+        stop = int((rows["start"] + rows["size"]).max(initial=start))
+        rows["start"] -= start
+        return self.make_table(rows, view[start:stop], origin=start)

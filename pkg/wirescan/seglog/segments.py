@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
+from wirescan.files import object_store
 from wirescan.files.incremental import FrameScanner
-from wirescan.files.source import MappedFile
+from wirescan.files.source import (
+    URL,
+    MappedFile,
+    get_file_name,
+    get_size,
+    join_path,
+    list_files,
+    read_range,
+)
+from wirescan.files.translated import find_translator
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import OFFSET_END, SegmentNames
 from wirescan.seglog.index_entries import IndexLayout
@@ -62,8 +73,13 @@ class Segment:
     size: int
     newest: bool
 
-    def view(self) -> memoryview:
-        """Map the bytes of the segment. Raises OSError, EOFError if the file has become shorter."""
+    def view(self) -> memoryview | RangeView:
+        """Map the bytes of the segment. Raises OSError, EOFError if the file has become shorter.
+
+        The view of a segment that cannot be mapped reads what is sliced of it.
+        """
+        if URL.match(self.path) or find_translator(self.path) is not None:
+            return RangeView(self.path, self.size)
         return memoryview(MappedFile(self.path, self.size) if self.size else b"")
 
     def is_torn(self, rest: memoryview) -> bool:
@@ -74,6 +90,37 @@ class Segment:
         return not self.newest and bool(np.frombuffer(rest, np.uint8).any())
 
 
+class RangeView:
+    """Bytes of a file that are read when they are sliced, as `view[start:stop]`.
+
+    path: of the file. size: its bytes.
+    """
+
+    def __init__(self, path: str, size: int):
+        self.path = path
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, range: slice) -> memoryview:
+        start, stop, _ = range.indices(self.size)
+        return read_range(self.path, start, stop)
+
+
+def list_names(directory: str) -> list[str]:
+    """Return the sorted names of the files in a directory of a path or URL.
+
+    Raises NotADirectoryError, OSError.
+    """
+    if URL.match(directory):
+        files = [(get_file_name(file.path), file.path) for file in list_files(directory)]
+        return sorted(name for name, path in files if path == join_path(directory, name))
+    if not os.path.isdir(directory):
+        raise NotADirectoryError(f"not a directory: {directory}")
+    return sorted(os.listdir(directory))
+
+
 AnySegment = TypeVar("AnySegment", bound=Segment)
 
 
@@ -82,27 +129,33 @@ def list_segments(
 ) -> tuple[AnySegment, ...]:
     """Return the segments in a directory, in the order of their offsets.
 
+    directory: a path, or the URL of a directory in an object store. Segments that are stored in
+        chunks are included if they are stored whole.
+
     names: how they are named. Files that a server is about to delete or to put in place have other
     names. kind: the class of the results.
     Raises NotADirectoryError, FileNotFoundError if there is no segment, OSError.
     """
-    if not os.path.isdir(directory):
-        raise NotADirectoryError(f"not a directory: {directory}")
-    parsed = {name: names.parse(name) for name in sorted(os.listdir(directory))}
+    parsed = {name: names.parse(name) for name in list_names(directory)}
     bases = {
-        os.path.join(directory, name): segment_name.base
+        join_path(directory, name): segment_name.base
         for name, segment_name in parsed.items()
         if segment_name and not segment_name.prefix and segment_name.base < OFFSET_END
     }
-    paths = [path for path in bases if os.path.isfile(path)]
-    if not paths:
-        raise FileNotFoundError(f"no segment in {directory}")
-    return tuple(
-        kind(bases[path], path, os.stat(path).st_size, path == paths[-1]) for path in paths
-    )
+    sizes = {}
+    for path in bases:
+        if URL.match(path) or os.path.isfile(path):
+            with suppress(FileNotFoundError):
+                sizes[path] = get_size(path)
+    if not sizes:
+        raise FileNotFoundError(f"no segment in {object_store.redact_url(directory)}")
+    *_, last = sizes
+    return tuple(kind(bases[path], path, size, path == last) for path, size in sizes.items())
 
 
-def walk(view: memoryview, start: int, scan: Scan, limits: Limits) -> Iterator[np.ndarray]:
+def walk(
+    view: memoryview | RangeView, start: int, scan: Scan, limits: Limits
+) -> Iterator[np.ndarray]:
     """Yield the rows of the frames from byte position `start` on, in windows that grow.
 
     A frame begins at `start`. Bad rows are included, as in the mode "mark". The column `start`

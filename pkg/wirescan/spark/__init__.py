@@ -25,6 +25,7 @@ from wirescan.spark.session import session
 if TYPE_CHECKING:
     from wirescan.spark.aggregation import aggregate
     from wirescan.spark.parquet_tasks import to_parquet
+    from wirescan.spark.table_tasks import to_table
 
 __all__ = [
     "JavaNotFound",
@@ -40,11 +41,13 @@ __all__ = [
     "register",
     "session",
     "to_parquet",
+    "to_table",
 ]
 
 
 # These are imported when they are first used. Spark starts a worker to plan the first query of the
 # data source, and the parts of pyarrow that these modules import would slow its start.
 __getattr__, __dir__ = make_lazy_names(
-    __name__, {"aggregate": "aggregation", "to_parquet": "parquet_tasks"}
+    __name__,
+    {"aggregate": "aggregation", "to_parquet": "parquet_tasks", "to_table": "table_tasks"},
 )

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 
-from wirescan.export.batches import split_by_bytes
 from wirescan.export.grouping import (
     COUNT,
     GROUP_BYTES,
@@ -33,6 +32,7 @@ from wirescan.export.grouping import (
     wrap_array,
 )
 from wirescan.export.sketches import STEPS
+from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import FILE, START, list_places
 from wirescan.frames.limits import Limits

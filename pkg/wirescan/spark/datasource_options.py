@@ -7,24 +7,33 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyspark.sql.types import StructType
 
 from wirescan.frames.limits import EXPANSION, Limits
 from wirescan.frames.options import FormatOption, list_format_options
 from wirescan.frames.registry import formats, make_spec
-from wirescan.reading.splits import SLICE_BYTES
-from wirescan.spark import kafka_topics
+from wirescan.reading.splits import ROUNDS, SLICE_BYTES
+from wirescan.spark import kafka_schema, kafka_topics
 from wirescan.spark.kafka_topics import TopicReading
 from wirescan.spark.payload_types import DECODE, parse_payloads
-from wirescan.spark.run import DEFAULT_FORMAT, LOCAL, TASK_BYTES, Reading
+from wirescan.spark.run import (
+    DEFAULT_FORMAT,
+    LOCAL,
+    SLOTS,
+    TASK_BYTES,
+    Reading,
+    make_reading,
+)
 
 OPTIONS = (
     "path",
     "paths",
     "format",
     "columns",
+    "schema",
+    "includeHeaders",
     "errors",
     "check",
     "bytesPerPartition",
@@ -68,12 +77,14 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
         expansion=parse_size(options.get("maxExpansion"), EXPANSION, "maxExpansion"),
     )
     applied_options = _parse_format_options(options, format_options)
-    return Reading(
+    return make_reading(
         make_spec(options.get("format", DEFAULT_FORMAT), **applied_options),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        options.get("errors", "strict"),
-        kafka_topics.parse_flag(options, "check", default=True),
-        limits,
+        options.get("schema"),
+        include_headers=kafka_topics.parse_flag(options, "includeHeaders", default=False),
+        errors=options.get("errors", "strict"),
+        check=kafka_topics.parse_flag(options, "check", default=True),
+        limits=limits,
         payloads=parse_payloads(options),
     )
 
@@ -120,8 +131,12 @@ def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:
     Raises ValueError unless each column exists and has the type that the schema says.
     """
     added = set(reading.payloads.fault_names)
-    columns = [name for name in schema.names if name not in added]
-    reading = replace(reading, columns=tuple(columns))
+    columns = tuple(name for name in schema.names if name not in added)
+    if isinstance(reading, Reading) and reading.kafka_columns is not None:
+        sources = kafka_schema.list_sources(columns)
+        reading = replace(reading, columns=sources, kafka_columns=columns)
+    else:
+        reading = replace(reading, columns=columns)
     if reading.struct.names != schema.names:
         raise ValueError(f"the columns have to be {', '.join(reading.struct.names)}")
     for declared, actual in zip(schema.fields, reading.struct.fields):
@@ -133,10 +148,25 @@ def choose_columns(reading: AnyReading, schema: StructType) -> AnyReading:
     return reading
 
 
-def parse_plan(options: Mapping[str, str]) -> tuple[list[str], int]:
-    """Return the paths and the size in the options: the arguments of `Reading.plan`."""
+class FilePlan(NamedTuple):
+    """The arguments of `Reading.plan`."""
+
+    paths: list[str]
+    size: int
+    cut: None
+    slots: int
+    rounds: int
+
+
+def parse_plan(options: Mapping[str, str]) -> FilePlan:
+    """Return the arguments of `Reading.plan` in the options.
+
+    Without the option bytesPerPartition, there are several tasks for each core of this machine.
+    """
     default = TASK_BYTES if LOCAL in os.environ else SLICE_BYTES
-    return parse_paths(options), parse_size(options.get("bytesPerPartition"), default)
+    text = options.get("bytesPerPartition")
+    size = parse_size(text, default)
+    return FilePlan(parse_paths(options), size, None, SLOTS, ROUNDS if text is None else 1)
 
 
 def parse_paths(options: Mapping[str, str]) -> list[str]:

@@ -19,12 +19,8 @@ from wirescan.spark.datasource_options import (
     parse_plan,
     parse_reading,
 )
-from wirescan.spark.run import (
-    freeze_gc_once,
-    hide_traceback,
-    make_arrow_schema,
-    use_one_thread,
-)
+from wirescan.spark.run import hide_traceback, make_arrow_schema
+from wirescan.spark.worker_setup import set_up
 
 
 class WirescanReader(DataSourceReader):
@@ -45,7 +41,7 @@ class WirescanReader(DataSourceReader):
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
         """Return one partition for each task, with its slices or ranges."""
-        freeze_gc_once()  # this worker plans the next query too
+        set_up()  # this worker plans the next query too
         return [InputPartition(parts) for parts in self._reading.plan(*self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -53,8 +49,7 @@ class WirescanReader(DataSourceReader):
         # For an empty plan Spark makes a partition without a value; Spark 4.0 passes None.
         if getattr(partition, "value", None) is None:
             return
-        use_one_thread()
+        set_up()
         for batch in self._reading.read_batches(partition.value):
-            freeze_gc_once()
             # The schemas differ if the user's schema has NOT NULL columns.
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)

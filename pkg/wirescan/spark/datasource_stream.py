@@ -6,8 +6,10 @@ A frame is read when all its bytes are in the file. Files that were renamed or r
 the position that was reached, see `wirescan.reading.growing`. With Trigger.AvailableNow the query
 reads the bytes that files had when it started, and ends.
 
-Each batch writes an offset to the checkpoint, with about 150 bytes for each existing file. Segments
-that a broker compacts become other files, and are read again.
+Each batch writes an offset to the checkpoint. It has about 150 bytes for each file that grew in the
+batch or may still grow, and for each directory with finished files: see
+`wirescan.files.sealed_files`. Segments that a broker compacts become other files, and are read
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from wirescan.export.batches import split_by_bytes
+from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.table import FrameTable
 from wirescan.reading.growing import Tail
@@ -35,12 +37,12 @@ from wirescan.spark.datasource_options import (
 from wirescan.spark.run import (
     BATCH_BYTES,
     Reading,
-    freeze_gc_once,
     hide_traceback,
     list_paths,
     make_arrow_schema,
-    use_one_thread,
 )
+from wirescan.spark.task_log import log_tables
+from wirescan.spark.worker_setup import set_up
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -127,7 +129,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises FrameError for damage under "strict", and OSError.
         """
-        freeze_gc_once()
         max_bytes = self._max_bytes
         max_files = self._max_files
         if HAS_LIMITS and isinstance(limit, ReadAllAvailable):
@@ -136,6 +137,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         previous = self._last if start is None else start
         self._last = self._tail.find_latest(previous, max_bytes, max_files)
         return dict(self._last)
+
+    @hide_traceback()
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return the size of the files and what is unread of them, for the progress of a query.
+
+        `Tail.measure_backlog` describes the numbers. Spark calls it since 4.2. Raises OSError.
+        """
+        return self._tail.measure_backlog(self._last)
 
     @hide_traceback()
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
@@ -147,11 +156,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task. Raises FrameError as `errors` says, and OSError."""
-        use_one_thread()
+        set_up()
         with hide_traceback():
-            for part in getattr(partition, "value", None) or ():
-                for path, table in self._tail.read_tables(part, BATCH_BYTES):
-                    yield from self._iter_batches(path, table)
+            parts = getattr(partition, "value", None) or ()
+            tables = (item for part in parts for item in self._tail.read_tables(part, BATCH_BYTES))
+            for path, table in log_tables(parts, tables, self._reading.errors):
+                yield from self._iter_batches(path, table)
 
     def _iter_batches(self, path: str, table: FrameTable) -> Iterator[pa.RecordBatch]:
         """Yield the frames of a table as batches of the schema. path: the file's name now."""
@@ -165,7 +175,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 errors=reading.errors,
                 limits=reading.limits,
             )
-            batch = reading.payloads.decode(batch)
-            freeze_gc_once()
+            batch = reading.convert(reading.payloads.decode(batch))
             # The schemas differ if the user's schema has NOT NULL columns.
             yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)

@@ -15,12 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from wirescan.export import fault_report
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import Plan, Slice
+from wirescan.spark.hadoop_settings import use_session
 from wirescan.spark.plan import make_plan
 from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Paths,
     Reading,
     hide_traceback,
+    list_paths,
     make_struct,
     run_tasks,
 )
@@ -44,6 +46,7 @@ def faults(
 
     The arguments and exceptions are those of `wirescan.spark.read`.
     """
+    use_session(spark, list_paths(paths))
     reading = Reading(format, None, "mark", check, limits, filters)
     return find_faults(spark, make_plan(spark, reading, paths, bytes_per_partition), reading)
 

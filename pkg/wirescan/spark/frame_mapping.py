@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from wirescan.core.fault import Fault
 from wirescan.core.loop import HEAD
-from wirescan.export.batches import count_gathered_bytes, split_rows
+from wirescan.export.table_parts import count_gathered_bytes, split_rows
 from wirescan.files.source import view_of
 from wirescan.frames import to_arrow
 from wirescan.frames.columns import START
@@ -29,7 +29,8 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, Stop, make_empty
 from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested
-from wirescan.spark.run import DEFAULT_FORMAT, Reading, freeze_gc_for_batches, hide_traceback
+from wirescan.spark.run import DEFAULT_FORMAT, Reading, hide_traceback
+from wirescan.spark.worker_setup import set_up_for_batches
 
 BATCH_BYTES = 8 << 20  # bytes of values that are read together
 CUT = ("fault", "leave")
@@ -126,7 +127,7 @@ def _make_batch_mapper(
 
     def map_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with hide_traceback():
-            yield from freeze_gc_for_batches(read_frames(batches))
+            yield from set_up_for_batches(read_frames(batches))
 
     return map_batches
 

@@ -23,12 +23,12 @@ from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Reading,
     TablesOfFiles,
-    freeze_gc_for_batches,
     hide_traceback,
     make_arrow_schema,
     make_struct,
     run_tasks,
 )
+from wirescan.spark.worker_setup import set_up_for_batches
 
 ROWS = 1 << 16  # rows in a batch for the JVM, at most
 # How the values of a DataFrame are read if the user gives no arguments.
@@ -169,7 +169,7 @@ def map_tables(
                 yield from ((None, table) for table, _ in tables)
 
     def map_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return freeze_gc_for_batches(call(read_batches(batches)))
+        return set_up_for_batches(call(read_batches(batches)))
 
     values = source.select(source[quote(column)].alias("value of frames"))
     return values.mapInArrow(map_batches, struct)

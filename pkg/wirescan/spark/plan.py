@@ -17,6 +17,7 @@ from wirescan.files import boundary_index
 from wirescan.files.source import URL, File, make_sibling_path
 from wirescan.frames.limits import Limits
 from wirescan.reading.splits import (
+    ROUNDS,
     SLICE_BYTES,
     Cut,
     Plan,
@@ -24,6 +25,7 @@ from wirescan.reading.splits import (
     find_starts_in_threads,
     list_source_files,
 )
+from wirescan.spark.hadoop_settings import use_session
 from wirescan.spark.run import (
     DEFAULT_FORMAT,
     TASK_BYTES,
@@ -47,19 +49,23 @@ def make_plan(spark: SparkSession, reading: Reading, paths: Paths, size: int | N
     `wirescan.reading.splits.plan_tasks` makes them, with the function of `make_cutter`.
 
     The number of tasks is a multiple of the tasks that run at the same time, if Spark reports that
-    number.
+    number. The tasks have the same estimated work, and not the same bytes.
 
-    size: bytes of files in one task, approximately. None is TASK_BYTES at most if Spark reports how
-        many tasks run at the same time, else SLICE_BYTES.
+    size: bytes of files in one task, on average. None is TASK_BYTES at most if Spark reports how
+        many tasks run at the same time, else SLICE_BYTES. Then there are up to ROUNDS tasks for
+        each task that runs at the same time, if each takes about a second or more.
 
     Raises ValueError for a size below 1, OSError, and Spark's PythonException for the exceptions of
     a task.
     """
     # A session of Spark Connect has no SparkContext.
     slots = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else None
+    rounds = 1
     if size is None:
         size = TASK_BYTES if slots else SLICE_BYTES
-    return reading.plan(paths, size, make_cutter(spark, reading.format, reading.limits), slots or 1)
+        rounds = ROUNDS
+    cut = make_cutter(spark, reading.format, reading.limits)
+    return reading.plan(paths, size, cut, slots or 1, rounds)
 
 
 def index(
@@ -81,6 +87,7 @@ def index(
     Raises ValueError for an unknown format, OSError, and Spark's PythonException for the exceptions
     of a task.
     """
+    use_session(spark, list_paths(paths))
     files = list_source_files(list_paths(paths), format)
     write = partial(boundary_index.write, format=format, limits=limits)
     return len(_find_starts_in_tasks(spark, files, write))

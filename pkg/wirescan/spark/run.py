@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -21,10 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from wirescan.core.parallel import WORKERS_VARIABLE
 from wirescan.decoding.payload_columns import PayloadColumns
 from wirescan.export.batches import fit_payloads, iter_batches
-from wirescan.files.source import URL
+from wirescan.files.source import URL, to_plain_path
+from wirescan.files.store_connection import (
+    FindOptions,
+    get_default_options,
+    set_default_options,
+)
 from wirescan.frames import to_arrow
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
@@ -33,11 +36,16 @@ from wirescan.frames.table import FrameTable
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.filters import check_filters
 from wirescan.reading.splits import Cut, Plan, Slice, plan_tasks
+from wirescan.spark import kafka_schema
+from wirescan.spark.task_log import log_batches, log_tables
+from wirescan.spark.worker_setup import set_up_for_batches
 
 # The time zone of timestamps in `to_arrow_schema`. Spark before 4.2 has no such argument.
 UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 DEFAULT_FORMAT = "kafka.records"  # of every function and option that takes the name of a format
 TASK_BYTES = 512 << 20  # bytes of files in one task at most; a task costs Spark about 50 ms
+SLOTS = len(os.sched_getaffinity(0))  # tasks at a time, where Spark does not report them
+DBFS = re.compile(r"dbfs:(?://(?=/)|(?=/(?!/)))", re.IGNORECASE)
 LOCAL = "WIRESCAN_LOCAL"  # environment variable in a local session: tasks run on this machine only
 BATCH_BYTES = 4 << 20  # bytes of files in one record batch: the JVM handles this size best
 
@@ -56,6 +64,8 @@ class Reading:
     errors, check, limits: the arguments of `wirescan.scan`.
     filters: the filters of `wirescan.reading.filters`. A row must pass all of them.
     payloads: the columns that are decoded, in Spark's types: see `payload_types.make_payloads`.
+    kafka_columns: the columns of the result, which are those of Spark's Kafka source: see
+        `kafka_schema`. `columns` are then what they are made of. None: they are `columns`.
 
     Raises ValueError for an unknown format, column, mode or operator, and TypeError for a filter's
     value of the wrong type.
@@ -68,6 +78,11 @@ class Reading:
     limits: Limits = field(default_factory=Limits)
     filters: Sequence[tuple[Any, ...]] = ()
     payloads: PayloadColumns = field(default_factory=lambda: PayloadColumns({}), compare=False)
+    kafka_columns: tuple[str, ...] | None = None
+    # The options of URLs, which tasks need too: see `hadoop_settings`.
+    store_options: FindOptions | None = field(
+        default_factory=get_default_options, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         # The normalized name has absolute paths, because workers may run in another directory.
@@ -83,7 +98,16 @@ class Reading:
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the batches, in Spark's types. `fit_payloads` comes before."""
         schema = to_arrow.make_schema(self.format, self.columns, types="spark")
-        return self.payloads.make_schema(schema)
+        schema = self.payloads.make_schema(schema)
+        if self.kafka_columns is None:
+            return schema
+        return kafka_schema.convert_schema(self.kafka_columns, schema)
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of `columns`, with decoded payloads, as a batch of the schema."""
+        if self.kafka_columns is None:
+            return batch
+        return kafka_schema.convert_batch(self.kafka_columns, batch)
 
     @property
     def struct(self) -> StructType:
@@ -112,26 +136,37 @@ class Reading:
 
         Raises FrameError as `errors` says, and OSError.
         """
+        set_default_options(self.store_options)
         with hide_traceback():
-            for part in slices:
-                yield from iter_batches(
-                    part.path,
-                    part.start,
-                    part.stop,
-                    format=self.format,
-                    columns=self.columns,
-                    batch_bytes=BATCH_BYTES,
-                    types="spark",
-                    tail=part.last,
-                    decode=self.payloads.decoders,
-                    **self.options,
-                )
+            batches = log_batches(slices, self._iter_batches(slices), self.errors)
+            yield from map(self.convert, batches)
+
+    def _iter_batches(self, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+        """Yield the frames of slices in record batches of `columns`."""
+        for part in slices:
+            yield from iter_batches(
+                part.path,
+                part.start,
+                part.stop,
+                format=self.format,
+                columns=self.columns,
+                batch_bytes=BATCH_BYTES,
+                types="spark",
+                tail=part.last,
+                decode=self.payloads.decoders,
+                **self.options,
+            )
 
     def read_tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
         """Yield the frames of slices as tables, each with the path of its file.
 
         Raises FrameError as `errors` says, and OSError.
         """
+        return log_tables(slices, self._iter_tables(slices), self.errors)
+
+    def _iter_tables(self, slices: Sequence[Slice]) -> Iterator[tuple[str, FrameTable]]:
+        """Yield the frames of slices as tables, each with the path of its file."""
+        set_default_options(self.store_options)
         for part in slices:
             for table in iter_tables(
                 part.path,
@@ -148,11 +183,12 @@ class Reading:
         paths: Paths,
         size: int,
         cut: Cut | None = None,
-        slots: int = len(os.sched_getaffinity(0)),
+        slots: int = SLOTS,
+        rounds: int = 1,
     ) -> Plan:
         """Return the slices of each task: about `size` bytes for one task.
 
-        cut, slots: the arguments of `splits.plan_tasks`.
+        cut, slots, rounds: the arguments of `splits.plan_tasks`.
 
         Raises ValueError for a size below 1, and OSError.
         """
@@ -165,7 +201,41 @@ class Reading:
             limits=self.limits,
             cut=cut,
             slots=slots,
+            rounds=rounds,
         )
+
+
+def make_reading(
+    format: str,
+    columns: Sequence[str] | None,
+    schema: str | None,
+    *,
+    include_headers: bool = False,
+    errors: str = "strict",
+    **options: Any,
+) -> Reading:
+    """Return a reading of the columns of a format, or of those of Spark's Kafka source.
+
+    schema: "kafka" or None. include_headers: with "kafka", there is the column `headers`.
+    The other arguments are those of `Reading`.
+
+    Raises ValueError and TypeError for unfit arguments.
+    """
+    if schema is None:
+        if include_headers:
+            raise ValueError("includeHeaders is for schema=kafka; other columns are named")
+        return Reading(format, columns, errors, **options)
+    if schema != kafka_schema.NAME:
+        raise ValueError(f"the schema can be {kafka_schema.NAME!r}, not {schema!r}")
+    if format_of(format).name != DEFAULT_FORMAT:
+        raise ValueError(f"schema={schema} is for {DEFAULT_FORMAT}, not {format}")
+    if errors == "mark":
+        raise ValueError(
+            f"schema={schema} has no column for the faults of errors=mark: use strict or skip"
+        )
+    names = kafka_schema.list_columns(columns, include_headers=include_headers)
+    sources = kafka_schema.list_sources(names)
+    return Reading(format, sources, errors, kafka_columns=names, **options)
 
 
 @contextmanager
@@ -198,44 +268,16 @@ def run_tasks(
     # Every worker gets all tasks, and there may be many files. So each task is compressed, and a
     # worker decompresses only its own tasks.
     packed = [zlib.compress(pickle.dumps(task)) for task in tasks]
+    store_options = get_default_options()
 
     def run_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        set_default_options(store_options)
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 task = pickle.loads(zlib.decompress(packed[number]))
-                yield from freeze_gc_for_batches(call(task))
+                yield from set_up_for_batches(call(task))
 
     return spark.range(0, len(packed), 1, max(len(packed), 1)).mapInArrow(run_numbers, struct)
-
-
-def freeze_gc_for_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a task in a worker of Spark, and call `freeze_gc_once`.
-
-    The task uses one thread, see `use_one_thread`.
-    """
-    use_one_thread()
-    for batch in batches:
-        freeze_gc_once()
-        yield batch
-
-
-def use_one_thread() -> None:
-    """Make one thread the default for this worker of Spark: Spark runs one task on each core.
-
-    The environment variable WIRESCAN_WORKERS of the executors takes precedence.
-    """
-    os.environ.setdefault(WORKERS_VARIABLE, "1")
-
-
-@cache
-def freeze_gc_once() -> None:
-    """Exclude all present objects from garbage collection, once in each worker.
-
-    It is called with the worker's first batch. Spark has every worker collect garbage after every
-    task, which takes 20 ms in a worker that has imported pyarrow. Cyclic garbage that the first
-    task holds at this moment is never collected.
-    """
-    gc.freeze()
 
 
 def make_struct(schema: pa.Schema) -> StructType:
@@ -251,11 +293,21 @@ def make_arrow_schema(struct: StructType) -> pa.Schema:
 def list_paths(paths: Paths) -> list[str]:
     """Return one path or several as a list of URLs and absolute paths.
 
-    The paths are absolute because workers may run in another directory.
+    The paths are absolute because workers may run in another directory. Paths may be spelled as
+    Spark spells them: file:/x, file:///x, dbfs:/x, s3a://bucket/x.
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     result = []
     for path in several:
-        name = os.fspath(path)
+        name = _mount_dbfs(to_plain_path(path))
         result.append(name if URL.match(name) else os.path.abspath(name))
     return result
+
+
+def _mount_dbfs(path: str) -> str:
+    """Return the path at which Databricks mounts a path of DBFS; any other path unchanged."""
+    match = DBFS.match(path)
+    if match is None:
+        return path
+    rest = path[match.end() :]
+    return rest if rest.startswith("/Volumes/") else f"/dbfs{rest}"

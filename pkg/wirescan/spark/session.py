@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from wirescan.spark.datasource import register
+from wirescan.spark.datasource import SETTING, register
 from wirescan.spark.java import find_java
 from wirescan.spark.run import LOCAL
 
@@ -32,6 +32,8 @@ CONFIG = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Without it, columns are matched by position only.
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+    # The data source reads less if it gets the filters of queries.
+    SETTING: "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # Error messages have no Java stack trace.

@@ -545,7 +545,9 @@ def parts_keep_their_meaning(
         assert describe_rows(copy) == rows
         assert copy.stops == table.stops
         assert copy.format is table.format
-        for open_children in table.format.children.values():
+        # Frames that need those of the other direction cannot be opened without them.
+        readers = () if table.format.requests else table.format.children.values()
+        for open_children in readers:
             children = open_children(table, errors="mark")
             of_copy = open_children(copy, errors="mark")
             assert describe_rows(of_copy) == describe_rows(children)

@@ -4,14 +4,16 @@ Start with `formats.py`: `scan` reads frames, `infos` reads their headers, `mess
 and replies, `fields` reads the fields of their structs, with or without an IDL. `scan.pyx` draws
 the wire. The other parts:
 
-    constants.py         Kind, MessageType, Protocol, Transform, InfoKind, Type, Role
+    constants.py         Kind, MessageType, ExceptionType, Protocol, Transform, InfoKind, Type, Role
     effective_headers.py resolve: the headers in force for each frame, including persistent ones
     call_pairs.py        pair: calls with their replies
+    call_text.py         call_text: messages as text; struct_tree.pyx reads their structs, and
+                         idl_calls.py names their fields
     encode.py            encode_frame, encode_framed, encode_message; for columns encode_frames,
                          encode_framed_messages, encode_messages
     struct_values.py     ThriftDecoder: payloads that are bare structs, as columns;
                          struct_schema.py compiles a struct of an IDL for struct_reader.pyx
-    format_options.py    options after the name of a format: non_strict, idl
+    format_options.py    options after the name of a format: non_strict, idl, idl_include
     live/                ClientChannel and ServerChannel without sockets;
                          HeaderTransport for Apache Thrift
 
@@ -19,7 +21,17 @@ The package imports only folders below the protocol packages, and no other proto
 """
 
 from wirescan.frames.lazy import make_lazy_names
-from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
+from wirescan.thrift.call_text import call_text
+from wirescan.thrift.constants import (
+    ExceptionType,
+    InfoKind,
+    Kind,
+    MessageType,
+    Protocol,
+    Role,
+    Transform,
+    Type,
+)
 from wirescan.thrift.encode import (
     encode_frame,
     encode_framed,
@@ -36,6 +48,7 @@ __all__ = [
     "Call",
     "ClientChannel",
     "ConversationError",
+    "ExceptionType",
     "FIELD",
     "FORMATS",
     "FRAME",
@@ -56,6 +69,7 @@ __all__ = [
     "Transform",
     "TransportError",
     "Type",
+    "call_text",
     "encode_frame",
     "encode_framed",
     "encode_framed_messages",

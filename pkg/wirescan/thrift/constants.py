@@ -6,7 +6,16 @@ TProtocolTypes.h (protocols), RpcMetadata.thrift (transforms) and TType.h (types
 
 from enum import IntEnum
 
-__all__ = ["InfoKind", "Kind", "MessageType", "Protocol", "Role", "Transform", "Type"]
+__all__ = [
+    "ExceptionType",
+    "InfoKind",
+    "Kind",
+    "MessageType",
+    "Protocol",
+    "Role",
+    "Transform",
+    "Type",
+]
 
 
 class Kind(IntEnum):
@@ -32,6 +41,25 @@ class MessageType(IntEnum):
     REPLY = 2
     EXCEPTION = 3  # the call failed; an exception that the IDL declares is in a REPLY instead
     ONEWAY = 4  # a call without a reply
+
+
+class ExceptionType(IntEnum):
+    """The type of the exception in a message of the type EXCEPTION (TApplicationException)."""
+
+    UNKNOWN = 0
+    UNKNOWN_METHOD = 1
+    INVALID_MESSAGE_TYPE = 2
+    WRONG_METHOD_NAME = 3
+    BAD_SEQUENCE_ID = 4
+    MISSING_RESULT = 5
+    INTERNAL_ERROR = 6
+    PROTOCOL_ERROR = 7
+    INVALID_TRANSFORM = 8
+    INVALID_PROTOCOL = 9
+    UNSUPPORTED_CLIENT_TYPE = 10
+    LOADSHEDDING = 11  # this and the following: of fbthrift
+    TIMEOUT = 12
+    INJECTED_FAILURE = 13
 
 
 class Protocol(IntEnum):

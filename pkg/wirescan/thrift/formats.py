@@ -14,17 +14,20 @@ from wirescan.core.arguments import to_bytes
 from wirescan.core.fault import Fault
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
+from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, renumber_enclosing, require_rows
+from wirescan.thrift.call_text import call_text
 from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
 from wirescan.thrift.evidence import weigh_frames
 from wirescan.thrift.files import FILES, find_boundaries
-from wirescan.thrift.format_options import IDL, NON_STRICT
+from wirescan.thrift.format_options import IDL, IDL_INCLUDE, NON_STRICT
 from wirescan.thrift.hmac import make_signer
 from wirescan.thrift.idl import add_names
+from wirescan.thrift.meanings import MEANINGS
 from wirescan.thrift.scan import (
     FIELD,
     FRAME,
@@ -198,6 +201,8 @@ def messages(
         service: of a multiplexed call, whose name is "service:method"; else null.
         arguments: the struct after the message's begin; in a reply the result.
 
+    The column `call` is computed, as an Arrow array of strings: the text of `call_text`.
+
     The faults are BAD_MAGIC, BAD_VERSION, BAD_KIND (an unknown type or protocol), TRUNCATED,
     BAD_VARINT, and those of `plain`.
 
@@ -307,6 +312,7 @@ FRAMES = Format(
         "infos": Column(count="info_count"),
     },
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
+    conversation=Conversation(ports=(9090,)),
     storage=Storage(
         files=FILES,
         text_marks=(b"POST ", b"HTTP/"),
@@ -317,6 +323,7 @@ FRAMES = Format(
     display=Display(shown=("_start", "size", "kind", "seq", "protocol_id", "transform_0", "infos")),
     readable=(Fault.BAD_CODEC,),
     accepts=(NON_STRICT,),
+    meanings=MEANINGS["thrift.frames"],
 )
 INFOS = Format(
     "thrift.infos",
@@ -327,6 +334,7 @@ INFOS = Format(
     columns={"kind": Column(names=InfoKind), "seq": Column(inherited=True)},
     display=Display(shown=("_start", "kind", "key", "value"), grouped_by="key"),
     accepts=(NON_STRICT,),
+    meanings=MEANINGS["thrift.infos"],
 )
 PLAINS = Format(
     "thrift.plain",
@@ -337,6 +345,7 @@ PLAINS = Format(
     columns={"kind": Column(names=Kind), "seq": Column(inherited=True)},
     display=Display(shown=("_start", "kind", "payload"), repeats=True),
     accepts=(NON_STRICT,),
+    meanings=MEANINGS["thrift.plain"],
 )
 MESSAGES = Format(
     "thrift.messages",
@@ -345,14 +354,19 @@ MESSAGES = Format(
     messages,
     within="thrift.frames",
     children={"fields": fields},
-    columns={"kind": Column(names=MessageType), "protocol": Column(names=Protocol)},
+    columns={
+        "kind": Column(names=MessageType),
+        "protocol": Column(names=Protocol),
+        "call": Column(compute_texts=call_text),
+    },
     display=Display(
-        shown=("_start", "kind", "seqid", "protocol", "service", "method", "arguments"),
+        shown=("_start", "kind", "seqid", "protocol", "call"),
         grouped_by="method",
         counted_as="messages",
         summary=SummaryColumns(by_kind=True),
     ),
-    accepts=(NON_STRICT,),
+    accepts=(NON_STRICT, IDL_INCLUDE, IDL),
+    meanings=MEANINGS["thrift.messages"],
 )
 FIELDS = Format(
     "thrift.fields",
@@ -374,6 +388,7 @@ FIELDS = Format(
         grouped_by="method",
     ),
     enclosing="enclosing",
-    accepts=(NON_STRICT, IDL),
+    accepts=(NON_STRICT, IDL_INCLUDE, IDL),
+    meanings=MEANINGS["thrift.fields"],
 )
 FORMATS = (FRAMES, INFOS, PLAINS, MESSAGES, FIELDS)

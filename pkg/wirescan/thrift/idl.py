@@ -19,15 +19,27 @@ import numpy as np
 from wirescan.core.gather import Places
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import MessageType, Role, Type
+from wirescan.thrift.idl_parser import make_parse_error, parse_idl
 from wirescan.thrift.scan import FIELD
 
-__all__ = ["add_names", "make_named_dtype"]
+__all__ = ["IdlFile", "add_names", "load_module", "make_named_dtype"]
 
 BINARY = 18  # thriftpy2's number for byte strings; on the wire they are STRING
 NOWHERE = (1 << 63) - 1  # greater than every key
 NAME_ALIGNMENT = 8  # bytes; the width of the column `name` is a multiple, so that rows stay aligned
 ARGUMENTS, RESULT = 0, 1  # indexes in the last axis of `_Names.structs`
 _loaded = itertools.count()
+
+
+class IdlFile(NamedTuple):
+    """The path of a .thrift file, and directories with files that it includes.
+
+    An included file is looked for in the directory of the file that includes it, then in the
+    current directory, then in these.
+    """
+
+    path: str
+    include: tuple[str, ...] = ()
 
 
 class _Exception:
@@ -214,14 +226,16 @@ def _load_names(idl: Any) -> _Names:
     except Exception as error:
         if isinstance(idl, ModuleType):
             raise
-        raise _make_parse_error(os.path.abspath(os.fsdecode(idl)), error) from error
+        raise make_parse_error(
+            module.__thrift_file__, str(error) or type(error).__name__
+        ) from error
 
 
 def load_module(idl: Any) -> ModuleType:
     """Return an IDL as a module of thriftpy2.
 
-    idl: the path of a .thrift file, or such a module. A file is parsed again only after it has
-    changed; a change of an included file is not noticed.
+    idl: the path of a .thrift file, such a module, or an `IdlFile`. A file is parsed again only
+        after it has changed; a change of an included file is not noticed.
 
     Raises TypeError for another argument, ValueError for an IDL that cannot be parsed, OSError for
     a file that cannot be read, and ImportError if thriftpy2 is not installed.
@@ -230,47 +244,30 @@ def load_module(idl: Any) -> ModuleType:
         if not hasattr(idl, "__thrift_file__"):
             raise TypeError(f"{idl.__name__} is not a module that thriftpy2 has loaded")
         return idl
+    file = idl if isinstance(idl, IdlFile) else IdlFile(idl)
     try:
-        path = os.path.abspath(os.fsdecode(idl))
+        path = os.path.abspath(os.fsdecode(file.path))
     except TypeError:
         raise TypeError(
             f"idl must be a path or a module of thriftpy2, not {type(idl).__name__}"
         ) from None
     status = os.stat(path)
-    return _parse_file(path, status.st_mtime_ns, status.st_size)
+    return _parse_file(path, file.include, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=16)
-def _parse_file(path: str, *_: int) -> ModuleType:
-    try:
-        from thriftpy2.parser import parse
-    except ImportError as error:
-        raise ImportError(
-            "an IDL is parsed by thriftpy2: pip install 'wirescan[thrift]'"
-        ) from error
+def _parse_file(path: str, include: tuple[str, ...], *_: int) -> ModuleType:
     stem = os.path.splitext(os.path.basename(path))[0]
     # thriftpy2 caches included files by the name of the module. A new name avoids stale files.
     name = f"wirescan{next(_loaded)}.{stem}_thrift"
-    try:
-        # thriftpy2 has no annotations.
-        module: ModuleType = parse(path, name, enable_cache=False)
-        return module
-    except OSError:
-        raise
-    # A broken IDL raises errors of thriftpy2 and ply, and any error of Python.
-    except Exception as error:
-        raise _make_parse_error(path, error) from error
-
-
-def _make_parse_error(path: str, error: Exception) -> ValueError:
-    return ValueError(f"{path} cannot be parsed: {error or type(error).__name__}")
+    return parse_idl(path, name, include)
 
 
 @lru_cache(maxsize=16)
 def _read_module(module: ModuleType) -> _Names:
     numbers: dict[tuple[int, Any], int] = {}
     named: dict[str, Any] = {}
-    for service in _list_services(module):
+    for service in list_services(module):
         named.setdefault(service.__name__, service)
     services = sorted(named)
     methods = sorted({method for service in named.values() for method in service.thrift_services})
@@ -306,7 +303,7 @@ def _number_methods(
                 out[row, column, side] = _number(numbers, Type.STRUCT, struct)
         # Services that inherit a method share its class. Separate declarations are compared.
         shapes = [
-            {member.id: (member.name, member.type) for member in _iter_members(Type.STRUCT, struct)}
+            {member.id: (member.name, member.type) for member in iter_members(Type.STRUCT, struct)}
             for struct in structs
             if struct
         ]
@@ -323,7 +320,7 @@ def _list_members(numbers: dict[tuple[int, Any], int]) -> dict[int, tuple[int, b
     entries: dict[int, tuple[int, bytes]] = {}
     pending = list(numbers.items())
     for (kind, spec), number in pending:  # grows meanwhile
-        for member in _iter_members(kind, spec):
+        for member in iter_members(kind, spec):
             key = int(_make_key(number, member.role, member.type[0], member.id))
             inside = _number(numbers, *member.type)
             if inside > len(pending):
@@ -332,7 +329,7 @@ def _list_members(numbers: dict[tuple[int, Any], int]) -> dict[int, tuple[int, b
     return entries
 
 
-def _list_services(module: ModuleType) -> Iterator[Any]:
+def list_services(module: ModuleType) -> Iterator[Any]:
     """Yield the services of a file, then those of all files that it includes."""
     modules = [module]
     for member in modules:  # grows meanwhile
@@ -348,7 +345,7 @@ def _number(numbers: dict[tuple[int, Any], int], kind: int, spec: Any) -> int:
     return numbers.setdefault((kind, spec), len(numbers) + 1)
 
 
-def _iter_members(kind: int, spec: Any) -> Iterator[_Member]:
+def iter_members(kind: int, spec: Any) -> Iterator[_Member]:
     """Yield the members of a struct or container."""
     if kind == Type.STRUCT:
         for id, (type, name, *rest) in spec.thrift_spec.items():

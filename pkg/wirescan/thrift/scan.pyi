@@ -34,6 +34,7 @@ def scan_streams(
     check: bool,
     resync: bool,
     limits: Limits,
+    more: bool = False,
     versions: bool = True,
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 def bytes_needed(

@@ -86,10 +86,10 @@ def scan_stream(buffer, *, check, resync, limits, into=None, more=False, resume=
     return scan_frames(buffer, FRAME, run, resync, more, limits, into, resume)
 
 
-def scan_streams(buffers, spans, *, check, resync, limits, versions=True):
+def scan_streams(buffers, spans, *, check, resync, limits, more=False, versions=True):
     """Return (rows, bad, faults, positions) for many spans of buffers: `core.loop.scan_spans`."""
     cdef RunScan run = run_frames if versions else run_frames_any
-    return scan_spans(buffers, spans, FRAME, run, resync, limits)
+    return scan_spans(buffers, spans, FRAME, run, resync, limits, more)
 
 
 def bytes_needed(held, at=0, state=b"", versions=True):

@@ -19,7 +19,8 @@ from dataclasses import replace
 import numpy as np
 
 from wirescan.core.fault import Fault
-from wirescan.frames.codecs import Arena, CodecError
+from wirescan.frames.arena import Arena
+from wirescan.frames.codecs import CodecError
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
 from wirescan.thrift.constants import Kind, Transform

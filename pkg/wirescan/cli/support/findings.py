@@ -330,6 +330,10 @@ class Report:
         """Return the path of the segment of a log that begins with the offset `base`."""
         assert self._segments is not None  # the log has segments that were verified
         assert log.prefix is not None
+        for name in sorted(log.names or ()):
+            segment = self._segments.parse(name)
+            if segment is not None and (segment.prefix, segment.base) == ("", base):
+                return log.prefix + name
         return self._segments.make_path(log.prefix, base)
 
     @staticmethod

@@ -13,9 +13,11 @@ from wirescan.cli.output import format_path, print_message
 from wirescan.files.source import URL
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
+from wirescan.reading.captures import is_of_captures
 from wirescan.reading.detect import Candidate, detect_path, is_beside
 
 SAMPLED_PATHS = 16  # of the arguments
+LIVE_SCHEME = "kafka://"  # begins the address of a topic, which is not a file
 
 
 def find_candidates(path: str) -> list[Candidate]:
@@ -75,6 +77,8 @@ def hint_at_format(paths: Sequence[str], format: Format) -> str:
     paths: files or directories, of which the first one is looked at. URLs and pipes are not.
     """
     for path in paths[:1]:
+        if is_of_captures(format):
+            continue  # the frames of any format may be in a capture
         if path == "-" or URL.match(path) or is_pipe(path):
             continue
         try:
@@ -90,6 +94,7 @@ def hint_at_format(paths: Sequence[str], format: Format) -> str:
 
 def _sample(paths: Sequence[str]) -> list[str]:
     """Return the paths to look at: not all of many, and no indexes from a shell's `*`."""
+    paths = [path for path in paths if not path.startswith(LIVE_SCHEME)]
     if len(paths) > 1:
         paths = [path for path in paths if os.path.isdir(path) or not is_beside(path)]
     places = np.linspace(0, len(paths) - 1, min(SAMPLED_PATHS, len(paths))).astype(int)

@@ -6,8 +6,9 @@ Each writes tables to an open binary file, until there are no more.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from wirescan.cli.output import colour, dump_json, format_path, name_path
 from wirescan.cli.support.template import Template
 from wirescan.frames.columns import FAULT
 from wirescan.frames.format import Format
-from wirescan.frames.row_values import FAULT_COLUMN, RowValues
+from wirescan.frames.row_values import FAULT_COLUMN
 from wirescan.frames.table import FrameTable
 from wirescan.frames.text_table import (
     align_cells,
@@ -25,10 +26,20 @@ from wirescan.frames.text_table import (
     format_cell,
 )
 
+if TYPE_CHECKING:
+    from wirescan.decoding.payload_columns import PayloadColumns
+
 WIDEST = 32  # characters of a column that is not the last one
 SAMPLE = 200  # rows that decide how wide the columns are
 CHUNK = 4096  # rows that are rendered together
 CHUNK_BYTES = 8 << 20  # bytes of frames that are written at a time
+
+
+class Rows(Protocol):
+    """Converts the rows of tables to tuples of values, as `RowValues` does."""
+
+    def iter_rows(self, table: FrameTable, path: str) -> Iterator[tuple[Any, ...]]:
+        """Return an iterator over the rows of a table of the file `path`."""
 
 
 def _split(table: FrameTable) -> Iterator[FrameTable]:
@@ -44,30 +55,50 @@ def _split(table: FrameTable) -> Iterator[FrameTable]:
 
 
 def write_json(
-    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: Rows, names: list[str]
 ) -> None:
     """Write rows as JSON lines."""
-    for table, path in tables:
-        for part in _split(table):
-            lines = [dump_json(dict(zip(names, row))) for row in values.iter_rows(part, path)]
-            out.write(("\n".join(lines) + "\n").encode())
+    _write_lines(out, tables, values, lambda row: dump_json(dict(zip(names, row))) + "\n")
 
 
 def write_csv(
-    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: RowValues, names: list[str]
+    out: BinaryIO, tables: Iterable[tuple[FrameTable, str]], values: Rows, names: list[str]
 ) -> None:
     """Write rows as CSV, after a line of column names."""
     out.write(format_csv_row(names).encode())
+    _write_lines(out, tables, values, format_csv_row)
+
+
+def _write_lines(
+    out: BinaryIO,
+    tables: Iterable[tuple[FrameTable, str]],
+    values: Rows,
+    format_row: Callable[[tuple[Any, ...]], str],
+) -> None:
+    """Write each row as a line. At most CHUNK_BYTES and one line are held."""
     for table, path in tables:
         for part in _split(table):
-            rows = values.iter_rows(part, path)
-            out.write("".join(map(format_csv_row, rows)).encode(errors="surrogateescape"))
+            held: list[str] = []
+            size = 0
+            for row in values.iter_rows(part, path):
+                held.append(format_row(row))
+                size += len(held[-1])
+                if size >= CHUNK_BYTES:
+                    _write_text(out, held)
+                    held = []
+                    size = 0
+            _write_text(out, held)
+
+
+def _write_text(out: BinaryIO, texts: Iterable[str]) -> None:
+    """Write texts. They may have the bytes of paths that are not UTF-8."""
+    out.write("".join(texts).encode(errors="surrogateescape"))
 
 
 def write_text(
     out: BinaryIO,
     tables: Iterable[tuple[FrameTable, str]],
-    values: RowValues,
+    values: Rows,
     names: list[str],
     *,
     names_files: bool,
@@ -117,12 +148,16 @@ def write_parquet(
     format: Format,
     columns: list[str] | None,
     errors: str,
+    payloads: PayloadColumns | None = None,
 ) -> None:
-    """Write rows as one Parquet file, with the types of `wirescan convert`."""
+    """Write rows as one Parquet file, with the types of `wirescan convert`.
+
+    payloads: the columns that are decoded. Their types are known.
+    """
     from wirescan.export.hive_layout import Layout
     from wirescan.export.parquet_writer import COMPRESSION, make_writer
 
-    layout = Layout.from_columns(format.spec, columns)
+    layout = replace(Layout.from_columns(format.spec, columns), payloads=payloads)
     mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
     with make_writer(out, layout.schema, COMPRESSION) as writer:
         for table, path in tables:
@@ -136,19 +171,24 @@ def write_arrow(
     format: Format,
     columns: list[str] | None,
     errors: str,
+    payloads: PayloadColumns | None = None,
 ) -> None:
-    """Write rows as an Arrow IPC stream."""
+    """Write rows as an Arrow IPC stream.
+
+    payloads: the columns that are decoded. Their types are known.
+    """
     import pyarrow as pa
 
-    from wirescan.export.batches import BATCH_BYTES, split_by_bytes
+    from wirescan.export.batches import BATCH_BYTES
+    from wirescan.export.table_parts import split_by_bytes
     from wirescan.frames import to_arrow
 
     mode = "skip" if errors == "skip" else "mark"  # `tables` has applied strict
-    with pa.ipc.new_stream(
-        pa.PythonFile(out, "w"), to_arrow.make_schema(format, columns, binary="binary")
-    ) as writer:
+    schema = to_arrow.make_schema(format, columns, binary="binary")
+    if payloads is not None:
+        schema = payloads.make_schema(schema)
+    with pa.ipc.new_stream(pa.PythonFile(out, "w"), schema) as writer:
         for table, path in tables:
             for part in split_by_bytes(table, BATCH_BYTES):
-                writer.write_batch(
-                    to_arrow.to_batch(part, columns, binary="binary", file=path, errors=mode)
-                )
+                batch = to_arrow.to_batch(part, columns, binary="binary", file=path, errors=mode)
+                writer.write_batch(batch if payloads is None else payloads.decode(batch))

@@ -10,19 +10,20 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wirescan.cli.common import DEFAULT_FORMAT, Damage, Failure, describe_tail, is_pipe
-from wirescan.cli.input import read_input
+from wirescan.cli.input import read_input, read_part
 from wirescan.cli.output import format_path, print_message
 from wirescan.cli.support.line_blocks import iter_line_blocks
-from wirescan.cli.support.selection import parse_partition
+from wirescan.cli.support.selection import FilePart, RowChooser, Selection, parse_partition
 from wirescan.frames.errors import make_frame_error
 from wirescan.frames.format import Format
+from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import decode, show_bytes
@@ -33,6 +34,7 @@ from wirescan.kafka.log.transactions import (
     list_transaction_steps,
 )
 from wirescan.reading.chunked import open_nested, scan_outermost
+from wirescan.reading.filters import check_filters
 
 PIECE = 4 << 20  # bytes read at a time
 SHOWN_BYTES = 40  # of a bad line
@@ -50,11 +52,15 @@ class RecordBlock:
         count: how many.
         columns: the arguments of `Client.send` with the records.
         partition: a number, or an array with one for each record; None lets a partitioner choose.
+        log: the directory of the segment; None for lines.
+        offsets: the offset of each record in its segment; None for lines.
     """
 
     count: int
     columns: Mapping[str, Any]
     partition: Any = None
+    log: str | None = None
+    offsets: np.ndarray | None = None
 
 
 class LineRecord(NamedTuple):
@@ -219,21 +225,44 @@ class RestoreReader:
     The files of a log are read twice: the end of a transaction may be in a later file.
 
     Args:
-        files: all files that will be read.
+        files: all files of the logs. Those that are read are in the attribute `files`.
         errors: "strict" raises an error for a bad frame, after the records before it; "skip" drops
             it.
         keeps_partitions: write each record to the partition that its directory is named after.
+        selection: the records to read.
+        next_offsets: log -> the offset to begin at. Other logs are read from their start.
+        most: records in a block, at most; None: no bound.
+
+    Attributes:
+        files: the files that may hold selected records, in order.
+        counts: what was read.
     """
 
-    def __init__(self, files: Sequence[str], errors: str, *, keeps_partitions: bool):
+    def __init__(
+        self,
+        files: Sequence[str],
+        errors: str,
+        *,
+        keeps_partitions: bool,
+        selection: Selection,
+        next_offsets: Mapping[str, int],
+        most: int | None = None,
+    ):
         self._format: Format = format_of(DEFAULT_FORMAT)
         self._errors = errors
         self._keeps_partitions = keeps_partitions
+        self._selection = selection
+        self._chooser = RowChooser(selection, "skip")
+        self._next_offsets = next_offsets
+        self._most = most
         self.counts = ReadCounts()
         self._logs: dict[str, list[str]] = {}  # directory -> its files
         self._excluded: dict[str, np.ndarray] = {}  # directory -> transactions
         for path in files:
-            self._logs.setdefault(_get_directory(path), []).append(path)
+            self._logs.setdefault(get_directory(path), []).append(path)
+        unfinished = {path for log in self._logs for path in self._select_unfinished(log)}
+        self.files = [path for path in selection.select_files(files) if path in unfinished]
+        for path in self.files:
             if keeps_partitions and parse_partition(path) is None:
                 raise Failure(
                     f"{format_path(path)} is in no directory named TOPIC-N: choose with "
@@ -248,28 +277,52 @@ class RestoreReader:
             Failure: for transactions in standard input or a pipe, which cannot be read twice.
             OSError: if the file cannot be read.
         """
-        partition = parse_partition(path) if self._keeps_partitions else None
-        log = _get_directory(path)
+        log = get_directory(path)
+        selection = self._select_rest(log)
+        part = None if self._chooser.is_done else selection.find_part(path, Limits())
+        if part is None:
+            return
         options: dict[str, Any] = {"errors": "mark", "source": path}
         if log not in self._excluded:
             self._excluded[log] = self._find_excluded(self._logs[log])
-        pieces = read_input(path, _count(self.counts, progress), PIECE)
-        for table in scan_outermost(pieces, self._format.outermost, **options):
-            if _is_stream(path) and len(list_transaction_steps(table)):
+        pieces = self._read_pieces(part, _count(self.counts, progress))
+        for table in scan_outermost(pieces, self._format.outermost, offset=part.start, **options):
+            if is_stream(path) and len(list_transaction_steps(table)):
                 raise Failure(f"{format_path(path)} holds transactions: write it to a file first")
-            batches = committed(table, self._excluded[log])
-            self.counts.excluded += len(table) - len(batches)
+            frames = selection.prune(table, path)
+            batches = committed(frames, self._excluded[log])
+            self.counts.excluded += len(frames) - len(batches)
             for records in open_nested(batches, self._format, **options):
-                yield from self._apply_mode(records, path, partition)
-        if tail := describe_tail(table, path):
+                yield from self._apply_mode(records, path)
+                if self._chooser.is_done:
+                    return
+        if part.stop is None and (tail := describe_tail(table, path)):
             print_message(f"wirescan: {tail}, dropped")
+
+    def _select_rest(self, log: str) -> Selection:
+        """Return the selection of the records of a log that earlier runs did not write."""
+        next_offset = self._next_offsets.get(log, 0)
+        if not next_offset:
+            return self._selection
+        condition = check_filters([("offset", ">=", next_offset)], self._format)
+        return replace(self._selection, conditions=(*self._selection.conditions, *condition))
+
+    def _select_unfinished(self, log: str) -> list[str]:
+        """Return the files of a log that may hold records to write, by their names."""
+        return replace(self._select_rest(log), partitions=None).select_files(self._logs[log])
+
+    def _read_pieces(self, part: FilePart, advance: Callable[[int], None]) -> Iterator[memoryview]:
+        """Yield the bytes of a part of a file."""
+        if (part.start, part.stop) == (0, None):
+            return read_input(part.path, advance, PIECE)
+        return read_part(part.path, part.start, part.stop, advance)
 
     def _find_excluded(self, paths: Iterable[str]) -> np.ndarray:
         """Return the transactions of a log that were aborted or have no end."""
         steps = [
             list_transaction_steps(table)
             for path in paths
-            if not _is_stream(path)
+            if not is_stream(path)
             for table in scan_outermost(
                 read_input(path, size=PIECE), self._format.outermost, errors="mark", check=False
             )
@@ -277,10 +330,8 @@ class RestoreReader:
         found = find_transactions(np.concatenate([np.empty(0, STEP), *steps]))
         return np.concatenate([found.aborted, found.open])
 
-    def _apply_mode(
-        self, records: FrameTable, path: str, partition: int | None
-    ) -> Iterator[RecordBlock]:
-        """Yield the good records of a table, and raise or count the others."""
+    def _apply_mode(self, records: FrameTable, path: str) -> Iterator[RecordBlock]:
+        """Yield the selected good records of a table, and raise or count the others."""
         error = None
         if self._errors == "strict" and records.bad.any():
             row = int(records.bad.argmax())
@@ -288,10 +339,16 @@ class RestoreReader:
             error.source = path
             records = records[:row]
         self.counts.faults += int(np.count_nonzero(records.bad))
-        records = records.where(~records.bad)
-        if len(records):
-            yield RecordBlock(len(records), _make_columns(records), partition)
-        if error is not None:
+        log = get_directory(path)
+        if next_offset := self._next_offsets.get(log, 0):
+            records = records.where(records["offset"] >= next_offset)
+        records = records[self._chooser.choose(records, path)]
+        partition = parse_partition(path) if self._keeps_partitions else None
+        step = self._most or max(len(records), 1)
+        for first in range(0, len(records), step):
+            block = records[first : first + step]
+            yield RecordBlock(len(block), _make_columns(block), partition, log, block["offset"])
+        if error is not None and not self._chooser.is_done:
             raise error
 
 
@@ -308,12 +365,12 @@ def _make_columns(records: FrameTable) -> dict[str, Any]:
     return columns
 
 
-def _is_stream(path: str) -> bool:
+def is_stream(path: str) -> bool:
     """Return whether a path can be read only once."""
     return path == "-" or is_pipe(path)
 
 
-def _get_directory(path: str) -> str:
+def get_directory(path: str) -> str:
     """Return the directory of a file, whose files are one log."""
     return path if path == "-" else os.path.dirname(os.path.abspath(path))
 

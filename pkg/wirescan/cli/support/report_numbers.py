@@ -38,9 +38,11 @@ TIME_BUCKETS = 256  # buckets of the rate over time
 SIZE_BUCKETS = 65  # one for each number of bits of a size
 
 GOOD = "good"
+NO_CODEC = "none"  # the name of the codec of frames that are not compressed
+NOT_COMPRESSED = "not compressed"
 BAD_CHECKSUM = "bad checksum"
 OTHER_DAMAGE = "other damage"
-GAP = "gap"
+NO_FRAME = "no frame"  # bytes between damage and the next frame
 TAILS: dict[int, str] = {Fault.SHORT: "cut tail", Fault.ZEROS: "zeros", Fault.FILLER: "filler"}
 
 
@@ -107,10 +109,17 @@ class DirectoryCounts:
 
 @dataclass
 class ReportData:
-    """What a report shows. Each list is bounded, and a number has the true total."""
+    """What a report shows. Each list is bounded, and a number has the true total.
+
+    counted: what the counts over time and of directories are of: "records", or "frames" where
+        frames do not state their records.
+    key_column: the column of the frequent keys.
+    """
 
     format: str
     deep: bool
+    counted: str = "records"
+    key_column: str = "key"
     total: dict[str, Any] = field(default_factory=dict)
     files: list[dict[str, Any]] = field(default_factory=list)
     file_count: int = 0
@@ -251,9 +260,12 @@ class ReportNumbers:
         limits: Limits,
     ) -> None:
         self.total = Tally(format)
-        self._data = ReportData(format.name, deep)
         self._format = format
         self._inner = find_counted_format(format) if deep else None
+        counted = "frames" if format.display.record_count is None else "records"
+        self._data = ReportData(format.name, deep, counted)
+        if self._inner is not None and self._inner.display.grouped_by is not None:
+            self._data.key_column = self._inner.display.grouped_by
         self._options: dict[str, Any] = {"errors": "mark", "check": check, "limits": limits}
         self._verifier = Report(
             format,
@@ -373,7 +385,7 @@ class ReportNumbers:
         is_gap = faults >= Fault.BAD_LENGTH
         parts = {
             BAD_CHECKSUM: faults == Fault.BAD_CHECKSUM,
-            GAP: is_gap,
+            NO_FRAME: is_gap,
             OTHER_DAMAGE: ~is_good & ~is_gap & (faults != Fault.BAD_CHECKSUM),
         }
         if special is not None:
@@ -385,7 +397,9 @@ class ReportNumbers:
             codecs = piece[columns.codec]
             names = self._format.get_column(columns.codec)
             for number in np.unique(codecs[is_good]).tolist():
-                parts[f"{GOOD}, {names.name_number(number)}"] = is_good & (codecs == number)
+                name = names.name_number(number)
+                label = NOT_COMPRESSED if name == NO_CODEC else name
+                parts[f"{GOOD}, {label}"] = is_good & (codecs == number)
         for category, rows in parts.items():
             self._map.add(category, positions[rows], sizes[rows])
 

@@ -12,11 +12,14 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
+from wirescan.cli.support.losses import EXACT
 from wirescan.cli.support.report_numbers import FileMap, ListedFault, ReportData
 from wirescan.frames.value_text import format_time
 
 HEX_WIDTH = 16  # bytes in a line of hexadecimal text
+LOSS_LABELS = {"damage": "findings of damage", "empty": "empty files"}
 CHART_HEIGHT = 100  # units of a chart's height
+DURATIONS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "s": 1000}  # in ms
 SHOWN_PATH = 200  # characters of a path that the page shows
 
 STYLE = """
@@ -34,7 +37,7 @@ COLOURS = {
     "good": "#4a8f5c",
     "bad checksum": "#d1242f",
     "other damage": "#e0731d",
-    "gap": "#a040c0",
+    "no frame": "#a040c0",
     "zeros": "#8a8f98",
     "cut tail": "#c9a400",
     "filler": "#707070",
@@ -76,7 +79,7 @@ def render_html(data: ReportData) -> str:
         f"{_render_codecs(data)}{_render_keys(data)}{_render_directories(data)}"
         f"{_render_faults(data)}</main>"
         f'<script type="application/json" id="data">{embedded}</script>'
-        f"<script>{SCRIPT}</script></body></html>\n"
+        f"<script>{SCRIPT if data.faults else ''}</script></body></html>\n"
     )
 
 
@@ -107,7 +110,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         # Offsets are pasted into commands, so they have no commas. Times are there as text too.
         texts = (
-            f"{name.replace('_', ' ')} {v if name in ('first', 'last') else _format_value(v)}"
+            f"{_label(name)} {v if name in ('first', 'last') else _format_value(v)}"
             for name, v in value.items()
             if f"{name}_utc" not in value
         )
@@ -116,7 +119,27 @@ def _format_value(value: Any) -> str:
         return {None: "not known", True: "yes", False: "no"}[value]
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+    return _format_float(value) if isinstance(value, float) else str(value)
+
+
+def _label(name: str) -> str:
+    """Return the label before a value: words of a JSON name, or a value that was counted."""
+    if not name.islower():
+        return f"{name}:"
+    return name.replace("_", " ").replace("inflated", "decompressed")
+
+
+def _format_float(value: float) -> str:
+    """Return a number with one digit after the point, or with two digits that are not zero."""
+    return f"{value:,.1f}" if value >= 1 or not value else f"{value:.2g}"
+
+
+def _format_duration(milliseconds: int) -> str:
+    """Return a time in the largest unit of which it has at least one."""
+    for unit, size in DURATIONS.items():
+        if milliseconds >= size:
+            return f"{milliseconds / size:.3g} {unit}"
+    return f"{milliseconds} ms"
 
 
 def _render_pairs(values: dict[str, Any]) -> str:
@@ -126,7 +149,7 @@ def _render_pairs(values: dict[str, Any]) -> str:
         is_nested = isinstance(value, dict) and any(isinstance(v, dict) for v in value.values())
         lines = [_format_value(value)]
         if is_nested:
-            lines = [f"{key.replace('_', ' ')}: {_format_value(v)}" for key, v in value.items()]
+            lines = [f"{_label(key).rstrip(':')}: {_format_value(v)}" for key, v in value.items()]
         cell = "<br>".join(escape(line) for line in lines)
         rows.append(f"<tr><th scope=row>{escape(name.replace('_', ' '))}</th><td>{cell}</td></tr>")
     return f"<table>{''.join(rows)}</table>"
@@ -208,16 +231,18 @@ def _render_rate(data: ReportData) -> str:
     if not data.rate:
         return ""
     heights = [bucket.records for bucket in data.rate]
-    label = f"records in each {data.time_width:,} ms, at most {max(heights):,}; the table has them"
+    counted = data.counted
+    width = _format_duration(data.time_width)
+    label = f"{counted} in each {width}, at most {max(heights):,}; the table has them"
     rows = [(format_time(bucket.start), bucket.records) for bucket in data.rate]
     first = format_time(data.rate[0].start)
     last = format_time(data.rate[-1].start)
+    note = "A frame that does not state its records counts as 1." if counted == "records" else ""
     return (
-        f"<h2>Records over time</h2>{_render_chart(label, heights)}"
-        f"<p>{first} to {last}, in steps of {data.time_width:,} ms. "
-        "A frame counts at its last time. A frame that does not state its records counts as 1."
-        f"</p><details><summary>Table of records over time</summary>"
-        f"{_render_table(('from', 'records'), rows)}</details>"
+        f"<h2>{counted.capitalize()} over time</h2>{_render_chart(label, heights)}"
+        f"<p>{first} to {last}, in steps of {width}. A frame counts at its last time. {note}"
+        f"</p><details><summary>Table of {counted} over time</summary>"
+        f"{_render_table(('from', counted), rows)}</details>"
     )
 
 
@@ -247,28 +272,33 @@ def _render_findings(data: ReportData) -> str:
         lost = finding.get("lost_records", "")
         rows.append((what, finding["offset"], lost, finding["kind"], _shorten(finding["file"])))
     names = ("finding", "byte", "lost records", "kind", "file")
-    table = _render_table(names, rows) if rows else ""
-    return (
-        f"<h2>Gaps and losses</h2>{_render_pairs(_drop(data.verified, 'kind'))}"
-        f"<p>{len(data.findings):,} of {data.finding_count:,} findings are listed.</p>{table}"
-    )
+    listed = "<p>Nothing was found.</p>"
+    if rows:
+        listed = f"<p>{len(data.findings):,} of {data.finding_count:,} findings are listed.</p>"
+        listed += _render_table(names, rows)
+    return f"<h2>Gaps and losses</h2>{_render_pairs(_select_losses(data.verified))}{listed}"
 
 
-def _drop(values: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != name}
+def _select_losses(verified: dict[str, Any]) -> dict[str, Any]:
+    """Return what the summary of `wirescan verify` has that no other part of the page has."""
+    names = ("clean", "damage", "gaps", "empty", "lost_records", "lost_ranges")
+    shown = {LOSS_LABELS.get(name, name): verified[name] for name in names if name in verified}
+    if "lost_records" in verified:
+        bound = "" if verified["bound"] == EXACT else f"{verified['bound']} "
+        shown["lost_records"] = f"{bound}{verified['lost_records']:,}"
+    return shown
 
 
 def _render_codecs(data: ReportData) -> str:
     if not data.codecs:
         return ""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for name, counts in data.codecs.items():
-        inflated = counts.get("inflated_bytes")
-        size = counts.get("bytes", 0)
-        ratio = f"{inflated / size:.2f}" if inflated and size else "not known"
-        shown = "not known" if inflated is None else inflated
-        rows.append((name, counts.get("frames", 0), size, shown, ratio))
-    names = ("codec", "frames", "bytes", "decompressed bytes", "ratio")
+        row: tuple[object, ...] = (name, counts.get("frames", 0), counts.get("bytes", 0))
+        if data.deep:
+            row += _describe_ratio(counts)
+        rows.append(row)
+    names = ("codec", "frames", "bytes", "decompressed bytes", "ratio")[: len(rows[0])]
     tried = ""
     if data.what_if:
         size = data.what_if[0].sample_bytes
@@ -285,6 +315,14 @@ def _render_codecs(data: ReportData) -> str:
     return f"<h2>Codecs</h2>{_render_table(names, rows)}{hint}{tried}"
 
 
+def _describe_ratio(counts: dict[str, int]) -> tuple[object, str]:
+    """Return the decompressed bytes of a codec, and the ratio to its bytes."""
+    inflated = counts.get("inflated_bytes")
+    size = counts.get("bytes", 0)
+    ratio = f"{inflated / size:.2f}" if inflated and size else "not known"
+    return "not known" if inflated is None else inflated, ratio
+
+
 def _render_keys(data: ReportData) -> str:
     if not data.keys:
         return ""
@@ -293,9 +331,11 @@ def _render_keys(data: ReportData) -> str:
         share = f"{100 * key.count / data.key_total:.1f}%"
         text = _show_ascii(bytes.fromhex(key.key))
         rows.append((text, key.key, key.count, key.count + key.error, share))
-    names = ("key", "first bytes", "at least", "at most", "share")
+    column = data.key_column
+    names = (column, "first bytes", "at least", "at most", "share")
+    total = f"{data.key_total:,} {column}" + ("" if data.key_total == 1 else "s")
     return (
-        f"<h2>Frequent keys</h2><p>Of {data.key_total:,} keys that are not null:</p>"
+        f"<h2>Frequent {escape(column)}s</h2><p>Of {escape(total)}, without null:</p>"
         f"{_render_table(names, rows)}"
     )
 
@@ -313,7 +353,7 @@ def _render_directories(data: ReportData) -> str:
         )
         for counts in data.directories
     ]
-    names = ("directory", "files", "bytes", "share", "records")
+    names = ("directory", "files", "bytes", "share", data.counted)
     return (
         f"<h2>Directories</h2><p>{len(rows):,} of {data.directory_count:,} are listed, the largest "
         f"first. Shares are of these.</p>{_render_table(names, rows)}"
@@ -321,6 +361,8 @@ def _render_directories(data: ReportData) -> str:
 
 
 def _render_faults(data: ReportData) -> str:
+    if not data.faults:
+        return "<h2>Faults</h2><p>No frame is bad.</p>"
     files = sorted({fault.file for fault in data.faults})
     numbers = {file: str(number) for number, file in enumerate(files)}
     names = sorted({fault.fault for fault in data.faults})

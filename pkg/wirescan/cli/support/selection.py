@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from wirescan.cli.common import Command, Failure, count_option, is_compressed, is_pipe
+from wirescan.cli.common import (
+    DEFAULT_FORMAT,
+    Command,
+    Failure,
+    count_option,
+    is_compressed,
+    is_pipe,
+)
 from wirescan.cli.input import read_part
 from wirescan.cli.output import format_path
 from wirescan.files.source import get_size
@@ -442,6 +449,34 @@ def selection_options(
         return decorated
 
     return decorate
+
+
+def record_selection_options(command: Command) -> Command:
+    """Add options that select the records of a command without --format, such as `produce`.
+
+    --partition belongs to the command itself, so the partitions to read are --partitions. The
+    command gets `selection`, a `Selection` of records in the default format.
+    """
+
+    @wraps(command)
+    def run(*arguments: Any, partitions: str | None, **others: Any) -> Any:
+        names = [name for name in OPTION_NAMES if name != "partition"]
+        values = {name: others.pop(name, None) for name in names}
+        selection = make_selection(format_of(DEFAULT_FORMAT), partition=partitions, **values)
+        return command(*arguments, selection=selection, **others)
+
+    decorated: Command = run
+    by_partition: Callable[[Command], Command] = click.option(
+        "--partitions",
+        metavar="N,M",
+        help="Select the files of these partitions, by the names of their directories.",
+    )
+    offset, _ = _make_file_options()
+    limit = count_option("--limit", default=None, help="Stop after N records.", smallest=0)
+    options = [offset, by_partition, *_make_row_options(), limit]
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
 
 
 OPTION_NAMES = (

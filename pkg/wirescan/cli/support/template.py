@@ -25,7 +25,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from wirescan.frames.row_values import RowValues, iter_views
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import ENCODINGS
+
+if TYPE_CHECKING:
+    from wirescan.decoding.payload_columns import PayloadColumns
 
 COLUMNS = {
     "s": "value",
@@ -88,15 +91,23 @@ class Template:
         text: the template.
         format: the format of the frames.
         null: what is written for null.
+        payloads: the columns that are decoded. The value of such a column is text, or JSON. The
+            sizes are those of the payloads.
 
     Raises:
         ValueError: an unknown letter or escape, or a column that the format does not have. The
             message has the position of the character, from 1 on.
     """
 
-    def __init__(self, text: str, format: Format, null: str = ""):
+    def __init__(
+        self, text: str, format: Format, null: str = "", payloads: PayloadColumns | None = None
+    ):
         self._null = os.fsencode(null)
         self._format = format
+        self._payloads = payloads
+        self._decoded = [] if payloads is None else list(payloads.decoders)
+        self._reasons = [] if payloads is None else payloads.fault_names
+        self._check_decoded()
         self.columns: set[str] = set()
         self._parts: list[bytes | ReadTexts] = []
         source = os.fsencode(text)
@@ -161,7 +172,19 @@ class Template:
             return lambda table, _: [struct.pack(">i", size) for size in _read_sizes(table, name)]
         return self._read_column(name, at)
 
+    def _check_decoded(self) -> None:
+        """Raise ValueError for a decoded column that does not exist, or has no byte strings."""
+        if self._payloads is not None:
+            from wirescan.frames.to_arrow import make_schema
+
+            self._payloads.check(make_schema(self._format, self._format.all_columns))
+
     def _read_column(self, name: str, at: int) -> ReadTexts:
+        if name in self._reasons:
+            decoded = self._decoded[self._reasons.index(name)]
+            return lambda table, _: self._read_decoded(table, decoded, "reasons")
+        if name in self._decoded:
+            return lambda table, _: self._read_decoded(table, name, "values")
         kind = self._find_column(name, at).kind
         if kind is ColumnKind.BYTES:
             return lambda table, _: self._read_bytes(table, name)
@@ -187,6 +210,17 @@ class Template:
         found = find_column(table, name)
         views = iter_views(found.select_rows(), found.column.name)
         return [self._null if view is None else bytes(view) for view in views]
+
+    def _read_decoded(self, table: FrameTable, name: str, part: str) -> Texts:
+        """Return the values of a decoded column, or the reasons of its refused payloads."""
+        from wirescan.cli.support.decoded_rows import decode_column, format_decoded
+
+        assert self._payloads is not None
+        column = decode_column(self._payloads, table, name, ENCODINGS[0])
+        return [
+            self._null if value is None else format_decoded(value).encode()
+            for value in getattr(column, part)
+        ]
 
     def _read_headers(self, table: FrameTable) -> Texts:
         """Return the pairs of each row, as name=value,name=value."""

@@ -37,6 +37,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
+from wirescan.cli.completion import complete_directory
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.payload_options import decode_option
@@ -90,7 +91,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     short_help="Write frames as Parquet, in this process or with Spark.",
 )
 @paths_argument
-@click.argument("out")
+@click.argument("out", shell_complete=complete_directory)
 @format_option(DEFAULT_FORMAT)
 @click.option(
     "--engine",

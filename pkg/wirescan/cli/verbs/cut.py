@@ -17,6 +17,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
+from wirescan.cli.completion import complete_directory, complete_file
 from wirescan.cli.input import read_input
 from wirescan.cli.output import format_path, open_output, print_message
 from wirescan.cli.support.selection import Selection, selection_options
@@ -48,8 +49,20 @@ Exit codes: 0 good, 1 damage was found (`wirescan salvage` leaves it out), 2 can
 @format_option(DEFAULT_FORMAT)
 @limits_option
 @selection_options(by_number=False)
-@click.option("--output", "-o", metavar="FILE", help="The new segment; - is standard output.")
-@click.option("--to", "target", metavar="DIR", help="A new directory, for segments with indexes.")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="The new segment; - is standard output.",
+)
+@click.option(
+    "--to",
+    "target",
+    metavar="DIR",
+    shell_complete=complete_directory,
+    help="A new directory, for segments with indexes.",
+)
 def cut(
     *,
     paths: tuple[str, ...],

@@ -28,12 +28,14 @@ from wirescan.cli.common import (
     json_option,
     parse_names,
 )
+from wirescan.cli.completion import complete_directory
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.cluster_options import (
     check_topic,
     cluster_argument,
     cluster_options,
+    identify_topic,
     report_broker_errors,
 )
 from wirescan.cli.support.fetch_store import (
@@ -51,7 +53,6 @@ from wirescan.cli.support.fetch_store import (
 )
 from wirescan.frames.value_text import format_bytes, format_count
 from wirescan.kafka.constants import ISOLATIONS
-from wirescan.kafka.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,10 +134,24 @@ def parse_partitions(
     return sorted({int(number) for number in text.split(",")})
 
 
+def _list_columns() -> list[str]:
+    """Return the columns of Parquet. Raises ModuleNotFoundError without pyarrow."""
+    from wirescan.kafka.client.topic_batches import COLUMNS
+
+    return COLUMNS
+
+
 @click.command(help=HELP, short_help="Copy a topic of a live cluster to segments or Parquet.")
 @cluster_argument
 @click.argument("topic")
-@click.option("--to", "directory", metavar="DIR", required=True, help="The directory to write to.")
+@click.option(
+    "--to",
+    "directory",
+    metavar="DIR",
+    required=True,
+    shell_complete=complete_directory,
+    help="The directory to write to.",
+)
 @click.option(
     "--as",
     "kind",
@@ -178,7 +193,7 @@ def parse_partitions(
     default=SEGMENT_BYTES,
     help="Approximate bytes in a segment, or of the records in a Parquet file.",
 )
-@columns_option(help=PARQUET_COLUMNS)
+@columns_option(PARQUET_COLUMNS, lambda context: _list_columns())
 @compression_option(help=PARQUET_COMPRESSION)
 @cluster_options
 @json_option()
@@ -224,7 +239,7 @@ def fetch(
             "start": start.text,
             "isolation": isolation,
             **destination.settings,
-            **_identify_topic(client, topic),
+            **identify_topic(client, topic),
         }
         ledger = stack.enter_context(Ledger(destination.folder, topic, settings, check=check))
         ends = find_ends(ledger, destination.folder, requested, kind)
@@ -278,9 +293,9 @@ def _choose_destination(
             raise click.UsageError("--columns and --compression are for --as parquet")
         return Destination(Path(directory), kind, size, errors)
     # Parquet needs pyarrow; segments do not.
-    from wirescan.kafka.client.topic_batches import COLUMNS, make_schema
+    from wirescan.kafka.client.topic_batches import make_schema
 
-    names = parse_names(columns, COLUMNS) or COLUMNS
+    names = parse_names(columns, _list_columns()) or _list_columns()
     return Destination(
         Path(directory),
         kind,
@@ -290,14 +305,6 @@ def _choose_destination(
         compression or DEFAULT_COMPRESSION,
         make_schema(names),
     )
-
-
-def _identify_topic(client: Client, topic: str) -> dict[str, Any]:
-    """Return the ids of the cluster and of the topic. Raises BrokerError for an unknown topic."""
-    metadata = client.metadata([topic])
-    if topic not in metadata.topics:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
-    return {"cluster": metadata.cluster_id, "topic id": metadata.topics[topic].id.hex()}
 
 
 def _make_fetch_options(destination: Destination, isolation: str, *, check: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
+from wirescan.cli.completion import complete_directory
 from wirescan.cli.output import format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.files import boundary_index
@@ -53,7 +54,11 @@ Segments of Kafka and Liftbridge have their own indexes and need none.
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @max_frame_option()
 @click.option(
-    "--to", "directory", metavar="DIR", help="Write into DIR instead of beside the files."
+    "--to",
+    "directory",
+    metavar="DIR",
+    shell_complete=complete_directory,
+    help="Write into DIR instead of beside the files.",
 )
 def index(
     *, paths: tuple[str, ...], format_name: Format, max_frame: int, directory: str | None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 
 import wirescan
+from wirescan.cli.completion import complete_directory
 
 SECTION = 1  # of the manual: commands of users
 WIDTH = 200  # characters of a description, so that it is not cut
@@ -22,7 +23,7 @@ Examples:
 
 
 @click.command(help=HELP, short_help="Write the manual pages for man.")
-@click.argument("folder", metavar="DIR")
+@click.argument("folder", metavar="DIR", shell_complete=complete_directory)
 @click.pass_context
 def manual(context: click.Context, *, folder: str) -> None:
     """Run `wirescan manual`."""

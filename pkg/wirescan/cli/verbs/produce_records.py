@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +22,25 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
-from wirescan.cli.output import dump_json, print_message
+from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.cluster_options import (
     check_topic,
     cluster_argument,
     cluster_options,
+    identify_topic,
     report_broker_errors,
 )
 from wirescan.cli.support.record_readers import (
     LineReader,
     RestoreReader,
+    get_directory,
+    is_stream,
     parse_json_line,
     parse_text_line,
 )
+from wirescan.cli.support.resume_file import ResumeFile
+from wirescan.cli.support.selection import Selection, record_selection_options
 from wirescan.cli.verbs.send import LINES
 from wirescan.frames.errors import FrameError
 from wirescan.frames.registry import format_of
@@ -41,7 +48,8 @@ from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.value_text import DECODABLE, escape_text, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from wirescan.cli.support.record_readers import Headers
+    from wirescan.cli.support.record_readers import Headers, RecordBlock
+    from wirescan.kafka.client import Client
     from wirescan.kafka.client.topic_ranges import ClusterAddress
 
 ACKS = {"all": -1, "1": 1, "0": 0}
@@ -49,12 +57,15 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONERS = ("murmur2", "consistent", "consistent_random", "round_robin", "sticky")
 BYTES_COLUMNS = ("key", "value", "headers")
 LARGEST_PARTITION = (1 << 31) - 1
+RESUME_RECORDS = 10_000  # records that may be written twice after an interruption
 
 HELP = """Write records to a topic of a live Kafka cluster: from segments, lines or JSON lines.
 
 \b
 Examples:
   wirescan produce 127.0.0.1:9092 orders orders-0             restore a partition
+  wirescan produce 127.0.0.1:9092 orders backup/orders-* --resume progress
+  wirescan produce 127.0.0.1:9092 orders orders-0 --since 2026-01-31 --where 'key ~ "^a"'
   wirescan produce 127.0.0.1:9092 orders copy/orders-* --compression zstd
   wirescan scan orders-0 --json | jq -c 'select(.key != null)' |
     wirescan produce 127.0.0.1:9092 orders - --lines json
@@ -69,7 +80,9 @@ A JSON line has the fields of `wirescan scan --json`: "key", "value", "headers",
 perhaps "partition". Other fields are ignored. A record without a timestamp gets the current time.
 
 Each record is written once, if the cluster does not lose what it acknowledged, or at least once
-with --acks 1. The same command again writes all records again.
+with --acks 1. The same command again writes all records again. With --resume FILE it continues:
+the file has the offset up to which each directory is written. The records that were on the way when
+a run ended, at most 10,000, may be written twice.
 
 Exit codes: 0 all is written, 1 damage was found (not with --errors skip), 2 cannot be done.
 """
@@ -122,6 +135,13 @@ Exit codes: 0 all is written, 1 damage was found (not with --errors skip), 2 can
     default="strict",
     help="On damage, or a line that is no record: stop (strict) or drop it (skip).",
 )
+@record_selection_options
+@click.option(
+    "--resume",
+    "resume_path",
+    metavar="FILE",
+    help="Note in FILE what is written. The same command again continues after it.",
+)
 @cluster_options
 @json_option()
 def produce(
@@ -138,28 +158,43 @@ def produce(
     acks: str,
     compression: str,
     errors: str,
+    selection: Selection,
+    resume_path: str | None,
     as_json: bool,
 ) -> None:
     """Run `wirescan produce`."""
     check_topic(topic)
     if partition is not None and partitioner is not None:
         raise click.UsageError("--partition and --partitioner exclude each other")
-    files = resolve_paths(paths, format_of(DEFAULT_FORMAT) if lines is None else LINES)
-    keeps_partitions = lines is None and partition is None and partitioner is None
-    reader: LineReader | RestoreReader
     if lines is None:
         _refuse_options(key_separator, headers, encoding)
-        reader = RestoreReader(files, errors, keeps_partitions=keeps_partitions)
     else:
-        reader = _make_line_reader(lines, key_separator, headers, encoding, errors)
+        _refuse_segment_options(selection, resume_path)
+    if resume_path is not None and not ACKS[acks]:
+        raise click.UsageError("--resume needs acknowledgements: --acks all or 1")
+    files = resolve_paths(paths, format_of(DEFAULT_FORMAT) if lines is None else LINES)
     options = {
         "acks": ACKS[acks],
         "codec": compression,
         "partitioner": partitioner or PARTITIONERS[0],
     }
     started = time.perf_counter()
-    written = Written(topic, partition, partitioner, options)
-    with report_broker_errors():
+    with report_broker_errors(), ExitStack() as stack:
+        resume = None
+        if resume_path is not None:
+            destination = {"partition": partition, "partitioner": partitioner}
+            settings = _make_settings(cluster, topic, selection, destination)
+            resume = stack.enter_context(ResumeFile(resume_path, settings))
+        reader: LineReader | RestoreReader
+        if lines is None:
+            keeps_partitions = partition is None and partitioner is None
+            reader = _make_restore_reader(
+                files, errors, selection, resume, keeps_partitions=keeps_partitions
+            )
+            files = reader.files
+        else:
+            reader = _make_line_reader(lines, key_separator, headers, encoding, errors)
+        written = Written(topic, partition, partitioner, options, resume)
         written.write_files(cluster, files, reader)
     report = {
         "topic": topic,
@@ -182,18 +217,25 @@ class Written:
         partition: where all records go; None: where the blocks or the partitioner say.
         partitioner: replaces the partitions of the blocks, if it is not None.
         options: further arguments of `Client.send`.
+        resume: notes what is written; optional.
 
     Attributes:
         records: how many are written.
     """
 
     def __init__(
-        self, topic: str, partition: int | None, partitioner: str | None, options: dict[str, Any]
+        self,
+        topic: str,
+        partition: int | None,
+        partitioner: str | None,
+        options: dict[str, Any],
+        resume: ResumeFile | None = None,
     ):
         self._topic = topic
         self._partition = partition
         self._is_chosen = partition is not None or partitioner is not None
         self._options = options
+        self._resume = resume
         self._partitions: dict[int, tuple[int, int, int]] = {}
         self.records = 0
 
@@ -211,12 +253,7 @@ class Written:
             with cluster.make_client() as client, progress:
                 for path in files:
                     for block in reader.read(path, progress):
-                        partition = self._partition if self._is_chosen else block.partition
-                        self._add(
-                            client.send(
-                                self._topic, **block.columns, partition=partition, **self._options
-                            )
-                        )
+                        self._write_block(client, block)
         except KeyboardInterrupt:
             print_message(f"wirescan: {self._describe_written()}")
             raise
@@ -229,6 +266,31 @@ class Written:
             raise Damage(self._describe_failure(error.message)) from None
         except (OSError, ValueError) as error:
             raise Failure(self._describe_failure(describe_error(error))) from None
+
+    def _write_block(self, client: Client, block: RecordBlock) -> None:
+        """Write a block, and note how much of it is written. Raises as `Client.send`."""
+        from wirescan.kafka.client import ProduceError
+
+        if self._resume is not None:
+            _check_order(block, self._resume)
+        partition = self._partition if self._is_chosen else block.partition
+        try:
+            sent = client.send(self._topic, **block.columns, partition=partition, **self._options)
+        except ProduceError as error:
+            # The rows before the first one that is not known to be written.
+            count = int(np.concatenate([error.unknown, error.unsent]).min(initial=block.count))
+            self._note_progress(block, count)
+            raise
+        self._add(sent)
+        self._note_progress(block, block.count)
+
+    def _note_progress(self, block: RecordBlock, count: int) -> None:
+        """Note that the first records of a block are written."""
+        if self._resume is None or not count:
+            return
+        assert block.log is not None
+        assert block.offsets is not None
+        self._resume.add(block.log, int(block.offsets[count - 1]) + 1, count)
 
     def list_partitions(self) -> list[dict[str, int | None]]:
         """Return the records and the offsets of each partition, for JSON."""
@@ -262,6 +324,69 @@ class Written:
         )
         count = f"records acknowledged: {self.records:,}"
         return f"{count} ({offsets})" if offsets else count
+
+
+def _check_order(block: RecordBlock, resume: ResumeFile) -> None:
+    """Raise Failure for a block that is before the progress in its log."""
+    assert block.log is not None
+    assert block.offsets is not None
+    previous = np.concatenate([[resume.next_offsets.get(block.log, 0) - 1], block.offsets[:-1]])
+    if (block.offsets <= previous).any():
+        raise Failure(
+            f"{format_path(block.log)}: the offsets do not rise, so --resume cannot note what is "
+            "written: give the segments in order, or salvage the log first"
+        )
+
+
+def _make_settings(
+    cluster: ClusterAddress, topic: str, selection: Selection, destination: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what every run with the same --resume has to repeat. Raises BrokerError, OSError."""
+    with cluster.make_client() as client:
+        ids = identify_topic(client, topic)
+    conditions = [repr(condition) for condition in selection.conditions]
+    return {"topic": topic, **ids, **destination, "conditions": conditions}
+
+
+def _make_restore_reader(
+    files: Sequence[str],
+    errors: str,
+    selection: Selection,
+    resume: ResumeFile | None,
+    *,
+    keeps_partitions: bool,
+) -> RestoreReader:
+    """Return the reader of segments. Raises Failure for what cannot be written or continued."""
+    if resume is None:
+        return RestoreReader(
+            files,
+            errors,
+            keeps_partitions=keeps_partitions,
+            selection=selection,
+            next_offsets={},
+        )
+    for path in files:
+        if is_stream(path):
+            raise Failure(f"{format_path(path)}: --resume needs files, not a pipe")
+    for log in sorted({get_directory(path) for path in files} & resume.next_offsets.keys()):
+        print_message(f"{format_path(log)}: continues at offset {resume.next_offsets[log]}")
+    if selection.limit is not None:
+        selection = replace(selection, limit=max(selection.limit - resume.records, 0))
+    return RestoreReader(
+        files,
+        errors,
+        keeps_partitions=keeps_partitions,
+        selection=selection,
+        next_offsets=dict(resume.next_offsets),
+        most=RESUME_RECORDS,
+    )
+
+
+def _refuse_segment_options(selection: Selection, resume_path: str | None) -> None:
+    """Raise click.UsageError for options that are only for segments."""
+    is_given = selection.conditions or selection.partitions is not None or selection.has_choice
+    if is_given or resume_path is not None:
+        raise click.UsageError("the options that select records, and --resume, are for segments")
 
 
 def _refuse_options(key_separator: str | None, headers: Sequence[str], encoding: str) -> None:

@@ -28,6 +28,7 @@ from wirescan.cli.common import (
     parse_names,
     seconds_option,
 )
+from wirescan.cli.completion import complete_directory, complete_file
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.spool import Spool
@@ -88,6 +89,16 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     return match[1] or match[2], int(match[3])
 
 
+def _list_columns(protocol: str) -> list[str]:
+    """Return the columns of the events of a protocol."""
+    return list_all_columns(format_of(f"{protocol}.events"))
+
+
+def _list_all_columns() -> list[str]:
+    """Return the columns of all protocols, for the shell: click does not say which one is given."""
+    return list(dict.fromkeys(name for protocol in PROTOCOLS for name in _list_columns(protocol)))
+
+
 @click.command(help=HELP, short_help="Serve writers (Beats, Logstash), and store what they send.")
 @click.argument("protocol", type=click.Choice(PROTOCOLS))
 @click.option(
@@ -98,7 +109,14 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     callback=parse_address,
     help="The address to serve. Port 0 is any free port.",
 )
-@click.option("--to", "directory", metavar="DIR", required=True, help="The directory to write to.")
+@click.option(
+    "--to",
+    "directory",
+    metavar="DIR",
+    required=True,
+    shell_complete=complete_directory,
+    help="The directory to write to.",
+)
 @click.option(
     "--as",
     "kind",
@@ -110,11 +128,13 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     "--tls",
     nargs=2,
     metavar="CERT KEY",
+    shell_complete=complete_file,
     help="Use TLS, with these files of the certificate and its key (PEM).",
 )
 @click.option(
     "--client-ca",
     metavar="FILE",
+    shell_complete=complete_file,
     help="Accept only writers with a certificate of an authority in FILE (PEM).",
 )
 @count_option("--roll-bytes", default=ROLL_BYTES, help="Begin a new file when one has N bytes.")
@@ -135,7 +155,7 @@ def parse_address(context: click.Context, option: click.Parameter, text: str) ->
     smallest=SMALLEST_LIMIT,
 )
 @seconds_option("--idle", 60, "Close connections that are silent for this time.", smallest=0.1)
-@columns_option(help=PARQUET_COLUMNS)
+@columns_option(PARQUET_COLUMNS, lambda context: _list_all_columns())
 @compression_option(help=PARQUET_COMPRESSION)
 @json_option()
 def receive(
@@ -166,7 +186,7 @@ def receive(
         raise click.UsageError("--columns and --compression are for --as parquet")
     if client_ca and not tls:
         raise click.UsageError("--client-ca is for --tls")
-    names = parse_names(columns, list_all_columns(format_of(f"{protocol}.events")))
+    names = parse_names(columns, _list_columns(protocol))
     limits = Limits(frame=max_frame, inflated=max_inflated)
     spool = Spool(
         Path(directory), kind, roll_bytes, roll_seconds, names, compression or DEFAULT_COMPRESSION

@@ -20,6 +20,7 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
+from wirescan.cli.completion import complete_directory
 from wirescan.cli.input import read_input
 from wirescan.cli.output import colour, dump_json, format_path
 from wirescan.cli.progress import Progress
@@ -73,7 +74,14 @@ Exit codes: 0 everything was intact, 1 something was left out, 2 cannot be done.
     short_help="Write the intact batches of damaged logs as segments.",
 )
 @paths_argument
-@click.option("--to", "target", metavar="DIR", required=True, help="The new directory.")
+@click.option(
+    "--to",
+    "target",
+    metavar="DIR",
+    required=True,
+    shell_complete=complete_directory,
+    help="The new directory.",
+)
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @limits_option
 @click.option(
@@ -98,7 +106,7 @@ def salvage(
     """Run `wirescan salvage`."""
     if format_name.within is not None:
         raise Failure(f"{format_name.name} are inside {format_name.outermost.name}: salvage those")
-    files = resolve_paths(paths, format_name)
+    files = resolve_paths(paths, format_name, all_files=True)
     if "-" in files:
         raise Failure("salvage reads its input several times, so it cannot be standard input (-)")
     report = SalvagePrinter(as_json=as_json)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -17,6 +19,7 @@ from wirescan.cli.common import (
     columns_option,
     compute_total_size,
     errors_option,
+    find_completed_format,
     format_option,
     is_compressed,
     is_pipe,
@@ -25,10 +28,13 @@ from wirescan.cli.common import (
     paths_argument,
     resolve_paths,
 )
+from wirescan.cli.completion import complete_encodings, complete_file
 from wirescan.cli.output import format_path, open_output
+from wirescan.cli.payload_options import decode_option
 from wirescan.cli.progress import Progress
 from wirescan.cli.support.followed_tables import FollowedTables
 from wirescan.cli.support.frame_writers import (
+    Rows,
     write_arrow,
     write_csv,
     write_json,
@@ -49,7 +55,11 @@ from wirescan.frames.row_values import (
     list_text_columns,
 )
 from wirescan.frames.similar_names import hint_at_names
+from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import ENCODINGS
+
+if TYPE_CHECKING:
+    from wirescan.decoding.payload_columns import PayloadColumns
 
 SUFFIXES = {
     "json": (".json", ".jsonl", ".ndjson"),
@@ -77,6 +87,7 @@ Examples:
   wirescan scan orders-0 --json --encoding key=utf8,value=base64
   wirescan scan orders-0 --arrow | duckdb ...       (or -o orders.arrow)
   wirescan scan orders-0 --template '%p %o %k %s\\n'
+  wirescan scan orders-0 --json --decode value=json | jq .value.amount
   wirescan scan orders-0 --follow --tail 10
   cat *.log | wirescan scan -
 
@@ -90,7 +101,7 @@ In JSON and CSV, bytes are strings in the notation that --encoding names:
   uuid           its text; the bytes are 16, or the text
 
 Bytes that are no such number or UUID are 0x and hexadecimal digits. Numbers that JSON does not
-have are the texts NaN, Infinity and -Infinity.
+have are the texts NaN, Infinity and -Infinity, also in columns of numbers.
 
 \b
 In a template:
@@ -110,8 +121,7 @@ In CSV, null is an empty field, empty text is "", and lists are JSON. Spreadshee
 that begins with = as a formula.
 
 Times are milliseconds since 1970, and null if there is none. Times of Liftbridge are nanoseconds.
-In a column of numbers, infinity and NaN are null, except in text. So is what was not read of a bad
-frame.
+What was not read of a bad frame is null.
 Codes, such as those of codecs and errors, have names. In text, times are UTC, unprintable
 characters are escaped, and a cell has at most 1,000 characters.
 
@@ -132,6 +142,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 @limits_option
 @selection_options()
 @columns_option()
+@decode_option()
 @click.option(
     "-f",
     "--follow",
@@ -153,11 +164,15 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
     default="utf8",
     metavar="NAME,COLUMN=NAME",
     help="Write bytes in this notation, in all columns or in some. Not for Arrow.",
+    shell_complete=lambda context, option, incomplete: complete_encodings(
+        find_completed_format(context), incomplete
+    ),
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
+    shell_complete=complete_file,
     help="Write to FILE. The suffixes .jsonl, .csv, .arrow, .parquet and .txt choose the format.",
 )
 @click.pass_context
@@ -171,6 +186,7 @@ def scan(
     limits: Limits,
     selection: Selection,
     columns: str | None,
+    decode: dict[str, str],
     follow: bool,
     as_json: bool,
     as_csv: bool,
@@ -186,7 +202,8 @@ def scan(
     if len(options) > 1:
         raise click.UsageError(f"--{options[0]} and --{options[1]} exclude each other")
     kind = _choose_output_kind(output, options[0] if options else None)
-    parsed = _parse_template(template, null, format_name)
+    payloads = _parse_decoders(decode)
+    parsed = _parse_template(template, null, format_name, payloads)
     files = selection.select_files(resolve_paths(paths, format_name))
     if output:
         _refuse_input_as_output(output, files)
@@ -203,22 +220,106 @@ def scan(
         tables = make_tables(
             sources, format_name, errors, selection, bar, limits, check=check, flush=out.flush
         )
-        if parsed is not None:
-            write_template(out, tables, parsed)
-        elif kind in BINARY_KINDS:
-            write = write_arrow if kind == "arrow" else write_parquet
-            write(out, tables, format_name, names, errors)
-        elif kind in ("json", "csv"):
-            names = names or list_json_columns(format_name)
-            values = RowValues(format_name, names, encodings, errors, for_people=False)
-            write_rows = write_json if kind == "json" else write_csv
-            write_rows(out, tables, values, names)
-        else:
-            names = names or list_text_columns(format_name)
-            values = RowValues(format_name, names, encodings, errors, for_people=True)
-            write_text(out, tables, values, names, names_files=follow or len(files) > 1)
+        writing = _Writing(
+            kind=kind,
+            format=format_name,
+            columns=names,
+            encodings=encodings,
+            errors=errors,
+            template=parsed,
+            payloads=payloads,
+            is_live=follow,
+            names_files=follow or len(files) > 1,
+        )
+        writing.run(out, tables)
     tables.report()
     context.exit(DAMAGE if tables.damage and errors != "skip" else 0)
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """How frames are written.
+
+    Attributes:
+        kind: "text", "json", "csv", "template", "arrow" or "parquet".
+        format, errors: those of the frames.
+        columns: the columns that the user chose; None for those of the kind.
+        encodings: how the bytes of each column are written.
+        template: of kind "template".
+        payloads: the columns that are decoded; None: none is.
+        is_live: rows are written as soon as they can be.
+        names_files: text names the file before its rows.
+    """
+
+    kind: str
+    format: Format
+    columns: list[str] | None
+    encodings: dict[str, str]
+    errors: str
+    template: Template | None
+    payloads: PayloadColumns | None
+    is_live: bool
+    names_files: bool
+
+    def run(self, out: BinaryIO, tables: Iterable[tuple[FrameTable, str]]) -> None:
+        """Write tables until there are no more."""
+        if self.kind in BINARY_KINDS:
+            self._write_binary(out, tables)
+        elif self.template is not None:
+            write_template(out, self._infer_types(tables), self.template)
+        else:
+            self._write_rows(out, tables)
+
+    def _write_rows(self, out: BinaryIO, tables: Iterable[tuple[FrameTable, str]]) -> None:
+        is_text = self.kind == "text"
+        list_columns = list_text_columns if is_text else list_json_columns
+        names = self.columns or list_columns(self.format)
+        values: Rows
+        if self.payloads is None:
+            values = RowValues(self.format, names, self.encodings, self.errors, for_people=is_text)
+        else:
+            from wirescan.cli.support.decoded_rows import DecodedRows
+
+            values = DecodedRows(
+                self.payloads, self.format, names, self.encodings, self.errors, for_people=is_text
+            )
+            names = values.names
+            tables = self._infer_types(tables)
+        if is_text:
+            write_text(out, tables, values, names, names_files=self.names_files)
+        else:
+            write_rows = write_json if self.kind == "json" else write_csv
+            write_rows(out, tables, values, names)
+
+    def _write_binary(self, out: BinaryIO, tables: Iterable[tuple[FrameTable, str]]) -> None:
+        if self.payloads is not None:
+            from wirescan.cli.support.decoded_rows import infer_from_nothing
+            from wirescan.frames.to_arrow import make_schema
+
+            self.payloads.check(make_schema(self.format, self.columns))
+            tables = self._infer_types(tables)
+            if not self.payloads.is_fitted:
+                infer_from_nothing(self.payloads)
+        write = write_arrow if self.kind == "arrow" else write_parquet
+        write(out, tables, self.format, self.columns, self.errors, self.payloads)
+
+    def _infer_types(
+        self, tables: Iterable[tuple[FrameTable, str]]
+    ) -> Iterable[tuple[FrameTable, str]]:
+        if self.payloads is None:
+            return tables
+        from wirescan.cli.support.decoded_rows import infer_types
+
+        return infer_types(self.payloads, tables, is_live=self.is_live)
+
+
+def _parse_decoders(decode: dict[str, str]) -> PayloadColumns | None:
+    """Return the decoders of --decode; None without it. Raises as `PayloadColumns`."""
+    if not decode:
+        return None
+    from wirescan.decoding.payload_columns import PayloadColumns
+
+    return PayloadColumns(decode)
 
 
 def _check_follow(files: Sequence[str], output: str | None, selection: Selection) -> None:
@@ -236,14 +337,16 @@ def _check_follow(files: Sequence[str], output: str | None, selection: Selection
             )
 
 
-def _parse_template(text: str | None, null: str | None, format: Format) -> Template | None:
+def _parse_template(
+    text: str | None, null: str | None, format: Format, payloads: PayloadColumns | None
+) -> Template | None:
     """Return the template of --template and --null; None without one. Raises click.UsageError."""
     if text is None:
         if null is not None:
             raise click.UsageError("--null needs --template")
         return None
     try:
-        return Template(text, format, null or "")
+        return Template(text, format, null or "", payloads)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--template") from None
 

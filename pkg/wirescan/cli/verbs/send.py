@@ -22,6 +22,7 @@ from wirescan.cli.common import (
     resolve_paths,
     seconds_option,
 )
+from wirescan.cli.completion import complete_file
 from wirescan.cli.input import read_input
 from wirescan.cli.output import dump_json, format_path, print_message
 from wirescan.cli.progress import Progress
@@ -99,7 +100,12 @@ Exit codes: 0 all is acked, 1 damage was found (not with --errors skip), 2 canno
     help="On damage, or a line that is no JSON object: stop (strict) or drop it (skip).",
 )
 @click.option("--tls", is_flag=True, help="Use TLS, and trust the authorities of this system.")
-@click.option("--tls-ca", metavar="FILE", help="Use TLS, and trust the authorities in FILE (PEM).")
+@click.option(
+    "--tls-ca",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Use TLS, and trust the authorities in FILE (PEM).",
+)
 @click.option(
     "--tls-cert",
     nargs=2,

@@ -124,7 +124,7 @@ def stat(
                 count_piece(tallies, selected, opened)
                 if plan.chooser.is_done:
                     break
-            size = piece.origins[0] + len(piece.buffers[0]) - start
+            size = piece.origins[0] + len(piece.buffers[0]) - start if piece.origins else 0
             for tally in tallies:
                 tally.end_file(size, piece.stop.fault, len(piece.tail))
             ends.add(piece, path)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from wirescan.cli.common import DAMAGE, DEFAULT_OUTERMOST_FORMAT, Failure, json_option
+from wirescan.cli.completion import complete_directory
 from wirescan.cli.output import colour, dump_json
 from wirescan.frames.registry import format_of
 from wirescan.frames.value_text import escape_text, format_bytes, format_count, format_time
@@ -40,7 +41,7 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 
 
 @click.command(help=HELP, short_help="Print the topics in the log directory of a broker.")
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR", shell_complete=complete_directory)
 @click.option("--deep", is_flag=True, help="Scan every segment, and verify the checksums.")
 @click.option("--partitions", is_flag=True, help="Print a line for each partition too.")
 @json_option("Print JSON lines: one for each partition.")

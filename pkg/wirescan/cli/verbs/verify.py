@@ -102,7 +102,7 @@ def verify(
         failed = True
         print_message(f"wirescan: {message}")
 
-    files = selection.select_files(resolve_paths(paths, format_name, fail))
+    files = selection.select_files(resolve_paths(paths, format_name, fail, all_files=True))
     report = Report(
         format_name, fail, check=check, deep=deep, log_only=log_only, as_json=as_json, limits=limits
     )

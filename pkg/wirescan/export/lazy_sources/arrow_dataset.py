@@ -30,6 +30,7 @@ def dataset(
     errors: str = "strict",
     check: bool = True,
     limits: Limits = Limits(),
+    mapped: bool = False,
 ) -> FrameDataset:
     """Return the frames of files as a dataset of pyarrow, which is read when a query runs.
 
@@ -46,18 +47,23 @@ def dataset(
         errors: "strict", "mark" or "skip".
         check: verify checksums.
         limits: bounds on rows and bytes. `limits.expansion` bounds each file.
+        mapped: map local files instead of copying their bytes, which is faster. The files must not
+            shrink while a query runs: the system then ends the process (SIGBUS).
 
     Returns:
         The dataset. Byte strings are `binary`.
 
     Raises:
+        ModuleNotFoundError: pyarrow is not installed.
         ValueError: an unknown format, column or mode.
         TypeError: unfit columns or limits.
 
     A query raises FrameError for damage under "strict", and OSError if a file cannot be read.
     DuckDB's exception has the text of it.
     """
-    scan = FileScan.from_arguments(source, format, columns, errors, check=check, limits=limits)
+    scan = FileScan.from_arguments(
+        source, format, columns, errors, check=check, limits=limits, mapped=mapped
+    )
     return FrameDataset(scan)
 
 

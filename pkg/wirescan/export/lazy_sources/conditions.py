@@ -39,6 +39,7 @@ COMPARED_TYPES: dict[ColumnKind, type] = {
     ColumnKind.NAME: str,
     ColumnKind.TEXT: str,
     ColumnKind.PATH: str,
+    ColumnKind.PATH_NUMBER: int,
     ColumnKind.FAULT: str,
     ColumnKind.INNERMOST_FAULT: str,
     ColumnKind.BYTES: bytes,

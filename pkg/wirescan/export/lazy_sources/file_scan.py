@@ -30,6 +30,7 @@ class FileScan:
         errors: "strict", "mark" or "skip".
         check: verify checksums.
         limits: bounds on rows and bytes, for each file.
+        mapped: map local files instead of copying their bytes.
     """
 
     source: Sources
@@ -38,6 +39,7 @@ class FileScan:
     errors: str
     check: bool
     limits: Limits
+    mapped: bool
 
     @classmethod
     def from_arguments(
@@ -49,6 +51,7 @@ class FileScan:
         *,
         check: bool,
         limits: Limits,
+        mapped: bool,
     ) -> FileScan:
         """Check the arguments of a lazy source.
 
@@ -63,7 +66,7 @@ class FileScan:
         if len(set(names)) < len(names):
             raise ValueError(f"each column can be named once, but they are {', '.join(names)}")
         make_schema(format, names)
-        return cls(source, format, tuple(names), errors, check, limits)
+        return cls(source, format, tuple(names), errors, check, limits, mapped)
 
     def make_schema(self) -> pa.Schema:
         """Return the Arrow schema of all columns."""
@@ -92,6 +95,7 @@ class FileScan:
                 binary=BINARY,
                 filters=filters,
                 workers=1 if few_rows else None,  # other threads read ahead
+                mapped=self.mapped and not few_rows,  # a mapped file is scanned in large pieces
             )
 
 

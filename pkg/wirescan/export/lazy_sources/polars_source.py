@@ -30,6 +30,7 @@ def scan_polars(
     errors: str = "strict",
     check: bool = True,
     limits: Limits = Limits(),
+    mapped: bool = False,
 ) -> pl.LazyFrame:
     """Return the frames of files as a LazyFrame of polars, which is read when a query runs.
 
@@ -46,12 +47,14 @@ def scan_polars(
         errors: "strict", "mark" or "skip".
         check: verify checksums.
         limits: bounds on rows and bytes. `limits.expansion` bounds each file.
+        mapped: map local files instead of copying their bytes, which is faster. The files must not
+            shrink while a query runs: the system then ends the process (SIGBUS).
 
     Returns:
         The LazyFrame. Byte strings are Binary, and faults Categorical.
 
     Raises:
-        ModuleNotFoundError: polars is not installed.
+        ModuleNotFoundError: polars or pyarrow is not installed.
         ValueError: an unknown format, column or mode.
         TypeError: unfit columns or limits.
 
@@ -61,7 +64,9 @@ def scan_polars(
         import polars
         from polars.io.plugins import register_io_source
 
-    scan = FileScan.from_arguments(source, format, columns, errors, check=check, limits=limits)
+    scan = FileScan.from_arguments(
+        source, format, columns, errors, check=check, limits=limits, mapped=mapped
+    )
 
     def read(
         with_columns: list[str] | None,

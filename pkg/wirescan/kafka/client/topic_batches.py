@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from wirescan.export.batches import BATCH_BYTES, split_by_bytes
+from wirescan.export.batches import BATCH_BYTES
+from wirescan.export.table_parts import split_by_bytes
 from wirescan.frames import to_arrow
 from wirescan.frames.limits import Limits
 from wirescan.kafka.client import Part

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from wirescan.files.source import open_ranges
 from wirescan.frames.escape import make_visible
 from wirescan.frames.limits import Limits
+from wirescan.kafka.constants import INTERNAL_TOPICS
 from wirescan.kafka.files import parse_directory_name
 from wirescan.kafka.log.index_files import OFFSET_INDEX
 from wirescan.kafka.log.segment import LAYOUT, LogSegment
@@ -21,12 +22,6 @@ from wirescan.kafka.record_batches.scan import scan_batches
 from wirescan.seglog.index_entries import find_around
 from wirescan.seglog.segments import list_segments
 
-INTERNAL_TOPICS = (
-    "__consumer_offsets",
-    "__transaction_state",
-    "__share_group_state",
-    "__cluster_metadata",
-)
 TAIL_BYTES = 1 << 20  # bytes of the newest segment that are read at most
 HEAD_BYTES = 64 << 10  # bytes of the oldest segment that are read
 OFFSET_REACH = 1 << 31  # offsets of a segment, which its index holds as relative ones

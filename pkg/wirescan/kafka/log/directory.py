@@ -8,24 +8,38 @@ segments.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from operator import index as integer
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from wirescan.files.source import URL, exists, expand, join_path, to_plain_path
 from wirescan.frames.errors import FrameError, check_mode, enforce_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, make_empty
 from wirescan.kafka.constants import ISOLATIONS
-from wirescan.kafka.files import SEGMENTS, list_snapshots, parse_directory_name
+from wirescan.kafka.files import (
+    FILES,
+    IGNORE,
+    SEGMENTS,
+    is_tiered,
+    list_snapshots,
+    parse_directory_name,
+)
 from wirescan.kafka.formats import BATCHES, records, scan
 from wirescan.kafka.log import index_files, transactions
 from wirescan.kafka.log.batch_range import add_range
 from wirescan.kafka.log.segment import LAYOUT, LogSegment
+from wirescan.kafka.log.tiered_segments import (
+    choose_segments,
+    drop_copies,
+    find_logs,
+)
 from wirescan.kafka.record_batches.scan import verify_batches
 from wirescan.seglog.index_entries import read_or_empty
 from wirescan.seglog.segmented_log import LogMatch, LogPosition, SegmentedLog
-from wirescan.seglog.segments import list_segments
+from wirescan.seglog.segments import list_names, list_segments
 
 
 class BatchPosition(NamedTuple):
@@ -38,11 +52,12 @@ class BatchPosition(NamedTuple):
 class PartitionLog:
     """The segments of a partition directory, as listed when this object was made.
 
-    directory: its path. limits: bounds of every scan.
+    directory: its path, or its URL in an object store. limits: bounds of every scan.
     segments: tuple of `LogSegment`, in order of offsets. Files that a broker is about to delete or
-        to put in place are not included.
+        to put in place are not included. Of several segments with one base offset, as tiered
+        storage may have them, the largest is included.
     topic, partition: from the directory's name; both are None if the name is not of the form
-        <topic>-<partition>.
+        <topic>-<partition>, or in tiered storage <topic>-<partition>-<topic id>.
 
     A broker does not change records. But a segment that is deleted or truncated during a read may
     end the process (see `wirescan.files.source`), so copy a live directory first.
@@ -55,9 +70,9 @@ class PartitionLog:
 
     def __init__(self, directory: str | os.PathLike[str], *, limits: Limits = Limits()):
         check_mode("strict", limits)
-        self.directory = os.fspath(directory)
+        self.directory = to_plain_path(directory)
         self.limits = limits
-        self.segments = list_segments(self.directory, SEGMENTS, LogSegment)
+        self.segments = _list_segments(self.directory)
         self._log = SegmentedLog(BATCHES, LAYOUT, self.segments, limits)
         self.topic, self.partition = parse_directory_name(self.directory) or (None, None)
 
@@ -69,29 +84,34 @@ class PartitionLog:
     def list_snapshots(self) -> dict[int, str]:
         """Return the paths of the producer snapshots by their offsets.
 
-        `wirescan.kafka.log.index_files.read_producer_snapshot` reads such a file. Raises OSError.
+        `wirescan.kafka.log.index_files.read_producer_snapshot` reads such a file. The snapshots of
+        tiered storage are not included: `LogSegment.find_side_path` names them. Raises OSError.
         """
-        return list_snapshots(os.listdir(self.directory), os.path.join(self.directory, ""))
+        names = list_snapshots(list_names(self.directory), "")
+        return {offset: join_path(self.directory, name) for offset, name in names.items()}
 
     def read_leader_epochs(self) -> np.ndarray:
         """Return the leader-epoch-checkpoint: array of `epoch` i8, `start_offset` i8.
 
-        It is empty without the file. Raises FrameError, OSError.
+        In tiered storage it is the one of the newest segment. It is empty without the file. Raises
+        FrameError, OSError.
         """
-        path = os.path.join(self.directory, "leader-epoch-checkpoint")
+        path = join_path(self.directory, "leader-epoch-checkpoint")
+        if self.segments[-1].is_tiered:
+            path = self.segments[-1].find_side_path("leader_epoch_checkpoint")
         return read_or_empty(path, index_files.read_leader_epochs, index_files.EPOCHS)
 
     def read_metadata(self) -> index_files.PartitionMetadata | None:
         """Return the partition.metadata, or None without the file. Raises FrameError, OSError."""
-        path = os.path.join(self.directory, "partition.metadata")
-        return index_files.read_partition_metadata(path) if os.path.exists(path) else None
+        path = join_path(self.directory, "partition.metadata")
+        return index_files.read_partition_metadata(path) if exists(path) else None
 
     @property
     def high_watermark(self) -> int | None:
         """The offset before which all records were replicated at the broker's last checkpoint.
 
         It is read from replication-offset-checkpoint in the parent directory. None if that file is
-        missing or does not name the partition. Raises FrameError, OSError.
+        missing or does not name the partition, and for a URL. Raises FrameError, OSError.
         """
         return self._read_checkpoint("replication-offset-checkpoint")
 
@@ -114,8 +134,10 @@ class PartitionLog:
         return self._read_checkpoint("recovery-point-offset-checkpoint")
 
     def _read_checkpoint(self, name: str) -> int | None:
+        if self.topic is None or self.partition is None or URL.match(self.directory):
+            return None
         path = os.path.join(os.path.dirname(os.path.abspath(self.directory)), name)
-        if self.topic is None or self.partition is None or not os.path.exists(path):
+        if not os.path.exists(path):
             return None
         return index_files.read_offset_checkpoint(path).get((self.topic, self.partition))
 
@@ -216,6 +238,8 @@ class PartitionLog:
         table = log.read_part(begin, end, check=check)
         if table is None:
             return make_empty(BATCHES)
+        if any(segment.is_tiered for segment in self.segments):
+            table = drop_copies(table, np.zeros(len(table.buffers), np.int64))
         listed = self._find_aborted(table, begin, end) if only_committed else None
         table = enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
         table = transactions.committed(table, listed) if only_committed else table
@@ -280,7 +304,7 @@ class PartitionLog:
             if until is not None and file.base_offset > until:
                 continue
             try:
-                producers = index_files.read_producer_snapshot(file.find_side_path("snapshot"))
+                producers = index_files.read_producer_snapshot(self._find_snapshot(number))
             except (OSError, FrameError):
                 continue
             producers = producers[producers["transaction_first_offset"] >= 0]
@@ -288,6 +312,15 @@ class PartitionLog:
                 producers["producer_id"], producers["transaction_first_offset"]
             )
         return 0, np.empty(0, transactions.STEP)
+
+    def _find_snapshot(self, number: int) -> str:
+        """Return the path of the producer snapshot for the start of a segment, but the first one.
+
+        A snapshot of tiered storage is for the end of the segment that it is beside.
+        """
+        before = self.segments[number - 1]
+        file = before if before.is_tiered else self.segments[number]
+        return file.find_side_path("snapshot")
 
     def find_last_stable_offset(self, until: int | None = None) -> int | None:
         """Return the first offset of the first transaction that is open (before `until`).
@@ -327,6 +360,14 @@ class PartitionLog:
         return listed
 
 
+def _list_segments(directory: str) -> tuple[LogSegment, ...]:
+    """Return the segments that are read of a partition directory, in the order of their offsets."""
+    segments = list_segments(directory, SEGMENTS, LogSegment)
+    chosen = set(choose_segments([segment.path for segment in segments]))
+    *older, newest = [segment for segment in segments if segment.path in chosen]
+    return (*older, replace(newest, newest=True))
+
+
 def open_log(
     directory: str | os.PathLike[str],
     *,
@@ -342,6 +383,8 @@ def open_log(
 
     The segments are in the order of their offsets.
 
+    directory: a path, or the URL of a directory in an object store. Of an object only the parts
+        that are needed are fetched.
     start, stop: read the offsets from `start` on and before `stop`.
     start_time, stop_time: milliseconds. Read from the first record of `start_time` or later, up to
         the first record of `stop_time` or later. Kafka's ListOffsets turns times into offsets in
@@ -364,13 +407,21 @@ def open_log(
     segment, other than zeros, are a bad row (BAD_LENGTH) and not a tail, except in the newest
     segment.
 
+    A directory of tiered storage is read in the same way. Of several segments with one base offset,
+    the largest is read. Where segments overlap, each batch is returned once.
+
     Raises NotADirectoryError, FileNotFoundError if there is no segment, and as `kafka.scan`.
     """
-    if not os.path.isdir(directory):
-        raise NotADirectoryError(f"not a directory: {os.fspath(directory)}")
+    directory = to_plain_path(directory)
+    if not (URL.match(directory) or os.path.isdir(directory)):
+        raise NotADirectoryError(f"not a directory: {directory}")
     defaults = (None, None, None, None, "read_uncommitted", False)
     if (start, stop, start_time, stop_time, isolation, checkpoints) == defaults:
-        return scan(directory, **options)
+        paths = expand(directory, files=FILES, ignore=IGNORE)
+        if not any(map(is_tiered, paths)):
+            return scan(directory, **options)
+        paths = choose_segments(paths)
+        return drop_copies(scan(paths, **options), find_logs(paths))
     log = PartitionLog(directory, limits=options.pop("limits", Limits()))
     return log.read(
         start,

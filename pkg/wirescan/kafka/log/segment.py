@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wirescan.files.source import make_sibling_path
-from wirescan.kafka.files import SEGMENTS
+from wirescan.kafka.files import SEGMENTS, is_tiered
 from wirescan.kafka.log import index_files
 from wirescan.kafka.record_batches.scan import scan_batches
 from wirescan.seglog.index_entries import find_around, read_or_empty
@@ -26,9 +26,14 @@ class LogSegment(Segment):
     empty array. They raise as the functions of wirescan.kafka.log.index_files do.
     """
 
+    @property
+    def is_tiered(self) -> bool:
+        """Whether tiered storage has the segment: its name has an id."""
+        return is_tiered(self.path)
+
     def find_side_path(self, suffix: str) -> str:
         """Return the path of the file with another suffix, such as "index"."""
-        return self.path[: -len("log")] + suffix
+        return make_sibling_path(self.path, f".{suffix}")
 
     def read_offset_index(self) -> np.ndarray:
         """Return the .index: array of `offset` i8, `position` i8."""

@@ -17,7 +17,12 @@ from wirescan.frames.errors import FrameError
 from wirescan.frames.fault_names import MEANING
 from wirescan.frames.logs import OFFSET_END, Finding, LogState, Reach, SideFiles
 from wirescan.frames.table import FrameTable
-from wirescan.kafka.files import SEGMENTS, list_snapshots, parse_directory_name
+from wirescan.kafka.files import (
+    SEGMENTS,
+    list_snapshots,
+    list_tiered_snapshots,
+    parse_directory_name,
+)
 from wirescan.kafka.log import index_files
 from wirescan.kafka.log.transactions import (
     ABORT,
@@ -296,7 +301,8 @@ class SegmentIndexes:
 def check_snapshots(log: LogState) -> Iterator[Finding]:
     """Report damaged and missing producer snapshots of a log. Raises OSError."""
     offsets = list_snapshots(log.names or (), log.prefix or "")
-    for path in offsets.values():
+    tiered = list_tiered_snapshots(log.names or (), log.prefix or "")
+    for path in (*offsets.values(), *tiered):
         try:
             index_files.read_producer_snapshot(path)
         except FrameError as error:
@@ -312,15 +318,15 @@ def find_orphans(log: LogState) -> dict[int, list[str]]:
     """Return base offset -> paths of indexes, for segments that do not exist."""
     out: dict[int, list[str]] = {}
     for name in sorted(log.names or ()):
-        base, _, kind = name.partition(".")
+        stem, _, kind = name.partition(".")
+        segment = SEGMENTS.parse(stem + SEGMENTS.suffix) if kind in INDEXES else None
         if (
-            kind in INDEXES
-            and len(base) == SEGMENTS.digits
-            and base.isdecimal()
-            and int(base) < OFFSET_END
-            and int(base) not in (log.bases or ())
+            segment is not None
+            and not segment.prefix
+            and segment.base < OFFSET_END
+            and segment.base not in (log.bases or ())
         ):
-            out.setdefault(int(base), []).append(f"{log.prefix}{name}")
+            out.setdefault(segment.base, []).append(f"{log.prefix}{name}")
     return out
 
 

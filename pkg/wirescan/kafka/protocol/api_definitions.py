@@ -12,8 +12,10 @@ the struct that it belongs to:
     versions    3+, 0-12 or 8: the versions of the struct that have the field; the default is all
     type        bool, int8, int16, int32, int64; string, bytes, records, uuid;
                 struct: its fields follow; []int32, []int64: an array of numbers;
+                []string: an array of strings, with the name `name` in their rows;
                 []: an array of structs, whose fields follow
-                ?: the field may be null; ?10+: it may be null from version 10 on
+                ?: the field may be null; ?10+: it may be null from version 10 on; a byte precedes
+                a struct that may be null
     tag N       a tagged field, which only flexible versions have
     default     the value of a field that a message does not have; otherwise 0 or null
 
@@ -282,8 +284,7 @@ SaslHandshake request 0-1
 
 SaslHandshake response 0-1
     error_code                              int16
-    mechanisms                              []
-        name                                string
+    mechanisms                              []string
 
 ApiVersions request 0-5 flexible 3
     client_software_name                    string      3+
@@ -333,6 +334,326 @@ SaslAuthenticate response 0-2 flexible 2
     error_message                           string?
     auth_bytes                              bytes
     session_lifetime_ms                     int64       1+
+
+OffsetCommit request 0-10 flexible 8
+    group_id                                string
+    generation_id_or_member_epoch           int32       1+ = -1
+    member_id                               string      1+
+    group_instance_id                       string?     7+
+    retention_time_ms                       int64       2-4 = -1
+    topics                                  []
+        name                                string      0-9
+        topic_id                            uuid        10+
+        partitions                          []
+            partition_index                 int32
+            committed_offset                int64
+            committed_leader_epoch          int32       6+ = -1
+            commit_timestamp                int64       1 = -1
+            committed_metadata              string?
+
+OffsetCommit response 0-10 flexible 8
+    throttle_time_ms                        int32       3+
+    topics                                  []
+        name                                string      0-9
+        topic_id                            uuid        10+
+        partitions                          []
+            partition_index                 int32
+            error_code                      int16
+
+OffsetFetch request 0-10 flexible 6
+    group_id                                string      0-7
+    topics                                  []?2+       0-7
+        name                                string
+        partition_indexes                   []int32
+    groups                                  []          8+
+        group_id                            string
+        member_id                           string?     9+
+        member_epoch                        int32       9+ = -1
+        topics                              []?
+            name                            string      8-9
+            topic_id                        uuid        10+
+            partition_indexes               []int32
+    require_stable                          bool        7+
+
+OffsetFetch response 0-10 flexible 6
+    throttle_time_ms                        int32       3+
+    topics                                  []          0-7
+        name                                string
+        partitions                          []
+            partition_index                 int32
+            committed_offset                int64
+            committed_leader_epoch          int32       5+ = -1
+            metadata                        string?
+            error_code                      int16
+    error_code                              int16       2-7
+    groups                                  []          8+
+        group_id                            string
+        topics                              []
+            name                            string      8-9
+            topic_id                        uuid        10+
+            partitions                      []
+                partition_index             int32
+                committed_offset            int64
+                committed_leader_epoch      int32       = -1
+                metadata                    string?
+                error_code                  int16
+        error_code                          int16
+
+FindCoordinator request 0-6 flexible 3
+    key                                     string      0-3
+    key_type                                int8        1+
+    coordinator_keys                        []string    4+
+
+FindCoordinator response 0-6 flexible 3
+    throttle_time_ms                        int32       1+
+    error_code                              int16       0-3
+    error_message                           string?     1-3
+    node_id                                 int32       0-3
+    host                                    string      0-3
+    port                                    int32       0-3
+    coordinators                            []          4+
+        key                                 string
+        node_id                             int32
+        host                                string
+        port                                int32
+        error_code                          int16
+        error_message                       string?
+
+JoinGroup request 0-9 flexible 6
+    group_id                                string
+    session_timeout_ms                      int32
+    rebalance_timeout_ms                    int32       1+ = -1
+    member_id                               string
+    group_instance_id                       string?     5+
+    protocol_type                           string
+    protocols                               []
+        name                                string
+        metadata                            bytes
+    reason                                  string?     8+
+
+JoinGroup response 0-9 flexible 6
+    throttle_time_ms                        int32       2+
+    error_code                              int16
+    generation_id                           int32       = -1
+    protocol_type                           string?     7+
+    protocol_name                           string?7+
+    leader                                  string
+    skip_assignment                         bool        9+
+    member_id                               string
+    members                                 []
+        member_id                           string
+        group_instance_id                   string?     5+
+        metadata                            bytes
+
+Heartbeat request 0-4 flexible 4
+    group_id                                string
+    generation_id                           int32
+    member_id                               string
+    group_instance_id                       string?     3+
+
+Heartbeat response 0-4 flexible 4
+    throttle_time_ms                        int32       1+
+    error_code                              int16
+
+LeaveGroup request 0-5 flexible 4
+    group_id                                string
+    member_id                               string      0-2
+    members                                 []          3+
+        member_id                           string
+        group_instance_id                   string?
+        reason                              string?     5+
+
+LeaveGroup response 0-5 flexible 4
+    throttle_time_ms                        int32       1+
+    error_code                              int16
+    members                                 []          3+
+        member_id                           string
+        group_instance_id                   string?
+        error_code                          int16
+
+SyncGroup request 0-5 flexible 4
+    group_id                                string
+    generation_id                           int32
+    member_id                               string
+    group_instance_id                       string?     3+
+    protocol_type                           string?     5+
+    protocol_name                           string?     5+
+    assignments                             []
+        member_id                           string
+        assignment                          bytes
+
+SyncGroup response 0-5 flexible 4
+    throttle_time_ms                        int32       1+
+    error_code                              int16
+    protocol_type                           string?     5+
+    protocol_name                           string?     5+
+    assignment                              bytes
+
+CreateTopics request 0-7 flexible 5
+    topics                                  []
+        name                                string
+        num_partitions                      int32
+        replication_factor                  int16
+        assignments                         []
+            partition_index                 int32
+            broker_ids                      []int32
+        configs                             []
+            name                            string
+            value                           string?
+    timeout_ms                              int32       = 60000
+    validate_only                           bool        1+
+
+CreateTopics response 0-7 flexible 5
+    throttle_time_ms                        int32       2+
+    topics                                  []
+        name                                string
+        topic_id                            uuid        7+
+        error_code                          int16
+        error_message                       string?     1+
+        topic_config_error_code             int16       5+ tag 0
+        num_partitions                      int32       5+ = -1
+        replication_factor                  int16       5+ = -1
+        configs                             []?         5+
+            name                            string
+            value                           string?
+            read_only                       bool
+            config_source                   int8        = -1
+            is_sensitive                    bool
+
+AddPartitionsToTxn request 0-5 flexible 3
+    transactions                            []          4+
+        transactional_id                    string
+        producer_id                         int64
+        producer_epoch                      int16
+        verify_only                         bool
+        topics                              []
+            name                            string
+            partitions                      []int32
+    v3_and_below_transactional_id           string      0-3
+    v3_and_below_producer_id                int64       0-3
+    v3_and_below_producer_epoch             int16       0-3
+    v3_and_below_topics                     []          0-3
+        name                                string
+        partitions                          []int32
+
+AddPartitionsToTxn response 0-5 flexible 3
+    throttle_time_ms                        int32
+    error_code                              int16       4+
+    results_by_transaction                  []          4+
+        transactional_id                    string
+        topic_results                       []
+            name                            string
+            results_by_partition            []
+                partition_index             int32
+                partition_error_code        int16
+    results_by_topic_v3_and_below           []          0-3
+        name                                string
+        results_by_partition                []
+            partition_index                 int32
+            partition_error_code            int16
+
+AddOffsetsToTxn request 0-4 flexible 3
+    transactional_id                        string
+    producer_id                             int64
+    producer_epoch                          int16
+    group_id                                string
+
+AddOffsetsToTxn response 0-4 flexible 3
+    throttle_time_ms                        int32
+    error_code                              int16
+
+EndTxn request 0-5 flexible 3
+    transactional_id                        string
+    producer_id                             int64
+    producer_epoch                          int16
+    committed                               bool
+
+EndTxn response 0-5 flexible 3
+    throttle_time_ms                        int32
+    error_code                              int16
+    producer_id                             int64       5+ = -1
+    producer_epoch                          int16       5+ = -1
+
+TxnOffsetCommit request 0-6 flexible 3
+    transactional_id                        string
+    group_id                                string
+    producer_id                             int64
+    producer_epoch                          int16
+    generation_id_or_member_epoch           int32       3+ = -1
+    member_id                               string      3+
+    group_instance_id                       string?     3+
+    topics                                  []
+        name                                string      0-5
+        topic_id                            uuid        6+
+        partitions                          []
+            partition_index                 int32
+            committed_offset                int64
+            committed_leader_epoch          int32       2+ = -1
+            committed_metadata              string?
+
+TxnOffsetCommit response 0-6 flexible 3
+    throttle_time_ms                        int32
+    topics                                  []
+        name                                string      0-5
+        topic_id                            uuid        6+
+        partitions                          []
+            partition_index                 int32
+            error_code                      int16
+
+DescribeConfigs request 0-4 flexible 4
+    resources                               []
+        resource_type                       int8
+        resource_name                       string
+        configuration_keys                  []string?
+    include_synonyms                        bool        1+
+    include_documentation                   bool        3+
+
+DescribeConfigs response 0-4 flexible 4
+    throttle_time_ms                        int32
+    results                                 []
+        error_code                          int16
+        error_message                       string?
+        resource_type                       int8
+        resource_name                       string
+        configs                             []
+            name                            string
+            value                           string?
+            read_only                       bool
+            is_default                      bool        0
+            config_source                   int8        1+ = -1
+            is_sensitive                    bool
+            synonyms                        []          1+
+                name                        string
+                value                       string?
+                source                      int8
+            config_type                     int8        3+
+            documentation                   string?     3+
+
+ConsumerGroupHeartbeat request 0-1 flexible 0
+    group_id                                string
+    member_id                               string
+    member_epoch                            int32
+    instance_id                             string?
+    rack_id                                 string?
+    rebalance_timeout_ms                    int32       = -1
+    subscribed_topic_names                  []string?
+    subscribed_topic_regex                  string?     1+
+    server_assignor                         string?
+    topic_partitions                        []?
+        topic_id                            uuid
+        partitions                          []int32
+
+ConsumerGroupHeartbeat response 0-1 flexible 0
+    throttle_time_ms                        int32
+    error_code                              int16
+    error_message                           string?
+    member_id                               string?
+    member_epoch                            int32
+    heartbeat_interval_ms                   int32
+    assignment                              struct?
+        topic_partitions                    []
+            topic_id                        uuid
+            partitions                      []int32
 
 OffsetCommit key 0-1
     group                                   string

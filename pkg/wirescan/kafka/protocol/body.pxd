@@ -10,6 +10,7 @@ cpdef enum Read:
     STRUCTS = 4                 # a count, then for each struct the steps from `first` to `last`
     TAGS = 5                    # tagged fields; the steps from `first` to `last` are the known ones
     TAG = 6                     # the field with the tag `width`: the steps from `first` to `last`
+    OPTIONAL = 7                # a byte; unless it is negative, the steps from `first` to `last`
 
 cdef struct Step:
     int32_t  read

@@ -21,6 +21,7 @@ class Read(IntEnum):
     STRUCTS = 4
     TAGS = 5
     TAG = 6
+    OPTIONAL = 7
 
 def open_structs(
     programs: _Rows,

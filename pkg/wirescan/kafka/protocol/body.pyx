@@ -8,6 +8,7 @@ The types on the wire are:
     string         length(2), or length + 1 (varint) in flexible versions: -1, or 0, is null
     bytes          length(4), or length + 1 (varint)
     array          count(4), or count + 1 (varint), and its elements
+    struct         its fields; a byte precedes those of a struct that may be null: -1 is null
     tagged fields  count { tag  size  field }*   (varints)
 
 Flexible versions have tagged fields at the end of each struct. All integers are big-endian. All
@@ -145,6 +146,15 @@ cdef Fault read_fields(Reader* r, const uint8_t* start, char* row, const Step* s
             fault = read_tags(r, start, row, steps, step)
             if fault:
                 return fault
+            continue
+        if step.read == OPTIONAL:
+            p = take(r, 1)
+            if p is NULL:
+                return TRUNCATED
+            if not p[0] & 0x80:
+                fault = read_fields(r, start, row, steps, step.first, step.last)
+                if fault:
+                    return fault
             continue
         fault = read_count(r, step, &count)
         if fault:

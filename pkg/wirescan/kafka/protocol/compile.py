@@ -64,10 +64,13 @@ class _Writer:
 
     def _write_struct(self, level: Level, members: tuple[Field, ...], prefix: str) -> _StepRange:
         """Write the steps of a struct, then those of its inner structs. Return the former."""
-        entries = list(self._list_entries(members, prefix))
+        entries = list(self._list_entries(level, members, prefix))
         own = self._reserve(len(entries))
         for number, (name, entry) in enumerate(entries, own.first):
-            if isinstance(entry, Field):
+            if isinstance(entry, Field) and entry.type == "struct":
+                inside = self._write_struct(level, entry.fields, f"{name}_")
+                self.steps[number] = _Step(Read.OPTIONAL, first=inside.first, last=inside.last)
+            elif isinstance(entry, Field):
                 self.steps[number] = self._make_step(level, name, entry)
             else:
                 tags = self._write_tags(level, entry, name)
@@ -80,20 +83,21 @@ class _Writer:
         return _StepRange(first, first + count)
 
     def _list_entries(
-        self, members: tuple[Field, ...], prefix: str
+        self, level: Level, members: tuple[Field, ...], prefix: str
     ) -> Iterator[tuple[str, Field | list[Field]]]:
         """Yield (column, field) for the untagged fields of a struct.
 
-        A struct inside is replaced by its fields. The tagged fields of a struct are one entry:
-        (prefix of their columns, list of fields).
+        A struct inside is replaced by its fields, unless it may be null. The tagged fields of a
+        struct are one entry: (prefix of their columns, list of fields).
         """
         present = [field for field in members if self.version in field.versions]
         for field in present:
-            if field.tag is None and field.type == "struct":
-                yield from self._list_entries(field.fields, f"{prefix}{field.name}_")
+            is_inline = field.type == "struct" and self.version < field.nullable
+            if field.tag is None and is_inline:
+                yield from self._list_entries(level, field.fields, f"{prefix}{field.name}_")
             elif field.tag is None:
                 yield prefix + field.name, field
-        if self.flexible:
+        if self.flexible and not level.is_bare:
             yield prefix, [field for field in present if field.tag is not None]
 
     def _write_tags(self, level: Level, tagged: list[Field], prefix: str) -> _StepRange:

@@ -11,6 +11,7 @@ from typing import Any
 
 from wirescan.kafka.protocol.schema import (
     API,
+    BARE_ARRAYS,
     LENGTHS,
     UUID,
     Field,
@@ -26,6 +27,8 @@ LAYOUTS = {"bool": ">?", "int8": ">b", "int16": ">h", "int32": ">i", "int64": ">
 CONTROLLED_SHUTDOWN = 7  # the key of an API; version 0 of its request has no client id
 API_VERSIONS = 18  # the key of an API; the header of its response has no tagged fields
 NULL_LENGTH = b"\xff\xff\xff\xff"  # -1
+NULL_STRUCT = b"\xff"  # -1, in place of a struct
+PRESENT_STRUCT = b"\x01"  # before a struct that may be null
 Parts = list[bytes | memoryview]
 
 
@@ -41,9 +44,10 @@ def encode_request(
 
     api: the name or the key of an API.
     body: Kafka's field names in snake case, as in api_definitions.py, and their values. Strings are
-        str or bytes; uuids are 16 bytes; records are bytes-like; arrays of structs are lists of
-        mappings. A missing field has its default: that of the table, or null if it may be null, or
-        0, an empty string or an empty array. Tagged fields with their default are not written.
+        str or bytes; uuids are 16 bytes; records are bytes-like; structs are mappings; arrays of
+        structs are lists of mappings; arrays of strings and of numbers are lists of these. A
+        missing field has its default: that of the table, or null if it may be null, or 0, an empty
+        string or an empty array. Tagged fields with their default are not written.
 
     Raises ValueError for an unknown API or version, for a field that this version does not have
     (unless the value is the default), and for a value that does not fit. Raises TypeError for a
@@ -154,6 +158,10 @@ def _append_field(parts: Parts, field: Field, version: int, value: Any, *, flexi
             raise ValueError(f"{field.name} must be {UUID} bytes, not {len(data)}")
         parts.append(data)
     elif field.type == "struct":
+        if nullable:
+            parts.append(NULL_STRUCT if value is None else PRESENT_STRUCT)
+            if value is None:
+                return
         values = {} if value is None else value
         _append_struct(parts, field.fields, version, values, field.name, flexible=flexible)
     else:
@@ -173,11 +181,25 @@ def _append_array(
     values = list(values)
     parts.append(encode_unsigned(len(values) + 1) if flexible else struct.pack(">i", len(values)))
     for value in values:
-        if field.is_array:
+        if field.type in BARE_ARRAYS:
+            _append_bare(parts, field, version, value, flexible=flexible)
+        elif field.is_array:
             subject = f"one of {field.name}"
             _append_struct(parts, field.fields, version, value, subject, flexible=flexible)
         else:
             parts.append(_encode_number(field.type.removeprefix("[]"), value, field.name))
+
+
+def _append_bare(parts: Parts, field: Field, version: int, value: Any, *, flexible: bool) -> None:
+    """Append a value of an array without structs: the value, or a mapping of its one field."""
+    (item,) = field.fields
+    if isinstance(value, Mapping):
+        if set(value) - {item.name}:
+            raise ValueError(f"one of {field.name} is a {item.type} or a mapping of {item.name!r}")
+        value = value.get(item.name, b"")
+    elif value is None:
+        raise ValueError(f"one of {field.name} must not be None")
+    _append_field(parts, item, version, value, flexible=flexible)
 
 
 def _append_sized(

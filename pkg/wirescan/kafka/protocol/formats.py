@@ -1,4 +1,4 @@
-"""The formats of Kafka's protocol: streams of requests and responses, their pairs, their bodies.
+"""The formats of Kafka's protocol: requests and responses, their pairs, their bodies, and records.
 
 The package wirescan.kafka exports these functions. kafka/formats.py adds `FORMATS` to its own.
 
@@ -8,14 +8,19 @@ The package wirescan.kafka exports these functions. kafka/formats.py adds `FORMA
     partitions = fetched.open("responses").open("partitions")
     kafka.records(kafka.scan(partitions))                   # the fetched records
 
-The formats are kafka.requests, kafka.responses, and one for each array of structs in
-api_definitions.py, such as kafka.fetch_response.partitions. The docstring of schema.py shows the
-row of a struct.
+    records = kafka.records(kafka.scan("/var/lib/kafka/__cluster_metadata-0"))
+    metadata = kafka.metadata_records(records)              # a row for each record
+    kafka.body(metadata, "Topic record")                    # a row for each new topic
+
+The formats are kafka.requests, kafka.responses, kafka.metadata_records, and one for each message
+and each array of structs in api_definitions.py and metadata_definitions.py, such as
+kafka.fetch_response.partitions. The docstring of schema.py shows the row of a struct.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -27,14 +32,17 @@ from wirescan.core.loop import HEAD
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
+from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
+from wirescan.kafka.meanings import MEANINGS
 from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
 from wirescan.kafka.protocol.evidence import weigh_requests, weigh_responses
+from wirescan.kafka.protocol.field_meanings import find_meaning
 from wirescan.kafka.protocol.message import (
     REQUEST,
     RESPONSE,
@@ -46,6 +54,9 @@ from wirescan.kafka.protocol.message import (
     scan_response_streams,
     scan_responses,
 )
+from wirescan.kafka.protocol.metadata_log import open_metadata_records
+from wirescan.kafka.protocol.metadata_record import METADATA_RECORD
+from wirescan.kafka.protocol.request_option import REQUESTS as REQUESTS_OPTION
 from wirescan.kafka.protocol.schema import (
     MESSAGE,
     OPAQUE,
@@ -53,17 +64,25 @@ from wirescan.kafka.protocol.schema import (
     ApiKey,
     Level,
     MessageSchema,
+    MetadataType,
     get_api_key,
     get_message,
+    get_metadata_type,
     iter_flat_fields,
 )
 from wirescan.kafka.record_batches.scan import RECORD
 
 SIZED = LengthPrefix(header=4, length_at=0, overhead=4, smallest=(4,))
+PORTS = (9092, 9093, 9094)  # of brokers
 HEADER = 8  # bytes of a response up to the end of its correlation id
 NO_ROWS = np.empty(0, np.int64)
-CREDENTIALS = {("SaslAuthenticate", "request"): "auth_bytes"}  # places that may hold a password
+# Message -> its places that may hold a password, or that prove the knowledge of one.
+CREDENTIALS = {
+    ("SaslAuthenticate", "request"): ("auth_bytes",),
+    ("UserScramCredential", "record"): ("salt", "stored_key", "server_key"),
+}
 VERSION_SIZE = 2  # bytes of the version before the key or value of a record
+KIND_MEANING = "version of the message"
 PAIR = np.dtype([("request", np.int32), ("response", np.int32)])
 
 
@@ -119,7 +138,7 @@ def responses(
         table.rows, table.buffers, requests.rows, _match_requests(requests, table)
     )
     rows.flags.writeable = False
-    table = FrameTable(table.buffers, rows, table.stops, RESPONSES, checked=check)
+    table = FrameTable(table.buffers, rows, table.stops, NAMED_RESPONSES, checked=check)
     return enforce_mode(table, errors, bad)
 
 
@@ -146,6 +165,37 @@ def pair(requests: FrameTable, responses: FrameTable) -> np.ndarray:
     return out
 
 
+def metadata_records(
+    records: FrameTable,
+    *,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> FrameTable:
+    """Open the values of kafka.records of a metadata log: kafka.metadata_records.
+
+    The table has dtype METADATA_RECORD (40 bytes a row), and one row for each record.
+
+    records: the records of the topic `__cluster_metadata`, or of one of its snapshots.
+    errors: "strict", "mark" or "skip". None, the default: as in `records.errors`.
+
+    Columns, besides those of every table:
+
+        frame_version       i2: 1
+        type                i2: see `MetadataType`. A number without a name is a type that is newer
+                            than wirescan; such a row has no fault
+        version             i2: of the message
+
+    The place is message: the fields of the record. `body` opens them. In a control record, and for
+    a number that was not read, the three columns are -1 and the message is null. Column `parent` is
+    the row in `records`.
+
+    `check` is accepted for consistency and ignored. Raises FrameError as `errors` says, TypeError
+    for another table. Format: Apache Kafka, KIP-631.
+    """
+    return open_metadata_records(records, METADATA_RECORDS, errors=errors, limits=limits)
+
+
 def body(
     messages: FrameTable,
     name: str,
@@ -157,18 +207,21 @@ def body(
 ) -> FrameTable:
     """Open the bodies of the messages of one API, one row for each body.
 
-    messages: a table of kafka.requests, kafka.responses or kafka.records.
+    messages: a table of kafka.requests, kafka.responses, kafka.records or kafka.metadata_records.
     name: the name of an API ("Fetch"). For records it is the key or the value of an internal topic
-        ("OffsetCommit key", "GroupMetadata value", ...); records of other kinds are skipped.
+        ("OffsetCommit key", "GroupMetadata value", ...), or a type of the records in the metadata
+        log ("Topic record", "Partition record", ...); records of other kinds are skipped.
     errors: "strict", "mark" or "skip". None, the default: as in `messages.errors`.
     credentials: include the credentials of clients. Without it, the place auth_bytes of
-        SaslAuthenticate requests is null, because it may hold a password.
+        SaslAuthenticate requests is null, because it may hold a password. So are the places salt,
+        stored_key and server_key of UserScramCredential records.
 
-    Column `parent` is the row in `messages`. Column `kind` is the version. Arrays of structs are
-    opened by their names: `table.open("topics")`. The column `topics_count` is the number of
-    structs. It is -1 if the array is null, if the version does not have it, or if it is a tagged
-    field that the message does not have. Any other missing field has its default of
-    api_definitions.py.
+    Column `parent` is the row in `messages`. For a type of the metadata log, it is the row in the
+    table that `metadata_records` returns, which has the same numbers as `messages`. Column `kind`
+    is the version. Arrays of structs are opened by their names: `table.open("topics")`. The column
+    `topics_count` is the number of structs. It is -1 if the array is null, if the version does not
+    have it, if it is in a struct that is null, or if it is a tagged field that the message does not
+    have. Any other missing field has its default of api_definitions.py.
 
     A body that cannot be read to its end is a bad row. An array with a fault has the structs before
     the fault, and one bad row from there on. An array after the fault has one bad row for the whole
@@ -179,18 +232,31 @@ def body(
     """
     dtype = getattr(messages, "dtype", None)
     side = None if dtype is None else SIDES.get(dtype)
-    if side is None and dtype == RECORD:
-        name, _, side = name.partition(" ")
-        if (name, side) not in MESSAGE or side not in ("key", "value"):
-            names = ", ".join(" ".join(key) for key in MESSAGE if key[1] in ("key", "value"))
-            full_name = f"{name} {side}".strip()
-            raise ValueError(
-                f"unknown key or value of a record: {full_name!r}; expected one of {names}"
-            )
+    if side is None and dtype in STORED_SIDES:
+        name, side = _parse_stored_name(name, STORED_SIDES[dtype])
     if not isinstance(messages, FrameTable) or side is None:
-        raise TypeError("body takes a table of kafka.requests, kafka.responses or kafka.records")
+        raise TypeError(
+            "body takes a table of kafka.requests, kafka.responses, kafka.records or "
+            "kafka.metadata_records"
+        )
+    if side == "record" and dtype == RECORD:
+        errors = resolve_mode(errors, messages, limits)
+        # Without the bad rows, `parent` would not be the row in `messages`.
+        outer_errors = "mark" if errors == "skip" else errors
+        messages = metadata_records(messages, errors=outer_errors, limits=limits)
     return BODIES[get_message(name, side)].read(
         messages, errors=errors, check=check, limits=limits, credentials=credentials
+    )
+
+
+def _parse_stored_name(full_name: str, sides: tuple[str, ...]) -> tuple[str, str]:
+    """Return the name and the side of a message in records. sides: the possible ones."""
+    name, _, side = full_name.partition(" ")
+    if side in sides and (name, side) in MESSAGE:
+        return name, side
+    names = ", ".join(" ".join(key) for key in MESSAGE if key[1] in sides)
+    raise ValueError(
+        f"unknown key, value or type of a record: {full_name.strip()!r}; expected one of {names}"
     )
 
 
@@ -212,11 +278,38 @@ def _match_requests(requests: FrameTable, responses: FrameTable) -> np.ndarray:
             f"the requests have {len(requests.buffers)} connections, "
             f"but the responses have {len(responses.buffers)}"
         )
+    return _match_connections(requests, requests["buffer"], responses, responses["buffer"])
+
+
+def _label_responses(
+    responses: FrameTable,
+    connections: np.ndarray,
+    requests: FrameTable,
+    request_connections: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """Return the rows of responses with the columns of their requests, and the bad rows.
+
+    connections, request_connections: the number of the connection of each row.
+    """
+    numbers = _match_connections(requests, request_connections, responses, connections)
+    return name_responses(responses.rows, responses.buffers, requests.rows, numbers)
+
+
+def _match_connections(
+    requests: FrameTable,
+    request_connections: np.ndarray,
+    responses: FrameTable,
+    response_connections: np.ndarray,
+) -> np.ndarray:
+    """Return an int64 array: the row of the request of each response, or -1.
+
+    The arrays have the number of the connection of each row.
+    """
     numbers = np.full(len(responses), -1, np.int64)
     awaits_response = expects_response(requests.rows, requests.buffers) & ~requests.bad
-    requests_of = dict(iter_groups(requests["buffer"], np.flatnonzero(awaits_response)))
+    requests_of = dict(iter_groups(request_connections, np.flatnonzero(awaits_response)))
     readable = np.flatnonzero(responses["fault"] < Fault.BAD_LENGTH)
-    for connection, answers in iter_groups(responses["buffer"], readable):
+    for connection, answers in iter_groups(response_connections, readable):
         request_rows = requests_of.get(connection, NO_ROWS)
         number = match(
             requests["correlation_id"][request_rows],
@@ -242,6 +335,8 @@ def _open_bodies(
     within, dtype = WITHIN[message.side]
     subject = f"the {message.side}s of {message.name}"
     require_rows(messages, dtype, f"{subject} are opened from a table of {within}")
+    if message.side == "response":
+        _require_requests(messages, subject)
     chosen, version = _select(messages, message)
     programs = compile_programs(message, message.level)
     is_unknown = (version < 0) | (version > message.versions[-1])
@@ -263,7 +358,7 @@ def _open_bodies(
         spans["start"] = rows["start"][chosen]
         spans["size"] = rows["size"][chosen]
     counts = np.ones(len(chosen), np.int32)
-    hidden = None if credentials else CREDENTIALS.get((message.name, message.side))
+    hidden = () if credentials else CREDENTIALS.get((message.name, message.side), ())
     try:
         format = BODIES[message]
         return _open(
@@ -278,9 +373,25 @@ def _open_bodies(
         raise
 
 
+def _require_requests(responses: FrameTable, subject: str) -> None:
+    """Raise ValueError for responses without requests, of which no body would be found."""
+    good = ~responses.bad
+    is_named = responses.format is None or responses.format.requests is None
+    if not is_named and good.any() and (responses["request"][good] < 0).all():
+        raise ValueError(
+            f"{subject} cannot be opened without the requests, because only a request names the "
+            "API of its response: pass their table to kafka.responses, or give the option requests "
+            "(requests=FILE after the name of the format, --requests FILE on the command line)"
+        )
+
+
 def _select(messages: FrameTable, message: MessageSchema) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows that hold a message, and for every row the version of the message."""
     rows = messages.rows
+    if message.side == "record":
+        # Bad rows whose type was not read have no frame version.
+        is_chosen = (rows["type"] == get_metadata_type(message.name)) & (rows["frame_version"] == 1)
+        return np.flatnonzero(is_chosen), rows["version"]
     if message.side not in ("key", "value"):
         chosen = np.flatnonzero(rows["api_key"] == get_api_key(message.name))
         return chosen, rows["api_version"]
@@ -340,39 +451,50 @@ def _open(
     limits: Limits,
     *,
     is_body: bool = False,
-    hidden: str | None = None,
+    hidden: tuple[str, ...] = (),
 ) -> FrameTable:
     """Open structs into a table of a format.
 
     is_body: the structs are bodies, not elements of an array in a body.
-    hidden: a place that becomes null in all rows.
+    hidden: places that become null in all rows.
     """
     rows, bad, fault = open_structs(contexts, outer.buffers, spans, counts, format.dtype, limits)
     without_version = is_body & (rows["fault"] == Fault.BAD_VERSION) & (rows["size"] == 0)
-    if hidden is not None or without_version.any():
+    if hidden or without_version.any():
         rows = rows.copy()
         for name, column in format.columns.items():
             if column.unset:
                 rows[name][without_version] = column.unset
-        if hidden is not None:
-            rows[hidden + "_at"] = 0
-            rows[hidden + "_size"] = -1
+        for place in hidden:
+            rows[place + "_at"] = 0
+            rows[place + "_size"] = -1
         rows.flags.writeable = False
     table = raise_if_row_limit(FrameTable(outer.buffers, rows, (), format, outer), fault)
     return enforce_mode(table, errors, bad)
 
 
 SIDES = {REQUEST: "request", RESPONSE: "response"}
+# The dtype of a table -> the sides of the messages that its rows may hold.
+STORED_SIDES = {RECORD: ("key", "value", "record"), METADATA_RECORD: ("record",)}
 # Side of a message -> the name and the dtype of the rows that hold it.
 WITHIN = {
     "request": ("kafka.requests", REQUEST),
     "response": ("kafka.responses", RESPONSE),
     "key": ("kafka.records", RECORD),
     "value": ("kafka.records", RECORD),
+    "record": ("kafka.metadata_records", METADATA_RECORD),
 }
+# Side of a message -> columns around it that every export of the message has.
+IDENTIFIED_BY = {"record": ("offset",)}
 LEVELS: dict[str, Format] = {}
 BODIES: dict[MessageSchema, Format] = {}
-ENUMS: dict[str, type[IntEnum]] = {"api_key": ApiKey, "error_code": ErrorCode}
+ENUMS: dict[str, type[IntEnum]] = {
+    "api_key": ApiKey,
+    "error_code": ErrorCode,
+    "partition_error_code": ErrorCode,
+    "topic_config_error_code": ErrorCode,
+}
+LONG_TEXTS = ("documentation",)  # texts that do not identify a struct
 
 
 def _make_formats(
@@ -385,9 +507,13 @@ def _make_formats(
     is_body = level is message.level
     types = {name: field.type for name, field in iter_flat_fields(level.fields)}
     inherited = tuple(name for name in names if name not in types)
-    inner_names: tuple[str, ...] = ()
+    inner_names = inherited
     if not is_body:
-        own_names = (name for name, kind in types.items() if kind in ("string", "uuid"))
+        own_names = (
+            name
+            for name, kind in types.items()
+            if kind in ("string", "uuid") and name not in LONG_TEXTS
+        )
         inner_names = (*inherited, *own_names)
     children = {}
     for inner in level.arrays:
@@ -405,6 +531,8 @@ def _make_formats(
         within,
         children,
         _declare_columns(level, inherited),
+        meanings=_list_meanings(level),
+        accepts=(REQUESTS_OPTION,) if message.side == "response" else (),
     )
     if is_body:
         BODIES[message] = LEVELS[level.path]
@@ -418,13 +546,21 @@ def _declare_columns(level: Level, inherited: tuple[str, ...]) -> dict[str, Colu
         if default or name in ENUMS or name.endswith("offset")
     }
     for name, field in iter_flat_fields(level.fields):
-        if field.type[:2] == "[]" and field.type[2:]:
+        if field.type.startswith("[]") and not field.is_array:
             columns[name] = Column(items=f">i{WIDTHS[field.type[2:]]}")
     return columns | dict.fromkeys(inherited, Column(inherited=True))
 
 
+def _list_meanings(level: Level) -> dict[str, str]:
+    """Return what the columns of a level mean, in words."""
+    names = [name for name, _ in iter_flat_fields(level.fields)]
+    return {"kind": KIND_MEANING} | {name: find_meaning(level.path, name) for name in names}
+
+
 for _message in reversed(MESSAGE.values()):
-    _make_formats(_message, _message.level, WITHIN[_message.side][0])
+    _make_formats(
+        _message, _message.level, WITHIN[_message.side][0], IDENTIFIED_BY.get(_message.side, ())
+    )
 
 
 def _list_body_readers(side: str) -> dict[str, Callable[..., FrameTable]]:
@@ -443,6 +579,7 @@ REQUESTS = Format(
     children=_list_body_readers("request"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_requests, spans=scan_request_streams),
+    conversation=Conversation(ports=PORTS, sender="client"),
     storage=Storage(
         text_marks=(),
         boundaries=find_boundaries,
@@ -452,6 +589,7 @@ REQUESTS = Format(
     display=Display(
         shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id")
     ),
+    meanings=MEANINGS["kafka.requests"],
 )
 RESPONSES = Format(
     "kafka.responses",
@@ -461,6 +599,9 @@ RESPONSES = Format(
     children=_list_body_readers("response"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_responses, spans=scan_response_streams),
+    conversation=Conversation(
+        ports=PORTS, sender="server", answers="kafka.requests", label=_label_responses
+    ),
     storage=Storage(
         text_marks=(),
         boundaries=find_boundaries,
@@ -469,5 +610,28 @@ RESPONSES = Format(
     ),
     display=Display(shown=("_start", "size", "correlation_id")),
     requests="kafka.requests",
+    accepts=(REQUESTS_OPTION,),
+    meanings=MEANINGS["kafka.responses"],
 )
-FORMATS = (REQUESTS, RESPONSES, *reversed(LEVELS.values()))
+# The format of responses whose requests are known.
+NAMED_RESPONSES = replace(RESPONSES, requests=None)
+TYPE_NAMES = {-1: "CONTROL_RECORD"} | {member.value: member.name for member in MetadataType}
+METADATA_RECORDS = Format(
+    "kafka.metadata_records",
+    "records of the metadata log of a cluster, __cluster_metadata, and of its snapshots",
+    METADATA_RECORD,
+    metadata_records,
+    within="kafka.records",
+    children=_list_body_readers("record"),
+    columns={
+        "type": Column(names=TYPE_NAMES, unset=-1),
+        "version": Column(unset=-1),
+        "frame_version": Column(unset=-1),
+        "offset": Column(inherited=True),
+        "timestamp": Column(inherited=True),
+        "is_control": Column(inherited=True),
+    },
+    display=Display(shown=("offset", "timestamp", "type", "version", "size"), grouped_by="type"),
+    meanings=MEANINGS["kafka.metadata_records"],
+)
+FORMATS = (REQUESTS, RESPONSES, METADATA_RECORDS, *reversed(LEVELS.values()))

@@ -24,7 +24,13 @@ def scan_requests(
     resume: Resume | None = None,
 ) -> tuple[_Rows, int, int, int]: ...
 def scan_request_streams(
-    buffers: Sequence[memoryview], spans: _Rows, *, check: bool, resync: bool, limits: Limits
+    buffers: Sequence[memoryview],
+    spans: _Rows,
+    *,
+    check: bool,
+    resync: bool,
+    limits: Limits,
+    more: bool = False,
 ) -> tuple[_Rows, int, NDArray[np.uint8], NDArray[np.int64]]: ...
 
 scan_responses = scan_requests

@@ -150,12 +150,12 @@ def scan_requests(buffer, *, check, resync, limits, into=None, more=False, resum
         scan_frames(buffer, REQUEST, run_requests, resync, more, limits, into, resume))
 
 
-def scan_request_streams(buffers, spans, *, check, resync, limits):
+def scan_request_streams(buffers, spans, *, check, resync, limits, more=False):
     """Return (rows of dtype REQUEST, bad, faults, positions) of many spans of buffers.
 
     See `core.loop.scan_spans`. `check` is ignored.
     """
-    return clear_api(scan_spans(buffers, spans, REQUEST, run_requests, resync, limits))
+    return clear_api(scan_spans(buffers, spans, REQUEST, run_requests, resync, limits, more))
 
 
 def scan_responses(buffer, *, check, resync, limits, into=None, more=False, resume=None):
@@ -168,12 +168,12 @@ def scan_responses(buffer, *, check, resync, limits, into=None, more=False, resu
         scan_frames(buffer, RESPONSE, run_responses, resync, more, limits, into, resume))
 
 
-def scan_response_streams(buffers, spans, *, check, resync, limits):
+def scan_response_streams(buffers, spans, *, check, resync, limits, more=False):
     """Return (rows of dtype RESPONSE, bad, faults, positions) of many spans of buffers.
 
     See `core.loop.scan_spans`. `check` is ignored.
     """
-    return clear_api(scan_spans(buffers, spans, RESPONSE, run_responses, resync, limits))
+    return clear_api(scan_spans(buffers, spans, RESPONSE, run_responses, resync, limits, more))
 
 
 cdef tuple clear_api(result):

@@ -12,7 +12,7 @@ import numpy as np
 from wirescan.core.fault import Fault
 from wirescan.core.loop import lie_inside, spans
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
-from wirescan.frames.codecs import Arena, limit_each, limit_total
+from wirescan.frames.arena import Arena, limit_each, limit_total
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import MAX_BUFFERS, FrameTable
 from wirescan.kafka.constants import CODECS

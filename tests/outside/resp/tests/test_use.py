@@ -59,6 +59,19 @@ def test_columns():
         resp.values(numbers, depth=34)
 
 
+@pytest.mark.parametrize("format", [resp.FRAMES, resp.VALUES], ids=lambda format: format.name)
+def test_every_column_has_a_meaning(format):
+    (described,) = (
+        description
+        for description in map(json.loads, run("formats", "--json").splitlines())
+        if description["name"] == format.name
+    )
+    meanings = described["meanings"]
+    columns = {name for name in format.all_columns if format.describe_column(name) is not None}
+    assert {name for name in columns - {"reserved"} if not meanings.get(name)} == set()
+    assert meanings["name"].startswith("first element of an array")
+
+
 def test_rows_are_written_into_an_array():
     rows = np.zeros(2000, resp.FRAME)
     table = resp.scan(COMMANDS, into=rows)

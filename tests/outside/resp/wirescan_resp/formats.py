@@ -12,6 +12,23 @@ from wirescan_resp.files import FILES, find_boundaries
 from wirescan_resp.scan import FRAME, bytes_needed, scan_stream, scan_streams
 from wirescan_resp.values import MAX_DEPTH, VALUE, open_values
 
+# What columns and places mean, in one line each.
+FRAME_MEANINGS = {
+    "kind": "the type of the value: see `Kind`",
+    "integer": "the number of an integer, 0 for other types",
+    "count": "elements of an array, 0 for other types",
+    "value_count": "values in the frame: the outermost one and all inside it",
+    "name": "first element of an array if it is a bulk string, first word of an error, or null",
+    "value": "the text of a line, the bytes of a bulk string, or all elements of an array",
+}
+VALUE_MEANINGS = {
+    **{name: FRAME_MEANINGS[name] for name in ("kind", "integer", "count", "value")},
+    "enclosing": "row of the array that contains the value, -1 for an outermost value",
+    "index": "number of the element in its array",
+    "depth": "1 for an outermost value, 2 for its elements",
+    "element_kind": "the type of an array's first element, 0 for none",
+}
+
 
 def scan(source, *, errors="strict", check=True, limits=Limits(), into=None):
     """Return the frames in a source as a table of resp.frames: dtype FRAME, 56 bytes a row.
@@ -77,6 +94,7 @@ FRAMES = Format(
         grouped_by="name",
         record_count="value_count",
     ),
+    meanings=FRAME_MEANINGS,
     faults=FAULTS,
 )
 VALUES = Format(
@@ -97,6 +115,7 @@ VALUES = Format(
         counted_as="values",
         summary=SummaryColumns(by_kind=True, places={"value": "nulls"}),
     ),
+    meanings=VALUE_MEANINGS,
     faults=FAULTS,
     enclosing="enclosing",
 )

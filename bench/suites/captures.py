@@ -1,0 +1,170 @@
+"""Captures of packets: packets, connections, and the requests of Kafka in them.
+
+They are compared with dpkt, with tshark's fields, and with the scan of bytes that are in order.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+import wirescan
+from bench.report import Report, format_timings
+from bench.timing import Contender, interleave, time_call
+from bench.workloads.captures import BROKER_PORT, make_capture
+from wirescan import kafka, pcap
+from wirescan.reading.chunked import iter_tables
+
+FULL = {"count": 1_100_000, "part": 20_000, "most_connections": 1_000_000, "rounds": 5}
+QUICK = {"count": 4_000, "part": 1_000, "most_connections": 2_000, "rounds": 2}
+CONNECTIONS = 64
+FORMAT = "kafka.requests"
+RECORDS = "dpkt, records"
+LAYERS = "dpkt, Ethernet, IP, TCP"
+TSHARK = "tshark -T fields"
+FIELDS = ("frame.time_epoch", "ip.src", "kafka.request_key", "kafka.correlation_id")
+PACKAGES = ["numpy", "dpkt"]
+
+
+def read_records(raw: bytes) -> int:
+    """Read the records of a capture with dpkt."""
+    import dpkt
+
+    return sum(1 for _ in dpkt.pcap.Reader(BytesIO(raw)))
+
+
+def read_layers(raw: bytes) -> int:
+    """Read the records of a capture with dpkt, up to TCP."""
+    import dpkt
+
+    total = 0
+    for _, data in dpkt.pcap.Reader(BytesIO(raw)):
+        total += len(dpkt.ethernet.Ethernet(data).data.data.data)
+    return total
+
+
+def time_tshark(raw: bytes, count: int) -> float:
+    """Return the seconds in which tshark prints the fields of the requests in a capture."""
+    with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
+        file.write(raw)
+        file.flush()
+        command = ["tshark", "-r", file.name, "-d", f"tcp.port=={BROKER_PORT},kafka"]
+        command += ["-T", "fields", *(word for name in FIELDS for word in ("-e", name))]
+        start = time.perf_counter()
+        result = subprocess.run(command, capture_output=True, check=True)
+        seconds = time.perf_counter() - start
+    if len(result.stdout.splitlines()) != count:
+        raise ValueError("tshark does not find the packets")
+    return seconds
+
+
+def read_pieces(path: str) -> int:
+    """Read the requests of a capture in pieces."""
+    tables = iter_tables(path, format=f"{FORMAT}?capture=true", mapped=True)
+    return sum(len(table) for table in tables)
+
+
+def run(count: int, part: int, most_connections: int, rounds: int) -> str:
+    """Return the section as markdown.
+
+    count: number of packets. part: number of packets for slow readers. most_connections: of the
+    capture with many connections.
+    """
+    report = Report("Captures")
+    raw, streams = make_capture(count, CONNECTIONS)
+    some, _ = make_capture(part, CONNECTIONS)
+    report.say(
+        f"A pcap file of {count:,} packets of {len(raw) / count:.0f} bytes, in memory, warm, "
+        f"of {CONNECTIONS} connections. Each packet has one Produce request. dpkt and tshark read "
+        f"{part:,} packets. tshark's time includes its start. Ratios are medians of the rounds' "
+        "ratios."
+    )
+    measure_readers(report, raw, some, streams, count, part, rounds)
+    measure_connections(report, raw, count, most_connections, rounds)
+    return report.markdown(PACKAGES)
+
+
+def measure_readers(
+    report: Report,
+    raw: bytes,
+    some: bytes,
+    streams: list[bytes],
+    count: int,
+    part: int,
+    rounds: int,
+) -> None:
+    """Read packets and requests, beside other programs and the scan of bytes in order."""
+    if read_records(some) != part or read_layers(some) == 0:
+        raise ValueError("dpkt does not find the packets")
+    if not len(wirescan.scan(raw, FORMAT)) == len(kafka.requests(streams)) == count:
+        raise ValueError("the requests of the capture are not those of the streams")
+    joined = b"".join(streams)
+    blocks = pcap.scan(raw)
+
+    def contend(name: str, call: Any, units: int = count, size: int = len(raw)) -> Contender:
+        return Contender(name, time_call(call), units, size)
+
+    with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
+        file.write(raw)
+        file.flush()
+        contenders = [
+            contend("pcap.scan", lambda: pcap.scan(raw)),
+            contend("pcap.packets", lambda: pcap.packets(blocks)),
+            contend("kafka.requests in the capture", lambda: wirescan.scan(raw, FORMAT)),
+            contend("the same in pieces of a mapped file", lambda: read_pieces(file.name)),
+            contend("kafka.requests in order", lambda: kafka.requests(joined), size=len(joined)),
+            contend("copy of the capture", lambda: np.frombuffer(raw, np.uint8).copy()),
+            contend(RECORDS, lambda: read_records(some), part, len(some)),
+            contend(LAYERS, lambda: read_layers(some), part, len(some)),
+            Contender(TSHARK, lambda: time_tshark(some, part), part, len(some)),
+        ]
+        times = interleave(contenders, rounds)
+    report.at_least(
+        "packets to rows, times as fast as dpkt's reader", 20, times.ratio(RECORDS, "pcap.scan")
+    )
+    report.at_least(
+        "with Ethernet, IP and TCP, times as fast as dpkt",
+        50,
+        times.ratio(LAYERS, ("pcap.scan", "pcap.packets")),
+    )
+    report.at_least(
+        "requests of Kafka, times as fast as tshark's fields",
+        200,
+        times.ratio(TSHARK, "kafka.requests in the capture"),
+    )
+    report.at_most(
+        "requests of Kafka, times the scan of the bytes in order",
+        1.6,
+        times.ratio("kafka.requests in the capture", "kafka.requests in order"),
+    )
+    against = {
+        RECORDS: "pcap.scan",
+        LAYERS: "pcap.packets",
+        TSHARK: "kafka.requests in the capture",
+        "kafka.requests in the capture": "kafka.requests in order",
+        "pcap.scan": "copy of the capture",
+    }
+    report.say("### Readers", "", format_timings(times, against, "packet"))
+
+
+def measure_connections(
+    report: Report, raw: bytes, count: int, most_connections: int, rounds: int
+) -> None:
+    """Read the requests of many connections, beside those of few."""
+    many, streams = make_capture(count, most_connections)
+    if len(wirescan.scan(many, "pcap.flows")) != len(streams):
+        raise ValueError("the connections are not found")
+    few = f"{CONNECTIONS} connections"
+    most = f"{most_connections:,} connections"
+    contenders = [
+        Contender(name, time_call(lambda data=data: wirescan.scan(data, FORMAT)), count, len(data))
+        for name, data in ((few, raw), (most, many))
+    ]
+    times = interleave(contenders, rounds)
+    report.at_most(f"requests of {most}, times those of {CONNECTIONS}", 3, times.ratio(most, few))
+    report.say("### Connections", "", format_timings(times, {most: few}, "packet"))

@@ -1,0 +1,3 @@
+from wirescan.core.strings import ByteStrings
+
+def infer_shapes(payloads: ByteStrings, shape: object) -> None: ...

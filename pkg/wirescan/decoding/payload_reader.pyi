@@ -1,0 +1,5 @@
+from typing import Final
+
+SHARED_REASONS: Final[tuple[str, ...]]
+
+class ProgramMemory: ...

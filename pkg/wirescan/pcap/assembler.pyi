@@ -1,0 +1,26 @@
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirescan.core.rows import Block
+
+_Rows = NDArray[np.void]
+
+PACKET: Final[np.dtype[np.void]]
+FLOW: Final[np.dtype[np.void]]
+STREAM: Final[np.dtype[np.void]]
+SEGMENT: Final[np.dtype[np.void]]
+ENDPOINTS: Final[int]
+
+class Assembler:
+    packets: int
+    def __new__(cls, policy: str, held: int = ...) -> Assembler: ...
+    def feed(self, rows: _Rows, buffers: Sequence[memoryview]) -> None: ...
+    def finish(self) -> None: ...
+    def take(
+        self, *, everything: bool = True
+    ) -> tuple[_Rows, NDArray[np.uint8], _Rows, Block, _Rows]: ...
+    def list_flows(self) -> tuple[_Rows, NDArray[np.uint8]]: ...
+    def release(self, consumed: NDArray[np.int64]) -> None: ...

@@ -1,0 +1,43 @@
+"""Tables of connections and of what they sent, from the results of an `Assembler`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wirescan.files.source import view_of
+from wirescan.frames.errors import enforce_mode
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable
+
+
+def make_flows(
+    packets: FrameTable | None, rows: np.ndarray, endpoints: np.ndarray, errors: str
+) -> FrameTable:
+    """Return a table of pcap.flows. rows, endpoints: results of `Assembler`."""
+    if packets is None:
+        rows["parent"] = -1
+    rows.setflags(write=False)
+    return FrameTable(
+        (view_of(endpoints.ravel()),),
+        rows,
+        (),
+        format_of("pcap.flows"),
+        packets,
+        checked=True,
+        errors=errors,
+    )
+
+
+def make_streams(
+    flows: FrameTable, rows: np.ndarray, block: Any, segments: np.ndarray, errors: str
+) -> FrameTable:
+    """Return a table of pcap.streams. The arguments are results of `Assembler.take`."""
+    rows.setflags(write=False)
+    segments.setflags(write=False)
+    buffers = (view_of(block), view_of(segments.view(np.uint8)))
+    table = FrameTable(
+        buffers, rows, (), format_of("pcap.streams"), flows, checked=True, errors=errors
+    )
+    return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))

@@ -1,0 +1,77 @@
+"""When the bytes of frames were captured: columns of frames in captures.
+
+A table of such frames has the buffers of its streams: the bytes, then an array of dtype SEGMENT. A
+table of answers has a third one: an array of dtype QUESTION, in the order of `start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from wirescan.pcap.assembler import SEGMENT
+
+NO_TIME = 0
+NO_LATENCY = -1
+# start: position of an answer in the bytes of the streams. time: of the last byte of its question.
+QUESTION = np.dtype([("start", np.int64), ("time", np.int64)])
+SEGMENTS_AFTER = 1  # number of buffers from the bytes to the segments
+QUESTIONS_AFTER = 2
+
+
+def read_first(table: Any, *, name: str) -> np.ndarray:
+    """Return a column of the packet with the first byte of each frame, int64."""
+    numbers = np.zeros(len(table["start"]), np.int64)
+    for rows, segments in _iter_segments(table):
+        numbers[rows] = segments[name][_find_segments(segments, table["start"][rows])]
+    return numbers
+
+
+def compute_end(table: Any) -> np.ndarray:
+    """Return the latest time of the packets with bytes of each frame, int64."""
+    times = np.zeros(len(table["start"]), np.int64)
+    for rows, segments in _iter_segments(table):
+        starts = table["start"][rows]
+        stops = starts + np.maximum(table["size"][rows].astype(np.int64), 1)
+        # The maximum of each range of segments; the ranges between them are not used.
+        ranges = np.empty(2 * len(rows), np.int64)
+        ranges[::2] = _find_segments(segments, starts)
+        ranges[1::2] = _find_segments(segments, stops - 1) + 1
+        times[rows] = np.maximum.reduceat(np.append(segments["time"], NO_TIME), ranges)[::2]
+    return times
+
+
+def compute_latency(table: Any) -> np.ndarray:
+    """Return the time from the end of the question to the beginning of each answer: int64, in ns.
+
+    NO_LATENCY where the question is not known.
+    """
+    latencies = np.full(len(table["start"]), NO_LATENCY, np.int64)
+    for rows, segments in _iter_segments(table):
+        # The buffer after the segments has the questions.
+        number = int(table["buffer"][rows[0]]) + QUESTIONS_AFTER
+        questions = np.frombuffer(table.buffers[number], QUESTION)
+        starts = table["start"][rows]
+        places = np.searchsorted(questions["start"], starts)
+        places = np.minimum(places, max(len(questions) - 1, 0))
+        if len(questions):
+            times = segments["time"][_find_segments(segments, starts)]
+            is_known = questions["start"][places] == starts
+            latencies[rows[is_known]] = (times - questions["time"][places])[is_known]
+    return latencies
+
+
+def _iter_segments(table: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows of frames in each buffer, and the segments of its bytes."""
+    for number in np.unique(table["buffer"]).tolist():
+        # The buffer after that of the streams has their segments.
+        segments = np.frombuffer(table.buffers[number + SEGMENTS_AFTER], SEGMENT)
+        if len(segments):
+            yield np.flatnonzero(table["buffer"] == number), segments
+
+
+def _find_segments(segments: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the row of the segment that has each position in the buffer."""
+    return np.maximum(np.searchsorted(segments["start"], positions, "right") - 1, 0)

@@ -1,0 +1,77 @@
+# What the assembler knows of each TCP connection. assembler.pyx uses it.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    ADDRESS = 16                # bytes of an address; one of IPv4 has 4 of them, and 12 zeros
+    NONE = -1                   # no node
+
+# Flags of TCP.
+cdef enum:
+    FIN = 1
+    SYN = 2
+    RST = 4
+    ACK = 16
+
+# States of a connection, `FlowState` in constants.py.
+cdef enum:
+    OPEN = 1                    # its beginning was seen, its end was not
+    COMPLETE = 2                # both sides ended it with FIN
+    RESET = 3                   # one side ended it with RST
+
+# The endpoints of a connection, the lower one first.
+cdef struct Key:
+    uint8_t address[2][ADDRESS]
+    uint16_t port[2]
+    uint8_t version             # 4 or 6
+    uint8_t reserved[3]
+
+# Bytes of a stream that came in one packet. `next` is the number of the next node of the same list.
+cdef struct Node:
+    const uint8_t* data
+    char* owned                 # the memory of `data`, if it is not in the capture's buffer
+    uint64_t position           # of the first byte in the stream
+    int64_t time                # ns since 1970
+    int64_t packet              # number of the packet in the capture, from 1 on
+    uint32_t size
+    int32_t next
+
+# One direction of a connection: what one endpoint sent.
+cdef struct Side:
+    uint64_t position           # bytes of the stream up to `next_sequence`
+    uint64_t acknowledged       # stream position up to which the receiver has the bytes
+    uint64_t repeated           # bytes that came before
+    uint64_t lost               # bytes that are in no packet
+    uint64_t ready_bytes        # of the list `ready`
+    uint64_t emitted            # bytes of the list `ready` after the last `release`
+    uint64_t given              # stream position up to which gaps were reported
+    uint64_t dropped            # stream position of the first byte that was not released
+    int64_t packets
+    int32_t ready               # first node of the bytes in order
+    int32_t ready_last
+    int32_t held                # first node of the bytes that are out of order, by position
+    int32_t held_last
+    uint32_t next_sequence      # sequence number of the byte at `position`
+    uint32_t retransmissions    # packets without any new byte
+    uint32_t waited             # packets since the receiver has bytes that are missing here
+    int64_t waiting_since       # time of the first of them, ns
+    bint is_started             # next_sequence is known
+    bint is_closed              # FIN was seen, and all bytes before it
+    bint has_fin
+    bint is_touched             # it is in the list of directions with new bytes
+    uint64_t fin_position
+
+cdef struct Connection:
+    Key key
+    int64_t number              # in the order of the first packets, from 0 on
+    int64_t time                # of the first packet
+    int64_t time_end            # of the last packet
+    int64_t syn_time            # of the SYN of the client, 0 if it was not seen
+    int64_t handshake           # ns from SYN to the client's first ACK, -1 where not known
+    int32_t first_packet        # row in the first table of packets
+    int32_t next                # of the same slot of the hash table
+    uint32_t syn_sequence
+    uint8_t client              # the side that is the client, 0 or 1
+    uint8_t state
+    bint begun_earlier          # the capture has no SYN
+    bint is_acknowledging       # the handshake waits for the client's ACK
+    Side side[2]

@@ -1,0 +1,42 @@
+"""Paths as Spark spells them."""
+
+import pytest
+
+from tests.spark.records import read_expected_rows
+from wirescan.spark import read
+from wirescan.spark.run import list_paths
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/data/orders-0", "/data/orders-0"),
+        ("file:/data/orders-0", "/data/orders-0"),
+        ("file:///data/orders%200", "/data/orders 0"),
+        ("FILE://localhost/data", "/data"),
+        ("dbfs:/data/orders-0", "/dbfs/data/orders-0"),
+        ("dbfs:///data", "/dbfs/data"),
+        ("dbfs:/Volumes/main/logs", "/Volumes/main/logs"),
+        ("/Volumes/main/logs", "/Volumes/main/logs"),
+        ("s3a://bucket/logs/*.log", "s3a://bucket/logs/*.log"),
+        ("abfss://container@account.dfs.core.windows.net/logs",) * 2,
+        ("gs://bucket/logs",) * 2,
+        ("hdfs://namenode:8020/logs",) * 2,
+    ],
+)
+def test_paths_are_files_or_urls(given, expected):
+    assert list_paths(given) == [expected]
+    assert list_paths([given, given]) == [expected, expected]
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_a_scheme_is_read_in_every_way(spark, log, scheme):
+    count = len(read_expected_rows(log))
+    assert read(spark, scheme + log, columns=["offset"]).count() == count
+    assert spark.read.format("wirescan").load(scheme + log).count() == count
+    stream = spark.readStream.format("wirescan").load(scheme + log)
+    query = stream.writeStream.format("memory").queryName("paths").trigger(availableNow=True)
+    query.start().awaitTermination(60)
+    assert spark.table("paths").count() == count
