@@ -28,12 +28,13 @@ from wirescan.frames.columns import (
 )
 from wirescan.frames.conversation import CaptureReader, Conversation
 from wirescan.frames.errors import FrameError
+from wirescan.frames.exchange import Exchange
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.lookup import list_levels
 from wirescan.frames.options import FormatOption
-from wirescan.frames.registry import format_of, load_formats
+from wirescan.frames.registry import format_of, load_formats, make_derived_formats
 from wirescan.frames.summary_columns import SummaryColumns
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ class Format:
             it they can be read from captures. Outermost formats only.
         detached: tables of this format may have no `outer`, so an export has no column of enclosing
             frames.
+        exchange: how these frames and their responses form exchanges; None for frames without
+            responses, and for responses. The outermost format has a `conversation`.
         make_reader: for frames that consist of parts of several outermost frames: a function of
             the keywords `errors`, `check` and `limits` that returns a `CaptureReader`. Optional.
         accepts: the options that may follow the name of this format. See `format_of`.
@@ -224,6 +227,7 @@ class Format:
     enclosing: str | None = None
     requests: str | None = None
     conversation: Conversation | None = None
+    exchange: Exchange | None = None
     make_reader: Callable[..., CaptureReader] | None = None
     detached: bool = False
     accepts: tuple[FormatOption, ...] = ()
@@ -423,5 +427,7 @@ def register(*formats: Format) -> None:
     for format in formats:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
+    added = [format for format in formats if format.name not in load_formats()]
+    for format in (*formats, *make_derived_formats(added)):
         if load_formats().setdefault(format.name, format) is not format:
             raise ValueError(f"there is a format {format.name!r} already")

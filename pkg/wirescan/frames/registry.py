@@ -9,6 +9,7 @@ and the workers of Spark.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -28,6 +29,7 @@ PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift", "pcap")
 PAYLOAD_DECODERS = {"thrift": "wirescan.thrift.struct_values"}
 # Modules of protocol packages with COMMON_OPTIONS, which the formats of other packages have too.
 OPTION_MODULES = ("pcap.captured",)
+EXCHANGE_MODULE = "pcap.exchanges"  # makes the formats of exchanges
 CAPTURE_FORMAT = "pcap.blocks"  # of captures, in which the frames of other formats are found
 
 # "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import
@@ -46,11 +48,18 @@ def load_formats() -> dict[str, Format]:
             for protocol in PROTOCOLS
             for format in import_module(f"wirescan.{protocol}.formats").FORMATS
         }
+        own |= {format.name: format for format in make_derived_formats(own.values())}
         # Several threads may come here at once. They all use the first dict, so that no
         # registration is lost. There is no lock, because a thread that waits for it could hold
         # the import lock of a protocol package.
         _tables.setdefault("formats", own)
     return _tables["formats"]
+
+
+def make_derived_formats(formats: Iterable[Format]) -> list[Format]:
+    """Return the formats that follow from declarations of other formats: their exchanges."""
+    make_formats = import_module(f"wirescan.{EXCHANGE_MODULE}").make_exchange_formats
+    return list(make_formats(formats))
 
 
 @cache

@@ -53,6 +53,13 @@ MEANINGS = {
         "api_key": "the API of the request, -1 if it is not known",
         "api_version": "version of the response, -1 if it is not known",
     },
+    "kafka.exchanges": {
+        "correlation_id": "number of the request, which the response repeats",
+        "api_key": "the API: see `ApiKey`",
+        "api_version": "version of the request",
+        "error_code": "first error in the response: see `ErrorCode`; 0 for none",
+        "client_id": "the name that the client gave itself, or null",
+    },
     "kafka.metadata_records": {
         "frame_version": "version of the frame around the record: 1, or -1 if it was not read",
         "type": "what the record says: see `MetadataType`; -1 in a control record",

@@ -15,11 +15,13 @@ from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column, PathColumn
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
+from wirescan.frames.exchange import Exchange
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, require_rows
+from wirescan.liftbridge import exchanges
 from wirescan.liftbridge.constants import AckError, AckPolicy, Kind
 from wirescan.liftbridge.evidence import weigh_entries
 from wirescan.liftbridge.files import (
@@ -326,6 +328,24 @@ ENVELOPES = Format(
     ),
     meanings=MEANINGS["liftbridge.envelopes"],
 )
+EXCHANGES = Exchange(
+    "liftbridge.exchanges",
+    "published messages with their acks, from captures",
+    exchanges.OWN,
+    partial(
+        exchanges.pair_publications,
+        open_envelopes=scan,
+        open_messages=messages,
+        open_acks=acks,
+    ),
+    columns={
+        "offset": Column(is_offset=True, unset=exchanges.NO_OFFSET),
+        "ack_policy": Column(names=AckPolicy),
+        "ack_error": Column(names=AckError),
+    },
+    meanings=MEANINGS["liftbridge.exchanges"],
+    grouped_by="subject",
+)
 MESSAGES = Format(
     "liftbridge.messages",
     "messages in envelopes, and plain messages",
@@ -341,6 +361,7 @@ MESSAGES = Format(
         "headers": Column(count="header_count"),
         "nats_subject": Column(outer_name="subject"),
     },
+    exchange=EXCHANGES,
     display=Display(
         shown=("_start", "kind", "stream", "subject", "offset", "key", "value", "headers"),
         grouped_by="key",

@@ -38,6 +38,13 @@ MEANINGS = {
         "ack_inbox": "subject that the ack was sent to, or null",
         "correlation_id": "id of the published message, or null",
     },
+    "liftbridge.exchanges": {
+        "offset": "log offset of the stored message, -1 without an ack",
+        "ack_policy": "which servers had to have the message: see `AckPolicy`",
+        "ack_error": "why the message was refused: see `AckError`; 0 for none",
+        "subject": "subject of NATS on which the message was published",
+        "correlation_id": "id of the published message, or null",
+    },
     "liftbridge.internal": {
         "kind": "which request or response the row is",
         "leader_epoch": "number of the leader's term",

@@ -18,11 +18,13 @@ from wirescan.frames.codecs import CodecError
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
+from wirescan.frames.exchange import Exchange
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import MAX_BUFFERS, FrameTable, require_rows
+from wirescan.lumberjack import exchanges
 from wirescan.lumberjack.constants import KINDS
 from wirescan.lumberjack.evidence import weigh_frames
 from wirescan.lumberjack.files import FILES, FINISHED, estimate_work, find_boundaries
@@ -312,6 +314,13 @@ def documents(
     return parse_events(events, schema=schema, others=others, errors=errors, limits=limits)
 
 
+EXCHANGES = Exchange(
+    "lumberjack.exchanges",
+    "windows of events with the acks of their last events, from captures",
+    exchanges.OWN,
+    exchanges.pair_windows,
+    meanings=MEANINGS["lumberjack.exchanges"],
+)
 FRAMES = Format(
     "lumberjack.frames",
     "frames of Beats and Logstash: windows, data, JSON, compressed frames, acks",
@@ -321,6 +330,7 @@ FRAMES = Format(
     columns={"kind": Column(names=KINDS)},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
     conversation=Conversation(ports=(5044, 5043)),
+    exchange=EXCHANGES,
     storage=Storage(
         files=FILES,
         finished=FINISHED,

@@ -10,6 +10,11 @@ MEANINGS = {
         "version": "version of the protocol, 1 or 2",
         "depth": "number of compressed frames around the frame",
     },
+    "lumberjack.exchanges": {
+        "count": "number of events of the window",
+        "sequence": "the last number that was acknowledged, 0 for none",
+        "version": "version of the protocol, 1 or 2",
+    },
     "lumberjack.events": {
         "kind": "type of the frame: data or JSON",
         "sequence": "sequence number of the event",

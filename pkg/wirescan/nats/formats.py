@@ -14,9 +14,11 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
+from wirescan.frames.exchange import Exchange
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
+from wirescan.nats import exchanges
 from wirescan.nats.constants import Kind
 from wirescan.nats.evidence import weigh_messages
 from wirescan.nats.files import FILES, find_boundaries
@@ -149,6 +151,14 @@ def options(messages: FrameTable, *, credentials: bool = False) -> list[dict[str
     return objects
 
 
+EXCHANGES = Exchange(
+    "nats.exchanges",
+    "messages with a reply subject, and the first reply to each, from captures",
+    exchanges.OWN,
+    exchanges.pair_requests,
+    meanings=MEANINGS["nats.exchanges"],
+    grouped_by="subject",
+)
 MESSAGES = Format(
     "nats.messages",
     "messages of NATS clients and servers: publications, deliveries, subscriptions",
@@ -158,6 +168,7 @@ MESSAGES = Format(
     columns={"kind": Column(names=KINDS), "headers": Column(count="header_count")},
     parser=Parser(scan=scan_stream, spans=scan_streams, bytes_needed=bytes_needed),
     conversation=Conversation(ports=(4222,)),
+    exchange=EXCHANGES,
     storage=Storage(
         files=FILES,
         boundaries=find_boundaries,

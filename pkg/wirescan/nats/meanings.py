@@ -14,6 +14,11 @@ MEANINGS = {
         "headers": "the header block; exports have its lines as pairs of key and value",
         "header_count": "number of header lines, 65535 if there are more",
     },
+    "nats.exchanges": {
+        "status": "number in the first line of the reply's headers, such as 503; 0 for none",
+        "subject": "the subject of the request",
+        "reply": "the subject of the reply",
+    },
     "nats.headers": {
         "key": "the name of the header line",
         "value": "the value of the header line, without the blanks around it",

@@ -15,12 +15,18 @@ import numpy as np
 
 from wirescan.frames.columns import Column, ComputedColumn
 from wirescan.frames.format import Format, Parser, Storage
+from wirescan.frames.limits import Limits
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import format_of, load_formats, make_spec
 from wirescan.frames.table import FrameTable
 from wirescan.pcap.files import FILES
 from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME, compute_end, compute_latency, read_first
-from wirescan.pcap.stream_frames import CapturedFrames, read_stream_frames
+from wirescan.pcap.stream_frames import (
+    STREAMS,
+    CapturedFrames,
+    make_scanner,
+    read_stream_frames,
+)
 
 
 def add_capture(format: Format, value: str) -> Format:
@@ -28,8 +34,8 @@ def add_capture(format: Format, value: str) -> Format:
 
     Raises ValueError for a format whose frames are not sent over connections.
     """
-    if format.name.startswith("pcap."):
-        raise ValueError(f"{format.name} is a part of a capture already")
+    if format.name.startswith("pcap.") or format.within == STREAMS:
+        raise ValueError(f"{format.name} are read from captures already")
     children = {name: _capture_child(read, value) for name, read in format.children.items()}
     if format.within is not None:
         outer = make_spec(format.within, capture=value)
@@ -65,8 +71,10 @@ def add_capture(format: Format, value: str) -> Format:
         requests=None,
     )
 
-    def make_reader(**options: Any) -> CapturedFrames:
-        return CapturedFrames(format, format_of(make_spec(format.spec, capture=value)), **options)
+    def make_reader(*, errors: str, check: bool, limits: Limits) -> CapturedFrames:
+        scanner = make_scanner(format, check=check, limits=limits)
+        captured = format_of(make_spec(format.spec, capture=value))
+        return CapturedFrames(scanner, captured, errors=errors, limits=limits)
 
     return replace(captured, make_reader=make_reader)
 
@@ -113,7 +121,6 @@ def _declare(
     return Column(unit=unit, computed=computed, exported=exported)
 
 
-STREAMS = "pcap.streams?tolerant=true"
 CAPTURE_COLUMNS = {
     "time": _declare(partial(read_first, name="time"), "ns"),
     "time_end": _declare(compute_end, "ns"),

@@ -41,3 +41,13 @@ def make_streams(
         buffers, rows, (), format_of("pcap.streams"), flows, checked=True, errors=errors
     )
     return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
+
+
+def copy_flows(flows: FrameTable, chosen: np.ndarray) -> FrameTable:
+    """Return a table of some rows of pcap.flows, with their addresses only."""
+    ends = b"".join(bytes(flows.frame(row)) for row in chosen.tolist())
+    rows = flows.rows[chosen]
+    rows["buffer"] = 0
+    rows["start"] = np.cumsum([0, *rows["size"]])[:-1]
+    endpoints = np.frombuffer(ends, np.uint8)
+    return make_flows(None, rows, endpoints, flows.errors)

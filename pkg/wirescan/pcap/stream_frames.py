@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from wirescan.pcap.frame_times import QUESTION, compute_end
 
 EVIDENCE = 16  # bits of the first frames of a connection that show its format
 WEIGHED = 8  # first frames of a stream that are weighed
+STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
 KEPT = 1000  # frames of a connection that wait for their answers
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
 # What is known of a connection.
@@ -62,7 +63,9 @@ def frames(
     Raises FrameError as `errors` says; TypeError for another table; ValueError for a format that is
     not sent over connections.
     """
-    captured = format_of(make_spec(format, capture="true"))
+    captured = format_of(format)
+    if captured.within != STREAMS:
+        captured = format_of(make_spec(format, capture="true"))
     options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}
     return captured.inside(captured.outermost.read(streams, **options), **options)
 
@@ -305,7 +308,16 @@ class AnswerScanner:
         self._waiting_times = times[kept]
 
 
-def _make_scanner(format: Format, *, check: bool, limits: Limits) -> StreamScanner | AnswerScanner:
+class FrameScanner(Protocol):
+    """Finds frames in tables of pcap.streams, one after another."""
+
+    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
+        """Return frames, and the bytes of each stream that are done with. Raises FrameError."""
+        ...
+
+
+def make_scanner(format: Format, *, check: bool, limits: Limits) -> FrameScanner:
+    """Return the scanner of an outermost format. The arguments are those of `StreamScanner`."""
     assert format.conversation is not None
     kind = StreamScanner if format.conversation.answers is None else AnswerScanner
     return kind(format, check=check, limits=limits)
@@ -366,13 +378,13 @@ def read_stream_frames(
     """
     errors = resolve_mode(errors, streams, limits)
     require_rows(streams, STREAM, "frames of captures are read from a table of pcap.streams")
-    table, _ = _make_scanner(format, check=check, limits=limits).scan(streams, more=False)
+    table, _ = make_scanner(format, check=check, limits=limits).scan(streams, more=False)
     table.rows.setflags(write=False)
     return enforce_frames(table, errors)
 
 
 def enforce_frames(table: FrameTable, errors: str) -> FrameTable:
-    """Apply a mode to frames of streams. An error has a note that names the connection.
+    """Apply a mode to frames of streams, or to exchanges. An error has a note with the connection.
 
     Raises FrameError under "strict" if there is a bad row.
     """
@@ -380,13 +392,16 @@ def enforce_frames(table: FrameTable, errors: str) -> FrameTable:
     try:
         return enforce_mode(table, errors, len(bad))
     except FrameError as error:
-        streams = table.outer
-        assert streams is not None and streams.outer is not None
-        stream = streams.rows[int(table["parent"][bad[0]])]
-        flow = streams.outer[[int(stream["parent"])]]
+        flows = table.outer
+        row = table.rows[int(bad[0])]
+        assert flows is not None
+        if flows.outer is not None and flows.dtype == STREAM:
+            row = flows.rows[int(row["parent"])]
+            flows = flows.outer
+        flow = flows[[int(row["parent"])]]
         client = format_endpoints(flow, "client")[0]
         server = format_endpoints(flow, "server")[0]
-        ends = (client, server) if stream["kind"] == Direction.TO_SERVER else (server, client)
+        ends = (client, server) if row["kind"] == Direction.TO_SERVER else (server, client)
         error.add_note(f"the position is that in the bytes from {ends[0]} to {ends[1]}")
         raise
 
@@ -397,17 +412,14 @@ class CapturedFrames:
     It holds the bytes of cut frames and of packets that came too early, and about 400 bytes for
     each connection.
 
-    format: the outermost format. captured: the format of the tables.
-    errors, check, limits: as in `frames`.
+    scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
     """
 
-    def __init__(
-        self, format: Format, captured: Format, *, errors: str, check: bool, limits: Limits
-    ):
+    def __init__(self, scanner: FrameScanner, captured: Format, *, errors: str, limits: Limits):
         self._captured = captured
         self._errors = errors
         self._assembler = Assembler("first")
-        self._scanner = _make_scanner(format, check=check, limits=limits)
+        self._scanner = scanner
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)
 
     def feed(self, table: FrameTable) -> FrameTable:

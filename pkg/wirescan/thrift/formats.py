@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
+from wirescan.frames.exchange import Exchange
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, renumber_enclosing, require_rows
+from wirescan.thrift import exchanges
 from wirescan.thrift.call_text import call_text
 from wirescan.thrift.constants import InfoKind, Kind, MessageType, Protocol, Role, Transform, Type
 from wirescan.thrift.evidence import weigh_frames
@@ -347,6 +350,18 @@ PLAINS = Format(
     accepts=(NON_STRICT,),
     meanings=MEANINGS["thrift.plain"],
 )
+EXCHANGES = Exchange(
+    "thrift.exchanges",
+    "calls with their replies, from captures",
+    exchanges.OWN,
+    partial(exchanges.pair_calls, open_messages=messages),
+    columns={
+        "call_type": Column(names=MessageType),
+        "reply_type": Column(names=MessageType),
+    },
+    meanings=MEANINGS["thrift.exchanges"],
+    grouped_by="method",
+)
 MESSAGES = Format(
     "thrift.messages",
     "the messages in frames: calls, replies, exceptions",
@@ -366,6 +381,7 @@ MESSAGES = Format(
         summary=SummaryColumns(by_kind=True),
     ),
     accepts=(NON_STRICT, IDL_INCLUDE, IDL),
+    exchange=EXCHANGES,
     meanings=MEANINGS["thrift.messages"],
 )
 FIELDS = Format(

@@ -39,6 +39,13 @@ MEANINGS = {
         "arguments": "the struct of the message: arguments, result or exception",
         "call": "the call as text, as `call_text` writes it",
     },
+    "thrift.exchanges": {
+        "seqid": "sequence number of the call and its reply",
+        "call_type": "call or one-way call: see `MessageType`",
+        "reply_type": "reply or exception: see `MessageType`; 0 without a reply",
+        "method": "name of the method",
+        "service": "name of the service in a multiplexed call, else null",
+    },
     "thrift.fields": {
         "kind": "type of the value: see `Type`",
         "integer": "value of a BOOL, BYTE, I16, I32 or I64, and the bits of a U64; else 0",

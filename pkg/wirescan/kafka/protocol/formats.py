@@ -34,10 +34,12 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
+from wirescan.frames.exchange import Exchange
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
 from wirescan.kafka.meanings import MEANINGS
+from wirescan.kafka.protocol import exchanges
 from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
@@ -571,25 +573,8 @@ def _list_body_readers(side: str) -> dict[str, Callable[..., FrameTable]]:
     }
 
 
-REQUESTS = Format(
-    "kafka.requests",
-    "requests of the protocol, sent by a client",
-    REQUEST,
-    requests,
-    children=_list_body_readers("request"),
-    columns={"api_key": Column(names=ApiKey)},
-    parser=Parser(scan=scan_requests, spans=scan_request_streams),
-    conversation=Conversation(ports=PORTS, sender="client"),
-    storage=Storage(
-        text_marks=(),
-        boundaries=find_boundaries,
-        weigh=weigh_requests,
-        evidence="their APIs and versions are known, and their bodies end where their sizes say",
-    ),
-    display=Display(
-        shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id")
-    ),
-    meanings=MEANINGS["kafka.requests"],
+ANSWERS = Conversation(
+    ports=PORTS, sender="server", answers="kafka.requests", label=_label_responses
 )
 RESPONSES = Format(
     "kafka.responses",
@@ -599,9 +584,7 @@ RESPONSES = Format(
     children=_list_body_readers("response"),
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_responses, spans=scan_response_streams),
-    conversation=Conversation(
-        ports=PORTS, sender="server", answers="kafka.requests", label=_label_responses
-    ),
+    conversation=ANSWERS,
     storage=Storage(
         text_marks=(),
         boundaries=find_boundaries,
@@ -615,6 +598,37 @@ RESPONSES = Format(
 )
 # The format of responses whose requests are known.
 NAMED_RESPONSES = replace(RESPONSES, requests=None)
+EXCHANGES = Exchange(
+    "kafka.exchanges",
+    "requests with their responses, from captures",
+    exchanges.OWN,
+    partial(exchanges.pair_requests, conversation=ANSWERS, named_responses=NAMED_RESPONSES),
+    answers="kafka.responses",
+    columns={"api_key": Column(names=ApiKey), "error_code": Column(names=ErrorCode)},
+    meanings=MEANINGS["kafka.exchanges"],
+    grouped_by="api_key",
+)
+REQUESTS = Format(
+    "kafka.requests",
+    "requests of the protocol, sent by a client",
+    REQUEST,
+    requests,
+    children=_list_body_readers("request"),
+    columns={"api_key": Column(names=ApiKey)},
+    parser=Parser(scan=scan_requests, spans=scan_request_streams),
+    conversation=Conversation(ports=PORTS, sender="client"),
+    exchange=EXCHANGES,
+    storage=Storage(
+        text_marks=(),
+        boundaries=find_boundaries,
+        weigh=weigh_requests,
+        evidence="their APIs and versions are known, and their bodies end where their sizes say",
+    ),
+    display=Display(
+        shown=("_start", "size", "correlation_id", "api_key", "api_version", "client_id")
+    ),
+    meanings=MEANINGS["kafka.requests"],
+)
 TYPE_NAMES = {-1: "CONTROL_RECORD"} | {member.value: member.name for member in MetadataType}
 METADATA_RECORDS = Format(
     "kafka.metadata_records",

@@ -1,0 +1,60 @@
+"""Exchanges of NATS: messages with a reply subject, and the first reply to each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirescan.frames.exchange import (
+    NO_RESPONSE,
+    PairedFrames,
+    SentFrames,
+    copy_places,
+    make_rows,
+    number_values,
+    pair_in_order,
+)
+from wirescan.frames.limits import Limits
+from wirescan.nats.constants import Kind
+
+PUBLISHED = (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG)
+OWN = np.dtype(
+    [
+        ("status", "u2"),
+        ("subject_at", "u4"),
+        ("subject_size", "i4"),
+        ("reply_at", "u4"),
+        ("reply_size", "i4"),
+    ]
+)
+
+
+def pair_requests(asked: SentFrames, answers: SentFrames, *, limits: Limits) -> PairedFrames:
+    """Pair messages that have a reply subject with the first reply on the same connection.
+
+    A reply is a message to that subject in the other direction. `limits` is accepted for
+    consistency and ignored.
+    """
+    table = asked.table
+    is_message = ~table.bad & np.isin(table["kind"], PUBLISHED)
+    requests = np.flatnonzero(is_message & (table["reply_size"] > 0))
+    sizes = np.unique(table["reply_size"][requests])
+    is_reply = is_message & answers.is_new & np.isin(table["subject_size"], sizes)
+    replies = np.flatnonzero(is_reply)
+    reply_numbers, subject_numbers = number_values(
+        (table, requests, "reply"), (table, replies, "subject")
+    )
+    connections = np.unique(asked.connection, return_inverse=True)[1].astype(np.int64)
+    sides = connections * 2 + asked.is_to_server
+    other_sides = connections * 2 + ~asked.is_to_server
+    found = pair_in_order(
+        sides[requests] << 32 | reply_numbers,
+        asked.packet[requests],
+        other_sides[replies] << 32 | subject_numbers,
+        answers.packet[replies],
+    )
+    responses = np.where(found == NO_RESPONSE, NO_RESPONSE, np.append(replies, 0)[found])
+    rows = make_rows(OWN, table, requests)
+    copy_places(rows, table, requests, "subject", "reply")
+    rows["status"] = np.where(responses == NO_RESPONSE, 0, table["status"][responses])
+    is_awaited = np.ones(len(requests), bool)
+    return PairedFrames(requests, responses, is_awaited, rows, table.buffers)

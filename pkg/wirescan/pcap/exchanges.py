@@ -1,0 +1,312 @@
+"""Exchanges in captures: the formats of `Exchange` declarations, such as kafka.exchanges.
+
+A row is a request with its response and their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wirescan.core.loop import HEAD
+from wirescan.files.source import view_of
+from wirescan.frames.columns import Column, ComputedColumn
+from wirescan.frames.errors import resolve_mode
+from wirescan.frames.exchange import NO_RESPONSE, Exchange, PairedFrames, SentFrames
+from wirescan.frames.format import Display, Format, Storage
+from wirescan.frames.limits import Limits
+from wirescan.frames.registry import format_of
+from wirescan.frames.table import FrameTable, join, make_empty, require_rows
+from wirescan.pcap.assembler import STREAM
+from wirescan.pcap.constants import Direction
+from wirescan.pcap.files import FILES
+from wirescan.pcap.flow_tables import copy_flows
+from wirescan.pcap.frame_times import NO_LATENCY, compute_end, read_first
+from wirescan.pcap.stream_frames import (
+    STREAMS,
+    CapturedFrames,
+    StreamScanner,
+    enforce_frames,
+)
+
+WAITING = 1000  # requests of a connection that wait for their responses
+ALL_WAITING = 100_000  # requests of all connections that wait
+# When and how a frame was sent. `flow` is the row of its connection.
+SENT = np.dtype(
+    [
+        ("connection", "i8"),
+        ("flow", "i8"),
+        ("position", "i8"),
+        ("size", "i8"),
+        ("packet", "i8"),
+        ("time", "i8"),
+        ("time_end", "i8"),
+        ("is_to_server", "?"),
+    ]
+)
+OWN = np.dtype(
+    [
+        ("position", "i8"),
+        ("time", "i8"),
+        ("request_end", "i8"),
+        ("response_time", "i8"),
+        ("time_end", "i8"),
+        ("request_size", "i8"),
+        ("response_size", "i8"),
+    ]
+)
+MEANINGS = {
+    "position": "position of the request in the bytes that its sender sent",
+    "time": "when the packet with the first byte of the request was captured",
+    "request_end": "when the last of the packets with bytes of the request was captured",
+    "response_time": "when the packet with the first byte of the response was captured",
+    "time_end": "when the last of the packets with bytes of the response was captured",
+    "latency": "nanoseconds from the last byte of the request to the first byte of the response",
+    "request_size": "bytes of the request",
+    "response_size": "bytes of the response, 0 without one",
+    "direction": "who sent the request: TO_SERVER or TO_CLIENT",
+}
+TIME = Column(unit="ns")
+
+
+def _compute_latency(table: Any) -> np.ndarray:
+    """Return the time from the end of each request to its response: int64, in ns."""
+    response_times = table["response_time"]
+    latencies = response_times - table["request_end"]
+    return np.where(response_times == 0, NO_LATENCY, latencies)
+
+
+LATENCY = ComputedColumn(_compute_latency, ("response_time", "request_end"), (), "i8", NO_LATENCY)
+DIRECTION = ComputedColumn(lambda table: table["kind"], ("kind",), (), "u1", 0)
+COLUMNS = {
+    **dict.fromkeys(("time", "request_end", "response_time", "time_end"), TIME),
+    "position": Column(local=True),
+    "latency": Column(computed=LATENCY, exported=True),
+    "direction": Column(computed=DIRECTION, names=Direction, exported=True),
+    **dict.fromkeys(("connection", "client", "server"), Column(inherited=True)),
+}
+SHOWN = ("time", "latency", "client", "server")
+
+
+def make_exchange_formats(formats: Iterable[Format]) -> list[Format]:
+    """Return the formats of the exchanges that formats declare."""
+    return [
+        _make_format(format, format.exchange) for format in formats if format.exchange is not None
+    ]
+
+
+def _make_format(format: Format, exchange: Exchange) -> Format:
+    options = {"format": format, "exchange": exchange}
+    return Format(
+        exchange.name,
+        exchange.about,
+        np.dtype([*HEAD.descr, *OWN.descr, *exchange.dtype.descr]),
+        partial(read_exchanges, **options),
+        within=STREAMS,
+        columns={**COLUMNS, **exchange.columns},
+        meanings={**MEANINGS, **exchange.meanings},
+        storage=Storage(files=FILES),
+        display=Display(
+            shown=(*SHOWN, *_list_names(exchange.dtype)),
+            grouped_by=exchange.grouped_by,
+        ),
+        make_reader=partial(_make_reader, **options),
+    )
+
+
+def _list_names(dtype: np.dtype) -> list[str]:
+    """Return the names of columns and places."""
+    names = [name.removesuffix("_at") for name in dtype.names or ()]
+    return [name for name in names if not name.endswith("_size")]
+
+
+def _make_reader(
+    *, format: Format, exchange: Exchange, errors: str, check: bool, limits: Limits
+) -> CapturedFrames:
+    scanner = ExchangeScanner(format, exchange, check=check, limits=limits)
+    return CapturedFrames(scanner, format_of(exchange.name), errors=errors, limits=limits)
+
+
+def read_exchanges(
+    streams: FrameTable,
+    *,
+    format: Format,
+    exchange: Exchange,
+    errors: str | None = None,
+    check: bool = True,
+    limits: Limits = Limits(),
+) -> FrameTable:
+    """Return the exchanges in streams: `pcap.frames` has the arguments and errors.
+
+    format: the format of the requests. exchange: its declaration.
+    """
+    errors = resolve_mode(errors, streams, limits)
+    require_rows(streams, STREAM, "exchanges are read from a table of pcap.streams")
+    scanner = ExchangeScanner(format, exchange, check=check, limits=limits)
+    table, _ = scanner.scan(streams, more=False)
+    table.rows.setflags(write=False)
+    return enforce_frames(table, errors)
+
+
+class ExchangeScanner:
+    """Finds exchanges in tables of pcap.streams, one after another.
+
+    format: the format of the requests. exchange: its declaration. check, limits: as in
+    `pcap.frames`.
+
+    Requests wait for their responses: at most WAITING of a connection, and ALL_WAITING in all. Of
+    more, the oldest ones are exchanges without a response.
+    """
+
+    def __init__(self, format: Format, exchange: Exchange, *, check: bool, limits: Limits):
+        outermost = format.outermost
+        self._exchange = exchange
+        self._limits = limits
+        self._requests = StreamScanner(outermost, check=check, limits=limits)
+        self._answers = None
+        if exchange.answers is not None:
+            self._answers = StreamScanner(
+                format_of(exchange.answers), check=check, limits=limits, asked=self._requests
+            )
+        self._waiting = make_empty(outermost)
+        self._waiting_sent = np.zeros(0, SENT)
+        self._flows: FrameTable | None = None  # of the requests that wait
+
+    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
+        """Return the exchanges that ended, and the bytes of each stream that are done with.
+
+        The arguments and errors are those of `StreamScanner.scan`.
+        """
+        frames, done = self._requests.scan(streams, more=more)
+        assert streams.outer is not None
+        flows = streams.outer if self._flows is None else join([self._flows, streams.outer])
+        flow_count = len(flows) - len(streams.outer)
+        sent = np.concatenate([self._waiting_sent, _read_sent(frames, flow_count)])
+        is_new = np.arange(len(sent)) >= len(self._waiting)
+        table = join([self._waiting, replace(frames, outer=None)])
+        asked = _make_sent_frames(table, sent, is_new)
+        answers, answers_sent = asked, sent
+        if self._answers is not None:
+            answer_frames, answers_done = self._answers.scan(streams, more=more)
+            is_asked = streams["kind"] == Direction.TO_SERVER
+            done = np.where(is_asked, done, answers_done)
+            answers_sent = _read_sent(answer_frames, flow_count)
+            answers = _make_sent_frames(answer_frames, answers_sent, np.ones(len(answers_sent), bool))
+        pairs = self._exchange.pair(asked, answers, limits=self._limits)
+        rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
+        is_ended = np.ones(len(rows), bool)
+        if more:
+            is_ended = self._keep(flows, asked, sent, pairs)
+        bad = _make_bad_rows(asked, sent, rows.dtype)
+        buffers = pairs.buffers
+        if self._answers is not None:
+            bad_answers = _make_bad_rows(answers, answers_sent, rows.dtype)
+            bad_answers["buffer"] += len(buffers)
+            buffers = (*buffers, *answers.table.buffers)
+            bad = np.concatenate([bad, bad_answers])
+        order = np.argsort(sent["packet"][pairs.requests], kind="stable")
+        rows = np.concatenate([rows[order[is_ended[order]]], bad])
+        return FrameTable(buffers, rows, (), format_of(self._exchange.name), flows), done
+
+    def _keep(
+        self, flows: FrameTable, asked: SentFrames, sent: np.ndarray, pairs: PairedFrames
+    ) -> np.ndarray:
+        """Keep copies of the requests that wait for their responses.
+
+        Returns a bool array: the requests that do not wait.
+        """
+        waits = (pairs.responses == NO_RESPONSE) & pairs.is_awaited
+        waiting = np.flatnonzero(waits)
+        requests = pairs.requests[waiting]
+        order = np.lexsort((sent["packet"][requests], sent["connection"][requests]))
+        connections = sent["connection"][requests][order]
+        # The place of each request from the end of its connection.
+        places = np.searchsorted(connections, connections, "right") - np.arange(len(order))
+        waits[waiting[order[places > WAITING]]] = False
+        waiting = np.flatnonzero(waits)
+        if len(waiting) > ALL_WAITING:
+            packets = sent["packet"][pairs.requests[waiting]]
+            waits[waiting[np.argsort(packets, kind="stable")[:-ALL_WAITING]]] = False
+            waiting = np.flatnonzero(waits)
+        kept = pairs.requests[waiting]
+        if pairs.last_frames is not None:
+            kept = np.union1d(kept, pairs.last_frames[waiting])
+        kept = np.sort(kept)
+        frames = [bytes(asked.table.frame(row)) for row in kept.tolist()]
+        rows = asked.table.rows[kept]
+        rows["buffer"] = 0
+        rows["start"] = np.cumsum([0, *map(len, frames)])[:-1]
+        rows.setflags(write=False)
+        self._waiting = replace(self._waiting, rows=rows, buffers=(view_of(b"".join(frames)),))
+        self._waiting_sent = sent[kept]
+        flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
+        self._flows = copy_flows(flows, flow_rows)
+        self._waiting_sent["flow"] = numbers
+        return ~waits
+
+
+def _read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
+    """Return an array of dtype SENT for frames of streams.
+
+    first_flow: number of the first connection of these streams among all.
+    """
+    streams = frames.outer
+    assert streams is not None and streams.outer is not None
+    parents = frames["parent"]
+    flows = streams["parent"][parents]
+    sent = np.zeros(len(frames), SENT)
+    sent["connection"] = streams.outer["connection"][flows]
+    sent["flow"] = flows + first_flow
+    sent["position"] = (streams["position"] - streams["start"])[parents] + frames["start"]
+    sent["size"] = frames["size"]
+    sent["packet"] = read_first(frames, name="packet")
+    sent["time"] = read_first(frames, name="time")
+    sent["time_end"] = compute_end(frames)
+    sent["is_to_server"] = streams["kind"][parents] == Direction.TO_SERVER
+    return sent
+
+
+def _make_sent_frames(table: FrameTable, sent: np.ndarray, is_new: np.ndarray) -> SentFrames:
+    columns = (sent[name] for name in ("connection", "packet", "is_to_server"))
+    return SentFrames(table, *columns, is_new)
+
+
+def _fill_rows(
+    pairs: PairedFrames, sent: np.ndarray, answers_sent: np.ndarray, dtype: np.dtype
+) -> np.ndarray:
+    """Return the rows of exchanges."""
+    rows = np.zeros(len(pairs.rows), dtype)
+    for name in pairs.rows.dtype.names or ():
+        rows[name] = pairs.rows[name]
+    requests = sent[pairs.requests]
+    last = requests if pairs.last_frames is None else sent[pairs.last_frames]
+    _fill_requests(rows, requests)
+    rows["request_end"] = last["time_end"]
+    rows["request_size"] = last["position"] + last["size"] - requests["position"]
+    answered = np.flatnonzero(pairs.responses != NO_RESPONSE)
+    responses = answers_sent[pairs.responses[answered]]
+    rows["response_time"][answered] = responses["time"]
+    rows["time_end"][answered] = responses["time_end"]
+    rows["response_size"][answered] = responses["size"]
+    return rows
+
+
+def _fill_requests(rows: np.ndarray, requests: np.ndarray) -> None:
+    rows["parent"] = requests["flow"]
+    rows["kind"] = np.where(requests["is_to_server"], Direction.TO_SERVER, Direction.TO_CLIENT)
+    for name in ("position", "time"):
+        rows[name] = requests[name]
+
+
+def _make_bad_rows(frames: SentFrames, sent: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return rows for bad frames, which belong to no exchange."""
+    chosen = np.flatnonzero(frames.table.bad & frames.is_new)
+    rows = np.zeros(len(chosen), dtype)
+    for name in ("start", "size", "body", "buffer", "fault"):
+        rows[name] = frames.table.rows[name][chosen]
+    _fill_requests(rows, sent[chosen])
+    return rows

@@ -1,0 +1,332 @@
+"""Exchanges in captures: which response answers which request, and the times between them."""
+
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wirescan
+from tests.pcap.test_stream_frames import CASES, simulate
+from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
+from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
+from wirescan.frames.exchange import NO_RESPONSE, number_values, pair_in_order
+from wirescan.pcap import exchanges
+from wirescan.reading.chunked import iter_tables
+
+CLIENT = (bytes([10, 0, 0, 1]), 40_000)
+SERVER = bytes([10, 0, 0, 2])
+INFO = b'INFO {"server_id":"a"}\r\n'
+
+
+def pair_slowly(requests, responses):
+    """Pair (key, packet) of requests and responses, one after another."""
+    events = [(packet, 0, key, i) for i, (key, packet) in enumerate(requests)]
+    events += [(packet, 1, key, i) for i, (key, packet) in enumerate(responses)]
+    waiting = {}
+    found = [NO_RESPONSE] * len(requests)
+    for _, is_response, key, i in sorted(events):
+        if not is_response:
+            waiting.setdefault(key, deque()).append(i)
+        elif waiting.get(key):
+            found[waiting[key].popleft()] = i
+    return found
+
+
+SENT = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 9)), max_size=30)
+
+
+@given(requests=SENT, responses=SENT)
+def test_pairs_are_those_of_a_queue_for_each_key(requests, responses):
+    requests.sort(key=lambda item: item[1])
+    responses.sort(key=lambda item: item[1])
+    columns = [
+        np.array([item[n] for item in items], np.int64)
+        for items in (requests, responses)
+        for n in (0, 1)
+    ]
+    assert pair_in_order(*columns).tolist() == pair_slowly(requests, responses)
+
+
+@given(
+    first=st.lists(st.binary(max_size=3) | st.just(b"x" * 300), max_size=20),
+    second=st.lists(st.binary(max_size=3) | st.just(b"x" * 300), max_size=20),
+)
+def test_numbers_are_equal_for_equal_bytes(first, second):
+    tables = [nats.scan(b"".join(nats.encode_pub("a", value) for value in values)) for values in (first, second)]
+    numbers = number_values(*((table, np.arange(len(table)), "payload") for table in tables))
+    found = [number for part in numbers for number in part.tolist()]
+    values = first + second
+    assert [len(part) for part in numbers] == [len(first), len(second)]
+    for i, value in enumerate(values):
+        assert [found[i] == other for other in found] == [value == other for other in values]
+
+
+def read_in_pieces(path, name, piece):
+    """Return the values of exchanges, read in pieces of a file."""
+    tables = [
+        table for table in iter_tables(str(path), format=name, piece=piece, errors="mark") if len(table)
+    ]
+    return [values for table in tables for values in list_values(table)]
+
+
+def list_values(table):
+    """Return what exports have of each row."""
+    return [tuple(row.values()) for row in table.to_arrow().to_pylist()]
+
+
+def converse(*turns, port=4222):
+    """Return a capture of one connection. Each turn is (side, bytes)."""
+    capture = SimulatedCapture()
+    connection = Connection(CLIENT, (SERVER, port))
+    capture.connect(connection)
+    for side, data in turns:
+        capture.send(connection, side, bytes(data))
+    return capture
+
+
+def test_requests_of_kafka_have_their_responses():
+    pairs, port, _ = CASES["kafka.requests"]
+    table = wirescan.scan(simulate(pairs, port, piece=1 << 20).to_pcap(), "kafka.exchanges", errors="mark")
+    for number, (asked, answered) in enumerate(pairs):
+        requests = kafka.requests(asked, errors="mark")
+        responses = kafka.responses(answered, requests, errors="mark")
+        rows = table.rows[(table["connection"] == number) & ~table.bad]
+        by_request = {int(row["request"]): row for row in responses.rows if row["request"] >= 0}
+        good = np.flatnonzero(~requests.bad)
+        for name in ("api_key", "api_version", "correlation_id"):
+            assert rows[name].tolist() == requests.rows[name][good].tolist()
+        assert rows["request_size"].tolist() == requests.rows["size"][good].tolist()
+        sizes = [int(by_request[row]["size"]) if row in by_request else 0 for row in good.tolist()]
+        assert rows["response_size"].tolist() == sizes
+
+
+def test_the_error_of_a_partition_is_that_of_the_exchange():
+    request = kafka.encode_request("Metadata", 1, {"topics": [{"name": "a"}]}, correlation_id=7)
+    topics = [
+        {"error_code": 0, "name": "a", "is_internal": False, "partitions": []},
+        {"error_code": 3, "name": "b", "is_internal": False, "partitions": []},
+        {"error_code": 5, "name": "c", "is_internal": False, "partitions": []},
+    ]
+    body = {"brokers": [], "controller_id": 1, "topics": topics}
+    response = kafka.encode_response("Metadata", 1, body, correlation_id=7)
+    capture = converse((0, request), (1, response), port=9092)
+    table = wirescan.scan(capture.to_pcap(), "kafka.exchanges")
+    assert table["error_code"].tolist() == [3]
+    assert "unknown_topic_or_partition" in repr(table[["error_code"]])
+
+
+def test_a_produce_request_without_acks_waits_for_no_response():
+    body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []}
+    produce = kafka.encode_request("Produce", 7, body, correlation_id=1)
+    other = kafka.encode_request("ApiVersions", 0, correlation_id=2)
+    answer = kafka.encode_response("ApiVersions", 0, correlation_id=2)
+    capture = converse((0, produce), (0, other), (1, answer), port=9092)
+    table = wirescan.scan(capture.to_pcap(), "kafka.exchanges")
+    assert table["correlation_id"].tolist() == [1, 2]
+    assert (table["response_size"] > 0).tolist() == [False, True]
+    assert table["latency"].tolist() == [-1, STEP]
+    assert table.to_arrow(["latency"])["latency"].to_pylist() == [None, STEP]
+
+
+def test_calls_of_thrift_have_their_replies():
+    pairs, port, _ = CASES["thrift.frames"]
+    table = wirescan.scan(simulate(pairs, port, piece=1 << 20).to_pcap(), "thrift.exchanges", errors="mark")
+    for number, (asked, answered) in enumerate(pairs):
+        calls = thrift.messages(thrift.scan(asked, errors="mark"), errors="mark")
+        replies = thrift.messages(thrift.scan(answered, errors="mark"), errors="mark")
+        expected = thrift.pair(calls, replies)
+        rows = table[np.flatnonzero((table["connection"] == number) & ~table.bad)]
+        assert rows["seqid"].tolist() == calls["seqid"][expected["call"]].tolist()
+        names = [bytes(calls.bytes(row, "method")) for row in expected["call"].tolist()]
+        assert rows["method"].to_pylist() == names
+        assert (rows["response_size"] > 0).tolist() == (expected["reply"] >= 0).tolist()
+        types = [replies["kind"][row] if row >= 0 else 0 for row in expected["reply"].tolist()]
+        assert rows["reply_type"].tolist() == types
+
+
+def test_the_first_message_to_a_reply_subject_is_the_reply():
+    capture = converse(
+        (1, INFO),
+        (0, nats.encode_pub("a", b"1", reply="in.1") + nats.encode_pub("a", b"2", reply="in.2")),
+        (0, nats.encode_pub("in.1", b"not a reply")),
+        (1, nats.encode_msg("in.2", "9", b"second")),
+        (1, nats.encode_msg("in.1", "9", b"", status=503)),
+        (1, nats.encode_msg("in.1", "9", b"late")),
+        (1, nats.encode_msg("b", "3", b"asks", reply="in.3")),
+        (0, nats.encode_pub("in.3", b"answers")),
+        (0, nats.encode_pub("a", b"3", reply="in.4")),
+    )
+    table = wirescan.scan(capture.to_pcap(), "nats.exchanges")
+    assert table["subject"].to_pylist() == [b"a", b"a", b"b", b"a"]
+    assert table["reply"].to_pylist() == [b"in.1", b"in.2", b"in.3", b"in.4"]
+    assert table["latency"].tolist() == [3 * STEP, 2 * STEP, STEP, -1]
+    assert table["direction"].tolist() == [
+        pcap.Direction.TO_SERVER,
+        pcap.Direction.TO_SERVER,
+        pcap.Direction.TO_CLIENT,
+        pcap.Direction.TO_SERVER,
+    ]
+
+
+def publish(value, correlation_id, inbox="acks"):
+    message = liftbridge.encode_message(value, ack_inbox=inbox, correlation_id=correlation_id)
+    return nats.encode_pub("events", bytes(message))
+
+
+def acknowledge(offset, correlation_id, inbox="acks"):
+    ack = liftbridge.encode_ack(stream="s", offset=offset, correlation_id=correlation_id)
+    return nats.encode_msg(inbox, "1", bytes(ack))
+
+
+def test_published_messages_of_liftbridge_have_their_acks():
+    capture = converse(
+        (1, INFO),
+        (0, publish(b"v", "one") + publish(b"v", "two") + publish(b"v", "two", "elsewhere")),
+        (0, nats.encode_pub("events", bytes(liftbridge.encode_message(b"no inbox")))),
+        (1, acknowledge(7, "two")),
+        (1, acknowledge(8, "one")),
+        (1, acknowledge(9, "other")),
+    )
+    table = wirescan.scan(capture.to_pcap(), "liftbridge.exchanges")
+    assert table["correlation_id"].to_pylist() == [b"one", b"two", b"two"]
+    assert table["offset"].tolist() == [8, 7, -1]
+    assert table["subject"].to_pylist() == [b"events"] * 3
+    assert table["latency"].tolist() == [3 * STEP, 2 * STEP, -1]
+
+
+def make_window(count):
+    events = b"".join(bytes(lumberjack.encode_json(n + 1, {"n": n})) for n in range(count))
+    return bytes(lumberjack.encode_window(count)), events
+
+
+def test_windows_of_lumberjack_have_the_acks_of_their_last_events():
+    first, second, third = make_window(3), make_window(2), make_window(1)
+    ack = lumberjack.encode_ack
+    capture = converse(
+        (0, first[0]),
+        (0, first[1]),
+        (0, second[0] + second[1]),
+        (1, ack(0)),
+        (1, ack(2)),
+        (1, ack(3)),
+        (0, b"".join(third)),
+        (1, ack(1)),
+        port=5044,
+    )
+    table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
+    assert table["count"].tolist() == [3, 2, 1]
+    assert table["sequence"].tolist() == [3, 1, 0]
+    assert table["request_size"].tolist() == [len(b"".join(w)) for w in (first, second, third)]
+    assert table["request_end"].tolist()[0] == table["time"].tolist()[0] + STEP
+    assert table["latency"].tolist() == [4 * STEP, -1, -1]
+
+
+PIECES = {
+    "kafka.exchanges": ("kafka.requests", 12),
+    "thrift.exchanges": ("thrift.frames", 6),
+}
+
+
+@pytest.mark.parametrize("piece", [61, 1000, 1 << 20])
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_of_a_file_have_the_exchanges_of_the_whole(name, piece, tmp_path):
+    case, count = PIECES[name]
+    pairs, port, _ = CASES[case]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate(pairs[:count], port, piece=1 << 20).to_pcap())
+    whole = list_values(wirescan.scan(path, name, errors="mark"))
+    assert sorted(map(repr, read_in_pieces(path, name, piece))) == sorted(map(repr, whole))
+    assert len(whole) > 20
+
+
+@pytest.mark.parametrize("piece", [61, 1000])
+def test_pieces_have_the_exchanges_of_other_protocols(piece, tmp_path):
+    acked = [publish(b"v", str(n)) for n in range(9)]
+    talks = {
+        "nats.exchanges": converse(
+            (1, INFO),
+            *((0, nats.encode_pub("a", b"1", reply=f"in.{n}")) for n in range(9)),
+            *((1, nats.encode_msg(f"in.{n}", "9", b"1")) for n in (4, 3, 2, 5, 8)),
+        ),
+        "liftbridge.exchanges": converse(
+            (1, INFO), *((0, pub) for pub in acked), *((1, acknowledge(n, str(n))) for n in (3, 1))
+        ),
+        "lumberjack.exchanges": converse(
+            *((0, b"".join(make_window(n + 1))) for n in range(9)),
+            *((1, lumberjack.encode_ack(n + 1)) for n in range(7)),
+            port=5044,
+        ),
+    }
+    for name, capture in talks.items():
+        path = tmp_path / f"{name}.pcap"
+        path.write_bytes(capture.to_pcap())
+        whole = list_values(wirescan.scan(path, name))
+        assert sorted(map(repr, read_in_pieces(path, name, piece))) == sorted(map(repr, whole))
+        assert len(whole) == 9
+
+
+def test_only_some_requests_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr(exchanges, "WAITING", 3)
+    turns = [(0, nats.encode_pub("a", bytes(100), reply=f"in.{n}")) for n in range(9)]
+    turns.append((1, nats.encode_msg("in.0", "9", b"too late")))
+    turns.append((1, nats.encode_msg("in.7", "9", b"in time")))
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse((1, INFO), *turns).to_pcap())
+    tables = [t for t in iter_tables(str(path), format="nats.exchanges", piece=200) if len(t)]
+    found = {
+        bytes(table.bytes(row, "reply")): int(table["response_size"][row]) > 0
+        for table in tables
+        for row in range(len(table))
+    }
+    assert len(found) == 9
+    assert [name for name, is_answered in found.items() if is_answered] == [b"in.7"]
+
+
+def test_requests_of_all_connections_wait_up_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(exchanges, "ALL_WAITING", 4)
+    capture = SimulatedCapture()
+    for number in range(8):
+        connection = Connection((CLIENT[0], 40_000 + number), (SERVER, 4222))
+        capture.connect(connection)
+        capture.send(connection, 0, nats.encode_pub("a", bytes(100), reply="in"))
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(capture.to_pcap())
+    tables = [t for t in iter_tables(str(path), format="nats.exchanges", piece=300) if len(t)]
+    assert sum(map(len, tables)) == 8
+    assert sum(map(len, tables[:-1])) == 4
+    assert {client for table in tables for client in table["client"].to_pylist()} == {
+        f"10.0.0.1:{40_000 + number}" for number in range(8)
+    }
+
+
+def test_bad_frames_are_bad_rows():
+    capture = converse((1, INFO), (0, nats.encode_pub("a", b"1", reply="in")), (0, b"NONSENSE\r\n"))
+    table = wirescan.scan(capture.to_pcap(), "nats.exchanges", errors="mark")
+    assert table["fault"].tolist() == [0, Fault.NOT_A_FRAME]
+    assert wirescan.scan(capture.to_pcap(), "nats.exchanges", errors="skip")["fault"].tolist() == [0]
+    with pytest.raises(FrameError) as caught:
+        wirescan.scan(capture.to_pcap(), "nats.exchanges")
+    assert caught.value.offset == len(nats.encode_pub("a", b"1", reply="in"))
+    assert caught.value.__notes__ == [
+        "the position is that in the bytes from 10.0.0.1:40000 to 10.0.0.2:4222"
+    ]
+
+
+def test_exchanges_are_read_from_chosen_streams():
+    pairs, port, _ = CASES["kafka.requests"]
+    flows = pcap.flows(pcap.packets(pcap.scan(simulate(pairs[:3], port).to_pcap())))
+    table = pcap.frames(
+        pcap.streams(flows[flows["connection"] == 1]), "kafka.exchanges", errors="mark"
+    )
+    assert set(table["connection"].tolist()) == {1}
+    assert len(table)
+
+
+def test_limits_bound_the_exchanges():
+    capture = simulate(CASES["kafka.requests"][0][:3], 9092)
+    streams = wirescan.scan(capture.to_pcap(), "pcap.streams")
+    with pytest.raises(FrameError) as caught:
+        pcap.frames(streams, "kafka.exchanges", limits=Limits(rows=3))
+    assert caught.value.fault == Fault.LIMIT
