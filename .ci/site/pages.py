@@ -24,6 +24,7 @@ from wirescan.frames.column_meanings import explain_column
 from wirescan.frames.columns import ColumnDescription
 from wirescan.frames.fault_names import FAULT_NAMES, MEANING
 from wirescan.frames.format import Format
+from wirescan.frames.registry import format_of
 
 ROOT = Path(__file__).parents[2]
 # Files outside docs/ that are pages of the site.
@@ -109,7 +110,7 @@ def make_formats() -> Iterator[str]:
         yield f"\n## {format.name}\n"
         yield f"{format.about[:1].upper()}{format.about[1:]}."
         if format.within:
-            yield f"Inside `{format.within}`."
+            yield f"Inside `{format_of(format.within).name}`."
         if format.children:
             yield f"Opens: {', '.join(f'`{name}`' for name in format.children)}."
         yield f"A row has {format.dtype.itemsize} bytes.\n"

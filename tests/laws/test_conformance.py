@@ -34,7 +34,7 @@ EXAMPLES = {
         bytes(liftbridge.encode_entry(1, 1, 1, b"k", b"v")) * 2,
     ),
     "thrift": ("thrift.fields", thrift.encode_framed(CALL)),
-    "pcap": ("pcap.packets", pcap.encode_pcapng([(1, b"a packet")])),
+    "pcap": ("pcap.packets", pcap.encode_pcapng([(1, b"a packet"), (2, b"another")])),
 }
 
 

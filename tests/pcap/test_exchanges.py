@@ -8,16 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirescan
-from tests.pcap.test_stream_frames import CASES, simulate
+from tests.support.captured_conversations import (
+    CASES,
+    CLIENT,
+    INFO,
+    SERVER,
+    converse,
+    simulate,
+)
 from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
 from wirescan.frames.exchange import NO_RESPONSE, number_values, pair_in_order
 from wirescan.pcap import exchanges
 from wirescan.reading.chunked import iter_tables
-
-CLIENT = (bytes([10, 0, 0, 1]), 40_000)
-SERVER = bytes([10, 0, 0, 2])
-INFO = b'INFO {"server_id":"a"}\r\n'
 
 
 def pair_slowly(requests, responses):
@@ -54,7 +57,10 @@ def test_pairs_are_those_of_a_queue_for_each_key(requests, responses):
     second=st.lists(st.binary(max_size=3) | st.just(b"x" * 300), max_size=20),
 )
 def test_numbers_are_equal_for_equal_bytes(first, second):
-    tables = [nats.scan(b"".join(nats.encode_pub("a", value) for value in values)) for values in (first, second)]
+    tables = [
+        nats.scan(b"".join(nats.encode_pub("a", value) for value in values))
+        for values in (first, second)
+    ]
     numbers = number_values(*((table, np.arange(len(table)), "payload") for table in tables))
     found = [number for part in numbers for number in part.tolist()]
     values = first + second
@@ -66,7 +72,9 @@ def test_numbers_are_equal_for_equal_bytes(first, second):
 def read_in_pieces(path, name, piece):
     """Return the values of exchanges, read in pieces of a file."""
     tables = [
-        table for table in iter_tables(str(path), format=name, piece=piece, errors="mark") if len(table)
+        table
+        for table in iter_tables(str(path), format=name, piece=piece, errors="mark")
+        if len(table)
     ]
     return [values for table in tables for values in list_values(table)]
 
@@ -76,19 +84,11 @@ def list_values(table):
     return [tuple(row.values()) for row in table.to_arrow().to_pylist()]
 
 
-def converse(*turns, port=4222):
-    """Return a capture of one connection. Each turn is (side, bytes)."""
-    capture = SimulatedCapture()
-    connection = Connection(CLIENT, (SERVER, port))
-    capture.connect(connection)
-    for side, data in turns:
-        capture.send(connection, side, bytes(data))
-    return capture
-
-
 def test_requests_of_kafka_have_their_responses():
     pairs, port, _ = CASES["kafka.requests"]
-    table = wirescan.scan(simulate(pairs, port, piece=1 << 20).to_pcap(), "kafka.exchanges", errors="mark")
+    table = wirescan.scan(
+        simulate(pairs, port, piece=1 << 20).to_pcap(), "kafka.exchanges", errors="mark"
+    )
     for number, (asked, answered) in enumerate(pairs):
         requests = kafka.requests(asked, errors="mark")
         responses = kafka.responses(answered, requests, errors="mark")
@@ -132,7 +132,9 @@ def test_a_produce_request_without_acks_waits_for_no_response():
 
 def test_calls_of_thrift_have_their_replies():
     pairs, port, _ = CASES["thrift.frames"]
-    table = wirescan.scan(simulate(pairs, port, piece=1 << 20).to_pcap(), "thrift.exchanges", errors="mark")
+    table = wirescan.scan(
+        simulate(pairs, port, piece=1 << 20).to_pcap(), "thrift.exchanges", errors="mark"
+    )
     for number, (asked, answered) in enumerate(pairs):
         calls = thrift.messages(thrift.scan(asked, errors="mark"), errors="mark")
         replies = thrift.messages(thrift.scan(answered, errors="mark"), errors="mark")
@@ -305,7 +307,9 @@ def test_bad_frames_are_bad_rows():
     capture = converse((1, INFO), (0, nats.encode_pub("a", b"1", reply="in")), (0, b"NONSENSE\r\n"))
     table = wirescan.scan(capture.to_pcap(), "nats.exchanges", errors="mark")
     assert table["fault"].tolist() == [0, Fault.NOT_A_FRAME]
-    assert wirescan.scan(capture.to_pcap(), "nats.exchanges", errors="skip")["fault"].tolist() == [0]
+    assert wirescan.scan(capture.to_pcap(), "nats.exchanges", errors="skip")["fault"].tolist() == [
+        0
+    ]
     with pytest.raises(FrameError) as caught:
         wirescan.scan(capture.to_pcap(), "nats.exchanges")
     assert caught.value.offset == len(nats.encode_pub("a", b"1", reply="in"))

@@ -1,57 +1,16 @@
 """Frames of other formats in captures: the same as in the bytes of each side alone."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import wirescan
-from tests.support.paths import CORPUS
-from tests.support.simulated_capture import STEP, Connection, SimulatedCapture, shuffle_packets
+from tests.support.captured_conversations import CASES, simulate
+from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, FrameTable, Limits, kafka, liftbridge, nats, pcap
 from wirescan.reading.chunked import iter_tables
 
-STREAMS = CORPUS / "kafka-streams" / "java-4"
-PIECE = 700  # bytes that one side sends before the other one sends
 MESSAGES = "liftbridge.messages"
 PLACE_NAMES = ("start", "parent", "buffer")
-
-
-def read_pair(pattern, name, replies):
-    """Return what the clients and the servers of recorded connections sent."""
-    asked = sorted(Path(pattern).glob(f"*.{name}*"))
-    return [
-        (path.read_bytes(), Path(str(path).replace(name, replies)).read_bytes()) for path in asked
-    ]
-
-
-CASES = {
-    "kafka.requests": (read_pair(STREAMS, "requests", "responses"), 9092, 0),
-    "thrift.frames": (read_pair(CORPUS / "thrift", "requests", "replies"), 9090, 0),
-}
-
-
-def simulate(pairs, port, *, seed=None, piece=PIECE):
-    """Return a capture of connections in which both sides send by turns.
-
-    piece: bytes that one side sends before the other one sends.
-    """
-    capture = SimulatedCapture()
-    for number, sent in enumerate(pairs):
-        alone = SimulatedCapture(now=capture.now)
-        connection = Connection(
-            (bytes([10, 0, 0, 1]), 40_000 + number), (bytes([10, 0, 0, 2]), port)
-        )
-        alone.connect(connection)
-        for at in range(0, max(map(len, sent)), piece):
-            for side in (0, 1):
-                alone.send(connection, side, sent[side][at : at + piece], size=200)
-        alone.close(connection)
-        capture.packets += (
-            alone.packets if seed is None else shuffle_packets(alone.packets, seed + number)
-        )
-        capture.now = alone.now
-    return capture
 
 
 def list_values(rows):

@@ -31,6 +31,7 @@ VERBS = (
     "verify",
     "report",
     "detect",
+    "exchanges",
     "topics",
     "diff",
     "cut",
@@ -70,6 +71,7 @@ Examples:
   wirescan scan    orders-0 --json | jq .key         ... as JSON lines
   wirescan verify  orders-0                          is anything damaged?
   wirescan detect  capture.bin                       which format does it have?
+  wirescan exchanges rpc.pcap                        requests, responses and latencies
   wirescan report  orders-0 -o report.html           one page of counts and damage
   wirescan index   rpc                               note where frames begin
   wirescan convert orders-0 orders.parquet           to Parquet

@@ -1,4 +1,4 @@
-"""Exchanges: requests with their responses. `Exchange` declares how a protocol pairs them.
+"""Exchanges: requests with their responses. `ExchangeFormat` declares how a protocol pairs them.
 
 Exchanges are found in captures, because they have the times of packets.
 """
@@ -44,14 +44,14 @@ class SentFrames:
 
 @dataclass(frozen=True, eq=False)
 class PairedFrames:
-    """What a function `Exchange.pair` returns: one row for each request.
+    """What a function `ExchangeFormat.pair` returns: one row for each request.
 
     Attributes:
         requests: int64 array, the row of each request in the frames.
         responses: int64 array, the row of its response in the answers, or NO_RESPONSE.
         is_awaited: bool array, whether a response may still come.
-        rows: array of dtype HEAD, followed by the columns of `Exchange.dtype`. Its `start`, `size`
-            and `buffer` say which bytes the places are in.
+        rows: array of dtype HEAD, followed by the columns of `ExchangeFormat.dtype`. Its `start`,
+            `size` and `buffer` say which bytes the places are in.
         buffers: the buffers of `rows`. They begin with those of the frames.
         last_frames: int64 array, the row of the last frame of each request. None: a request is one
             frame.
@@ -66,7 +66,7 @@ class PairedFrames:
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class ExchangeFormat:
     """How the requests of a protocol are paired with their responses.
 
     Attributes:

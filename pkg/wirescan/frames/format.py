@@ -28,7 +28,7 @@ from wirescan.frames.columns import (
 )
 from wirescan.frames.conversation import CaptureReader, Conversation
 from wirescan.frames.errors import FrameError
-from wirescan.frames.exchange import Exchange
+from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
@@ -227,7 +227,7 @@ class Format:
     enclosing: str | None = None
     requests: str | None = None
     conversation: Conversation | None = None
-    exchange: Exchange | None = None
+    exchange: ExchangeFormat | None = None
     make_reader: Callable[..., CaptureReader] | None = None
     detached: bool = False
     accepts: tuple[FormatOption, ...] = ()

@@ -11,13 +11,15 @@ class SummaryColumns:
     """The columns of a format that a summary counts.
 
     A summary always has the number, bytes, sizes, times, kinds and faults of outermost frames.
-    Their formats declare the first four attributes. The format whose frames are counted inside
+    Their formats declare the first five attributes. The format whose frames are counted inside
     them (`Display.counted_as`) declares the others.
 
     Attributes:
         codec: the column of the codec that compresses the payload of a frame. The number 0 stands
             for no compression. For each codec the frames and their bytes are counted, and if the
             frames are opened, also the frames inside and their decompressed bytes.
+        latency: the column of the time from a request to its response, in ns. For each value of
+            `Display.grouped_by` the frames are counted, and the times have quantiles.
         values: columns for each of whose values the frames are counted.
         flags: columns of 0 and 1, with names that begin with is_. Frames with 1 are counted. The
             map of `wirescan report` shows frames with the first flag apart.
@@ -29,6 +31,7 @@ class SummaryColumns:
     """
 
     codec: str | None = None
+    latency: str | None = None
     values: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     unopened: str = "frame"

@@ -15,7 +15,7 @@ from wirescan.core.loop import spans
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column, PathColumn
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
-from wirescan.frames.exchange import Exchange
+from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.logs import LogColumns
@@ -328,7 +328,7 @@ ENVELOPES = Format(
     ),
     meanings=MEANINGS["liftbridge.envelopes"],
 )
-EXCHANGES = Exchange(
+EXCHANGES = ExchangeFormat(
     "liftbridge.exchanges",
     "published messages with their acks, from captures",
     exchanges.OWN,

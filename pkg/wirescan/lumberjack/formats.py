@@ -18,7 +18,7 @@ from wirescan.frames.codecs import CodecError
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
-from wirescan.frames.exchange import Exchange
+from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.optional_packages import name_package
@@ -314,7 +314,7 @@ def documents(
     return parse_events(events, schema=schema, others=others, errors=errors, limits=limits)
 
 
-EXCHANGES = Exchange(
+EXCHANGES = ExchangeFormat(
     "lumberjack.exchanges",
     "windows of events with the acks of their last events, from captures",
     exchanges.OWN,

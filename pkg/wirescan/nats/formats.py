@@ -14,7 +14,7 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
-from wirescan.frames.exchange import Exchange
+from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
@@ -151,7 +151,7 @@ def options(messages: FrameTable, *, credentials: bool = False) -> list[dict[str
     return objects
 
 
-EXCHANGES = Exchange(
+EXCHANGES = ExchangeFormat(
     "nats.exchanges",
     "messages with a reply subject, and the first reply to each, from captures",
     exchanges.OWN,

@@ -1,4 +1,4 @@
-"""Exchanges in captures: the formats of `Exchange` declarations, such as kafka.exchanges.
+"""Exchanges in captures: the formats of `ExchangeFormat` declarations, such as kafka.exchanges.
 
 A row is a request with its response and their times.
 """
@@ -16,10 +16,11 @@ from wirescan.core.loop import HEAD
 from wirescan.files.source import view_of
 from wirescan.frames.columns import Column, ComputedColumn
 from wirescan.frames.errors import resolve_mode
-from wirescan.frames.exchange import NO_RESPONSE, Exchange, PairedFrames, SentFrames
+from wirescan.frames.exchange import NO_RESPONSE, ExchangeFormat, PairedFrames, SentFrames
 from wirescan.frames.format import Display, Format, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
+from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, join, make_empty, require_rows
 from wirescan.pcap.assembler import STREAM
 from wirescan.pcap.constants import Direction
@@ -99,8 +100,8 @@ def make_exchange_formats(formats: Iterable[Format]) -> list[Format]:
     ]
 
 
-def _make_format(format: Format, exchange: Exchange) -> Format:
-    options = {"format": format, "exchange": exchange}
+def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
+    options: dict[str, Any] = {"format": format, "exchange": exchange}
     return Format(
         exchange.name,
         exchange.about,
@@ -113,6 +114,7 @@ def _make_format(format: Format, exchange: Exchange) -> Format:
         display=Display(
             shown=(*SHOWN, *_list_names(exchange.dtype)),
             grouped_by=exchange.grouped_by,
+            summary=SummaryColumns(latency="latency"),
         ),
         make_reader=partial(_make_reader, **options),
     )
@@ -125,7 +127,7 @@ def _list_names(dtype: np.dtype) -> list[str]:
 
 
 def _make_reader(
-    *, format: Format, exchange: Exchange, errors: str, check: bool, limits: Limits
+    *, format: Format, exchange: ExchangeFormat, errors: str, check: bool, limits: Limits
 ) -> CapturedFrames:
     scanner = ExchangeScanner(format, exchange, check=check, limits=limits)
     return CapturedFrames(scanner, format_of(exchange.name), errors=errors, limits=limits)
@@ -135,7 +137,7 @@ def read_exchanges(
     streams: FrameTable,
     *,
     format: Format,
-    exchange: Exchange,
+    exchange: ExchangeFormat,
     errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
@@ -162,7 +164,7 @@ class ExchangeScanner:
     more, the oldest ones are exchanges without a response.
     """
 
-    def __init__(self, format: Format, exchange: Exchange, *, check: bool, limits: Limits):
+    def __init__(self, format: Format, exchange: ExchangeFormat, *, check: bool, limits: Limits):
         outermost = format.outermost
         self._exchange = exchange
         self._limits = limits
@@ -195,7 +197,9 @@ class ExchangeScanner:
             is_asked = streams["kind"] == Direction.TO_SERVER
             done = np.where(is_asked, done, answers_done)
             answers_sent = _read_sent(answer_frames, flow_count)
-            answers = _make_sent_frames(answer_frames, answers_sent, np.ones(len(answers_sent), bool))
+            answers = _make_sent_frames(
+                answer_frames, answers_sent, np.ones(len(answers_sent), bool)
+            )
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
         is_ended = np.ones(len(rows), bool)
@@ -271,8 +275,9 @@ def _read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
 
 
 def _make_sent_frames(table: FrameTable, sent: np.ndarray, is_new: np.ndarray) -> SentFrames:
-    columns = (sent[name] for name in ("connection", "packet", "is_to_server"))
-    return SentFrames(table, *columns, is_new)
+    return SentFrames(
+        table, sent["connection"], sent["packet"], sent["is_to_server"], is_new=is_new
+    )
 
 
 def _fill_rows(

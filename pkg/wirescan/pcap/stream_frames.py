@@ -308,7 +308,7 @@ class AnswerScanner:
         self._waiting_times = times[kept]
 
 
-class FrameScanner(Protocol):
+class CaptureScanner(Protocol):
     """Finds frames in tables of pcap.streams, one after another."""
 
     def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
@@ -316,7 +316,7 @@ class FrameScanner(Protocol):
         ...
 
 
-def make_scanner(format: Format, *, check: bool, limits: Limits) -> FrameScanner:
+def make_scanner(format: Format, *, check: bool, limits: Limits) -> CaptureScanner:
     """Return the scanner of an outermost format. The arguments are those of `StreamScanner`."""
     assert format.conversation is not None
     kind = StreamScanner if format.conversation.answers is None else AnswerScanner
@@ -415,7 +415,7 @@ class CapturedFrames:
     scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
     """
 
-    def __init__(self, scanner: FrameScanner, captured: Format, *, errors: str, limits: Limits):
+    def __init__(self, scanner: CaptureScanner, captured: Format, *, errors: str, limits: Limits):
         self._captured = captured
         self._errors = errors
         self._assembler = Assembler("first")

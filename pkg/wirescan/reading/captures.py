@@ -13,7 +13,7 @@ from typing import Any
 
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
-from wirescan.frames.registry import CAPTURE_FORMAT, format_of, make_spec
+from wirescan.frames.registry import CAPTURE_FORMAT, format_of, formats, make_spec
 from wirescan.reading.splits import list_source_files
 
 MARK_SIZE = 4  # first bytes that identify a capture
@@ -44,6 +44,29 @@ def find_captured(format: Format) -> Format:
     Raises ValueError for frames that are not sent over connections.
     """
     return format_of(make_spec(format.spec, capture="true"))
+
+
+def find_exchanges(format: Format) -> Format | None:
+    """Return the format of the exchanges of a format's protocol; None if it has none.
+
+    format: any format of the protocol, also that of the exchanges. Of several formats of exchanges
+    in the same outermost frames, it is the one of the same package.
+    """
+    if format.exchange is not None:
+        return format_of(format.exchange.name)
+    top = format.outermost.name
+    found = [
+        other
+        for other in formats().values()
+        if other.exchange is not None
+        and top in (other.exchange.name, other.exchange.answers, other.outermost.name)
+    ]
+    if not found:
+        return None
+    protocol = format.name.partition(".")[0]
+    chosen = max(found, key=lambda other: other.name.partition(".")[0] == protocol)
+    assert chosen.exchange is not None
+    return format_of(chosen.exchange.name)
 
 
 def choose_captured(

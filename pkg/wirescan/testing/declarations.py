@@ -15,7 +15,8 @@ def assert_declarations_hold(format: Format) -> None:
     known = formats()
     assert known.get(format.name) is format, f"{format.name} is not registered"
     assert format.about, f"{format.name} has no description"
-    assert format.within is None or format.within in known, f"{format.within} is no format"
+    within = None if format.within is None else format.within.partition("?")[0]
+    assert within is None or within in known, f"{within} is no format"
     is_outermost = format.within is None
     assert is_outermost == (format.parser.scan is not None), "`scan` is for outermost formats"
     assert set(format.lists) <= set(format.children), "`count` is for columns that are children"
@@ -40,7 +41,7 @@ def list_declared_columns(format: Format) -> set[str]:
     """Return the columns that the declarations of a format name."""
     display = format.display
     log = format.storage.log
-    named = (display.record_count, format.enclosing, display.summary.codec)
+    named = (display.record_count, format.enclosing, display.summary.codec, display.summary.latency)
     log_columns = () if log is None else (log.first, log.last)
     return {
         *filter(None, named),

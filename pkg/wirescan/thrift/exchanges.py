@@ -68,7 +68,9 @@ def pair_calls(
     rows["reply_type"] = np.where(found == NO_RESPONSE, 0, kinds[found])
     responses = np.where(found == NO_RESPONSE, NO_RESPONSE, frames[found])
     is_awaited = kinds[calls] == MessageType.CALL
-    return PairedFrames(frames[calls].astype(np.int64), responses, is_awaited, rows, messages.buffers)
+    return PairedFrames(
+        frames[calls].astype(np.int64), responses, is_awaited, rows, messages.buffers
+    )
 
 
 def _number_keys(asked: SentFrames, messages: FrameTable, frames: np.ndarray) -> np.ndarray:

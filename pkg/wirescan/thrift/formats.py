@@ -17,7 +17,7 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import enforce_mode, raise_if_row_limit, resolve_mode
-from wirescan.frames.exchange import Exchange
+from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.summary_columns import SummaryColumns
@@ -350,7 +350,7 @@ PLAINS = Format(
     accepts=(NON_STRICT,),
     meanings=MEANINGS["thrift.plain"],
 )
-EXCHANGES = Exchange(
+EXCHANGES = ExchangeFormat(
     "thrift.exchanges",
     "calls with their replies, from captures",
     exchanges.OWN,

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.cli.support.latencies import Latencies
 from wirescan.cli.support.log_offsets import Offsets, fill_first_offsets
+from wirescan.cli.support.quantiles import Quantiles
 from wirescan.core.fault import Fault
 from wirescan.frames.columns import UNITS
 from wirescan.frames.format import Format
@@ -23,41 +25,7 @@ from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_time
 from wirescan.seglog.frame_offsets import find_first_offsets
 
-MEDIAN = 50  # percent
-P95 = 95  # percent
 TAILS: dict[int, str] = {Fault.SHORT: "cut", Fault.ZEROS: "zeros", Fault.FILLER: "filler"}
-
-
-class Sizes:
-    """How often each size occurred: exact quantiles in little memory."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-
-    def add(self, values: np.ndarray) -> None:
-        """Count an array of sizes."""
-        sizes, counts = np.unique(values, return_counts=True)
-        self._counts.update(dict(zip(sizes.tolist(), counts.tolist())))
-
-    def make_summary(self) -> dict[str, int] | None:
-        """Return min, median, p95, max and total; None without sizes.
-
-        The median of an even number of sizes is the lower one.
-        """
-        if not self._counts:
-            return None
-        sizes = np.array(sorted(self._counts), np.int64)
-        counts = np.array([self._counts[size] for size in sizes.tolist()], np.int64)
-        reach = np.cumsum(counts)
-        ranks = [-(-int(reach[-1]) * percent // 100) for percent in (MEDIAN, P95)]
-        median, p95 = sizes[np.searchsorted(reach, ranks)].tolist()
-        return {
-            "min": int(sizes[0]),
-            "median": median,
-            "p95": p95,
-            "max": int(sizes[-1]),
-            "total": int((sizes * counts).sum()),
-        }
 
 
 class Tally:
@@ -80,8 +48,9 @@ class Tally:
         self._by_codec: dict[int, Counter[str]] = {}
         self._by_value: dict[str, Counter[int]] = {}
         self._kinds: Counter[str] = Counter()
-        self._frame_sizes = Sizes()
-        self._records_per_frame = Sizes()
+        self._latencies = Latencies()
+        self._frame_sizes = Quantiles()
+        self._records_per_frame = Quantiles()
         self._offsets = Offsets(format)
         self._times: list[int] = []
         self._has_offsets = False
@@ -89,9 +58,9 @@ class Tally:
         self._inner: Format | None = None
         self._opened = 0
         self._opened_kinds: Counter[str] = Counter()
-        self._opened_sizes = Sizes()
+        self._opened_sizes = Quantiles()
         self._list_entries: Counter[str] = Counter()
-        self._place_sizes: dict[str, Sizes] = {}
+        self._place_sizes: dict[str, Quantiles] = {}
         self._nulls: Counter[str] = Counter()
 
     def start_file(self, path: str) -> None:
@@ -116,6 +85,8 @@ class Tally:
         columns = self._format.display.summary
         if columns.codec is not None:
             self._count_by_codec(good[columns.codec], good["size"], "frames", "bytes")
+        if columns.latency is not None:
+            self._latencies.add(good)
         for name in columns.values:
             self._by_value.setdefault(name, Counter()).update(good[name].tolist())
         for name in columns.flags:
@@ -162,7 +133,7 @@ class Tally:
         for name in columns.places:
             size = good[name + "_size"]
             self._nulls[name] += int((size < 0).sum())
-            self._place_sizes.setdefault(name, Sizes()).add(size[size >= 0])
+            self._place_sizes.setdefault(name, Quantiles()).add(size[size >= 0])
         for name, column in format.lists.items():
             self._list_entries[name] += int(good[column].sum(dtype=np.int64))
         codec = self._format.display.summary.codec
@@ -203,6 +174,8 @@ class Tally:
         if self._has_offsets:
             out["offsets"] = self._summarize_offsets()
         out |= self._summarize_kinds()
+        if self._format.display.summary.latency is not None:
+            out["latency"] = self._latencies.make_summary()
         out |= self._summarize_opened()
         out["faults"] = {
             fault[1]: {"frames": frames, "bytes": self._fault_bytes[fault]}

@@ -33,7 +33,7 @@ def formats(*, as_json: bool) -> None:
         return
     width = max(len(format.name) for format in all_formats)
     for format in all_formats:
-        inside = f"; inside {format.within}" if format.within else ""
+        inside = f"; inside {registry.format_of(format.within).name}" if format.within else ""
         columns = len(list_columns(format.dtype))
         click.echo(f"{format.name:<{width}}  {format.about}")
         click.echo(
@@ -47,7 +47,7 @@ def _describe(format: Format) -> dict[str, Any]:
     return {
         "name": format.name,
         "about": format.about,
-        "within": format.within,
+        "within": None if format.within is None else registry.format_of(format.within).name,
         "bytes_per_row": format.dtype.itemsize,
         "columns": {name: format.dtype[name].str.lstrip("<|") for name in names},
         "places": list(list_places(format.dtype)),

@@ -40,6 +40,7 @@ from wirescan.reading.allowance import Allowance
 from wirescan.reading.chunked import open_nested, scan_outermost
 
 QUANTILES = ("min", "median", "p95", "max")
+LATENCY_QUANTILES = ("min", "median", "p95", "p99", "max")
 LABEL_WIDTH = 14  # characters of the first column
 UNCOMPRESSED = 0  # in a column of codecs; see `wirescan.frames.summary_columns.SummaryColumns`
 Lines = list[tuple[str, str]]  # label, text
@@ -175,6 +176,7 @@ def _print_summary(title: str, summary: dict[str, Any], top: Format) -> None:
         lines += _format_offsets(summary["offsets"], summary.get("unopened_frames", 0))
     lines.append(("codecs", _format_codecs(summary, top)))
     lines += [(name, _format_counts(summary, name)) for name in top.display.summary.values]
+    lines += _format_latencies(summary.get("latency", {}))
     special = [
         f"{summary[make_flag_name(name)]:,} {name.removeprefix('is_')}"
         for name in top.display.summary.flags
@@ -243,6 +245,34 @@ def _format_opened(summary: dict[str, Any], top: Format, inner: Format) -> Lines
     elif inside:
         lines += [(name, f"{inside[name]:,}") for name in inner.lists]
     return lines
+
+
+def _format_latencies(groups: dict[str, Any]) -> Lines:
+    """Return a table: a line for each group of exchanges, with the times to the responses."""
+    if not groups:
+        return []
+    rows: list[tuple[str, ...]] = [("", "exchanges", "answered", *LATENCY_QUANTILES)]
+    for name, group in groups.items():
+        times = group["ns"]
+        texts = [_format_duration(times[key]) if times else "-" for key in LATENCY_QUANTILES]
+        rows.append((name, f"{group['exchanges']:,}", f"{group['answered']:,}", *texts))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines: Lines = []
+    for name, *texts in rows:
+        cells = [text.rjust(width) for text, width in zip(texts, widths[1:])]
+        label = "" if lines else "latency"
+        lines.append((label, "  ".join([name.ljust(widths[0]), *cells])))
+    return lines
+
+
+def _format_duration(nanoseconds: int) -> str:
+    """Return a time for people, such as "1.2 ms"."""
+    size = float(nanoseconds)
+    for unit in ("ns", "us", "ms"):
+        if abs(size) < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} s"
 
 
 def _format_times(time: dict[str, Any] | None) -> Lines:

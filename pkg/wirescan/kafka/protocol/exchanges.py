@@ -32,7 +32,9 @@ OWN = np.dtype(
 )
 ERROR_CODE = "error_code"  # the end of the names of columns with errors
 LEVELS = {
-    get_api_key(name): schema.level for (name, side), schema in MESSAGE.items() if side == "response"
+    get_api_key(name): schema.level
+    for (name, side), schema in MESSAGE.items()
+    if side == "response"
 }
 COPIED = ("correlation_id", "api_key", "api_version")
 

@@ -34,7 +34,7 @@ from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
 from wirescan.frames.conversation import Conversation
 from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
-from wirescan.frames.exchange import Exchange
+from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
@@ -598,7 +598,7 @@ RESPONSES = Format(
 )
 # The format of responses whose requests are known.
 NAMED_RESPONSES = replace(RESPONSES, requests=None)
-EXCHANGES = Exchange(
+EXCHANGES = ExchangeFormat(
     "kafka.exchanges",
     "requests with their responses, from captures",
     exchanges.OWN,

@@ -1,0 +1,43 @@
+"""Exact quantiles of whole numbers, in memory for the different numbers only."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+PERCENTS = {"median": 50, "p95": 95}
+
+
+class Quantiles:
+    """How often each number occurred.
+
+    percents: the quantiles between the minimum and the maximum: name -> percent.
+    """
+
+    def __init__(self, percents: dict[str, int] = PERCENTS) -> None:
+        self._percents = percents
+        self._counts: Counter[int] = Counter()
+
+    def add(self, values: np.ndarray) -> None:
+        """Count an array of numbers."""
+        numbers, counts = np.unique(values, return_counts=True)
+        self._counts.update(dict(zip(numbers.tolist(), counts.tolist())))
+
+    def make_summary(self) -> dict[str, int] | None:
+        """Return the minimum, the quantiles, the maximum and the total; None without numbers.
+
+        The median of an even number of values is the lower one.
+        """
+        if not self._counts:
+            return None
+        values = np.array(sorted(self._counts), np.int64)
+        counts = np.array([self._counts[value] for value in values.tolist()], np.int64)
+        reach = np.cumsum(counts)
+        ranks = [-(-int(reach[-1]) * percent // 100) for percent in self._percents.values()]
+        return {
+            "min": int(values[0]),
+            **dict(zip(self._percents, values[np.searchsorted(reach, ranks)].tolist())),
+            "max": int(values[-1]),
+            "total": int((values * counts).sum()),
+        }

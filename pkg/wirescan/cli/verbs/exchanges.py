@@ -1,0 +1,67 @@
+"""`wirescan exchanges`: prints requests with their responses, from captures of packets."""
+
+from __future__ import annotations
+
+import click
+
+from wirescan.cli.common import Failure, FormatCommand
+from wirescan.cli.output import format_path
+from wirescan.cli.verbs.scan import scan
+from wirescan.frames.format import Format
+from wirescan.reading.captures import find_exchanges, is_of_captures
+
+HELP = """Print requests with their responses and the times between them, from captures of packets.
+
+\b
+Examples:
+  wirescan exchanges kafka.pcap
+  wirescan exchanges kafka.pcap --where 'latency > 100000000'
+  wirescan exchanges rpc.pcap --format thrift.exchanges --json --columns time,method,latency
+  tcpdump -i any -U -w - port 4222 | wirescan exchanges - --format nats.exchanges
+  wirescan stat kafka.pcap --format kafka.exchanges        quantiles for each API
+
+\b
+                request                  response
+  kafka         a request                with its correlation id
+  thrift        a call                   with its seqid
+  nats          a message with a reply   the first message to that subject
+                subject
+  liftbridge    a published message      the ack with its correlation id
+                with an ack inbox
+  lumberjack    a window of events       the ack of the last event
+
+--format names any format of the protocol. Without it, the connections of the capture decide.
+latency is the time in ns from the last byte of the request to the first byte of the
+response. It is null without a response.
+
+The other options are those of `wirescan scan`.
+
+Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be done.
+"""
+
+
+class ExchangesCommand(FormatCommand):
+    """The command `wirescan scan` for exchanges of the format that is chosen."""
+
+    def _find_captures(self, context: click.Context) -> Format:
+        """Return the format of the exchanges of the chosen protocol."""
+        format = super()._find_captures(context)
+        exchanges = find_exchanges(format)
+        if exchanges is None:
+            raise Failure(
+                f"no exchanges are found in {format.name}: give --format, such as kafka.exchanges"
+            )
+        if not is_of_captures(format):
+            first = next(iter(self._list_paths(context)), "-")
+            raise Failure(f"{format_path(first)} is no capture of packets")
+        return exchanges
+
+
+exchanges = ExchangesCommand(
+    "exchanges",
+    callback=scan.callback,
+    params=scan.params,
+    help=HELP,
+    short_help="Print requests with their responses, from captures.",
+    writes_columns=True,
+)

@@ -1,0 +1,132 @@
+"""The command on exchanges of captures: `wirescan exchanges`, and latencies in `wirescan stat`."""
+
+import json
+
+import numpy as np
+import pytest
+
+import wirescan
+from tests.support.captured_conversations import INFO, converse
+from tests.support.command import parse_lines, run
+from tests.support.paths import CORPUS
+from wirescan import nats
+from wirescan.cli.support import latencies
+from wirescan.cli.support.latencies import Latencies, round_times
+from wirescan.reading.captures import find_exchanges
+
+CAPTURES = CORPUS / "pcap"
+
+
+@pytest.mark.parametrize("name", ["thrift.exchanges", "thrift.messages", "thrift.frames"])
+def test_any_format_of_the_protocol_names_its_exchanges(name):
+    result = run("exchanges", CAPTURES / "thrift.pcapng", "--format", name, "--json")
+    assert result.exit_code == 0
+    rows = parse_lines(result)
+    table = wirescan.scan(CAPTURES / "thrift.pcapng", "thrift.exchanges")
+    assert [row["method"] for row in rows] == [
+        value.decode() for value in table["method"].to_pylist()
+    ]
+    assert [row["latency"] for row in rows] == table.to_arrow(["latency"])["latency"].to_pylist()
+    assert None in [row["latency"] for row in rows]  # of the one-way call
+
+
+def test_exchanges_are_selected_and_have_chosen_columns():
+    result = run(
+        "exchanges",
+        CAPTURES / "kafka.pcap",
+        *("--format", "kafka.exchanges", "--where", "api_key == metadata"),
+        *("--columns", "api_key,response_size", "--json"),
+    )
+    rows = parse_lines(result)
+    assert len(rows) == 4
+    assert {tuple(row) for row in rows} == {("api_key", "response_size")}
+    assert {row["api_key"] for row in rows} == {"metadata"}
+
+
+def test_liftbridge_has_exchanges_of_its_own():
+    result = run("exchanges", CAPTURES / "nats.pcapng", "--format", "liftbridge.acks")
+    assert result.exit_code == 0
+    assert result.stdout == ""  # nobody asked
+    found = {
+        name: find_exchanges(wirescan.formats()[name]).name
+        for name in ("liftbridge.acks", "liftbridge.exchanges", "nats.messages", "nats.headers")
+    }
+    assert found == {
+        "liftbridge.acks": "liftbridge.exchanges",
+        "liftbridge.exchanges": "liftbridge.exchanges",
+        "nats.messages": "nats.exchanges",
+        "nats.headers": "nats.exchanges",
+    }
+
+
+def test_formats_without_exchanges_are_refused():
+    result = run("exchanges", CAPTURES / "kafka.pcap", "--format", "pcap.packets")
+    assert result.exit_code == 2
+    assert "no exchanges are found in pcap.packets" in result.stderr
+
+
+def test_other_files_are_refused():
+    result = run("exchanges", CORPUS / "kafka" / "orders-0", "--format", "kafka.requests")
+    assert result.exit_code == 2
+    assert "is no capture of packets" in result.stderr
+
+
+def test_latencies_are_those_of_each_api():
+    path = CAPTURES / "kafka.pcap"
+    result = run("stat", path, "--format", "kafka.exchanges", "--json")
+    found = json.loads(result.stdout)["total"]["latency"]
+    table = wirescan.scan(path, "kafka.exchanges")
+    names = [
+        table.format.get_column("api_key").name_number(key) for key in table["api_key"].tolist()
+    ]
+    assert {name: group["exchanges"] for name, group in found.items()} == {
+        name: names.count(name) for name in names
+    }
+    for name, group in found.items():
+        times = sorted(table["latency"][np.array(names) == name].tolist())
+        assert group["answered"] == len(times)
+        assert group["ns"]["max"] == pytest.approx(times[-1], rel=0.01)
+        assert group["ns"]["median"] == pytest.approx(times[(len(times) - 1) // 2], rel=0.01)
+
+
+def test_latencies_are_printed_as_a_table():
+    result = run("stat", CAPTURES / "thrift.pcapng", "--format", "thrift.exchanges")
+    lines = result.stdout.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.split()[:1] == ["latency"])
+    assert lines[head].split() == [
+        *("latency", "exchanges", "answered", "min", "median", "p95", "p99", "max")
+    ]
+    rows = [line.split() for line in lines[head + 1 : head + 8]]
+    assert [row[:3] for row in rows if row[0] == "add"] == [["add", "2", "2"]]
+    assert [row for row in rows if row[0] == "tell"] == [["tell", "1", "0", *"-----"]]
+    assert len({len(line) for line in lines[head : head + 8]}) == 1
+
+
+def test_windows_are_one_group():
+    result = run("stat", CAPTURES / "lumberjack.pcap", "--format", "lumberjack.exchanges", "--json")
+    found = json.loads(result.stdout)["total"]["latency"]
+    assert list(found) == ["all"]
+    assert found["all"]["exchanges"] == 3
+
+
+@pytest.mark.parametrize("time", [0, 1, 99, 999, 1000, 1004, 1005, 123_456, 999_499, 10**18 - 1])
+def test_times_have_three_digits(time):
+    rounded = int(round_times(np.array([time]))[0])
+    assert rounded == pytest.approx(time, rel=0.005)
+    assert len(str(rounded).rstrip("0")) <= 3
+
+
+def test_groups_are_bounded(monkeypatch, tmp_path):
+    monkeypatch.setattr(latencies, "MOST_GROUPS", 2)
+    path = tmp_path / "capture.pcap"
+    turns = [(0, nats.encode_pub(f"s{n}", b"", reply="in")) for n in (1, 2, 3, 4, 1)]
+    path.write_bytes(converse((1, INFO), *turns).to_pcap())
+    counted = Latencies()
+    counted.add(wirescan.scan(path, "nats.exchanges"))
+    summary = counted.make_summary()
+    assert {name: group["exchanges"] for name, group in summary.items()} == {
+        "s1": 2,
+        "s2": 1,
+        "(others)": 2,
+    }
+    assert summary["s1"]["answered"] == 0 and summary["s1"]["ns"] is None
