@@ -172,6 +172,24 @@ def test_the_first_message_to_a_reply_subject_is_the_reply():
     ]
 
 
+def test_a_frame_is_a_response_once(tmp_path):
+    """It waits for its own response, and another request has the same reply subject by then."""
+    turns = [
+        (1, INFO),
+        (0, nats.encode_pub("a", b"", reply="in")),
+        (0, nats.encode_pub("b", b"", reply="in")),
+        (1, nats.encode_msg("in", "1", b"answers a, and asks", reply="other")),
+        (1, nats.encode_msg("c", "1", bytes(300))),
+        (1, nats.encode_msg("c", "1", bytes(300))),
+    ]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse(*turns).to_pcap())
+    whole = wirescan.scan(path, "nats.exchanges")
+    assert whole["response_size"].astype(bool).tolist() == [True, False, False]
+    found = read_in_pieces(path, "nats.exchanges", 200)
+    assert sorted(map(repr, found)) == sorted(map(repr, list_values(whole)))
+
+
 def publish(value, correlation_id, inbox="acks"):
     message = liftbridge.encode_message(value, ack_inbox=inbox, correlation_id=correlation_id)
     return nats.encode_pub("events", bytes(message))
