@@ -216,6 +216,22 @@ def test_published_messages_of_liftbridge_have_their_acks():
     assert table["latency"].tolist() == [3 * STEP, 2 * STEP, -1]
 
 
+def deliver(value, correlation_id):
+    message = liftbridge.encode_message(value, ack_inbox="acks", correlation_id=correlation_id)
+    return nats.encode_msg("events", "1", bytes(message))
+
+
+def test_an_ack_may_come_over_another_connection():
+    capture = converse((1, INFO), (1, deliver(b"v", "one")))
+    other = Connection((CLIENT[0], 40_001), (SERVER, 4222))
+    capture.connect(other)
+    ack = liftbridge.encode_ack(stream="s", offset=5, correlation_id="one")
+    capture.send(other, 0, nats.encode_pub("acks", bytes(ack)))
+    table = wirescan.scan(capture.to_pcap(), "liftbridge.exchanges")
+    assert table["offset"].tolist() == [5]
+    assert table["client"].to_pylist() == ["10.0.0.1:40000"]
+
+
 def make_window(count):
     events = b"".join(bytes(lumberjack.encode_json(n + 1, {"n": n})) for n in range(count))
     return bytes(lumberjack.encode_window(count)), events

@@ -43,7 +43,8 @@ def pair_publications(
 ) -> PairedFrames:
     """Pair published messages with acks of the same correlation id to their ack inbox.
 
-    Only messages with an ack inbox are exchanges. The functions open the envelopes in messages of
+    Only messages with an ack inbox are exchanges. An ack may be sent over another connection, because
+    a server of Liftbridge has several connections to NATS. The functions open the envelopes in messages of
     NATS, and the messages and the acks in envelopes.
     """
     frames = asked.table
@@ -63,14 +64,12 @@ def pair_publications(
     inboxes, subjects = number_values(
         (messages, requests, "ack_inbox"), (frames, reply_frames, "subject")
     )
-    connections = np.unique(asked.connection, return_inverse=True)[1].astype(np.int64)
-    sides = connections * 2 + asked.is_to_server
-    other_sides = connections * 2 + ~asked.is_to_server
+    sides = asked.is_to_server.astype(np.int64)
     keys = np.unique(
         np.concatenate(
             [
                 np.stack([sides[request_frames], inboxes, ids], 1),
-                np.stack([other_sides[reply_frames], subjects, ack_ids], 1),
+                np.stack([1 - sides[reply_frames], subjects, ack_ids], 1),
             ]
         ),
         axis=0,
