@@ -216,8 +216,8 @@ def test_errors_give_the_position_in_the_stream():
 
 def test_formats_that_are_not_sent_are_refused():
     capture = simulate(CASES["kafka.requests"][0][:1], 9092)
-    with pytest.raises(ValueError, match="kafka.batches are not sent over connections"):
-        wirescan.scan(capture.to_pcap(), "kafka.batches")
+    with pytest.raises(ValueError, match="kafka.redpanda_batches are not sent over connections"):
+        wirescan.scan(capture.to_pcap(), "kafka.redpanda_batches")
 
 
 def test_frames_are_read_from_chosen_streams():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
+
+from wirescan.frames.columns import Column
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
@@ -33,6 +35,35 @@ class Conversation:
         Callable[[FrameTable, np.ndarray, FrameTable, np.ndarray], tuple[np.ndarray, int]] | None
     ) = None
     answers: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedFormat:
+    """A format of the bytes of another format that messages carry, such as Kafka's record sets.
+
+    With it, the other format can be read from captures: "kafka.batches" and all formats inside it.
+
+    Attributes:
+        name: the name of the format, such as "kafka.record_sets". A row is what one message carries
+            of one kind, and its place `records` has the bytes.
+        about: a description in one line.
+        carries: the name of the format of these bytes. Its `read` takes a table with such a place.
+        dtype: the columns after those of HEAD.
+        find: a function of the questions, of the answers, which have the columns of their
+            questions, and of the keyword `limits`. It returns rows of dtype HEAD and these columns.
+            Their `start`, `size`, `buffer` and `parent` are those of the messages.
+        inherited: the columns that the carried frames have too.
+        columns, meanings: as in `Format`.
+    """
+
+    name: str
+    about: str
+    carries: str
+    dtype: np.dtype
+    find: Callable[..., np.ndarray]
+    inherited: tuple[str, ...] = ()
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 class CaptureReader(Protocol):

@@ -26,7 +26,7 @@ from wirescan.frames.columns import (
     list_computed,
     list_places,
 )
-from wirescan.frames.conversation import CaptureReader, Conversation
+from wirescan.frames.conversation import CaptureReader, CarriedFormat, Conversation
 from wirescan.frames.errors import FrameError
 from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
@@ -202,6 +202,8 @@ class Format:
             frames.
         exchange: how these frames and their responses form exchanges; None for frames without
             responses, and for responses. The outermost format has a `conversation`.
+        carried: the frames of another format that these and their questions carry. Of formats whose
+            `conversation` has `answers`. Optional.
         make_reader: for frames that consist of parts of several outermost frames: a function of
             the keywords `errors`, `check` and `limits` that returns a `CaptureReader`. Optional.
         accepts: the options that may follow the name of this format. See `format_of`.
@@ -228,6 +230,7 @@ class Format:
     requests: str | None = None
     conversation: Conversation | None = None
     exchange: ExchangeFormat | None = None
+    carried: CarriedFormat | None = None
     make_reader: Callable[..., CaptureReader] | None = None
     detached: bool = False
     accepts: tuple[FormatOption, ...] = ()

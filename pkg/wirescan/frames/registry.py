@@ -29,7 +29,7 @@ PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift", "pcap")
 PAYLOAD_DECODERS = {"thrift": "wirescan.thrift.struct_values"}
 # Modules of protocol packages with COMMON_OPTIONS, which the formats of other packages have too.
 OPTION_MODULES = ("pcap.captured",)
-EXCHANGE_MODULE = "pcap.exchanges"  # makes the formats of exchanges
+DERIVING_MODULES = ("pcap.carried_frames", "pcap.exchanges")  # make formats of captures
 CAPTURE_FORMAT = "pcap.blocks"  # of captures, in which the frames of other formats are found
 
 # "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import
@@ -57,9 +57,13 @@ def load_formats() -> dict[str, Format]:
 
 
 def make_derived_formats(formats: Iterable[Format]) -> list[Format]:
-    """Return the formats that follow from declarations of other formats: their exchanges."""
-    make_formats = import_module(f"wirescan.{EXCHANGE_MODULE}").make_exchange_formats
-    return list(make_formats(formats))
+    """Return the formats that follow from declarations of other formats.
+
+    They are read from captures: exchanges, and what messages carry.
+    """
+    formats = list(formats)
+    modules = [import_module(f"wirescan.{name}") for name in DERIVING_MODULES]
+    return [format for module in modules for format in module.make_formats(formats)]
 
 
 @cache

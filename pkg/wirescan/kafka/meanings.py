@@ -53,6 +53,13 @@ MEANINGS = {
         "api_key": "the API of the request, -1 if it is not known",
         "api_version": "version of the response, -1 if it is not known",
     },
+    "kafka.record_sets": {
+        "topic": "name of the topic, null if the message has its id",
+        "topic_id": "id of the topic, null if the message has its name",
+        "records": "the batches; a broker may cut the last one at any byte",
+        "partition": "number of the partition",
+        "api_key": "Produce or Fetch: see `ApiKey`",
+    },
     "kafka.exchanges": {
         "correlation_id": "number of the request, which the response repeats",
         "api_key": "the API: see `ApiKey`",

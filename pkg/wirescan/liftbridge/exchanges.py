@@ -43,9 +43,9 @@ def pair_publications(
 ) -> PairedFrames:
     """Pair published messages with acks of the same correlation id to their ack inbox.
 
-    Only messages with an ack inbox are exchanges. An ack may be sent over another connection, because
-    a server of Liftbridge has several connections to NATS. The functions open the envelopes in messages of
-    NATS, and the messages and the acks in envelopes.
+    Only messages with an ack inbox are exchanges. An ack may be sent over another connection,
+    because a server of Liftbridge has several connections to NATS. The functions open the envelopes
+    in messages of NATS, and the messages and the acks in envelopes.
     """
     frames = asked.table
     envelopes = open_envelopes(frames, errors="mark", limits=limits)

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wirescan.frames.columns import Column, ComputedColumn
+from wirescan.frames.columns import PATH_KINDS, Column, ComputedColumn
+from wirescan.frames.conversation import CarriedFormat
 from wirescan.frames.format import Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.options import FormatOption
@@ -37,19 +38,32 @@ def add_capture(format: Format, value: str) -> Format:
     if format.name.startswith("pcap.") or format.within == STREAMS:
         raise ValueError(f"{format.name} are read from captures already")
     children = {name: _capture_child(read, value) for name, read in format.children.items()}
+    carried = _find_carrying(format)
     if format.within is not None:
         outer = make_spec(format.within, capture=value)
-        format_of(outer)  # it raises for frames that are not sent over connections
-        inherited = {
-            name: Column(inherited=True)
-            for name in CAPTURE_COLUMNS
-            if format.describe_column(name) is None
-        }
+        top = format_of(outer).outermost  # it raises for frames that are not sent over connections
+        names = INHERITED
+        for other in _list_carried():
+            if other.name == top.name:
+                names = (*INHERITED, *other.inherited)
+        inherited = {name: Column(inherited=True) for name in names if _is_free(format, name)}
         return replace(
             format,
             within=outer,
             children=children,
             columns={**format.columns, **inherited},
+            storage=Storage(),
+            write=None,
+        )
+    if carried is not None:
+        names = (*INHERITED, *carried.inherited)
+        return replace(
+            format,
+            within=carried.name,
+            children=children,
+            columns={**format.columns, **dict.fromkeys(names, Column(inherited=True))},
+            parser=Parser(),
+            storage=Storage(),
             write=None,
         )
     if format.conversation is None:
@@ -77,6 +91,21 @@ def add_capture(format: Format, value: str) -> Format:
         return CapturedFrames(scanner, captured, errors=errors, limits=limits)
 
     return replace(captured, make_reader=make_reader)
+
+
+def _is_free(format: Format, name: str) -> bool:
+    """Return whether no frame has a column. One that follows from the path of a file counts not."""
+    found = format.describe_column(name)
+    return found is None or found.kind in PATH_KINDS
+
+
+def _find_carrying(format: Format) -> CarriedFormat | None:
+    """Return the declaration of the messages that carry the frames of a format, if there is one."""
+    return next((item for item in _list_carried() if item.carries == format.name), None)
+
+
+def _list_carried() -> list[CarriedFormat]:
+    return [other.carried for other in load_formats().values() if other.carried is not None]
 
 
 def _capture_child(read: Callable[..., FrameTable], value: str) -> Callable[..., FrameTable]:
@@ -130,6 +159,8 @@ CAPTURE_COLUMNS = {
     "client": Column(inherited=True),
     "server": Column(inherited=True),
 }
+# Those that every export of the frames inside has too.
+INHERITED = tuple(name for name, column in CAPTURE_COLUMNS.items() if name != "packet")
 LATENCY = {"latency": _declare(compute_latency, null=NO_LATENCY)}
 MEANINGS = {
     "latency": "nanoseconds from the last byte of the question to the first byte of this answer",

@@ -93,7 +93,7 @@ COLUMNS = {
 SHOWN = ("time", "latency", "client", "server")
 
 
-def make_exchange_formats(formats: Iterable[Format]) -> list[Format]:
+def make_formats(formats: Iterable[Format]) -> list[Format]:
     """Return the formats of the exchanges that formats declare."""
     return [
         _make_format(format, format.exchange) for format in formats if format.exchange is not None

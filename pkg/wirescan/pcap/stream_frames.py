@@ -254,16 +254,21 @@ class AnswerScanner:
 
     def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
         """Return the answers, and the bytes that are done with: see `StreamScanner.scan`."""
-        asked, asked_done = self._asked.scan(streams, more=more)
+        _, answers, done = self.scan_both(streams, more=more)
+        return answers, done
+
+    def scan_both(
+        self, streams: FrameTable, *, more: bool
+    ) -> tuple[FrameTable, FrameTable, np.ndarray]:
+        """Return the questions, the answers, and the bytes that are done with."""
+        new, asked_done = self._asked.scan(streams, more=more)
         answers, done = self._answers.scan(streams, more=more)
         assert streams.outer is not None
         connections = streams.outer["connection"][streams["parent"]]
-        times = np.concatenate([self._waiting_times, compute_end(asked)])
-        asked = replace(asked, outer=None, format=self._waiting.format)
+        times = np.concatenate([self._waiting_times, compute_end(new)])
+        asked = replace(new, outer=None, format=self._waiting.format)
         table = join([self._waiting, asked])
-        asked_connections = np.concatenate(
-            [self._waiting_connections, connections[asked["parent"]]]
-        )
+        asked_connections = np.concatenate([self._waiting_connections, connections[new["parent"]]])
         rows, _ = self._label(answers, connections[answers["parent"]], table, asked_connections)
         if more:
             self._keep(table, asked_connections, times, rows["request"])
@@ -275,7 +280,7 @@ class AnswerScanner:
         buffers = (*answers.buffers, view_of(questions.view(np.uint8)))
         answers = replace(answers, rows=rows, buffers=buffers)
         is_asked = streams["kind"] == Direction.TO_SERVER
-        return answers, np.where(is_asked, asked_done, done)
+        return new, answers, np.where(is_asked, asked_done, done)
 
     def _keep(
         self,

@@ -32,14 +32,14 @@ from wirescan.core.loop import HEAD
 from wirescan.files.boundaries import LengthPrefix, find_cuts_at_headers
 from wirescan.files.whole_source import scan_source
 from wirescan.frames.columns import Column
-from wirescan.frames.conversation import Conversation
+from wirescan.frames.conversation import CarriedFormat, Conversation
 from wirescan.frames.errors import FrameError, enforce_mode, raise_if_row_limit, resolve_mode
 from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, iter_groups, require_rows
 from wirescan.kafka.meanings import MEANINGS
-from wirescan.kafka.protocol import exchanges
+from wirescan.kafka.protocol import exchanges, record_sets
 from wirescan.kafka.protocol.body import open_structs, read_int16
 from wirescan.kafka.protocol.compile import compile_programs
 from wirescan.kafka.protocol.error_codes import ErrorCode
@@ -585,6 +585,16 @@ RESPONSES = Format(
     columns={"api_key": Column(names=ApiKey)},
     parser=Parser(scan=scan_responses, spans=scan_response_streams),
     conversation=ANSWERS,
+    carried=CarriedFormat(
+        "kafka.record_sets",
+        "record sets of partitions in Produce requests and Fetch responses, from captures",
+        "kafka.batches",
+        record_sets.OWN,
+        record_sets.find_record_sets,
+        inherited=("topic", "topic_id", "partition", "api_key"),
+        columns={"api_key": Column(names=ApiKey)},
+        meanings=MEANINGS["kafka.record_sets"],
+    ),
     storage=Storage(
         text_marks=(),
         boundaries=find_boundaries,
