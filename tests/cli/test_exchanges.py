@@ -37,6 +37,7 @@ def test_exchanges_are_selected_and_have_chosen_columns():
         *("--format", "kafka.exchanges", "--where", "api_key == metadata"),
         *("--columns", "api_key,response_size", "--json"),
     )
+    assert result.exit_code == 0, result.stderr
     rows = parse_lines(result)
     assert len(rows) == 4
     assert {tuple(row) for row in rows} == {("api_key", "response_size")}

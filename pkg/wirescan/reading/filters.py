@@ -216,6 +216,8 @@ def prune_frames(
 
     keep_bad: bad outermost frames are never excluded.
     """
+    if not len(outer):
+        return outer  # the last table of a capture is one of blocks
     if keep_bad and outer.bad.any():
         wanted = prune_frames(outer.where(~outer.bad), format, filters, errors, file)
         is_wanted = np.isin(outer.positions, wanted.positions)
