@@ -30,7 +30,7 @@ def folder(tmp_path):
     kafka.mkdir()
     for source in (CORPUS / "kafka").glob("*-0"):
         shutil.copytree(source, kafka / source.name)
-    for name in ("lumberjack", "thrift", "kafka-tiered-storage"):
+    for name in ("lumberjack", "thrift", "kafka-tiered-storage", "pcap"):
         (folder / name).symlink_to(CORPUS / name)
     programs = folder / "bin"
     programs.mkdir()
