@@ -23,10 +23,12 @@ LIVE_SCHEME = "kafka://"  # begins the address of a topic, which is not a file
 def find_candidates(path: str) -> list[Candidate]:
     """Return the formats that a path or standard input may have, as `wirescan.detect` does.
 
-    Compressed files are decompressed, and the bytes of pipes are not lost. Raises OSError and
-    ValueError for a path that cannot be read.
+    Compressed files are decompressed, and the bytes of pipes are not lost. Of a pipe with a capture
+    no more bytes are awaited than identify it. Raises OSError and ValueError for a path that cannot
+    be read.
     """
-    return detect_path(path, read_first_contents)
+    is_stream = path == "-" or is_pipe(path)
+    return detect_path(path, read_first_contents, reads_more=not is_stream)
 
 
 def choose_format(paths: Sequence[str], default: Format, *, reads_pipes: bool = True) -> Format:
