@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wirescan.frames.columns import Column, ComputedColumn
-from wirescan.frames.format import Format, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import format_of, load_formats, make_spec
 from wirescan.frames.table import FrameTable
@@ -44,6 +44,7 @@ def add_capture(format: Format, value: str) -> Format:
             within=outer,
             children=children,
             columns={**format.columns, **inherited},
+            display=_add_shown_columns(format),
             write=None,
         )
     if format.conversation is None:
@@ -62,6 +63,7 @@ def add_capture(format: Format, value: str) -> Format:
         read=partial(read_stream_frames, format=format),
         parser=Parser(),
         storage=Storage(files=FILES),
+        display=_add_shown_columns(format),
         requests=None,
     )
 
@@ -69,6 +71,19 @@ def add_capture(format: Format, value: str) -> Format:
         return CapturedFrames(format, format_of(make_spec(format.spec, capture=value)), **options)
 
     return replace(captured, make_reader=make_reader)
+
+
+def _add_shown_columns(format: Format) -> Display:
+    """Return how the command shows frames of a capture: with their times and endpoints first."""
+    display = format.display
+    conversation = format.outermost.conversation
+    if not display.shown or conversation is None:
+        return display  # all columns are shown
+    first = ["time", "client", "server"]
+    if conversation.sender is None:
+        first.append("direction")
+    others = [name for name in display.shown if name not in ("_start", *first)]
+    return replace(display, shown=(*first, *others))
 
 
 def _capture_child(read: Callable[..., FrameTable], value: str) -> Callable[..., FrameTable]:

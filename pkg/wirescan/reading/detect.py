@@ -156,10 +156,14 @@ def detect_path(
             if file not in judged:
                 owning = [format_of(owner) for owner, owned in owners.items() if file in owned]
                 judged[file] = _judge(read_head, file, owning, reads_more=reads_more)
-            if name and judged[file] and judged[file][0].verdict == "certain":
-                break  # files without a usual name may have several formats
+            if name and _is_certain(judged[file]) and not judged[file][0].connections:
+                break  # files without a usual name may have several formats, and so do captures
     file_count = len({file for files in named.values() for file in files})
     return _combine(judged) if file_count > 1 else list(*judged.values())
+
+
+def _is_certain(candidates: Sequence[Candidate]) -> bool:
+    return bool(candidates) and candidates[0].verdict == "certain"
 
 
 def find_files(path: str) -> dict[str, list[str]]:
@@ -219,10 +223,10 @@ def _judge(
         scans = [_scan(view, format) for format in formats().values() if format.within is None]
         is_whole = len(view) < size
         candidates = _rank(scans, named, len(view) if is_whole else None)
-        if is_whole or (candidates and candidates[0].verdict == "certain"):
+        if is_whole or _is_certain(candidates):
             break
     found = {candidate.format for candidate in candidates}
-    is_certain = bool(candidates) and candidates[0].verdict == "certain"
+    is_certain = _is_certain(candidates)
     if is_certain and format_of(candidates[0].format).storage.find_connections is not None:
         if reads_more and not is_whole:
             view = view_of(read_head(path, CONNECTION_BYTES))
