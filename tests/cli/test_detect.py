@@ -254,8 +254,8 @@ def test_foreign_files_are_described_as_before(tmp_path, data, message):
 
 def test_a_capture_that_holds_batches_is_a_capture():
     path = CORPUS / "pcap" / "kafka.pcap"
-    assert "is read as pcap.blocks" in run("stat", path).stderr
-    assert "is read as pcap.packets" in run("scan", path).stderr
+    assert "is read as pcap.blocks" in run("verify", path).stderr
+    assert "is read as kafka.requests" in run("scan", path).stderr
     assert run("detect", path).stdout.splitlines()[1].split()[:2] == ["certain", "pcap.blocks,"]
     result = run("stat", path, "--format", "kafka.batches")
     assert (result.exit_code, "captures do not have them" in result.stderr) == (2, True)

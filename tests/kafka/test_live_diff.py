@@ -178,7 +178,7 @@ def test_addresses_are_not_opened_as_files(cluster, backup, monkeypatch):
     looked_at = []
     monkeypatch.setattr(
         "wirescan.cli.support.format_choice.detect_path",
-        lambda path, read: looked_at.append(path) or [],
+        lambda path, read, **options: looked_at.append(path) or [],
     )
     assert compare(backup / "orders-0", name(cluster)) == []
     assert looked_at == [str(backup / "orders-0")]

@@ -247,3 +247,15 @@ def test_a_capture_without_packets_has_no_frames():
     table = wirescan.scan(simulate([], 9092).to_pcap(), "kafka.requests")
     assert len(table) == 0
     assert table["time"].dtype == np.int64
+
+
+@pytest.mark.parametrize("order", ["non_strict=true&capture=true", "capture=true&non_strict=true"])
+def test_options_of_formats_apply_to_pieces_of_captures(order, tmp_path):
+    pairs, port, _ = CASES["thrift.frames"]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate(pairs, port).to_pcap())
+    whole = wirescan.scan(path, "thrift.messages?non_strict=true", errors="mark")
+    tables = iter_tables(str(path), format=f"thrift.messages?{order}", piece=999, errors="mark")
+    found = [value for table in tables if len(table) for value in table["time"].tolist()]
+    assert sorted(found) == sorted(whole["time"].tolist())
+    assert len(found) > 0

@@ -1,14 +1,17 @@
 """Frames in captures: the same as without Spark. A capture is read by one task."""
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import wirescan
 from tests.support.captures import list_captures
-from wirescan.spark import read
+from wirescan.spark import faults, ranges, read, to_parquet
+from wirescan.spark.datasource import WirescanSource
 
 pytestmark = pytest.mark.spark
 COLUMNS = ["time", "client", "direction", "api_key", "correlation_id"]
 CAPTURES = [capture for capture in list_captures() if capture.protocol == "kafka"]
+FORMATS = ["kafka.requests", "kafka.requests?capture=true"]
 PATHS = [str(capture.path) for capture in CAPTURES]
 
 
@@ -27,19 +30,37 @@ def list_spark_rows(frame):
     return sorted(tuple(row) for row in times.collect())
 
 
-def test_the_function_reads_captures(spark):
-    frame = read(
-        spark, PATHS, "kafka.requests?capture=true", columns=COLUMNS, bytes_per_partition=1000
-    )
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_function_reads_captures(spark, format):
+    frame = read(spark, PATHS, format, columns=COLUMNS, bytes_per_partition=1000)
     assert frame.rdd.getNumPartitions() == len(PATHS)
     assert list_spark_rows(frame) == list_local_rows()
 
 
-def test_the_source_reads_captures(spark):
-    frame = (
-        spark.read.format("wirescan")
-        .option("format", "kafka.requests?capture=true")
-        .load(PATHS)
-        .select(*COLUMNS)
-    )
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_source_reads_captures(spark, format):
+    frame = spark.read.format("wirescan").option("format", format).load(PATHS).select(*COLUMNS)
     assert list_spark_rows(frame) == list_local_rows()
+
+
+def test_other_functions_read_captures(spark, tmp_path):
+    tables = ranges(spark, PATHS[:1], "kafka.requests")
+    assert tables.reading.format == "kafka.requests?capture=true"
+    assert faults(spark, PATHS, "kafka.requests").count() == 0
+    summary = to_parquet(spark, PATHS, tmp_path / "out", "kafka.requests", columns=COLUMNS)
+    assert summary.records == len(list_local_rows())
+    assert list_spark_rows(spark.read.parquet(str(tmp_path / "out"))) == list_local_rows()
+
+
+def test_formats_that_are_not_sent_are_refused(spark):
+    message = "is a capture of packets: kafka.batches are not sent over connections"
+    with pytest.raises(ValueError, match=message):
+        read(spark, PATHS)
+    with pytest.raises(AnalysisException, match=message):
+        spark.read.format("wirescan").load(PATHS)
+
+
+def test_a_stream_of_captures_is_refused():
+    source = WirescanSource({"path": PATHS[0], "format": "kafka.requests"})
+    with pytest.raises(ValueError, match="are not read as it grows"):
+        source.streamReader(source.schema())

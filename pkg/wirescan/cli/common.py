@@ -222,6 +222,7 @@ class FormatCommand(click.Command):
         writes_columns: the command also has the options that only add columns.
         path_names: the names of the parameters with the paths of the files.
         reads_pipes: the command may read standard input.
+        reads_connections: without --format, captures are read in the format of their connections.
     """
 
     def __init__(
@@ -230,12 +231,14 @@ class FormatCommand(click.Command):
         writes_columns: bool = False,
         path_names: tuple[str, ...] = ("paths",),
         reads_pipes: bool = True,
+        reads_connections: bool = False,
         **attributes: Any,
     ):
         super().__init__(*arguments, **attributes)
         self._writes_columns = writes_columns
         self._path_names = path_names
         self._reads_pipes = reads_pipes
+        self._reads_connections = reads_connections
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
         """Return the parameters. The options of the formats follow --format."""
@@ -283,7 +286,15 @@ class FormatCommand(click.Command):
         """Return the format of the files. options: the names of options that it has to accept."""
         option = next(param for param in self.params if isinstance(param, _FormatChoice))
         default = format_of(option.default_format)
-        chosen = choose_format(self._list_paths(context), default, reads_pipes=self._reads_pipes)
+        paths = self._list_paths(context)
+        # A growing capture is read as packets: see `Tail`.
+        is_growing = context.params.get("follow", False) and paths != ["-"]
+        chosen = choose_format(
+            paths,
+            default,
+            reads_pipes=self._reads_pipes,
+            reads_connections=self._reads_connections and not is_growing,
+        )
         if not options:
             return chosen
         levels = [item for item in formats().values() if item.outermost is chosen.outermost]

@@ -229,10 +229,11 @@ def _look_at(path: str, size: int) -> memoryview:
         file, first = sys.stdin.buffer, b""
     elif file is None:
         file = FileIO(path)
-    if _has_handle(file):
+    missing = size - len(first)
+    if missing > 0 and _has_handle(file):
         # A live source sends its first frame, and then perhaps nothing for hours.
-        first += bytes(_read_ready(file, size - len(first), MARK - len(first), wait=IDLE))
-    else:
-        first += bytes(read_some(file, size - len(first)))
+        first += bytes(_read_ready(file, missing, MARK - len(first), wait=IDLE))
+    elif missing > 0:
+        first += bytes(read_some(file, missing))
     _looked_at[path] = file, first
     return memoryview(first)[:size]

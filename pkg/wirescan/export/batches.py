@@ -21,6 +21,7 @@ from wirescan.export.table_parts import BATCH_ROWS, split_by_bytes
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.frames.to_arrow import make_schema, to_batch
+from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import PIECE, iter_tables, open_chunks
 from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import check_filters, prune_file
@@ -67,9 +68,12 @@ def iter_batches(
         must not shrink while its batches are read, and not while they exist if `binary` is "view":
         the system then ends the process (SIGBUS). Deleting the file is safe.
 
-    The other arguments and the errors are those of `chunked.iter_tables`, of
-    `to_arrow.make_schema` and of `PayloadColumns`.
+    If all of a file is read, and it is a capture of packets, "kafka.requests" means
+    "kafka.requests?capture=true". The other arguments and the errors are those of
+    `chunked.iter_tables`, of `to_arrow.make_schema` and of `PayloadColumns`.
     """
+    if (start, stop) == (0, None):
+        format = choose_source_format(format, path)
     schema = make_schema(format, columns, binary=binary, types=types)
     payloads = PayloadColumns(decode or {})
     payloads.check(schema)

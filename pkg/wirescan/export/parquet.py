@@ -46,6 +46,7 @@ from wirescan.frames.lookup import find_bad_frames
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
+from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import open_nested, read_chunks, scan_outermost
 from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import check_filters
@@ -281,7 +282,8 @@ def convert(
     Args:
         sources: paths, globs, directories or URLs.
         out: the directory.
-        format: the name of the format.
+        format: the name of the format. If the first file is a capture of packets, "kafka.requests"
+            means "kafka.requests?capture=true".
         columns: as in `wirescan.frames.to_arrow.make_schema`.
         partition_by: as in `wirescan.export.hive_layout`.
         compression: the name of a Parquet codec.
@@ -311,6 +313,7 @@ def convert(
         OSError: a file cannot be read or written.
     """
     begun = time.perf_counter()
+    format = choose_source_format(format, sources)
     layout = Layout.from_columns(format, columns, partition_by)
     check_mode(errors, limits)
     filters = add_expression(check_filters(filters, format), where, format)

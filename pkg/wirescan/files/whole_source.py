@@ -10,8 +10,10 @@ import numpy as np
 
 from wirescan.core.fault import Fault
 from wirescan.core.parallel import choose_threads, cut_evenly, run_each
+from wirescan.files.capture_mark import is_capture
 from wirescan.files.source import BUFFERS, open, view_of
-from wirescan.frames.errors import check_mode, enforce_mode
+from wirescan.frames.errors import FrameError, check_mode, enforce_mode
+from wirescan.frames.fault_names import FaultMeaning
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, join, make_empty, make_stop
@@ -78,11 +80,27 @@ def scan_source(
         stops = (make_stop((fault, position, 0)),)
         table = FrameTable((buffer,), rows, stops, format, None, (), check, errors)
         if bad or fault:
-            table = enforce_mode(table, errors, bad)
+            try:
+                table = enforce_mode(table, errors, bad)
+            except FrameError as error:
+                raise _explain_capture(error, format, buffer) from None
         tables.append(table)
     if len(tables) == 1:
         return tables[0]
     return join(tables) if tables else make_empty(format)
+
+
+def _explain_capture(error: FrameError, format: Format, buffer: memoryview) -> FrameError:
+    """Return the error for a buffer. For a capture of packets, it says how to read it."""
+    if error.offset or not is_capture(buffer):
+        return error
+    text = f"the source is a capture of packets, and {format.name} are not sent over connections"
+    if format.conversation is not None:
+        text = f'the source is a capture of packets: use wirescan.scan(source, "{format.name}")'
+    meaning = FaultMeaning(error.meaning.name, text)
+    return FrameError(
+        error.fault, error.offset, error.row, error.near, error.source, error.inflated, meaning
+    )
 
 
 def _scan_good_frames(buffer: memoryview, format: Format, limits: Limits) -> _Scanned | None:

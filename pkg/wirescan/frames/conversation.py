@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -12,6 +12,9 @@ from wirescan.frames.columns import Column
 
 if TYPE_CHECKING:
     from wirescan.frames.table import FrameTable
+
+
+Rule = Literal["frames", "TLS", "port", "none"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +67,61 @@ class CarriedFormat:
     inherited: tuple[str, ...] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConnectionGroup:
+    """Connections of a capture that have the same server and the same protocol.
+
+    Attributes:
+        protocol: the name of the format of the frames, "TLS", or None for an unknown protocol.
+        server: the endpoint, such as "10.0.0.2:9092". None: several servers.
+        client: the client of the first connection.
+        connections: how many there are.
+        bytes: what both sides sent in the part of the capture that was looked at.
+        rule: what decided: "frames" (the first frames show the format), "TLS" (the first bytes
+            are a ClientHello), "port" (the server has a usual port of the format), or "none".
+        frames: how many first frames of the first connection show the format; 0 without such.
+    """
+
+    protocol: str | None
+    server: str | None
+    client: str | None
+    connections: int
+    bytes: int
+    rule: Rule
+    frames: int = 0
+
+    @property
+    def reason(self) -> str:
+        """The rule in words."""
+        if self.rule == "frames" and self.connections > 1:
+            return "their first frames show it"
+        if self.rule == "frames":
+            first = "first frame shows" if self.frames == 1 else f"first {self.frames} frames show"
+            return f"its {first} it"
+        if self.rule == "TLS":
+            return "the first bytes are a ClientHello"
+        if self.rule == "port":
+            if self.server is None:
+                return "the usual ports of the servers"
+            return f"the port {self.server.rpartition(':')[2]} of the server"
+        return "no format fits" if self.bytes else "no bytes"
+
+
+def merge_groups(groups: Iterable[ConnectionGroup]) -> tuple[ConnectionGroup, ...]:
+    """Return groups without two of the same server, protocol and rule: those are one group."""
+    merged: dict[tuple[str | None, str | None, str], ConnectionGroup] = {}
+    for group in groups:
+        key = (group.server, group.protocol, group.rule)
+        if key in merged:
+            group = replace(
+                merged[key],
+                connections=merged[key].connections + group.connections,
+                bytes=merged[key].bytes + group.bytes,
+            )
+        merged[key] = group
+    return tuple(merged.values())
 
 
 class CaptureReader(Protocol):

@@ -26,7 +26,12 @@ from wirescan.frames.columns import (
     list_computed,
     list_places,
 )
-from wirescan.frames.conversation import CaptureReader, CarriedFormat, Conversation
+from wirescan.frames.conversation import (
+    CaptureReader,
+    CarriedFormat,
+    ConnectionGroup,
+    Conversation,
+)
 from wirescan.frames.errors import FrameError
 from wirescan.frames.exchange import ExchangeFormat
 from wirescan.frames.fault_names import FaultMeaning, check_declared_faults, describe_fault
@@ -96,6 +101,9 @@ class Storage:
             describes it. Without it, bytes alone do not identify the format: its files are found
             by their names. Outermost formats only.
         evidence: what `weigh` looks at, as in "checksums are right".
+        find_connections: for captures: a function of the first bytes of a file, and the keyword
+            `is_whole`: whether they are all. It returns the connections in them in groups, at most
+            a few dozen. Outermost formats only.
         boundaries: a function of a path, a distance in bytes, a start position (default 0), and
             the keyword `limits`. It returns positions, from the start on, at which the file can be
             cut, about that distance apart. A frame above `limits.frame` is damage, after which it
@@ -125,6 +133,7 @@ class Storage:
     beside: Mapping[str, int] = field(default_factory=dict)
     weigh: Callable[[FrameTable], np.ndarray] | None = None
     evidence: str = "frames are whole"
+    find_connections: Callable[..., tuple[ConnectionGroup, ...]] | None = None
     boundaries: Callable[..., list[int]] | None = None
     estimate_work: Callable[[memoryview], float | None] | None = None
     statistics: Callable[[np.ndarray], Mapping[str, tuple[Any, Any]]] | None = None

@@ -71,11 +71,11 @@ def apply_options(
     for option in accepted:
         value = _parse_value(option, values[option.name]) if option.name in values else None
         if value is not None:
-            format = option.apply(format, value)
             applied[option.name] = value
-    if not applied:
-        return format
-    return _label_tables(replace(format, options=urlencode(applied, safe="/:")))
+            format = option.apply(format, value)
+            # The next option may need the name of the format so far.
+            format = replace(format, options=urlencode(applied, safe="/:"))
+    return _label_tables(format) if applied else format
 
 
 def list_format_options(formats: Iterable[Format]) -> list[FormatOption]:

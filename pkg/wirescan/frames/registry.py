@@ -129,7 +129,10 @@ def _with_options(name: str, options: str) -> Format:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    return apply_options(format, values, _load_common_options())
+    changed = apply_options(format, values, _load_common_options())
+    # Formats are compared by identity, so each one is made of its normalized name.
+    is_normalized = changed.options in (options, "")
+    return changed if is_normalized else _with_options(name, changed.options)
 
 
 def make_spec(name: str, **options: str | None) -> str:

@@ -185,8 +185,9 @@ def _unpack_frames(
     depth = operator.index(depth)
     if not 1 <= depth <= DEEPEST:
         raise ValueError(f"depth must be from 1 to {DEEPEST}, not {depth!r}")
-    was_unpacked = frames.outer is not None
-    outer = frames if frames.outer is None else frames.outer
+    # Frames of a capture have an outer table too: that of the streams.
+    was_unpacked = frames.outer is not None and frames.outer.dtype == FRAME
+    outer = frames.outer if was_unpacked else frames
     rows = frames.rows
     buffers = frames.buffers
     arena = None

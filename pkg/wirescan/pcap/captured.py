@@ -15,7 +15,7 @@ import numpy as np
 
 from wirescan.frames.columns import PATH_KINDS, Column, ComputedColumn
 from wirescan.frames.conversation import CarriedFormat
-from wirescan.frames.format import Format, Parser, Storage
+from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.options import FormatOption
 from wirescan.frames.registry import format_of, load_formats, make_spec
@@ -53,6 +53,7 @@ def add_capture(format: Format, value: str) -> Format:
             children=children,
             columns={**format.columns, **inherited},
             storage=Storage(),
+            display=_add_shown_columns(format),
             write=None,
         )
     if carried is not None:
@@ -64,6 +65,7 @@ def add_capture(format: Format, value: str) -> Format:
             columns={**format.columns, **dict.fromkeys(names, Column(inherited=True))},
             parser=Parser(),
             storage=Storage(),
+            display=_add_shown_columns(format),
             write=None,
         )
     if format.conversation is None:
@@ -82,6 +84,7 @@ def add_capture(format: Format, value: str) -> Format:
         read=partial(read_stream_frames, format=format),
         parser=Parser(),
         storage=Storage(files=FILES),
+        display=_add_shown_columns(format),
         requests=None,
     )
 
@@ -106,6 +109,19 @@ def _find_carrying(format: Format) -> CarriedFormat | None:
 
 def _list_carried() -> list[CarriedFormat]:
     return [other.carried for other in load_formats().values() if other.carried is not None]
+
+
+def _add_shown_columns(format: Format) -> Display:
+    """Return how the command shows frames of a capture: with their times and endpoints first."""
+    display = format.display
+    conversation = format.outermost.conversation
+    if not display.shown:
+        return display  # all columns are shown
+    first = ["time", "client", "server"]
+    if conversation is None or conversation.sender is None:
+        first.append("direction")
+    others = [name for name in display.shown if name not in ("_start", *first)]
+    return replace(display, shown=(*first, *others))
 
 
 def _capture_child(read: Callable[..., FrameTable], value: str) -> Callable[..., FrameTable]:

@@ -23,6 +23,7 @@ from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.pcap.assembler import FLOW, STREAM, Assembler
+from wirescan.pcap.connection_protocols import find_connections
 from wirescan.pcap.constants import BlockKind, Direction, FlowState, LinkType, PacketKind
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.evidence import weigh_blocks
@@ -202,6 +203,7 @@ BLOCKS = Format(
         text_marks=(),
         weigh=weigh_blocks,
         evidence="the file begins as a capture, and sizes lead from block to block",
+        find_connections=find_connections,
     ),
     display=Display(
         shown=("_start", "kind", "time", "interface", "length", "comment"), grouped_by="kind"

@@ -22,13 +22,12 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable, join, make_empty, require_rows
 from wirescan.pcap.assembler import STREAM, Assembler
+from wirescan.pcap.connection_rule import FirstFrames, has_usual_port, weigh_first_frames
 from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.flow_tables import make_flows, make_streams
 from wirescan.pcap.frame_times import QUESTION, compute_end
 
-EVIDENCE = 16  # bits of the first frames of a connection that show its format
-WEIGHED = 8  # first frames of a stream that are weighed
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
 KEPT = 1000  # frames of a connection that wait for their answers
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
@@ -115,6 +114,14 @@ class StreamScanner:
         rows = self._add_bad_rows(streams, rows, is_read, chosen, ends, more=more)
         return self._make_table(streams, rows), done
 
+    def weigh(self, streams: FrameTable, *, more: bool) -> FirstFrames:
+        """Return what the first frames of each connection show. The arguments are those of `scan`.
+
+        Connections that `scan` decided have 0 bits.
+        """
+        rows, _ = self._scan_spans(streams, self._choose_streams(streams), more=more)
+        return self._weigh(self._make_table(streams, rows), self._read_connections(streams))
+
     def _choose_streams(self, streams: FrameTable) -> np.ndarray:
         """Return the rows of streams whose sender may send such frames."""
         is_scanned = ~streams.bad
@@ -171,29 +178,18 @@ class StreamScanner:
         if is_open.any():
             assert streams.outer is not None
             ports = streams.outer["server_port"][streams["parent"]]
-            is_usual = np.isin(ports, self._conversation.ports)
+            is_usual = has_usual_port(self._conversation, ports)
             verdicts[connections[is_open & is_usual]] = ACCEPTED
             is_shown = is_usual
             if (is_open & ~is_usual).any():
-                is_shown = is_usual | (self._weigh(table, connections)[connections] >= EVIDENCE)
+                is_shown = is_usual | self._weigh(table, connections).show_format[connections]
             verdicts[connections[is_open & is_shown]] = ACCEPTED
             is_other = is_judged & (verdicts[connections] == UNDECIDED)
             verdicts[connections[is_other]] = REJECTED
         return verdicts[connections]
 
-    def _weigh(self, table: FrameTable, connections: np.ndarray) -> np.ndarray:
-        """Return how unlikely the first frames of each connection are in other bytes, in bits."""
-        bits = np.zeros(len(self._verdicts), np.float64)
-        weigh = self._format.storage.weigh
-        assert weigh is not None  # every format with a conversation has it
-        parents = table["parent"]
-        first = np.searchsorted(parents, parents)  # parents ascend
-        is_weighed = (np.arange(len(table)) - first < WEIGHED) & ~table.bad
-        is_weighed &= self._verdicts[connections[parents]] == UNDECIDED
-        weighed = table[np.flatnonzero(is_weighed)]
-        if len(weighed):
-            np.add.at(bits, connections[weighed["parent"]], weigh(weighed))
-        return bits
+    def _weigh(self, table: FrameTable, connections: np.ndarray) -> FirstFrames:
+        return weigh_first_frames(table, connections, self._verdicts == UNDECIDED)
 
     def _add_bad_rows(
         self,

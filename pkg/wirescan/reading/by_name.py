@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from wirescan.core.parallel import FixedWorkers
+from wirescan.files.capture_mark import is_capture
 from wirescan.files.source import BUFFERS, open
 from wirescan.frames.errors import FrameError, resolve_mode
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.captures import find_captured, is_capture, is_of_captures
+from wirescan.reading.captures import find_captured, is_of_captures
 from wirescan.reading.stream import Stream
 
 

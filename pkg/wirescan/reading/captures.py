@@ -7,26 +7,25 @@ A capture is recognized by its first bytes. In it, the format "kafka.requests" m
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
+from wirescan.files.capture_mark import MARK_SIZE, is_capture
+from wirescan.files.file_pattern import include_left_out
+from wirescan.files.source import (
+    URL,
+    expand,
+    get_file_name,
+    read_range,
+    to_plain_path,
+    view_of,
+)
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.registry import CAPTURE_FORMAT, format_of, formats, make_spec
 from wirescan.reading.splits import list_source_files
-
-MARK_SIZE = 4  # first bytes that identify a capture
-
-
-@cache
-def _load_marks() -> frozenset[bytes]:
-    return frozenset(format_of(CAPTURE_FORMAT).storage.marks)
-
-
-def is_capture(head: Any) -> bool:
-    """Return whether the first bytes of a file, at least MARK_SIZE, are those of a capture."""
-    return bytes(head[:MARK_SIZE]) in _load_marks()
 
 
 @lru_cache(maxsize=1024)  # every small scan asks
@@ -82,7 +81,7 @@ def choose_captured(
     if is_of_captures(format) or not paths:
         return format
     try:
-        file = _find_first_file(paths[0])
+        file = _find_first_file(paths[0], format)
         if file is None or not is_capture(read_head(file, MARK_SIZE)):
             return format
     except (OSError, ValueError):
@@ -93,9 +92,57 @@ def choose_captured(
         raise ValueError(f"{make_visible(paths[0])} is a capture of packets: {error}") from None
 
 
-def _find_first_file(path: str) -> str | None:
-    """Return a path, or the first file of a directory that is named as a capture, or None."""
-    if path == "-" or not os.path.isdir(path):
+def choose_source_format(format: str, source: Any) -> str:
+    """Return the name of the format to read a source in: that of captures if it is a capture.
+
+    format: the name of a format.
+    source: bytes, or a path, or several paths, of which the first file is looked at. A URL is
+        looked at if it is named as a capture. Pipes are not looked at.
+
+    Raises ValueError for an unknown format, and for a capture and a format whose frames are not
+    sent over connections.
+    """
+    found = format_of(format)
+    if is_of_captures(found):
+        return format
+    if isinstance(source, (str, os.PathLike)):
+        paths = [to_plain_path(source)]
+    elif isinstance(source, (list, tuple)):
+        paths = [to_plain_path(item) for item in source]
+    else:
+        return find_captured(found).spec if is_capture(view_of(source)) else format
+    chosen = choose_captured(found, paths, _read_head)
+    return format if chosen is found else chosen.spec
+
+
+def _read_head(path: str, size: int) -> memoryview:
+    """Return the first bytes of a file that may be a capture, and no bytes of any other one."""
+    if URL.match(path):
+        pattern = format_of(CAPTURE_FORMAT).storage.files
+        is_named = pattern is not None and re.search(pattern, get_file_name(path)) is not None
+        return read_range(path, 0, size) if is_named else memoryview(b"")
+    return read_range(path, 0, size) if os.path.isfile(path) else memoryview(b"")
+
+
+def _find_first_file(path: str, format: Format) -> str | None:
+    """Return the file to look at for a path, or None.
+
+    It is the path, or the first file of a glob. Of a directory it is the first file that is named
+    as a capture, unless there are files with the names of the format.
+    """
+    if path == "-" or URL.match(path):
         return path
-    files = list_source_files([path], CAPTURE_FORMAT)
-    return files[0].path if files else None
+    if not os.path.isdir(path):
+        return expand(path)[0]
+    pattern = format.outermost.storage.files
+    if pattern is not None and _has_files(path, pattern):
+        return None
+    return list_source_files([path], CAPTURE_FORMAT)[0].path
+
+
+def _has_files(directory: str, pattern: str) -> bool:
+    """Return whether a directory has files whose names match a pattern."""
+    try:
+        return bool(expand(directory, files=include_left_out(pattern)))
+    except OSError:
+        return False

@@ -21,6 +21,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.registry import CAPTURE_FORMAT, format_of
 from wirescan.frames.table import FrameTable
 from wirescan.reading.allowance import Allowance
+from wirescan.reading.captures import choose_source_format
 from wirescan.reading.expression import add_expression
 from wirescan.reading.filters import (
     Condition,
@@ -61,7 +62,8 @@ def iter_tables(
         path: the path or URL of a file, or its bytes: any object with the buffer protocol.
         start: a boundary of frames (`splits.plan`).
         stop: a boundary of frames. None, the default: the end of the file.
-        format: the name of the format.
+        format: the name of the format. If the range is the whole file, and it is a capture of
+            packets, "kafka.requests" means "kafka.requests?capture=true".
         piece: bytes read at a time.
         errors: "strict", "mark" or "skip".
         check: verify checksums.
@@ -86,6 +88,8 @@ def iter_tables(
             `filters.check_filters` and `expression.parse_expression`.
         TypeError: as `filters.check_filters`.
     """
+    if (start, stop) == (0, None):
+        format = choose_source_format(format, path)
     inner = format_of(format)
     checked_filters = add_expression(check_filters(filters, inner), where, inner)
     if checked_filters and (start, stop) == (0, None) and isinstance(path, str):

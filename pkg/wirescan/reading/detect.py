@@ -5,6 +5,9 @@ The first bytes are scanned in each outermost format, and the good frames are we
 bits. Names of files, and the files beside them, decide where the bytes do not. The scan is bounded
 by HEADS and LARGEST_ROWS, whatever the bytes are, and nothing but a part of the payloads of Thrift
 is decompressed.
+
+Of a capture of packets, CONNECTION_BYTES are read, and the connections in them are listed with
+their protocols: `Storage.find_connections` finds them.
 """
 
 from __future__ import annotations
@@ -28,12 +31,14 @@ from wirescan.files.source import (
     to_plain_path,
     view_of,
 )
+from wirescan.frames.conversation import ConnectionGroup, merge_groups
 from wirescan.frames.errors import FrameError
 from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, formats
 from wirescan.frames.table import FrameTable, Stop
+from wirescan.frames.value_text import format_count
 
 CERTAIN = 32  # bits: random bytes reach them once in four billion files
 POSSIBLE = 16  # bits
@@ -43,6 +48,7 @@ MARGIN = 16  # bits by which the best format must exceed the second best
 HALF = 0.5  # of the bytes: good frames must cover this share
 # Bytes that are looked at: more of them only if fewer do not identify a format.
 HEADS = (64 << 10, 1 << 20)
+CONNECTION_BYTES = 2 << 20  # of a capture, in which its connections are found
 LARGEST_ROWS = 1 << 16
 WEIGHED_FRAMES = 256
 SAMPLED_FILES = 4  # of a directory or glob, for each format, if the first ones are not certain
@@ -64,6 +70,8 @@ class Candidate:
         bits: how unlikely the good frames are in other bytes. Random bytes reach n bits once in
             2**n times.
         reason: the reason in words.
+        connections: for a capture of packets, the connections in its first bytes, in groups of the
+            same server and protocol.
     """
 
     format: str
@@ -71,6 +79,7 @@ class Candidate:
     verdict: str
     bits: int
     reason: str
+    connections: tuple[ConnectionGroup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,8 +116,8 @@ def detect(source: Any) -> list[Candidate]:
 
     Args:
         source: a path, directory, glob or URL, or a bytes-like object. At most 1 MiB of a file is
-            read, and at most four files of a directory for each format. Compressed files are not
-            decompressed.
+            read, or 2 MiB of a capture, and at most four files of a directory for each format.
+            Compressed files are not decompressed.
 
     Returns:
         The candidates. The list is empty if no format fits: random bytes, text and zeros have none.
@@ -131,10 +140,13 @@ def read_first(path: str, size: int) -> memoryview:
     return read_range(path, 0, size)
 
 
-def detect_path(path: str, read_head: ReadHead = read_first) -> list[Candidate]:
+def detect_path(
+    path: str, read_head: ReadHead = read_first, *, reads_more: bool = True
+) -> list[Candidate]:
     """Return the candidates of a path: see `detect`, which has the other arguments and errors.
 
-    read_head: reads the first bytes of a file.
+    read_head: reads the first bytes of a file. reads_more: read more bytes of a capture, to find
+    its connections. Otherwise those are used that identified it.
     """
     named = find_files(path)
     owners = {name: set(files) for name, files in named.items() if name}
@@ -143,11 +155,15 @@ def detect_path(path: str, read_head: ReadHead = read_first) -> list[Candidate]:
         for file in _sample(files):
             if file not in judged:
                 owning = [format_of(owner) for owner, owned in owners.items() if file in owned]
-                judged[file] = _judge(read_head, file, owning)
-            if name and judged[file] and judged[file][0].verdict == "certain":
-                break  # files without a usual name may have several formats
+                judged[file] = _judge(read_head, file, owning, reads_more=reads_more)
+            if name and _is_certain(judged[file]) and not judged[file][0].connections:
+                break  # files without a usual name may have several formats, and so do captures
     file_count = len({file for files in named.values() for file in files})
     return _combine(judged) if file_count > 1 else list(*judged.values())
+
+
+def _is_certain(candidates: Sequence[Candidate]) -> bool:
+    return bool(candidates) and candidates[0].verdict == "certain"
 
 
 def find_files(path: str) -> dict[str, list[str]]:
@@ -194,18 +210,28 @@ def _sample(files: Sequence[str]) -> list[str]:
     return [files[place] for place in places.tolist()]
 
 
-def _judge(read_head: ReadHead, path: str, named: Sequence[Format]) -> list[Candidate]:
-    """Return the candidates of one file. named: the formats whose files have such names."""
+def _judge(
+    read_head: ReadHead, path: str, named: Sequence[Format], *, reads_more: bool = True
+) -> list[Candidate]:
+    """Return the candidates of one file.
+
+    named: the formats whose files have such names. reads_more: as in `detect_path`.
+    """
     candidates: list[Candidate] = []
     for size in HEADS:
         view = view_of(read_head(path, size))
         scans = [_scan(view, format) for format in formats().values() if format.within is None]
         is_whole = len(view) < size
         candidates = _rank(scans, named, len(view) if is_whole else None)
-        if is_whole or (candidates and candidates[0].verdict == "certain"):
+        if is_whole or _is_certain(candidates):
             break
     found = {candidate.format for candidate in candidates}
-    is_certain = candidates and candidates[0].verdict == "certain"
+    is_certain = _is_certain(candidates)
+    if is_certain and format_of(candidates[0].format).storage.find_connections is not None:
+        if reads_more and not is_whole:
+            view = view_of(read_head(path, CONNECTION_BYTES))
+            is_whole = len(view) < CONNECTION_BYTES
+        candidates[0] = _add_connections(candidates[0], view, is_whole=is_whole)
     by_name = [] if is_certain else _decide_by_siblings(path, named)
     reason = "the file has a name of this format"
     content = _describe_content(view)
@@ -219,6 +245,20 @@ def _judge(read_head: ReadHead, path: str, named: Sequence[Format]) -> list[Cand
         text = f"{reason}: {frames}" if is_good else f"{reason}, but {content}"
         candidates.append(_make(format, "named", 0, text))
     return candidates
+
+
+def _add_connections(candidate: Candidate, view: memoryview, *, is_whole: bool) -> Candidate:
+    """Return the candidate of a capture with its connections.
+
+    view: the first bytes of the capture. is_whole: no bytes follow.
+    """
+    find_connections = format_of(candidate.format).storage.find_connections
+    assert find_connections is not None
+    groups = find_connections(view, is_whole=is_whole)
+    extent = "all" if is_whole else "the first"
+    count = format_count(sum(group.connections for group in groups), "TCP connection")
+    reason = f"{candidate.reason}; {count} in {extent} {len(view):,} bytes"
+    return replace(candidate, reason=reason, connections=groups)
 
 
 def _scan(view: memoryview, format: Format) -> _Scan:
@@ -360,11 +400,12 @@ def _combine(judged: Mapping[str, Sequence[Candidate]]) -> list[Candidate]:
         if len(judged) > 1:
             count = f"{len(files)} of {len(judged)} files that were looked at"
             reason = f"{count}, such as {reason}"
+        connections = merge_groups(group for _, item in files for group in item.connections)
         verdict = "certain"
         if len(best) > 1:
             verdict = "possible"
             reason = f"files of several formats; {reason}"
-        combined.append(replace(candidate, verdict=verdict, reason=reason))
+        combined.append(replace(candidate, verdict=verdict, reason=reason, connections=connections))
     rest = [candidate for name, candidate in others.items() if name not in best]
     rest.sort(key=lambda candidate: (candidate.verdict == "possible", candidate.bits), reverse=True)
     return combined + rest

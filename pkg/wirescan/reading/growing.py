@@ -93,7 +93,7 @@ class Tail:
             it was read. With False, the loss is logged.
 
     Raises:
-        ValueError: an unknown format or mode.
+        ValueError: an unknown format or mode, or the frames of a capture.
     """
 
     def __init__(
@@ -109,6 +109,11 @@ class Tail:
     ):
         check_mode(errors, limits)
         self._format = format_of(format)
+        if self._format.outermost.make_reader is not None:
+            raise ValueError(
+                f"{self._format.name} of a capture are not read as it grows: a connection may be "
+                "anywhere in it. Pipe the capture into `wirescan scan -`"
+            )
         self._size = size
         self._lossless = lossless
         self._options: dict[str, Any] = {"errors": errors, "check": check, "limits": limits}

@@ -5,7 +5,8 @@
 Options for files, with their defaults:
 
     path, paths         files, globs and directories: load("a") or load(["a", "b"])
-    format              a name of wirescan.formats(); default kafka.records
+    format              a name of wirescan.formats(); default kafka.records. If the first file is a
+                        capture of packets, its frames are read with the columns of captures.
     columns             names separated by commas; default: the columns of the format
     schema              kafka: exactly the columns of Spark's own Kafka source, for kafka.records.
                         With includeHeaders=true there is the column headers too. `kafka_schema.py`

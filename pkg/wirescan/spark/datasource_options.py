@@ -24,6 +24,7 @@ from wirescan.spark.run import (
     SLOTS,
     TASK_BYTES,
     Reading,
+    find_format,
     make_reading,
 )
 
@@ -77,8 +78,11 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
         expansion=parse_size(options.get("maxExpansion"), EXPANSION, "maxExpansion"),
     )
     applied_options = _parse_format_options(options, format_options)
+    format = make_spec(options.get("format", DEFAULT_FORMAT), **applied_options)
+    if "path" in options or "paths" in options:
+        format = find_format(parse_paths(options), format)
     return make_reading(
-        make_spec(options.get("format", DEFAULT_FORMAT), **applied_options),
+        format,
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         options.get("schema"),
         include_headers=kafka_topics.parse_flag(options, "includeHeaders", default=False),

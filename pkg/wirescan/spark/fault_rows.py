@@ -21,6 +21,7 @@ from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Paths,
     Reading,
+    find_format,
     hide_traceback,
     list_paths,
     make_struct,
@@ -47,6 +48,7 @@ def faults(
     The arguments and exceptions are those of `wirescan.spark.read`.
     """
     use_session(spark, list_paths(paths))
+    format = find_format(paths, format)
     reading = Reading(format, None, "mark", check, limits, filters)
     return find_faults(spark, make_plan(spark, reading, paths, bytes_per_partition), reading)
 

@@ -42,6 +42,7 @@ from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Paths,
     Reading,
+    find_format,
     hide_traceback,
     make_struct,
     run_tasks,
@@ -107,6 +108,7 @@ def to_parquet(
         raise ValueError(f"writer must be one of {', '.join(WRITERS)}, not {writer!r}")
     begun = time.perf_counter()
     payloads = make_payloads(decode)
+    format = find_format(paths, format)
     reading = Reading(format, columns, errors, check, limits, filters, payloads)
     layout = Layout.from_columns(format, columns, partition_by)
     payloads.check(layout.stored_schema)

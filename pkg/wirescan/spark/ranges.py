@@ -16,7 +16,7 @@ from wirescan.frames.table import FrameTable
 from wirescan.reading.splits import Plan
 from wirescan.spark.hadoop_settings import use_session
 from wirescan.spark.plan import make_plan
-from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, list_paths
+from wirescan.spark.run import DEFAULT_FORMAT, Paths, Reading, find_format, list_paths
 
 
 @dataclass(frozen=True)
@@ -73,5 +73,6 @@ def ranges(
     Raises ValueError for an unknown format, mode, column or operator, FileNotFoundError, OSError.
     """
     use_session(spark, list_paths(paths))
+    format = find_format(paths, format)
     reading = Reading(format, None, errors, check, limits, filters)
     return Ranges(spark, reading, make_plan(spark, reading, paths, bytes_per_partition))

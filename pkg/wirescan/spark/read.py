@@ -15,7 +15,14 @@ from wirescan.frames.limits import Limits
 from wirescan.spark.hadoop_settings import use_session
 from wirescan.spark.payload_types import make_payloads
 from wirescan.spark.plan import make_plan
-from wirescan.spark.run import DEFAULT_FORMAT, Paths, list_paths, make_reading, run_tasks
+from wirescan.spark.run import (
+    DEFAULT_FORMAT,
+    Paths,
+    find_format,
+    list_paths,
+    make_reading,
+    run_tasks,
+)
 
 
 def read(
@@ -39,6 +46,8 @@ def read(
     paths: files, globs and directories. Every executor must be able to read them.
     format: a name of `wirescan.formats()`. Options may follow the name as in a URL, such as
         "thrift.fields?non_strict=true&idl=/data/calc.thrift". Each executor reads that IDL file.
+        If the first file is a capture of packets, "kafka.requests" means
+        "kafka.requests?capture=true". The driver looks at its first bytes.
     columns: names in the order of the result, as in `wirescan.frames.to_arrow.make_schema`. Each
         column takes time.
     errors: what happens at bad bytes. "strict": the task fails, and the message names the file and
@@ -69,6 +78,7 @@ def read(
     FileNotFoundError and OSError.
     """
     use_session(spark, list_paths(paths))
+    format = find_format(paths, format)
     payloads = make_payloads(decode)
     reading = make_reading(
         format,

@@ -33,6 +33,7 @@ from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.reading.captures import choose_source_format
 from wirescan.reading.chunked import iter_tables
 from wirescan.reading.filters import check_filters
 from wirescan.reading.splits import Cut, Plan, Slice, plan_tasks
@@ -302,6 +303,15 @@ def list_paths(paths: Paths) -> list[str]:
         name = _mount_dbfs(to_plain_path(path))
         result.append(name if URL.match(name) else os.path.abspath(name))
     return result
+
+
+def find_format(paths: Paths, format: str) -> str:
+    """Return the name of the format to read paths in: that of captures if the first is a capture.
+
+    The driver reads the first bytes of the first file. Raises ValueError for an unknown format, and
+    for a capture and a format whose frames are not sent over connections.
+    """
+    return choose_source_format(format, list_paths(paths))
 
 
 def _mount_dbfs(path: str) -> str:

@@ -32,6 +32,7 @@ from wirescan.spark.run import (
     DEFAULT_FORMAT,
     Paths,
     Reading,
+    find_format,
     hide_traceback,
     list_paths,
     make_struct,
@@ -109,6 +110,7 @@ def to_table(
     table = os.fspath(table)
     use_session(spark, [*list_paths(paths), table])
     payloads = make_payloads(decode)
+    format = find_format(paths, format)
     reading = Reading(format, columns, errors, check, limits, filters, payloads)
     layout = Layout.from_columns(format, columns, partition_by)
     payloads.check(layout.stored_schema)

@@ -1,9 +1,14 @@
-"""Chooses the format of a command without --format: `wirescan.detect` finds it in the files."""
+"""Chooses the format of a command without --format: `wirescan.detect` finds it in the files.
+
+A capture of packets is read in the one format that its connections show. First frames that show a
+format are stronger than usual ports.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,10 +16,12 @@ import numpy as np
 from wirescan.cli.input import is_pipe, read_first_contents
 from wirescan.cli.output import format_path, print_message
 from wirescan.files.source import URL
+from wirescan.frames.conversation import ConnectionGroup
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
+from wirescan.frames.value_text import format_count
 from wirescan.reading.captures import is_of_captures
-from wirescan.reading.detect import Candidate, detect_path, is_beside
+from wirescan.reading.detect import Candidate, detect_path, find_inner, is_beside
 
 SAMPLED_PATHS = 16  # of the arguments
 LIVE_SCHEME = "kafka://"  # begins the address of a topic, which is not a file
@@ -23,13 +30,21 @@ LIVE_SCHEME = "kafka://"  # begins the address of a topic, which is not a file
 def find_candidates(path: str) -> list[Candidate]:
     """Return the formats that a path or standard input may have, as `wirescan.detect` does.
 
-    Compressed files are decompressed, and the bytes of pipes are not lost. Raises OSError and
-    ValueError for a path that cannot be read.
+    Compressed files are decompressed, and the bytes of pipes are not lost. Of a pipe with a capture
+    no more bytes are awaited than identify it. Raises OSError and ValueError for a path that cannot
+    be read.
     """
-    return detect_path(path, read_first_contents)
+    is_stream = path == "-" or is_pipe(path)
+    return detect_path(path, read_first_contents, reads_more=not is_stream)
 
 
-def choose_format(paths: Sequence[str], default: Format, *, reads_pipes: bool = True) -> Format:
+def choose_format(
+    paths: Sequence[str],
+    default: Format,
+    *,
+    reads_pipes: bool = True,
+    reads_connections: bool = False,
+) -> Format:
     """Return the format to read paths in, and print a message if it is not `default`.
 
     Args:
@@ -37,12 +52,14 @@ def choose_format(paths: Sequence[str], default: Format, *, reads_pipes: bool = 
         default: the format where no other one fits, and where nothing but names fit it. If it is
             inside others, the format inside those that are found is chosen too.
         reads_pipes: look at the first bytes of pipes. Otherwise they have the default.
+        reads_connections: the format of captures is that of their connections, if there is one.
 
     Raises:
         ValueError: if the format is in doubt, or the paths have different formats. The message
             names the formats, and says why.
     """
     found: dict[str, tuple[str, Candidate | None]] = {}
+    groups: list[ConnectionGroup] = []
     for path in _sample(paths):
         if (path == "-" or is_pipe(path)) and not reads_pipes:
             continue
@@ -54,6 +71,7 @@ def choose_format(paths: Sequence[str], default: Format, *, reads_pipes: bool = 
         if name is not None:
             candidate = next((item for item in candidates if item.format == name), None)
             found.setdefault(name, (path, candidate))
+            groups += candidate.connections if candidate is not None else ()
     if len(found) > 1:
         parts = [f"{format_path(path)} holds {name}" for name, (path, _) in found.items()]
         raise ValueError(
@@ -63,12 +81,53 @@ def choose_format(paths: Sequence[str], default: Format, *, reads_pipes: bool = 
     for name, (path, candidate) in found.items():
         if name != default.outermost.name and candidate is not None:
             chosen = _select_level(candidate, default)
+            reason = candidate.reason
+            counts = _count_connections(groups) if reads_connections else {}
+            if len(counts) == 1:
+                (protocol,) = counts
+                chosen = (
+                    protocol if default.within is None else find_inner(format_of(protocol)).name
+                )
+                reason = _describe_choice(protocol, groups)
+            elif counts:
+                reason = f"its TCP connections have several formats: {_list_counts(counts)}"
             print_message(
                 f"wirescan: {format_path(path)} is read as {chosen} (--format chooses another "
-                f"format): {candidate.reason}"
+                f"format): {reason}"
             )
             return format_of(chosen)
     return default
+
+
+def _count_connections(groups: Sequence[ConnectionGroup]) -> dict[str, int]:
+    """Return the formats that connections have, with the number of connections.
+
+    Usual ports count only if no frames show a format, and if there are bytes.
+    """
+    for rule in ("frames", "port"):
+        counts: Counter[str] = Counter()
+        for group in groups:
+            if group.rule == rule and group.protocol is not None and group.bytes:
+                counts[group.protocol] += group.connections
+        if counts:
+            return dict(counts.most_common())
+    return {}
+
+
+def _describe_choice(protocol: str, groups: Sequence[ConnectionGroup]) -> str:
+    """Return why captures are read in the format of connections."""
+    counts = Counter[str]()
+    for group in groups:
+        counts[group.protocol or "unknown"] += group.connections
+    others = {name: count for name, count in counts.items() if name != protocol}
+    reason = f"{format_count(counts[protocol], 'TCP connection')} of {protocol} in its first bytes"
+    return f"{reason}, beside {_list_counts(others)}" if others else reason
+
+
+def _list_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name} ({format_count(count, 'connection')})" for name, count in counts.items()
+    )
 
 
 def hint_at_format(paths: Sequence[str], format: Format) -> str:

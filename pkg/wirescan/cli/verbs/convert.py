@@ -86,6 +86,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 
 @click.command(
     cls=FormatCommand,
+    reads_connections=True,
     writes_columns=True,
     help=HELP,
     short_help="Write frames as Parquet, in this process or with Spark.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -18,6 +19,8 @@ from wirescan.cli.common import (
 from wirescan.cli.foreign_files import describe_foreign_file
 from wirescan.cli.output import colour, dump_json, format_path, print_message
 from wirescan.cli.support.format_choice import find_candidates
+from wirescan.frames.conversation import ConnectionGroup
+from wirescan.frames.text_table import align_cells
 from wirescan.reading.detect import Candidate
 
 HELP = """Say which format files and directories have, and why.
@@ -34,6 +37,10 @@ unlikely they are in other bytes. Names of files, and the indexes beside them, d
 bytes do not. Of a directory, at most four files of each format are looked at. gzip and zstd files
 are decompressed.
 
+Of a capture of packets, the TCP connections in the first 2 MiB are listed (of a pipe, in its first
+64 KiB): the protocol that their first bytes show, how many there are, the server, the client of the
+first one, the bytes of both sides, and what decided the protocol.
+
 \b
 certain    the bytes have this format
 possible   the bytes leave a doubt, or the files of a directory have several formats
@@ -45,6 +52,10 @@ the names of Kafka's segments as such. In doubt, they end with exit code 2.
 Exit codes: 0 the format of each path is found, 1 a format is in doubt or none fits, 2 cannot be
 done.
 """
+
+HEADINGS = ("protocol", "connections", "server", "first client", "bytes", "reason")
+ALIGNED_RIGHT = (False, True, False, False, True, False)
+INDENT = " " * 4  # of the connections of a capture
 
 
 @click.command(help=HELP, short_help="Say which format files have, and why.")
@@ -65,7 +76,7 @@ def detect(context: click.Context, *, paths: tuple[str, ...], as_json: bool) -> 
             continue
         is_in_doubt |= not _is_found(candidates)
         if as_json:
-            formats = [asdict(candidate) for candidate in candidates]
+            formats = [_list_fields(candidate) for candidate in candidates]
             click.echo(
                 dump_json({"path": path, "found": _is_found(candidates), "formats": formats})
             )
@@ -85,11 +96,44 @@ def _is_found(candidates: Sequence[Candidate]) -> bool:
     return bool(candidates) and candidates[0].verdict == "certain"
 
 
+def _list_fields(candidate: Candidate) -> dict[str, Any]:
+    """Return the fields of a candidate for JSON. Only captures have `connections`."""
+    fields = asdict(candidate)
+    del fields["connections"]
+    if candidate.connections:
+        fields["connections"] = [
+            {**asdict(group), "reason": group.reason} for group in candidate.connections
+        ]
+    return fields
+
+
 def _print_candidates(path: str, candidates: Sequence[Candidate]) -> None:
     """Print a path, and a line for each format that it may have."""
     click.echo(colour(format_path(path), bold=True))
     for candidate in candidates:
         inside = f", with {candidate.inner} inside" if candidate.inner != candidate.format else ""
         click.echo(f"  {candidate.verdict:<8}  {candidate.format}{inside}: {candidate.reason}")
+        _print_connections(candidate.connections)
     if not candidates:
         click.echo("  no format fits")
+
+
+def _print_connections(groups: Sequence[ConnectionGroup]) -> None:
+    """Print a table of connections, one line for each group."""
+    if not groups:
+        return
+    lines = [HEADINGS]
+    lines += [
+        (
+            group.protocol or "unknown",
+            f"{group.connections:,}",
+            group.server or "other servers",
+            group.client or "",
+            f"{group.bytes:,}",
+            group.reason,
+        )
+        for group in groups
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        click.echo(INDENT + align_cells(line, widths, ALIGNED_RIGHT, None).rstrip())

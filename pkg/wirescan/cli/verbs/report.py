@@ -44,7 +44,12 @@ Exit codes are those of `wirescan verify`: 0 clean, 1 damage was found, 2 cannot
 """
 
 
-@click.command(cls=FormatCommand, help=HELP, short_help="Write one page about counts and damage.")
+@click.command(
+    cls=FormatCommand,
+    reads_connections=True,
+    help=HELP,
+    short_help="Write one page about counts and damage.",
+)
 @paths_argument
 @format_option(DEFAULT_OUTERMOST_FORMAT)
 @check_option

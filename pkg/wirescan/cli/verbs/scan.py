@@ -131,6 +131,7 @@ Exit codes: 0 good, 1 damage was found (not with --errors skip), 2 cannot be don
 
 @click.command(
     cls=FormatCommand,
+    reads_connections=True,
     writes_columns=True,
     help=HELP,
     short_help="Print frames one by one: text, JSON lines, CSV or Arrow.",

@@ -69,6 +69,7 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 
 @click.command(
     cls=FormatCommand,
+    reads_connections=True,
     help=HELP,
     short_help="Print what is in files: counts, sizes, rates, offsets.",
 )

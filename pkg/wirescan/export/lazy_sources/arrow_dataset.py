@@ -41,7 +41,8 @@ def dataset(
 
     Args:
         source: paths, globs, directories or URLs. They are listed when a query runs.
-        format: a name of `wirescan.formats()`.
+        format: a name of `wirescan.formats()`. If the first file is a capture of packets now,
+            "kafka.requests" means "kafka.requests?capture=true".
         columns: as in `wirescan.frames.to_arrow.make_schema`. None, the default: the format's own
             columns. Name `_file` and `_start` to have the path and the position of each row.
         errors: "strict", "mark" or "skip".

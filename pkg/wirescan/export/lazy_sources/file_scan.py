@@ -11,6 +11,7 @@ from wirescan.export.batches import BATCH_BYTES, iter_batches
 from wirescan.frames.errors import check_mode
 from wirescan.frames.limits import Limits
 from wirescan.frames.to_arrow import list_default_columns, make_schema
+from wirescan.reading.captures import choose_source_format
 from wirescan.reading.filters import Filter
 from wirescan.reading.splits import Sources, list_source_files
 
@@ -55,6 +56,8 @@ class FileScan:
     ) -> FileScan:
         """Check the arguments of a lazy source.
 
+        format: the name of a format. If the first file is a capture of packets now, it is read as
+            the format of captures.
         columns: None for the default columns of the format. The others are those of the class.
 
         Raises ValueError and TypeError for unfit arguments.
@@ -62,6 +65,7 @@ class FileScan:
         check_mode(errors, limits)
         if isinstance(columns, str):
             raise TypeError(f"columns are a list of names, not {columns!r}")
+        format = choose_source_format(format, source)
         names = list_default_columns(format) if columns is None else list(columns)
         if len(set(names)) < len(names):
             raise ValueError(f"each column can be named once, but they are {', '.join(names)}")

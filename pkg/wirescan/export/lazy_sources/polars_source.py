@@ -41,7 +41,8 @@ def scan_polars(
 
     Args:
         source: paths, globs, directories or URLs. They are listed when a query runs.
-        format: a name of `wirescan.formats()`.
+        format: a name of `wirescan.formats()`. If the first file is a capture of packets now,
+            "kafka.requests" means "kafka.requests?capture=true".
         columns: as in `wirescan.frames.to_arrow.make_schema`. None, the default: the format's own
             columns. Name `_file` and `_start` to have the path and the position of each row.
         errors: "strict", "mark" or "skip".
@@ -80,7 +81,7 @@ def scan_polars(
         if predicate is not None:
             needed = list(dict.fromkeys([*names, *predicate.meta.root_names()]))
         if predicate is not None and n_rows is None:
-            filters = list_filters(decode_predicate(predicate), format_of(format))
+            filters = list_filters(decode_predicate(predicate), format_of(scan.format))
         for batch in _limit(scan, needed, filters, n_rows, batch_size or BATCH_ROWS):
             frame = polars.from_arrow(batch)
             # polars does not filter again.

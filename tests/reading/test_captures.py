@@ -1,0 +1,201 @@
+"""Functions that read files recognize captures of packets by their first bytes."""
+
+import os
+import pickle
+import shutil
+import threading
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import wirescan
+from tests.support.command import run
+from tests.support.paths import CORPUS, ORDERS
+from wirescan import FrameError, kafka, pcap
+from wirescan.export import parquet
+from wirescan.export.batches import iter_batches
+from wirescan.reading.captures import choose_source_format
+from wirescan.reading.chunked import iter_tables
+from wirescan.reading.growing import Tail
+
+KAFKA = CORPUS / "pcap" / "kafka.pcap"
+NAME = "kafka.requests"
+CAPTURED = "kafka.requests?capture=true"
+NOT_SENT = "kafka.pcap is a capture of packets: kafka.batches are not sent over connections"
+EXPECTED = wirescan.scan(KAFKA, NAME).to_arrow()
+
+
+def read_batches(source):
+    return pa.Table.from_batches(iter_batches(source, format=NAME))
+
+
+def read_parquet(source, folder):
+    parquet.convert(source, folder / "out", NAME)
+    return pq.read_table(folder / "out")
+
+
+def read_polars(source):
+    return wirescan.scan_polars(source, format=NAME).collect().to_arrow()
+
+
+def read_dataset(source):
+    return wirescan.dataset(source, format=NAME).to_table()
+
+
+def list_rows(table):
+    """Return rows that do not depend on how an export writes times."""
+    names = ["client", "api_key", "correlation_id", "direction"]
+    columns = [table[name].cast(pa.large_string()).to_pylist() for name in names]
+    return sorted(zip(*columns))
+
+
+def test_record_batches():
+    assert read_batches(str(KAFKA)).cast(EXPECTED.schema) == EXPECTED
+    assert read_batches(KAFKA.read_bytes()).cast(EXPECTED.schema) == EXPECTED
+    assert sum(map(len, iter_tables(str(KAFKA), format=NAME))) == len(EXPECTED)
+
+
+@pytest.mark.parametrize("read", [read_polars, read_dataset, read_batches])
+def test_lazy_sources_and_batches(read):
+    table = read(str(KAFKA))
+    assert {"time", "client", "direction"} <= {*table.column_names}
+    assert list_rows(table) == list_rows(EXPECTED)
+
+
+def test_conditions_of_lazy_sources_name_columns_of_captures():
+    import polars
+
+    client = EXPECTED["client"][0].as_py()
+    frame = wirescan.scan_polars(KAFKA, format=NAME).filter(polars.col("client") == client)
+    assert len(frame.collect()) == EXPECTED["client"].to_pylist().count(client)
+
+
+@pytest.mark.parametrize("kind", ["file", "list", "directory", "glob"])
+def test_parquet(kind, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    shutil.copy(KAFKA, folder)
+    (folder / "readme.txt").write_text("about")
+    path = str(folder / KAFKA.name)
+    sources = {"file": path, "list": [path], "directory": folder, "glob": f"{folder}/*.pcap"}
+    assert list_rows(read_parquet(sources[kind], tmp_path)) == list_rows(EXPECTED)
+
+
+def test_formats_that_are_not_sent_are_refused(tmp_path):
+    for read in (
+        lambda: list(iter_batches(str(KAFKA), format="kafka.records")),
+        lambda: parquet.convert(KAFKA, tmp_path / "out", "kafka.records"),
+        lambda: wirescan.scan_polars(KAFKA, format="kafka.records"),
+        lambda: wirescan.dataset([KAFKA], format="kafka.records"),
+    ):
+        with pytest.raises(ValueError, match=NOT_SENT):
+            read()
+
+
+def test_a_part_of_a_file_has_the_format_that_is_named():
+    with pytest.raises(FrameError):
+        list(iter_batches(str(KAFKA), 0, KAFKA.stat().st_size, format=NAME))
+
+
+def test_which_sources_are_looked_at(tmp_path):
+    assert choose_source_format(NAME, KAFKA) == CAPTURED
+    assert choose_source_format(NAME, f"file://{KAFKA}") == CAPTURED
+    assert choose_source_format(CAPTURED, KAFKA) == CAPTURED
+    assert choose_source_format("pcap.packets", KAFKA) == "pcap.packets"
+    # The first file decides.
+    assert choose_source_format(NAME, [ORDERS / "00000000000000000000.log", KAFKA]) == NAME
+    # A file that does not exist yet, and an empty list.
+    assert choose_source_format(NAME, tmp_path / "none") == NAME
+    assert choose_source_format(NAME, f"{tmp_path}/*.pcap") == NAME
+    assert choose_source_format(NAME, []) == NAME
+    # A URL with another name is not asked for, so the store does not matter.
+    assert choose_source_format(NAME, "s3://no-bucket/orders.log") == NAME
+
+
+def test_a_capture_beside_files_of_the_format_changes_nothing(tmp_path):
+    shutil.copy(KAFKA, tmp_path)
+    assert choose_source_format(NAME, tmp_path) == CAPTURED
+    shutil.copy(ORDERS / "00000000000000000000.log", tmp_path)
+    assert choose_source_format("kafka.records", tmp_path) == "kafka.records"
+
+
+def test_a_pipe_loses_no_bytes(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = KAFKA.read_bytes()
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    assert choose_source_format(NAME, pipe) == NAME
+    writer.start()
+    assert pipe.read_bytes() == data
+    writer.join()
+
+
+def test_objects_are_looked_at_if_they_are_named_as_captures(monkeypatch):
+    asked = []
+
+    def read_range(path, start, stop):
+        asked.append(path)
+        return memoryview(KAFKA.read_bytes())[start:stop]
+
+    monkeypatch.setattr("wirescan.reading.captures.read_range", read_range)
+    assert choose_source_format(NAME, "s3://bucket/a.pcap") == CAPTURED
+    assert choose_source_format(NAME, "s3://bucket/a.bin") == NAME
+    assert asked == ["s3://bucket/a.pcap"]
+
+
+def test_a_growing_capture_is_refused():
+    with pytest.raises(ValueError, match="are not read as it grows"):
+        Tail([str(KAFKA)], CAPTURED)
+    result = run("scan", "--follow", KAFKA, "--format", NAME)
+    assert result.exit_code == 2
+    assert "kafka.requests of a capture are not read as it grows" in result.stderr
+
+
+def test_duckdb_reads_a_dataset():
+    import duckdb
+
+    frames = wirescan.dataset(KAFKA, format=NAME)
+    assert frames is not None
+    assert duckdb.sql("SELECT count(DISTINCT client) FROM frames").fetchall() == [(4,)]
+
+
+SENT = [format for format in wirescan.formats().values() if format.conversation is not None]
+HEADS = [
+    pcap.encode_pcap([(0, bytes(60))], nanoseconds=nanoseconds) for nanoseconds in (False, True)
+] + [
+    b"\xa1\xb2\xc3\xd4\0\2\0\4" + bytes(80),
+    b"\xa1\xb2\x3c\x4d\0\2\0\4" + bytes(80),
+    pcap.encode_pcapng([]),
+]
+
+
+@pytest.mark.parametrize(
+    "format", [*SENT, wirescan.formats()["kafka.batches"]], ids=lambda format: format.name
+)
+def test_direct_calls_say_that_the_source_is_a_capture(format):
+    for data in HEADS:
+        with pytest.raises(FrameError, match="the source is a capture of packets") as caught:
+            format.read(data)
+        hint = f'use wirescan.scan(source, "{format.name}")'
+        assert (hint in str(caught.value)) == (format.conversation is not None)
+        # In the other modes, the bytes are damage as any other ones.
+        assert not len(format.read(data, errors="skip"))
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value)
+
+
+def test_a_direct_call_names_the_file():
+    with pytest.raises(FrameError) as caught:
+        kafka.requests(KAFKA)
+    assert str(caught.value).startswith(
+        'the source is a capture of packets: use wirescan.scan(source, "kafka.requests") '
+        f"(BAD_LENGTH) at byte 0 of {KAFKA}, row 0: "
+    )
+
+
+def test_damage_later_is_no_capture():
+    frames = kafka.encode_request("ApiVersions", 0)
+    with pytest.raises(FrameError) as caught:
+        kafka.requests(frames + KAFKA.read_bytes())
+    assert "capture" not in str(caught.value)
