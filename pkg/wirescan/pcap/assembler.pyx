@@ -29,13 +29,16 @@ from wirescan.core.loop import flat, lie_inside
 from wirescan.core.rows cimport Block
 from wirescan.core.rows import addresses
 from wirescan.pcap.byte_nodes cimport (
-    FREE_STEPS, NodeArena, STEPS_PER_PACKET, append, drop, drop_piece, free_arena, give_up_missing,
-    has_room, hold, make_node, move_held, own_borrowed)
+    FREE_STEPS, NODE_COST, NodeArena, STEPS_PER_PACKET, append, drop, drop_piece, free_arena,
+    give_up_missing, has_room, hold, make_node, move_held, own_borrowed)
+from wirescan.pcap.connection_ages cimport (
+    find_longest_idle, find_old, has_ended, join_list, leave_list, refresh)
 from wirescan.pcap.connection_table cimport (
     ConnectionTable, add_connection, begins_again, create_table, find_connection, follow_fin,
-    follow_flags, free_table, make_key)
-from wirescan.pcap.number_list cimport NumberList, compare_numbers, push
-from wirescan.pcap.tcp_connection cimport ADDRESS, Connection, FIN, Key, NONE, Node, SYN, Side
+    follow_flags, free_connection, free_table, hide_connection, make_key)
+from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
+from wirescan.pcap.tcp_connection cimport (
+    ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, Key, NONE, Node, RELEASED, SYN, Side)
 from wirescan.pcap.rows cimport Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER
 from wirescan.pcap.scan import PACKET
 
@@ -58,21 +61,35 @@ cdef enum:
 
 
 cdef class Assembler:
-    """Connections and their bytes: Assembler(policy, held=64 << 20).
+    """Connections and their bytes: Assembler(policy, held=64 << 20, *, connections, waiting).
 
     policy: which bytes win where held segments overlap: the "first" or the "last" that came.
-    held: bytes out of order that one direction may hold.
+    held: bytes out of order that one direction may hold. Beyond it the bytes that are missing
+        before them are lost.
+    connections: None keeps all connections. A number makes the assembler release connections:
+        those that ended 60 seconds ago, those without a packet for 8,100 seconds, and the longest
+        idle ones where there are more than this number. Connections that ended are the first.
+    waiting: bytes of copies that may wait for others. Beyond it the longest idle connections are
+        released too, in `release`. Only with `connections`.
+
+    After `feed` or `release`, `released` connections wait for `take(released=True)` and
+    `drop_released`. The next packets of their endpoints begin new connections.
 
     Raises TypeError and ValueError for another policy.
     """
     cdef ConnectionTable connections
     cdef NodeArena nodes
-    cdef NumberList touched         # 2 * connection + side, of directions with new bytes
-    cdef NumberList given           # the same for each row of streams of the last `take`
+    cdef NumberList touched         # each `Direction` with new bytes
+    cdef NumberList given           # places of directions: those of the rows of the last `take`
+    cdef NumberList released_places
     cdef bint out_of_memory
+    cdef bint releases              # whether connections are released
+    cdef size_t most_connections
+    cdef uint64_t most_waiting
+    cdef int64_t time               # the latest time of a packet
     cdef readonly int64_t packets   # of the capture so far
 
-    def __cinit__(self, policy, held=64 << 20):
+    def __cinit__(self, policy, held=64 << 20, *, connections=None, waiting=1 << 30):
         if not isinstance(policy, str):
             raise TypeError(f"policy must be a str, not {policy!r}")
         if policy not in ("first", "last"):
@@ -81,6 +98,9 @@ cdef class Assembler:
         self.nodes.held_limit = held
         self.nodes.allowed_steps = FREE_STEPS
         self.nodes.free_node = NONE
+        self.releases = connections is not None
+        self.most_connections = connections or 0
+        self.most_waiting = waiting
         # Nobody outside knows the seed, so no capture can be made whose connections collide.
         if not create_table(&self.connections, int.from_bytes(os.urandom(8), "little")):
             raise MemoryError("no memory for connections")
@@ -90,6 +110,22 @@ cdef class Assembler:
         free_table(&self.connections)
         free(self.touched.at)
         free(self.given.at)
+        free(self.released_places.at)
+
+    @property
+    def held_connections(self):
+        """How many connections are held, with the released ones that were not dropped."""
+        return self.connections.held
+
+    @property
+    def released(self):
+        """How many connections are released and not dropped."""
+        return self.released_places.count
+
+    @property
+    def waiting_bytes(self):
+        """Memory of the copies of bytes that wait for others."""
+        return self.nodes.owned_bytes
 
     def feed(self, rows, buffers):
         """Follow the connections of packets, in the order of the capture.
@@ -119,12 +155,15 @@ cdef class Assembler:
             for i in range(n):
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
+                self.time = max(self.time, packet[i].time)
                 if packet[i].head.kind == TCP and packet[i].head.fault == 0:
                     self.follow(&packet[i], readable[packet[i].head.buffer].at, <int32_t>i)
+                if self.releases:
+                    self.release_old()
                 if self.out_of_memory or self.nodes.out_of_memory:
                     break
         if self.out_of_memory or self.nodes.out_of_memory:
-            raise MemoryError(f"no memory for more than {self.connections.count} connections")
+            raise MemoryError(f"no memory for more than {self.connections.held} connections")
 
     def finish(self):
         """End the capture: held bytes become ready, and what is missing before them is lost.
@@ -132,17 +171,14 @@ cdef class Assembler:
         The next `take` gives all bytes that were not released.
         """
         cdef size_t i
-        cdef int source
-        cdef Side* side
         with nogil:
             for i in range(self.connections.count):
-                for source in range(2):
-                    side = &self.connections.at[i].side[source]
-                    give_up_missing(&self.nodes, side, <uint64_t>-1)
-                    if side.ready != NONE:
-                        self.touch(i, source)
+                if self.connections.at[i].phase != FREE:
+                    self.end_connection(i)
+        if self.out_of_memory:
+            raise MemoryError("no memory for the numbers of streams")
 
-    def take(self, *, everything=True):
+    def take(self, *, everything=True, released=False):
         """Return the bytes in order that were not released: (flows, endpoints, streams, bytes,
         segments).
 
@@ -152,25 +188,25 @@ cdef class Assembler:
         into. segments: array of dtype SEGMENT, the packets of these bytes.
 
         everything: False leaves bytes for later where many were given before, and few are new.
+        released: take the bytes of released connections, or of all others.
 
         Raises MemoryError, OverflowError where a stream has 4 GiB without a gap.
         """
-        cdef size_t i, rows = 0, nodes = 0, given = 0, flow_count = 0
+        cdef const Direction* touched = <const Direction*>self.touched.at
+        cdef size_t i, rows = 0, nodes = 0, flow_count = 0, count = self.touched.count // 2
         cdef uint64_t size = 0, largest = 0
         cdef int64_t previous = -1
         cdef Side* side
-        if self.touched.count:
-            qsort(self.touched.at, self.touched.count, sizeof(int64_t), compare_numbers)
-        for i in range(self.touched.count):
-            side = self.find_side(self.touched.at[i])
-            if not everything and side.ready_bytes > SMALL and (
-                    side.ready_bytes - side.emitted < side.emitted // AGAIN):
+        if count:
+            qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
+        for i in range(count):
+            if not self.is_taken(touched[i].place, everything, released):
                 continue
-            given += 1
+            side = self.find_side(touched[i].place)
             rows += self.count_rows(side, &nodes, &largest)
             size += side.ready_bytes
-            flow_count += self.touched.at[i] // 2 != previous
-            previous = self.touched.at[i] // 2
+            flow_count += touched[i].place // 2 != previous
+            previous = touched[i].place // 2
         if largest > <uint64_t>0xFFFFFFFF:
             raise OverflowError(f"a stream has {largest} bytes without a gap")
         block = Block(size)
@@ -178,21 +214,38 @@ cdef class Assembler:
         endpoints = np.zeros((flow_count, ENDPOINTS), np.uint8)
         streams = np.zeros(rows, STREAM)
         segments = np.empty(nodes, SEGMENT)
-        self.write_all(flows, endpoints, streams, block, segments, everything)
+        self.write_all(flows, endpoints, streams, block, segments, everything, released)
         return flows, endpoints, streams, block, segments
 
-    def list_flows(self):
-        """Return all connections: an array of dtype FLOW, and their addresses."""
-        cdef size_t i
+    def list_flows(self, *, released=False):
+        """Return connections in the order of their numbers: an array of dtype FLOW, and their
+        addresses.
+
+        released: only the released ones. Otherwise all that are held.
+
+        Raises MemoryError.
+        """
+        cdef size_t i, count = self.released_places.count if released else self.connections.held
         cdef Flow[::1] rows
         cdef uint8_t[:, ::1] ends
-        flows = np.zeros(self.connections.count, FLOW)
-        endpoints = np.zeros((self.connections.count, ENDPOINTS), np.uint8)
-        if self.connections.count:
-            rows = flows.view(flow_struct)
-            ends = endpoints
-            for i in range(self.connections.count):
-                write_flow(&self.connections.at[i], &rows[i], &ends[i, 0], i)
+        cdef int64_t[:, ::1] order          # number and place
+        flows = np.zeros(count, FLOW)
+        endpoints = np.zeros((count, ENDPOINTS), np.uint8)
+        if count == 0:
+            return flows, endpoints
+        order = np.empty((count, 2), np.int64)
+        if released:
+            for i in range(count):
+                order[i, 1] = self.released_places.at[i]
+        else:
+            self.list_places(order)
+        for i in range(count):
+            order[i, 0] = self.connections.at[order[i, 1]].number
+        qsort(&order[0, 0], count, sizeof(Direction), compare_numbers)
+        rows = flows.view(flow_struct)
+        ends = endpoints
+        for i in range(count):
+            write_flow(&self.connections.at[order[i, 1]], &rows[i], &ends[i, 0], i)
         return flows, endpoints
 
     def release(self, consumed):
@@ -221,9 +274,90 @@ cdef class Assembler:
         self.given.count = 0
         if not own_borrowed(&self.nodes):
             raise MemoryError("no memory for bytes that wait for others")
+        if self.releases and self.nodes.owned_bytes > self.most_waiting:
+            self.release_waiting()
 
-    cdef Side* find_side(self, int64_t number) noexcept nogil:
-        return &self.connections.at[number // 2].side[number % 2]
+    def drop_released(self):
+        """Forget the released connections, and their bytes."""
+        cdef Direction* touched = <Direction*>self.touched.at
+        cdef size_t i, kept = 0
+        cdef int64_t place
+        cdef int source
+        cdef Side* side
+        for i in range(self.touched.count // 2):
+            if self.connections.at[touched[i].place // 2].phase != RELEASED:
+                touched[kept] = touched[i]
+                kept += 1
+        self.touched.count = 2 * kept
+        for i in range(self.released_places.count):
+            place = self.released_places.at[i]
+            for source in range(2):
+                side = &self.connections.at[place].side[source]
+                drop(&self.nodes, side, side.ready_bytes)
+            free_connection(&self.connections, place)
+        self.released_places.count = 0
+        self.given.count = 0
+
+    cdef void list_places(self, int64_t[:, ::1] order) noexcept:
+        # Write the places of all connections into the second column.
+        cdef size_t i, row = 0
+        for i in range(self.connections.count):
+            if self.connections.at[i].phase != FREE:
+                order[row, 1] = i
+                row += 1
+
+    cdef void end_connection(self, int64_t place) noexcept nogil:
+        # Held bytes become ready, and what is missing before them is lost.
+        cdef int source
+        cdef Side* side
+        for source in range(2):
+            side = &self.connections.at[place].side[source]
+            give_up_missing(&self.nodes, side, <uint64_t>-1)
+            if side.ready != NONE:
+                self.touch(place, source)
+
+    cdef void release_connection(self, int64_t place) noexcept nogil:
+        # No packet belongs to a connection any more. Its bytes wait for `take`.
+        leave_list(&self.connections, place)
+        hide_connection(&self.connections, place)
+        self.connections.at[place].phase = RELEASED
+        self.end_connection(place)
+        if not push(&self.released_places, place):
+            self.out_of_memory = True
+
+    cdef void release_old(self) noexcept nogil:
+        # Release the connections that are too old, or too many.
+        cdef int32_t place = find_old(&self.connections, self.time, self.packets)
+        while place != NONE and not self.out_of_memory:
+            self.release_connection(place)
+            place = find_old(&self.connections, self.time, self.packets)
+        if self.connections.held - self.released_places.count > self.most_connections:
+            place = find_longest_idle(&self.connections)
+            if place != NONE:
+                self.release_connection(place)
+
+    cdef int release_waiting(self) except -1:
+        # Release the longest idle connections until few enough bytes wait for others.
+        cdef uint64_t released = 0
+        cdef int32_t place = find_longest_idle(&self.connections)
+        while place != NONE and self.nodes.owned_bytes - released > self.most_waiting:
+            self.release_connection(place)
+            released += count_owned(&self.nodes, &self.connections.at[place])
+            if self.out_of_memory:
+                raise MemoryError("no memory for the numbers of connections")
+            place = find_longest_idle(&self.connections)
+        return 0
+
+    cdef bint is_taken(self, int64_t place, bint everything, bint released) noexcept nogil:
+        # Return whether `take` returns the bytes of a direction.
+        cdef const Side* side = self.find_side(place)
+        if (self.connections.at[place // 2].phase == RELEASED) != released:
+            return False
+        return everything or released or side.ready_bytes <= SMALL or (
+            side.ready_bytes - side.emitted >= side.emitted // AGAIN)
+
+    cdef Side* find_side(self, int64_t place) noexcept nogil:
+        return &self.connections.at[place // 2].side[place % 2]
 
     cdef size_t count_rows(self, const Side* side, size_t* nodes, uint64_t* largest) noexcept nogil:
         # Return the number of rows for the ready bytes of a direction. Add the number of its nodes.
@@ -247,8 +381,9 @@ cdef class Assembler:
         return rows
 
     cdef int write_all(self, flows, endpoints, streams, Block block, segments,
-                       bint everything) except -1:
+                       bint everything, bint released) except -1:
         # Fill the arrays of `take`.
+        cdef Direction* touched = <Direction*>self.touched.at
         cdef Flow[::1] flow_rows
         cdef Stream[::1] rows
         cdef Segment[::1] parts
@@ -256,8 +391,7 @@ cdef class Assembler:
         cdef size_t i, kept = 0, row = 0, part = 0
         cdef uint64_t at = 0
         cdef int32_t flow = -1
-        cdef int64_t number, previous = -1
-        cdef Side* side
+        cdef int64_t place, previous = -1
         if not len(streams):
             self.given.count = 0
             return 0
@@ -266,30 +400,28 @@ cdef class Assembler:
         parts = segments
         ends = endpoints
         self.given.count = 0
-        for i in range(self.touched.count):
-            number = self.touched.at[i]
-            side = self.find_side(number)
-            if not everything and side.ready_bytes > SMALL and (
-                    side.ready_bytes - side.emitted < side.emitted // AGAIN):
-                self.touched.at[kept] = number
+        for i in range(self.touched.count // 2):
+            place = touched[i].place
+            if not self.is_taken(place, everything, released):
+                touched[kept] = touched[i]
                 kept += 1
                 continue
-            side.is_touched = False
-            if number // 2 != previous:
-                previous = number // 2
+            self.find_side(place).is_touched = False
+            if place // 2 != previous:
+                previous = place // 2
                 flow += 1
                 write_flow(&self.connections.at[previous], &flow_rows[flow], &ends[flow, 0], flow)
-            if not self.write_side(number, flow, &rows[0], &row, &parts[0], &part, block.at, &at):
+            if not self.write_side(place, flow, &rows[0], &row, &parts[0], &part, block.at, &at):
                 raise MemoryError("no memory for the numbers of streams")
-        self.touched.count = kept
+        self.touched.count = 2 * kept
         return 0
 
-    cdef bint write_side(self, int64_t number, int32_t flow, Stream* rows, size_t* row,
+    cdef bint write_side(self, int64_t place, int32_t flow, Stream* rows, size_t* row,
                          Segment* parts, size_t* part, char* arena, uint64_t* at) noexcept nogil:
         # Write the rows, the bytes and the segments of a direction. Return False for no memory.
-        cdef Connection* connection = &self.connections.at[number // 2]
-        cdef Side* side = &connection.side[number % 2]
-        cdef uint8_t kind = TO_SERVER if number % 2 == connection.client else TO_CLIENT
+        cdef Connection* connection = &self.connections.at[place // 2]
+        cdef Side* side = &connection.side[place % 2]
+        cdef uint8_t kind = TO_SERVER if place % 2 == connection.client else TO_CLIENT
         cdef uint64_t expected = side.given
         cdef int32_t i = side.ready
         cdef Node* node
@@ -303,14 +435,14 @@ cdef class Assembler:
                 out.head.fault = LOST
                 out.lost = <int64_t>(node.position - expected)
                 out = NULL
-                if not push(&self.given, number):
+                if not push(&self.given, place):
                     return False
             if out is NULL:
                 out = &rows[row[0]]
                 row[0] += 1
                 begin_stream(out, kind, flow, at[0], node.position, node.time, part[0])
                 side.given = node.position
-                if not push(&self.given, number):
+                if not push(&self.given, place):
                     return False
             memcpy(arena + at[0], node.data, node.size)
             parts[part[0]] = Segment(<int64_t>at[0], node.time, node.packet)
@@ -329,7 +461,7 @@ cdef class Assembler:
         cdef Connection* connection
         cdef Key key
         cdef int source
-        cdef int64_t number
+        cdef int64_t place
         cdef const Head* head = &packet.head
         if not (holds(head, packet.source_address_at, packet.source_address_size)
                 and holds(head, packet.destination_address_at, packet.destination_address_size)
@@ -338,23 +470,33 @@ cdef class Assembler:
                 and packet.destination_address_size == packet.source_address_size):
             return
         source = make_key(&key, packet, start)
-        number = find_connection(&self.connections, &key)
-        if number < 0 or begins_again(&self.connections.at[number], packet, source):
-            number = add_connection(&self.connections, &key, packet, source, row)
-            if number < 0:
+        place = find_connection(&self.connections, &key)
+        if place >= 0 and begins_again(&self.connections.at[place], packet, source):
+            hide_connection(&self.connections, place)
+            if self.releases:
+                refresh(&self.connections, place, ENDED, self.time, self.packets)
+            place = -1
+        if place < 0:
+            place = add_connection(&self.connections, &key, packet, source, row)
+            if place < 0:
                 self.out_of_memory = True
                 return
-        connection = &self.connections.at[number]
+            if self.releases:
+                join_list(&self.connections, place)
+        connection = &self.connections.at[place]
         connection.time_end = max(connection.time_end, packet.time)
         follow_flags(connection, packet, source)
-        self.follow_bytes(number, packet, start, source)
+        self.follow_bytes(place, packet, start, source)
         follow_fin(connection, source)
-        self.settle(number, packet.time)
+        self.settle(place, packet.time)
+        if self.releases:
+            refresh(&self.connections, place, ENDED if has_ended(connection) else CURRENT,
+                    self.time, self.packets)
 
-    cdef void follow_bytes(self, int64_t number, const Packet* packet, const uint8_t* start,
+    cdef void follow_bytes(self, int64_t place, const Packet* packet, const uint8_t* start,
                            int source) noexcept nogil:
         # Add the new bytes of a packet to its direction.
-        cdef Side* side = &self.connections.at[number].side[source]
+        cdef Side* side = &self.connections.at[place].side[source]
         cdef uint32_t sequence = packet.sequence + (1 if packet.flags & SYN else 0)
         cdef int64_t away = <int32_t>(sequence - side.next_sequence)
         cdef int64_t position = <int64_t>side.position + away
@@ -363,6 +505,8 @@ cdef class Assembler:
         if packet.flags & FIN and not side.has_fin and position >= 0:
             side.has_fin = True
             side.fin_position = <uint64_t>position + packet.payload_length
+        if size > 0 and away < WINDOW and position + size > <int64_t>side.position:
+            self.make_room(place, source, position + size)
         if size > 0:
             if position + size <= <int64_t>side.position:
                 side.repeated += size
@@ -376,18 +520,25 @@ cdef class Assembler:
                 if position == <int64_t>side.position and side.held == NONE:
                     append(&self.nodes, side, make_node(&self.nodes, packet, self.packets, data,
                                                         position, <uint32_t>size))
-                    self.touch(number, source)
-                elif has_room(&self.nodes, side, size):
+                    self.touch(place, source)
+                elif self.nodes.steps <= self.nodes.allowed_steps:
                     hold(&self.nodes, side, packet, self.packets, data, position, size)
                     if move_held(&self.nodes, side):
-                        self.touch(number, source)
+                        self.touch(place, source)
 
-    cdef void settle(self, int64_t number, int64_t time) noexcept nogil:
+    cdef void make_room(self, int64_t place, int source, uint64_t stop) noexcept nogil:
+        # Give up missing bytes until the held ones up to `stop` are within the limit.
+        cdef Side* side = &self.connections.at[place].side[source]
+        while not has_room(&self.nodes, side, stop):
+            give_up_missing(&self.nodes, side, self.nodes.at[side.held].position + 1)
+            self.touch(place, source)
+
+    cdef void settle(self, int64_t place, int64_t time) noexcept nogil:
         # Give up missing bytes that the receiver has for some packets, or for some time.
         cdef Side* side
         cdef int source
         for source in range(2):
-            side = &self.connections.at[number].side[source]
+            side = &self.connections.at[place].side[source]
             if side.held == NONE or self.nodes.at[side.held].position >= side.acknowledged:
                 side.waited = 0
                 continue
@@ -396,17 +547,32 @@ cdef class Assembler:
             side.waited += 1
             if side.waited > PATIENCE_PACKETS or time - side.waiting_since > PATIENCE:
                 if give_up_missing(&self.nodes, side, side.acknowledged):
-                    self.touch(number, source)
+                    self.touch(place, source)
                 side.waited = 0
 
-    cdef void touch(self, int64_t number, int source) noexcept nogil:
+    cdef void touch(self, int64_t place, int source) noexcept nogil:
         # Note that a direction has new bytes in order.
-        cdef Side* side = &self.connections.at[number].side[source]
+        cdef Side* side = &self.connections.at[place].side[source]
         if side.is_touched:
             return
         side.is_touched = True
-        if not push(&self.touched, 2 * number + source):
+        if not (push(&self.touched, 2 * self.connections.at[place].number + source)
+                and push(&self.touched, 2 * place + source)):
             self.out_of_memory = True
+
+
+cdef inline uint64_t count_owned(const NodeArena* nodes, const Connection* connection) noexcept:
+    # Return the memory of the copies that a connection without held bytes has.
+    cdef uint64_t size = 0
+    cdef int source
+    cdef int32_t i
+    for source in range(2):
+        i = connection.side[source].ready
+        while i != NONE:
+            if nodes.at[i].owned is not NULL:
+                size += nodes.at[i].size + NODE_COST
+            i = nodes.at[i].next
+    return size
 
 
 cdef inline bint holds(const Head* head, uint32_t at, int32_t size) noexcept nogil:

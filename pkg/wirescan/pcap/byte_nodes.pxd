@@ -4,7 +4,8 @@
 # that follow each other, and `held` has bytes that came too early, by position.
 #
 # All work is linear. The walk to the place of a held node is charged to a budget that each packet
-# extends. Beyond it, and beyond the limit on held bytes, a packet counts as lost.
+# extends. Beyond it a packet counts as lost. Beyond the limit on held bytes of a direction, the
+# bytes that are missing before them are lost.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
@@ -16,6 +17,7 @@ cdef enum:
     STEPS_PER_PACKET = 64       # steps to the places of held nodes that each packet allows
     FREE_STEPS = 1 << 20
     MOST_NODES = 0x7FFFFFF0
+    NODE_COST = 64              # bytes that a node with a copy takes besides those of the copy
 
 cdef struct NodeArena:
     Node* at
@@ -26,6 +28,7 @@ cdef struct NodeArena:
     uint64_t steps
     uint64_t allowed_steps
     uint64_t held_limit         # bytes out of order that one direction may hold
+    uint64_t owned_bytes        # of the nodes whose bytes are copies
     bint last_wins              # where held bytes overlap
     bint out_of_memory
 
@@ -38,12 +41,14 @@ cdef inline void free_arena(NodeArena* nodes) noexcept nogil:
     free(nodes.borrowed.at)
 
 
-cdef inline bint has_room(const NodeArena* nodes, const Side* side, int64_t size) noexcept nogil:
-    # Return whether a direction may hold more bytes.
-    if nodes.steps > nodes.allowed_steps:
-        return False
-    return (side.held == NONE or nodes.at[side.held_last].position
-            - nodes.at[side.held].position + size <= nodes.held_limit)
+cdef inline bint has_room(const NodeArena* nodes, const Side* side, uint64_t stop) noexcept nogil:
+    # Return whether a direction may hold more bytes, up to a position.
+    cdef const Node* last
+    if side.held == NONE:
+        return True
+    last = &nodes.at[side.held_last]
+    return (max(stop, last.position + last.size) - nodes.at[side.held].position
+            <= nodes.held_limit)
 
 
 cdef inline int32_t make_node(NodeArena* nodes, const Packet* packet, int64_t number,
@@ -140,6 +145,8 @@ cdef inline void replace(NodeArena* nodes, int32_t i, const uint8_t* data, uint6
         return
     memcpy(copy, node.data, node.size)
     memcpy(copy + (position - node.position), data, stop - position)
+    if node.owned is NULL:
+        nodes.owned_bytes += node.size + NODE_COST
     free(node.owned)
     node.owned = copy
     node.data = <const uint8_t*>copy
@@ -190,6 +197,8 @@ cdef inline void drop(NodeArena* nodes, Side* side, uint64_t size) noexcept nogi
     while size and side.ready != NONE:
         node = &nodes.at[side.ready]
         if size < node.size:
+            if node.owned is not NULL:
+                nodes.owned_bytes -= size
             node.data += size
             node.position += size
             node.size -= <uint32_t>size
@@ -225,6 +234,8 @@ cdef inline void drop_node(NodeArena* nodes, Side* side) noexcept nogil:
         side.ready_last = NONE
     side.ready_bytes -= node.size
     side.dropped = node.position + node.size
+    if node.owned is not NULL:
+        nodes.owned_bytes -= node.size + NODE_COST
     free(node.owned)
     node.owned = NULL
     node.size = 0
@@ -245,6 +256,7 @@ cdef inline bint own_borrowed(NodeArena* nodes) noexcept nogil:
         if copy is NULL:
             return False
         memcpy(copy, node.data, node.size)
+        nodes.owned_bytes += node.size + NODE_COST
         node.owned = copy
         node.data = <const uint8_t*>copy
     nodes.borrowed.count = 0

@@ -5,17 +5,27 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 from wirescan.pcap.rows cimport Packet
 from wirescan.pcap.tcp_connection cimport (
-    ACK, ADDRESS, COMPLETE, Connection, FIN, Key, NONE, OPEN, RESET, RST, SYN, Side)
+    ACK, ADDRESS, COMPLETE, CURRENT, Connection, FIN, FREE, Key, NONE, OPEN, RESET, RST, SYN, Side)
 
 cdef enum:
     FIRST_SLOTS = 1 << 10
     MOST_CONNECTIONS = 0x7FFFFFF0
 
-# Connections by number, and a hash table of their endpoints. Connections of one slot are a list.
+# The longest idle and the latest used connection of a list.
+cdef struct AgeList:
+    int32_t oldest
+    int32_t youngest
+
+# Connections, and a hash table of their endpoints. Connections of one slot are a list.
 cdef struct ConnectionTable:
     Connection* at
-    size_t count
+    size_t count                # places in use, with those of released connections
     size_t capacity
+    size_t held                 # connections that are in these places
+    int64_t begun               # connections of the capture so far
+    int32_t free_place          # first place of the list of those that are used again
+    AgeList current             # connections by their last packets: connection_ages.pxd
+    AgeList ended
     int32_t* slots
     size_t slot_count
     uint64_t seed
@@ -24,6 +34,8 @@ cdef struct ConnectionTable:
 cdef inline bint create_table(ConnectionTable* table, uint64_t seed) noexcept nogil:
     # Fill a zeroed table. Return False where there is no memory.
     table.seed = seed
+    table.free_place = NONE
+    table.current = table.ended = AgeList(NONE, NONE)
     table.slot_count = FIRST_SLOTS
     table.slots = <int32_t*>malloc(table.slot_count * sizeof(int32_t))
     if table.slots is NULL:
@@ -72,7 +84,7 @@ cdef inline int make_key(Key* key, const Packet* packet, const uint8_t* start) n
 
 
 cdef inline int64_t find_connection(const ConnectionTable* table, const Key* key) noexcept nogil:
-    # Return the number of the latest connection of these endpoints, or -1.
+    # Return the place of the latest connection of these endpoints, or -1.
     cdef int32_t i = table.slots[hash_key(key, table.seed) & (table.slot_count - 1)]
     while i >= 0:
         if memcmp(&table.at[i].key, key, sizeof(Key)) == 0:
@@ -81,24 +93,38 @@ cdef inline int64_t find_connection(const ConnectionTable* table, const Key* key
     return -1
 
 
+cdef inline void hide_connection(ConnectionTable* table, int64_t place) noexcept nogil:
+    # Remove a connection from the hash table: no packet belongs to it any more.
+    cdef Connection* connection = &table.at[place]
+    cdef int32_t* link
+    if not connection.is_findable:
+        return
+    connection.is_findable = False
+    link = &table.slots[hash_key(&connection.key, table.seed) & (table.slot_count - 1)]
+    while link[0] != <int32_t>place:
+        link = &table.at[link[0]].next
+    link[0] = connection.next
+
+
 cdef inline int64_t add_connection(ConnectionTable* table, const Key* key, const Packet* packet,
                                    int source, int32_t row) noexcept nogil:
-    # Add a connection, which begins with this packet. Return its number, or -1 for no memory.
+    # Add a connection, which begins with this packet. Return its place, or -1 for no memory.
     cdef Connection* connection
-    cdef size_t slot
     cdef uint16_t syn = packet.flags & (SYN | ACK)
     cdef int side
-    if not reserve_connection(table):
+    cdef int32_t place = reserve_connection(table)
+    if place == NONE:
         return -1
-    slot = hash_key(key, table.seed) & (table.slot_count - 1)
-    connection = &table.at[table.count]
+    connection = &table.at[place]
     memset(connection, 0, sizeof(Connection))
     connection.key = key[0]
-    connection.number = table.count
+    connection.number = table.begun
     connection.time = connection.time_end = packet.time
     connection.handshake = -1
     connection.first_packet = row
     connection.state = OPEN
+    connection.phase = CURRENT
+    connection.older = connection.younger = NONE
     connection.begun_earlier = syn != SYN
     if syn == SYN:
         connection.client = source
@@ -114,39 +140,58 @@ cdef inline int64_t add_connection(ConnectionTable* table, const Key* key, const
     for side in range(2):
         connection.side[side].ready = connection.side[side].ready_last = NONE
         connection.side[side].held = connection.side[side].held_last = NONE
+    table.begun += 1
+    table.held += 1
+    show_connection(table, place)
+    return place
+
+
+cdef inline void show_connection(ConnectionTable* table, int32_t place) noexcept nogil:
+    # Add a connection to the hash table.
+    cdef Connection* connection = &table.at[place]
+    cdef size_t slot = hash_key(&connection.key, table.seed) & (table.slot_count - 1)
+    connection.is_findable = True
     connection.next = table.slots[slot]
-    table.slots[slot] = <int32_t>table.count
-    table.count += 1
-    return table.count - 1
+    table.slots[slot] = place
 
 
-cdef inline bint reserve_connection(ConnectionTable* table) noexcept nogil:
-    # Make one more connection fit. Return False where there is no memory.
-    cdef size_t capacity
+cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
+    # Return a place for one more connection, or NONE where there is no memory.
+    cdef size_t capacity, i
+    cdef int32_t place = table.free_place
     cdef void* memory
-    cdef size_t i, slot
+    if place != NONE:
+        table.free_place = table.at[place].next
+        return place
     if table.count == table.capacity:
         capacity = table.capacity + table.capacity // 2 + 64
         if capacity > MOST_CONNECTIONS:
-            return False
+            return NONE
         memory = realloc(table.at, capacity * sizeof(Connection))
         if memory is NULL:
-            return False
+            return NONE
         table.at = <Connection*>memory
         table.capacity = capacity
-    if table.count < table.slot_count:
-        return True
-    memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
-    if memory is NULL:
-        return False
-    table.slots = <int32_t*>memory
-    table.slot_count *= 4
-    memset(table.slots, 0xFF, table.slot_count * sizeof(int32_t))
-    for i in range(table.count):
-        slot = hash_key(&table.at[i].key, table.seed) & (table.slot_count - 1)
-        table.at[i].next = table.slots[slot]
-        table.slots[slot] = <int32_t>i
-    return True
+    if table.count == table.slot_count:
+        memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
+        if memory is NULL:
+            return NONE
+        table.slots = <int32_t*>memory
+        table.slot_count *= 4
+        memset(table.slots, 0xFF, table.slot_count * sizeof(int32_t))
+        for i in range(table.count):
+            if table.at[i].is_findable:
+                show_connection(table, <int32_t>i)
+    table.count += 1
+    return <int32_t>(table.count - 1)
+
+
+cdef inline void free_connection(ConnectionTable* table, int64_t place) noexcept nogil:
+    # Use the place of a released connection again.
+    table.at[place].phase = FREE
+    table.at[place].next = table.free_place
+    table.free_place = <int32_t>place
+    table.held -= 1
 
 
 cdef inline bint begins_again(const Connection* connection, const Packet* packet,

@@ -27,3 +27,10 @@ cdef inline bint push(NumberList* numbers, int64_t number) noexcept nogil:
 cdef inline int compare_numbers(const void* a, const void* b) noexcept nogil:
     cdef int64_t first = (<const int64_t*>a)[0], second = (<const int64_t*>b)[0]
     return (first > second) - (first < second)
+
+
+# A direction of a connection: 2 * the number in the capture + side, and 2 * the place in the table
+# + side. Lists of them are sorted by `compare_numbers`, so by the number.
+cdef struct Direction:
+    int64_t number
+    int64_t place
