@@ -2,7 +2,8 @@
 """Follows TCP connections through the packets of a capture, and puts their bytes in order.
 
 `formats.py` makes tables of the results, and `stream_frames.py` reads a capture in pieces.
-`connection_table.pxd` finds connections, and `byte_nodes.pxd` puts bytes in order:
+`fragments.pxd` puts IP fragments together, `connection_table.pxd` finds connections, and
+`byte_nodes.pxd` puts bytes in order:
 
     packet of a sequence number      what becomes of its bytes
     the next one                     go to the list `ready`, and held bytes that follow them too
@@ -24,7 +25,7 @@ import numpy as np
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy
 from wirescan.core cimport (
-    LOST, Head, Readable, int32_t, int64_t, uint8_t, uint32_t, uint64_t)
+    LOST, OK, Head, Readable, int32_t, int64_t, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.core.rows cimport Block
 from wirescan.core.rows import addresses
@@ -36,10 +37,15 @@ from wirescan.pcap.connection_ages cimport (
 from wirescan.pcap.connection_table cimport (
     ConnectionTable, add_connection, begins_again, create_table, find_connection, follow_fin,
     follow_flags, free_connection, free_table, hide_connection, make_key)
+from wirescan.pcap.fragments cimport (
+    Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
+    take_datagram)
 from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
+from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.tcp_connection cimport (
     ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, Key, NONE, Node, RELEASED, SYN, Side)
-from wirescan.pcap.rows cimport Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER
+from wirescan.pcap.rows cimport (
+    FRAGMENT, Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER)
 from wirescan.pcap.scan import PACKET
 
 cdef Flow _flow
@@ -82,6 +88,8 @@ cdef class Assembler:
     cdef NumberList touched         # each `Direction` with new bytes
     cdef NumberList given           # places of directions: those of the rows of the last `take`
     cdef NumberList released_places
+    cdef NumberList wholes          # addresses of memory: datagrams whose bytes are borrowed
+    cdef FragmentTable fragments    # that wait for others
     cdef bint out_of_memory
     cdef bint releases              # whether connections are released
     cdef size_t most_connections
@@ -102,12 +110,17 @@ cdef class Assembler:
         self.most_connections = connections or 0
         self.most_waiting = waiting
         # Nobody outside knows the seed, so no capture can be made whose connections collide.
-        if not create_table(&self.connections, int.from_bytes(os.urandom(8), "little")):
+        seed = int.from_bytes(os.urandom(8), "little")
+        create_fragments(&self.fragments, seed)
+        if not create_table(&self.connections, seed):
             raise MemoryError("no memory for connections")
 
     def __dealloc__(self):
         free_arena(&self.nodes)
         free_table(&self.connections)
+        free_fragments(&self.fragments)
+        self.free_wholes()
+        free(self.wholes.at)
         free(self.touched.at)
         free(self.given.at)
         free(self.released_places.at)
@@ -121,6 +134,16 @@ cdef class Assembler:
     def released(self):
         """How many connections are released and not dropped."""
         return self.released_places.count
+
+    @property
+    def incomplete_datagrams(self):
+        """How many IP datagrams of TCP were dropped because fragments of them are missing."""
+        return self.fragments.incomplete
+
+    @property
+    def fragment_bytes(self):
+        """Memory of the fragments that wait for others of their datagram."""
+        return self.fragments.bytes
 
     @property
     def waiting_bytes(self):
@@ -156,8 +179,13 @@ cdef class Assembler:
                 self.packets += 1
                 self.nodes.allowed_steps += STEPS_PER_PACKET
                 self.time = max(self.time, packet[i].time)
-                if packet[i].head.kind == TCP and packet[i].head.fault == 0:
+                if packet[i].head.fault:
+                    pass
+                elif packet[i].head.kind == TCP:
                     self.follow(&packet[i], readable[packet[i].head.buffer].at, <int32_t>i)
+                elif packet[i].head.kind == FRAGMENT:
+                    self.follow_fragment(&packet[i], readable[packet[i].head.buffer].at,
+                                         <int32_t>i)
                 if self.releases:
                     self.release_old()
                 if self.out_of_memory or self.nodes.out_of_memory:
@@ -172,6 +200,7 @@ cdef class Assembler:
         """
         cdef size_t i
         with nogil:
+            drop_fragments(&self.fragments)
             for i in range(self.connections.count):
                 if self.connections.at[i].phase != FREE:
                     self.end_connection(i)
@@ -274,6 +303,7 @@ cdef class Assembler:
         self.given.count = 0
         if not own_borrowed(&self.nodes):
             raise MemoryError("no memory for bytes that wait for others")
+        self.free_wholes()
         if self.releases and self.nodes.owned_bytes > self.most_waiting:
             self.release_waiting()
 
@@ -455,6 +485,36 @@ cdef class Assembler:
             i = node.next
         return True
 
+    cdef void free_wholes(self) noexcept:
+        cdef size_t i
+        for i in range(self.wholes.count):
+            free(<void*><size_t>self.wholes.at[i])
+        self.wholes.count = 0
+
+    cdef void follow_fragment(self, const Packet* packet, const uint8_t* base,
+                              int32_t row) noexcept nogil:
+        # Hold a fragment. Follow the packet of TCP that it completes.
+        cdef Datagram* datagram
+        cdef Packet whole
+        cdef uint8_t* data
+        if not has_places(packet):
+            return
+        datagram = add_fragment(&self.fragments, packet, base + packet.head.start, self.time)
+        self.out_of_memory |= self.fragments.out_of_memory
+        if datagram is NULL:
+            return
+        whole = packet[0]
+        data = take_datagram(&self.fragments, datagram, &whole, self.time)
+        if (read_datagram(&whole, data, data + ENDS, datagram.size) != OK
+                or whole.head.kind != TCP):
+            free(data)
+            return
+        if not push(&self.wholes, <int64_t><size_t>data):
+            self.out_of_memory = True
+            free(data)
+            return
+        self.follow(&whole, data, row)
+
     cdef void follow(self, const Packet* packet, const uint8_t* base, int32_t row) noexcept nogil:
         # Follow one packet of TCP, if its addresses are inside it.
         cdef const uint8_t* start = base + packet.head.start
@@ -462,12 +522,7 @@ cdef class Assembler:
         cdef Key key
         cdef int source
         cdef int64_t place
-        cdef const Head* head = &packet.head
-        if not (holds(head, packet.source_address_at, packet.source_address_size)
-                and holds(head, packet.destination_address_at, packet.destination_address_size)
-                and holds(head, packet.payload_at, packet.payload_size)
-                and packet.source_address_size in (4, ADDRESS)
-                and packet.destination_address_size == packet.source_address_size):
+        if not has_places(packet):
             return
         source = make_key(&key, packet, start)
         place = find_connection(&self.connections, &key)
@@ -559,6 +614,16 @@ cdef class Assembler:
         if not (push(&self.touched, 2 * self.connections.at[place].number + source)
                 and push(&self.touched, 2 * place + source)):
             self.out_of_memory = True
+
+
+cdef inline bint has_places(const Packet* packet) noexcept nogil:
+    # Return whether the addresses and the payload of a packet are inside it.
+    cdef const Head* head = &packet.head
+    return (holds(head, packet.source_address_at, packet.source_address_size)
+            and holds(head, packet.destination_address_at, packet.destination_address_size)
+            and holds(head, packet.payload_at, packet.payload_size)
+            and packet.source_address_size in (4, ADDRESS)
+            and packet.destination_address_size == packet.source_address_size)
 
 
 cdef inline uint64_t count_owned(const NodeArena* nodes, const Connection* connection) noexcept:

@@ -57,13 +57,18 @@ cdef inline uint64_t mix(uint64_t a, uint64_t b) noexcept nogil:
     return a ^ (a >> 29)
 
 
-cdef inline uint64_t hash_key(const Key* key, uint64_t seed) noexcept nogil:
+cdef inline uint64_t hash_words(const void* words, size_t size, uint64_t seed) noexcept nogil:
+    # Hash `size` bytes, a multiple of 8.
     cdef uint64_t word, h = seed
     cdef size_t i
-    for i in range(sizeof(Key) // 8):
-        memcpy(&word, <const char*>key + 8 * i, 8)
+    for i in range(size // 8):
+        memcpy(&word, <const char*>words + 8 * i, 8)
         h = mix(h, word)
     return mix(h, seed)
+
+
+cdef inline uint64_t hash_key(const Key* key, uint64_t seed) noexcept nogil:
+    return hash_words(key, sizeof(Key), seed)
 
 
 cdef inline int make_key(Key* key, const Packet* packet, const uint8_t* start) noexcept nogil:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from wirescan.files.source import view_of
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.pcap.assembler import Assembler
+
+logger = logging.getLogger(__name__)
 
 
 def make_flows(
@@ -41,3 +45,16 @@ def make_streams(
         buffers, rows, (), format_of("pcap.streams"), flows, checked=True, errors=errors
     )
     return enforce_mode(table, errors, int(np.count_nonzero(table.bad)))
+
+
+def report_incomplete(assembler: Assembler) -> None:
+    """Log how many fragmented datagrams are incomplete. Nothing says which connections they are of.
+
+    assembler: one whose capture ended.
+    """
+    count = assembler.incomplete_datagrams
+    if count:
+        logger.warning(
+            "%d fragmented IP datagrams of TCP are incomplete in the capture: their bytes are lost",
+            count,
+        )

@@ -24,7 +24,7 @@ from wirescan.frames.table import FrameTable, join, make_empty, require_rows
 from wirescan.pcap.assembler import STREAM, Assembler
 from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
-from wirescan.pcap.flow_tables import make_flows, make_streams
+from wirescan.pcap.flow_tables import make_flows, make_streams, report_incomplete
 from wirescan.pcap.frame_times import QUESTION, compute_end
 from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
 
@@ -368,6 +368,7 @@ class CapturedStreams:
     def close(self) -> FrameTable:
         """Return the last streams, or all other connections."""
         self._assembler.finish()
+        report_incomplete(self._assembler)
         table = self._read()
         if self._format.dtype == STREAM:
             return table
@@ -472,6 +473,7 @@ class CapturedFrames:
     def close(self) -> FrameTable:
         """Return the frames that lost bytes and the end of the capture complete."""
         self._assembler.finish()
+        report_incomplete(self._assembler)
         return self._read(is_last=True)
 
     def _read(self, *, is_last: bool) -> FrameTable:
