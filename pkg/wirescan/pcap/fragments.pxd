@@ -89,8 +89,8 @@ cdef inline void free_fragments(FragmentTable* table) noexcept nogil:
 
 
 cdef inline void drop_fragments(FragmentTable* table) noexcept nogil:
-    # Drop all datagrams: the capture ends.
-    while table.oldest != NONE:
+    # Drop all datagrams: the capture ends. The table may be zeroed only.
+    while table.held:
         drop_datagram(table, table.oldest)
 
 
