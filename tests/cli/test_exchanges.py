@@ -63,13 +63,31 @@ def test_liftbridge_has_exchanges_of_its_own():
 def test_formats_without_exchanges_are_refused():
     result = run("exchanges", CAPTURES / "kafka.pcap", "--format", "pcap.packets")
     assert result.exit_code == 2
-    assert "no exchanges are found in pcap.packets" in result.stderr
+    assert "pcap.packets has no exchanges" in result.stderr
 
 
 def test_other_files_are_refused():
     result = run("exchanges", CORPUS / "kafka" / "orders-0", "--format", "kafka.requests")
     assert result.exit_code == 2
     assert "is no capture of packets" in result.stderr
+
+
+@pytest.mark.parametrize("capture", ["kafka.pcap", "thrift.pcapng", "nats.pcapng"])
+def test_the_connections_choose_the_exchanges(capture):
+    result = run("exchanges", CAPTURES / capture)
+    assert result.exit_code == 0, result.stderr
+    name = f"{capture.partition('.')[0]}.exchanges"
+    assert f"is read as {name}" in result.stderr
+    result = run("stat", CAPTURES / capture)
+    assert f"is read as {name}" in result.stderr
+    assert ("latency" in result.stdout) == (capture != "nats.pcapng")  # nobody asked
+
+
+@pytest.mark.parametrize("protocol", ["kafka", "thrift", "nats", "liftbridge", "lumberjack"])
+def test_every_format_of_a_protocol_has_its_exchanges(protocol):
+    for name, format in wirescan.formats().items():
+        if name.split(".")[0] == protocol:
+            assert find_exchanges(format).name == f"{protocol}.exchanges"
 
 
 def test_latencies_are_those_of_each_api():

@@ -18,8 +18,10 @@ from tests.support.captured_conversations import (
 )
 from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
 from wirescan import Fault, FrameError, Limits, kafka, liftbridge, lumberjack, nats, pcap, thrift
-from wirescan.frames.exchange import NO_RESPONSE, number_values, pair_in_order
-from wirescan.pcap import exchanges
+from wirescan.frames.exchange import NO_RESPONSE
+from wirescan.frames.pairing import pair_in_order
+from wirescan.frames.value_numbers import number_values
+from wirescan.pcap import waiting_frames
 from wirescan.reading.chunked import iter_tables
 
 
@@ -253,10 +255,88 @@ def test_windows_of_lumberjack_have_the_acks_of_their_last_events():
     )
     table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
     assert table["count"].tolist() == [3, 2, 1]
-    assert table["sequence"].tolist() == [3, 1, 0]
+    assert table["sequence"].tolist() == [3, 0, 0]
     assert table["request_size"].tolist() == [len(b"".join(w)) for w in (first, second, third)]
     assert table["request_end"].tolist()[0] == table["time"].tolist()[0] + STEP
     assert table["latency"].tolist() == [4 * STEP, -1, -1]
+
+
+def number_window(first, count):
+    events = b"".join(bytes(lumberjack.encode_json(first + n, {"n": n})) for n in range(count))
+    return bytes(lumberjack.encode_window(count)) + events
+
+
+def test_events_may_be_numbered_over_the_connection():
+    ack = lumberjack.encode_ack
+    capture = converse(
+        (0, number_window(101, 3)),
+        (0, number_window(104, 2)),
+        *((1, ack(number)) for number in (102, 103, 104, 105)),
+        port=5044,
+    )
+    table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
+    assert table["sequence"].tolist() == [103, 105]
+    assert table["latency"].tolist() == [3 * STEP, 4 * STEP]
+
+
+def test_numbers_of_events_wrap():
+    ack = lumberjack.encode_ack
+    events = lumberjack.encode_json(2**32 - 1, {}) + lumberjack.encode_json(0, {})
+    window = bytes(lumberjack.encode_window(2)) + bytes(events)
+    capture = converse((0, window), (1, ack(2**32 - 1)), (1, ack(0)), port=5044)
+    table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
+    assert table["latency"].tolist() == [2 * STEP]
+
+
+def test_windows_in_compressed_frames_have_acks():
+    events = b"".join(bytes(lumberjack.encode_json(n, {"n": n})) for n in (1, 2, 3))
+    window = bytes(lumberjack.encode_window(3)) + bytes(lumberjack.encode_compressed(events))
+    ack = lumberjack.encode_ack
+    capture = converse((0, window), (1, ack(2)), (1, ack(3)), port=5044)
+    table = wirescan.scan(capture.to_pcap(), "lumberjack.exchanges")
+    assert table["sequence"].tolist() == [3]
+
+
+def test_messages_that_want_no_ack_take_none():
+    none = liftbridge.encode_message(b"v", ack_inbox="acks", ack_policy=liftbridge.AckPolicy.NONE)
+    other = liftbridge.encode_message(b"v", ack_inbox="acks")
+    capture = converse(
+        (1, INFO),
+        (0, nats.encode_pub("events", bytes(none)) + nats.encode_pub("events", bytes(other))),
+        (1, acknowledge(7, None)),
+    )
+    table = wirescan.scan(capture.to_pcap(), "liftbridge.exchanges")
+    assert table["offset"].tolist() == [-1, 7]
+
+
+def test_a_request_before_an_answered_one_waits_no_longer(tmp_path):
+    """The second request with the id 1 must not be answered as the first one."""
+    turns = []
+    for correlation_id in (1, 2):
+        turns.append((0, kafka.encode_request("ApiVersions", 0, correlation_id=correlation_id)))
+    turns.append((1, kafka.encode_response("ApiVersions", 0, correlation_id=2)))
+    turns += [(0, kafka.encode_request("ApiVersions", 0, correlation_id=1))]
+    turns += [(1, kafka.encode_response("ApiVersions", 0, correlation_id=1))]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse(*turns, port=9092).to_pcap())
+    whole = wirescan.scan(path, "kafka.exchanges")
+    assert (whole["response_size"] > 0).tolist() == [False, True, True]
+    found = read_in_pieces(path, "kafka.exchanges", 90)
+    assert sorted(map(repr, found)) == sorted(map(repr, list_values(whole)))
+
+
+def test_a_time_that_is_not_known_gives_no_latency():
+    request = kafka.encode_request("ApiVersions", 0, correlation_id=1)
+    capture = SimulatedCapture(now=-3 * STEP)
+    connection = Connection(CLIENT, (SERVER, 9092))
+    capture.connect(connection)
+    capture.send(connection, 0, request)
+    capture.send(connection, 1, kafka.encode_response("ApiVersions", 0, correlation_id=1))
+    capture.packets = [(max(time, 0), packet) for time, packet in capture.packets]
+    table = wirescan.scan(capture.to_pcap(), "kafka.exchanges")
+    assert table["request_end"].tolist() == [0]
+    assert table["latency"].tolist() == [-1]
+    assert table.to_arrow(["time", "latency"]).to_pylist() == [{"time": None, "latency": None}]
 
 
 PIECES = {
@@ -292,6 +372,7 @@ def test_pieces_have_the_exchanges_of_other_protocols(piece, tmp_path):
         "lumberjack.exchanges": converse(
             *((0, b"".join(make_window(n + 1))) for n in range(9)),
             *((1, lumberjack.encode_ack(n + 1)) for n in range(7)),
+            *((1, lumberjack.encode_ack(n)) for n in (0, 1)),
             port=5044,
         ),
     }
@@ -304,7 +385,7 @@ def test_pieces_have_the_exchanges_of_other_protocols(piece, tmp_path):
 
 
 def test_only_some_requests_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(exchanges, "WAITING", 3)
+    monkeypatch.setattr(waiting_frames, "WAITING", 3)
     turns = [(0, nats.encode_pub("a", bytes(100), reply=f"in.{n}")) for n in range(9)]
     turns.append((1, nats.encode_msg("in.0", "9", b"too late")))
     turns.append((1, nats.encode_msg("in.7", "9", b"in time")))
@@ -321,7 +402,7 @@ def test_only_some_requests_wait(tmp_path, monkeypatch):
 
 
 def test_requests_of_all_connections_wait_up_to_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(exchanges, "ALL_WAITING", 4)
+    monkeypatch.setattr(waiting_frames, "ALL_WAITING", 4)
     capture = SimulatedCapture()
     for number in range(8):
         connection = Connection((CLIENT[0], 40_000 + number), (SERVER, 4222))

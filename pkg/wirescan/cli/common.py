@@ -223,6 +223,7 @@ class FormatCommand(click.Command):
         path_names: the names of the parameters with the paths of the files.
         reads_pipes: the command may read standard input.
         reads_connections: without --format, captures are read in the format of their connections.
+        reads_exchanges: ... and as exchanges, if the protocol has some.
     """
 
     def __init__(
@@ -232,6 +233,7 @@ class FormatCommand(click.Command):
         path_names: tuple[str, ...] = ("paths",),
         reads_pipes: bool = True,
         reads_connections: bool = False,
+        reads_exchanges: bool = False,
         **attributes: Any,
     ):
         super().__init__(*arguments, **attributes)
@@ -239,6 +241,7 @@ class FormatCommand(click.Command):
         self._path_names = path_names
         self._reads_pipes = reads_pipes
         self._reads_connections = reads_connections
+        self._reads_exchanges = reads_exchanges
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
         """Return the parameters. The options of the formats follow --format."""
@@ -294,6 +297,7 @@ class FormatCommand(click.Command):
             default,
             reads_pipes=self._reads_pipes,
             reads_connections=self._reads_connections and not is_growing,
+            reads_exchanges=self._reads_exchanges,
         )
         if not options:
             return chosen

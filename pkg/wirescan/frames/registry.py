@@ -29,7 +29,7 @@ PROTOCOLS = ("kafka", "lumberjack", "nats", "liftbridge", "thrift", "pcap")
 PAYLOAD_DECODERS = {"thrift": "wirescan.thrift.struct_values"}
 # Modules of protocol packages with COMMON_OPTIONS, which the formats of other packages have too.
 OPTION_MODULES = ("pcap.captured",)
-DERIVING_MODULES = ("pcap.carried_frames", "pcap.exchanges")  # make formats of captures
+DERIVING_MODULES = ("pcap.carried_frames", "pcap.captured_exchanges")  # make formats of captures
 CAPTURE_FORMAT = "pcap.blocks"  # of captures, in which the frames of other formats are found
 
 # "formats" -> {name: Format}. It is filled at the first use, because the protocol packages import

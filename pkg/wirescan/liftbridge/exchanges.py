@@ -6,19 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wirescan.frames.exchange import (
-    NO_RESPONSE,
-    PairedFrames,
-    SentFrames,
-    make_rows,
-    number_values,
-    pair_in_order,
-)
+from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames
 from wirescan.frames.limits import Limits
+from wirescan.frames.pairing import copy_places, make_rows, pair_in_order, select_responses
 from wirescan.frames.table import FrameTable
+from wirescan.frames.value_numbers import number_values
 from wirescan.liftbridge.constants import AckPolicy, Kind
 
-OWN = np.dtype(
+EXCHANGE_COLUMNS = np.dtype(
     [
         ("offset", "i8"),
         ("ack_policy", "i4"),
@@ -75,26 +70,25 @@ def pair_publications(
         axis=0,
         return_inverse=True,
     )[1].ravel()
-    found = pair_in_order(
-        keys[: len(requests)],
-        asked.packet[request_frames],
+    expecting = np.flatnonzero(messages["ack_policy"][requests] != AckPolicy.NONE)
+    found = np.full(len(requests), NO_RESPONSE, np.int64)
+    found[expecting] = pair_in_order(
+        keys[: len(requests)][expecting],
+        asked.packet[request_frames[expecting]],
         keys[len(requests) :],
         answers.packet[reply_frames],
     )
     is_answered = found != NO_RESPONSE
-    answered = found[is_answered]
-    rows = make_rows(OWN, frames, request_frames)
+    rows = make_rows(EXCHANGE_COLUMNS, frames, request_frames)
+    copy_places(rows, frames, request_frames, "subject")
     rows["offset"] = NO_OFFSET
     rows["ack_policy"] = messages["ack_policy"][requests]
     for name in ("offset", "ack_error"):
-        rows[name][is_answered] = acks[name][replies[answered]]
-    for ending in ("_at", "_size"):
-        rows["subject" + ending] = frames["subject" + ending][request_frames]
+        rows[name][is_answered] = acks[name][replies[found[is_answered]]]
     # The bytes of an envelope are those of its message of NATS, in the same buffer.
     distance = messages["start"][requests] - frames["start"][request_frames]
     rows["correlation_id_at"] = messages["correlation_id_at"][requests] + distance
     rows["correlation_id_size"] = messages["correlation_id_size"][requests]
-    responses = np.full(len(requests), NO_RESPONSE, np.int64)
-    responses[is_answered] = reply_frames[answered]
+    responses = select_responses(found, reply_frames)
     is_awaited = messages["ack_policy"][requests] != AckPolicy.NONE
     return PairedFrames(request_frames, responses, is_awaited, rows, frames.buffers)

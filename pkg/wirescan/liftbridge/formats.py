@@ -331,7 +331,7 @@ ENVELOPES = Format(
 EXCHANGES = ExchangeFormat(
     "liftbridge.exchanges",
     "published messages with their acks, from captures",
-    exchanges.OWN,
+    exchanges.EXCHANGE_COLUMNS,
     partial(
         exchanges.pair_publications,
         open_envelopes=scan,

@@ -2,66 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames, make_rows
+from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames
 from wirescan.frames.limits import Limits
+from wirescan.frames.pairing import make_rows
+from wirescan.frames.table import FrameTable
 from wirescan.lumberjack.constants import Kind
 
-OWN = np.dtype([("count", "u4"), ("sequence", "u4"), ("version", "u2")])
+EXCHANGE_COLUMNS = np.dtype([("count", "u4"), ("sequence", "u4"), ("version", "u2")])
+NUMBERS = 1 << 32  # of events; they wrap
 
 
-def pair_windows(asked: SentFrames, answers: SentFrames, *, limits: Limits) -> PairedFrames:
+def pair_windows(
+    asked: SentFrames,
+    answers: SentFrames,
+    *,
+    limits: Limits,
+    open_events: Callable[..., FrameTable],
+) -> PairedFrames:
     """Pair windows with the acks that end them, in the order of each connection.
 
-    A receiver acknowledges the number of the last event, and may send lower numbers before that.
-    They show that it works, so they end no window. `limits` is accepted for consistency and
-    ignored.
+    The number of the last event follows from that of the first one and from the count. Some writers
+    number events from 1 on in each window, others over the connection. Acks of lower numbers end no
+    window. open_events: returns the events in frames.
     """
     table = asked.table
     kinds = table["kind"]
     good = ~table.bad
     is_window = good & (kinds == Kind.WINDOW) & asked.is_to_server
     is_ack = good & (kinds == Kind.ACK) & ~asked.is_to_server & answers.is_new
+    windows = np.flatnonzero(is_window)
+    first, last = _find_frames(asked, is_window, windows)
+    has_events = first != windows
+    events = open_events(table[first[has_events]], errors="mark", limits=limits)
+    numbers = _find_last_numbers(table["count"][windows], has_events, events)
+    by_row = np.full(len(table), NO_RESPONSE, np.int64)
+    by_row[windows] = numbers
     # The windows and acks of each connection, in the order of the packets.
     rows = np.flatnonzero(is_window | is_ack)
-    order = np.lexsort((~is_window[rows], asked.packet[rows], asked.connection[rows]))
-    rows = rows[order]
-    windows = np.flatnonzero(is_window)
+    rows = rows[np.lexsort((~is_window[rows], asked.packet[rows], asked.connection[rows]))]
     responses = np.full(len(table), NO_RESPONSE, np.int64)
-    sequences = _find_ends(
+    ended, acks = _find_ends(
         rows.tolist(),
         asked.connection[rows].tolist(),
         is_window[rows].tolist(),
-        np.where(is_window, table["count"], table["sequence"])[rows].tolist(),
-        responses,
+        np.where(is_window, by_row, table["sequence"])[rows].tolist(),
     )
-    found = make_rows(OWN, table, windows)
+    responses[ended] = acks
+    responses = responses[windows]
+    found = make_rows(EXCHANGE_COLUMNS, table, windows)
     found["count"] = table["count"][windows]
     found["version"] = table["version"][windows]
-    found["sequence"] = [sequences.get(row, 0) for row in windows.tolist()]
-    return PairedFrames(
-        windows,
-        responses[windows],
-        np.ones(len(windows), bool),
-        found,
-        table.buffers,
-        _find_last_frames(asked, windows),
-    )
+    is_answered = responses != NO_RESPONSE
+    found["sequence"][is_answered] = table["sequence"][responses[is_answered]]
+    is_awaited = np.ones(len(windows), bool)
+    return PairedFrames(windows, responses, is_awaited, found, table.buffers, (first, last))
+
+
+def _find_frames(
+    asked: SentFrames, is_window: np.ndarray, windows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the first and of the last frame after each window, before the next one.
+
+    A window without frames has its own row.
+    """
+    sides = asked.side
+    order = np.argsort(sides, kind="stable")  # the frames of each side, in the order of the stream
+    begins = is_window[order]
+    begins[1:] |= np.diff(sides[order]) != 0
+    begins[:1] = True
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts, len(order))[1:] - 1
+    first = np.zeros(len(order), np.int64)
+    last = np.zeros(len(order), np.int64)
+    first[order[starts]] = order[np.minimum(starts + 1, ends)]
+    last[order[starts]] = order[ends]
+    return first[windows], last[windows]
+
+
+def _find_last_numbers(
+    counts: np.ndarray, has_events: np.ndarray, events: FrameTable
+) -> np.ndarray:
+    """Return the number of the last event of each window, or NO_RESPONSE if it is not known.
+
+    counts: the number of events of each window. events: those in the first frames of the windows
+    that have some.
+    """
+    numbers = np.full(len(counts), NO_RESPONSE, np.int64)
+    good = np.flatnonzero(~events.bad)
+    frames, places = np.unique(events["parent"][good], return_index=True)
+    windows = np.flatnonzero(has_events)[frames]
+    first_numbers = events["sequence"][good[places]].astype(np.int64)
+    numbers[windows] = (first_numbers + counts[windows] - 1) % NUMBERS
+    return numbers
 
 
 def _find_ends(
-    rows: list[int],
-    connections: list[int],
-    is_window: list[bool],
-    numbers: list[int],
-    responses: np.ndarray,
-) -> dict[int, int]:
-    """Set the ack that ends each window, and return the last number that each has.
+    rows: list[int], connections: list[int], is_window: list[bool], numbers: list[int]
+) -> tuple[list[int], list[int]]:
+    """Return the rows of the windows that end, and those of the acks that end them.
 
-    numbers: the counts of windows and the sequence numbers of acks.
+    numbers: the numbers of the last events of windows, and those of acks.
     """
-    sequences: dict[int, int] = {}
+    ended: list[int] = []
+    acks: list[int] = []
     open_windows: list[tuple[int, int]] = []
     first = 0
     previous = -1
@@ -73,27 +120,10 @@ def _find_ends(
         if begins:
             open_windows.append((row, number))
         elif first < len(open_windows):
-            window, count = open_windows[first]
-            sequences[window] = number
-            if number >= count:
-                responses[window] = row
+            window, last_number = open_windows[first]
+            is_reached = (number - last_number) % NUMBERS < NUMBERS // 2
+            if last_number != NO_RESPONSE and is_reached:
+                ended.append(window)
+                acks.append(row)
                 first += 1
-    return sequences
-
-
-def _find_last_frames(asked: SentFrames, windows: np.ndarray) -> np.ndarray:
-    """Return the row of the last frame before the next window, for each window."""
-    connections = np.unique(asked.connection, return_inverse=True)[1]
-    sides = connections * 2 + asked.is_to_server
-    # The frames of each side, in the order of the stream.
-    order = np.argsort(sides, kind="stable")
-    is_first = np.zeros(len(order), bool)
-    is_first[windows] = True
-    begins = is_first[order]
-    begins[1:] |= np.diff(sides[order]) != 0
-    begins[:1] = True
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts, len(order))[1:] - 1
-    last = np.zeros(len(order), np.int64)
-    last[order[starts]] = order[ends]
-    return last[windows]
+    return ended, acks

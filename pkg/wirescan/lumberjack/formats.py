@@ -7,6 +7,7 @@ The registry, the command line, exports and Spark find the formats here.
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -318,8 +319,8 @@ def documents(
 EXCHANGES = ExchangeFormat(
     "lumberjack.exchanges",
     "windows of events with the acks of their last events, from captures",
-    exchanges.OWN,
-    exchanges.pair_windows,
+    exchanges.EXCHANGE_COLUMNS,
+    partial(exchanges.pair_windows, open_events=events),
     meanings=MEANINGS["lumberjack.exchanges"],
 )
 FRAMES = Format(

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirescan.frames.exchange import (
-    NO_RESPONSE,
-    PairedFrames,
-    SentFrames,
-    copy_places,
-    make_rows,
-    number_values,
-    pair_in_order,
-)
+from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames
 from wirescan.frames.limits import Limits
+from wirescan.frames.pairing import copy_places, make_rows, pair_in_order, select_responses
+from wirescan.frames.value_numbers import number_values
 from wirescan.nats.constants import Kind
 
 PUBLISHED = (Kind.PUB, Kind.HPUB, Kind.MSG, Kind.HMSG)
-OWN = np.dtype(
+EXCHANGE_COLUMNS = np.dtype(
     [
         ("status", "u2"),
         ("subject_at", "u4"),
@@ -43,18 +37,16 @@ def pair_requests(asked: SentFrames, answers: SentFrames, *, limits: Limits) -> 
     reply_numbers, subject_numbers = number_values(
         (table, requests, "reply"), (table, replies, "subject")
     )
-    connections = np.unique(asked.connection, return_inverse=True)[1].astype(np.int64)
-    sides = connections * 2 + asked.is_to_server
-    other_sides = connections * 2 + ~asked.is_to_server
     found = pair_in_order(
-        sides[requests] << 32 | reply_numbers,
+        asked.side[requests] << 32 | reply_numbers,
         asked.packet[requests],
-        other_sides[replies] << 32 | subject_numbers,
+        answers.other_side[replies] << 32 | subject_numbers,
         answers.packet[replies],
     )
-    responses = np.where(found == NO_RESPONSE, NO_RESPONSE, np.append(replies, 0)[found])
-    rows = make_rows(OWN, table, requests)
+    responses = select_responses(found, replies)
+    rows = make_rows(EXCHANGE_COLUMNS, table, requests)
     copy_places(rows, table, requests, "subject", "reply")
-    rows["status"] = np.where(responses == NO_RESPONSE, 0, table["status"][responses])
+    is_answered = responses != NO_RESPONSE
+    rows["status"][is_answered] = table["status"][responses[is_answered]]
     is_awaited = np.ones(len(requests), bool)
     return PairedFrames(requests, responses, is_awaited, rows, table.buffers)

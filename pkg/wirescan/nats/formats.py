@@ -154,7 +154,7 @@ def options(messages: FrameTable, *, credentials: bool = False) -> list[dict[str
 EXCHANGES = ExchangeFormat(
     "nats.exchanges",
     "messages with a reply subject, and the first reply to each, from captures",
-    exchanges.OWN,
+    exchanges.EXCHANGE_COLUMNS,
     exchanges.pair_requests,
     meanings=MEANINGS["nats.exchanges"],
     grouped_by="subject",

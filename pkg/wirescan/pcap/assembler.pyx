@@ -1,23 +1,19 @@
 # cython: boundscheck=False, wraparound=False
 """Follows TCP connections through the packets of a capture, and puts their bytes in order.
 
-`formats.py` makes tables of the results, and `frames_of_captures.py` reads a capture in pieces.
-
-Each direction of a connection has two lists of nodes. A node is the new bytes of one packet.
-`ready` has the bytes that follow each other. `held` has bytes that came too early, by position.
+`formats.py` makes tables of the results, and `stream_frames.py` reads a capture in pieces.
+`fragments.pxd` puts IP fragments together, `connection_table.pxd` finds connections, and
+`byte_nodes.pxd` puts bytes in order:
 
     packet of a sequence number      what becomes of its bytes
-    the next one                     go to `ready`, and held bytes that follow them too
+    the next one                     go to the list `ready`, and held bytes that follow them too
     an earlier one                   repeated bytes are dropped and counted
-    a later one                      are held; where held bytes overlap, `policy` decides
+    a later one                      go to the list `held`; where bytes overlap, `policy` decides
 
 Bytes are lost if the receiver acknowledged bytes after them, and they do not come within 64 packets
 of the connection and one second: captures may have packets in another order than the receiver. Then
 the held bytes become ready, and the positions in the list have a gap. What is still missing at the
-end of the capture is lost too.
-
-All work is linear. The walk to the place of a held node is charged to a budget that each packet
-extends. Beyond it, and beyond the limit on held bytes, a packet counts as lost.
+end of the capture is lost too. All work is linear.
 
 Format: RFC 9293. Which bytes win where segments overlap differs between receivers, so it is an
 argument.
@@ -26,16 +22,30 @@ import os
 
 import numpy as np
 
-from libc.stdlib cimport free, malloc, qsort, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdlib cimport free, qsort
+from libc.string cimport memcpy
 from wirescan.core cimport (
-    LOST, Head, Readable, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+    LOST, OK, Head, Readable, int32_t, int64_t, uint8_t, uint32_t, uint64_t)
 from wirescan.core.loop import flat, lie_inside
 from wirescan.core.rows cimport Block
 from wirescan.core.rows import addresses
+from wirescan.pcap.byte_nodes cimport (
+    FREE_STEPS, NODE_COST, NodeArena, STEPS_PER_PACKET, append, drop, drop_piece, free_arena,
+    give_up_missing, has_room, hold, make_node, move_held, own_borrowed)
+from wirescan.pcap.connection_ages cimport (
+    find_longest_idle, find_old, has_ended, join_list, leave_list, refresh)
+from wirescan.pcap.connection_table cimport (
+    ConnectionTable, add_connection, begins_again, create_table, find_connection, follow_fin,
+    follow_flags, free_connection, free_table, hide_connection, make_key)
+from wirescan.pcap.fragments cimport (
+    Datagram, ENDS, FragmentTable, add_fragment, create_fragments, drop_fragments, free_fragments,
+    take_datagram)
+from wirescan.pcap.number_list cimport Direction, NumberList, compare_numbers, push
+from wirescan.pcap.packet cimport read_datagram
 from wirescan.pcap.tcp_connection cimport (
-    ACK, ADDRESS, COMPLETE, Connection, FIN, Key, NONE, Node, OPEN, RESET, RST, SYN, Side)
-from wirescan.pcap.rows cimport Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER
+    ADDRESS, CURRENT, Connection, ENDED, FIN, FREE, Key, NONE, Node, RELEASED, SYN, Side)
+from wirescan.pcap.rows cimport (
+    FRAGMENT, Flow, Packet, Segment, Stream, TCP, TO_CLIENT, TO_SERVER)
 from wirescan.pcap.scan import PACKET
 
 cdef Flow _flow
@@ -49,112 +59,96 @@ cdef object stream_struct = np.asarray(<Stream[:1]>&_stream).dtype
 ENDPOINTS = 2 * ADDRESS         # bytes of the two addresses of a flow, the client's first
 
 cdef enum:
-    FIRST_SLOTS = 1 << 10
-    STEPS_PER_PACKET = 64       # steps to the places of held nodes that each packet allows
-    FREE_STEPS = 1 << 20
     SMALL = 1 << 16             # bytes of a direction that are always given again
     AGAIN = 8                   # more bytes are given again when they grew by this part
     WINDOW = 1 << 30            # the largest window of TCP: a later byte is no byte of the stream
-    MOST_NODES = 0x7FFFFFF0
     PATIENCE_PACKETS = 64       # of the connection, for which acknowledged bytes may come later
     PATIENCE = 1000000000       # ns, the same
 
 
-cdef inline uint64_t mix(uint64_t a, uint64_t b) noexcept nogil:
-    # Mix two words. The constants are fractions of the golden ratio and the square root of 2.
-    a = (a ^ b) * <uint64_t>0x9E3779B97F4A7C15
-    a ^= a >> 32
-    a *= <uint64_t>0x6A09E667F3BCC909
-    return a ^ (a >> 29)
-
-
-cdef inline uint64_t hash_key(const Key* key, uint64_t seed) noexcept nogil:
-    cdef uint64_t word, h = seed
-    cdef size_t i
-    for i in range(sizeof(Key) // 8):
-        memcpy(&word, <const char*>key + 8 * i, 8)
-        h = mix(h, word)
-    return mix(h, seed)
-
-
-# A list of numbers that grows.
-cdef struct Numbers:
-    int64_t* at
-    size_t count
-    size_t capacity
-
-
-cdef bint push(Numbers* numbers, int64_t number) noexcept nogil:
-    # Append a number. Return False where there is no memory.
-    cdef size_t capacity
-    cdef void* memory
-    if numbers.count == numbers.capacity:
-        capacity = numbers.capacity * 2 + 64
-        memory = realloc(numbers.at, capacity * sizeof(int64_t))
-        if memory is NULL:
-            return False
-        numbers.at = <int64_t*>memory
-        numbers.capacity = capacity
-    numbers.at[numbers.count] = number
-    numbers.count += 1
-    return True
-
-
-cdef int compare_numbers(const void* a, const void* b) noexcept nogil:
-    cdef int64_t first = (<const int64_t*>a)[0], second = (<const int64_t*>b)[0]
-    return (first > second) - (first < second)
-
-
 cdef class Assembler:
-    """Connections and their bytes: Assembler(policy, held=64 << 20).
+    """Connections and their bytes: Assembler(policy, held=64 << 20, *, connections, waiting).
 
     policy: which bytes win where held segments overlap: the "first" or the "last" that came.
-    held: bytes out of order that one direction may hold.
+    held: bytes out of order that one direction may hold. Beyond it the bytes that are missing
+        before them are lost.
+    connections: None keeps all connections. A number makes the assembler release connections:
+        those that ended 60 seconds ago, those without a packet for 8,100 seconds, and the longest
+        idle ones where there are more than this number. Connections that ended are the first.
+    waiting: bytes of copies that may wait for others. Beyond it the longest idle connections are
+        released too, in `release`. Only with `connections`.
+
+    After `feed` or `release`, `released` connections wait for `take(released=True)` and
+    `drop_released`. The next packets of their endpoints begin new connections.
 
     Raises TypeError and ValueError for another policy.
     """
-    cdef Connection* connections
-    cdef size_t count, capacity
-    cdef int32_t* slots
-    cdef size_t slot_count
-    cdef Node* nodes
-    cdef int32_t node_count, node_capacity, free_node
-    cdef Numbers touched            # 2 * connection + side, of directions with new bytes
-    cdef Numbers given              # the same for each row of streams of the last `take`
-    cdef Numbers borrowed           # nodes whose bytes are in the caller's buffers
-    cdef uint64_t seed
-    cdef uint64_t steps, allowed_steps
-    cdef uint64_t held_limit
-    cdef bint last_wins, out_of_memory
+    cdef ConnectionTable connections
+    cdef NodeArena nodes
+    cdef NumberList touched         # each `Direction` with new bytes
+    cdef NumberList given           # places of directions: those of the rows of the last `take`
+    cdef NumberList released_places
+    cdef NumberList wholes          # addresses of memory: datagrams whose bytes are borrowed
+    cdef FragmentTable fragments    # that wait for others
+    cdef bint out_of_memory
+    cdef bint releases              # whether connections are released
+    cdef size_t most_connections
+    cdef uint64_t most_waiting
+    cdef int64_t time               # the latest time of a packet
     cdef readonly int64_t packets   # of the capture so far
 
-    def __cinit__(self, policy, held=64 << 20):
+    def __cinit__(self, policy, held=64 << 20, *, connections=None, waiting=1 << 30):
         if not isinstance(policy, str):
             raise TypeError(f"policy must be a str, not {policy!r}")
         if policy not in ("first", "last"):
             raise ValueError(f"policy must be first or last, not {policy!r}")
-        self.last_wins = policy == "last"
-        self.held_limit = held
+        self.nodes.last_wins = policy == "last"
+        self.nodes.held_limit = held
+        self.nodes.allowed_steps = FREE_STEPS
+        self.nodes.free_node = NONE
+        self.releases = connections is not None
+        self.most_connections = connections or 0
+        self.most_waiting = waiting
         # Nobody outside knows the seed, so no capture can be made whose connections collide.
-        self.seed = <uint64_t>int.from_bytes(os.urandom(8), "little")
-        self.free_node = NONE
-        self.slot_count = FIRST_SLOTS
-        self.slots = <int32_t*>malloc(self.slot_count * sizeof(int32_t))
-        if self.slots is NULL:
+        seed = int.from_bytes(os.urandom(8), "little")
+        create_fragments(&self.fragments, seed)
+        if not create_table(&self.connections, seed):
             raise MemoryError("no memory for connections")
-        memset(self.slots, 0xFF, self.slot_count * sizeof(int32_t))
-        self.allowed_steps = FREE_STEPS
 
     def __dealloc__(self):
-        cdef int32_t i
-        for i in range(self.node_count):
-            free(self.nodes[i].owned)
-        free(self.nodes)
-        free(self.slots)
-        free(self.connections)
+        free_arena(&self.nodes)
+        free_table(&self.connections)
+        free_fragments(&self.fragments)
+        self.free_wholes()
+        free(self.wholes.at)
         free(self.touched.at)
         free(self.given.at)
-        free(self.borrowed.at)
+        free(self.released_places.at)
+
+    @property
+    def held_connections(self):
+        """How many connections are held, with the released ones that were not dropped."""
+        return self.connections.held
+
+    @property
+    def released(self):
+        """How many connections are released and not dropped."""
+        return self.released_places.count
+
+    @property
+    def incomplete_datagrams(self):
+        """How many IP datagrams of TCP were dropped because fragments of them are missing."""
+        return self.fragments.incomplete
+
+    @property
+    def fragment_bytes(self):
+        """Memory of the fragments that wait for others of their datagram."""
+        return self.fragments.bytes
+
+    @property
+    def waiting_bytes(self):
+        """Memory of the copies of bytes that wait for others."""
+        return self.nodes.owned_bytes
 
     def feed(self, rows, buffers):
         """Follow the connections of packets, in the order of the capture.
@@ -183,13 +177,21 @@ cdef class Assembler:
         with nogil:
             for i in range(n):
                 self.packets += 1
-                self.allowed_steps += STEPS_PER_PACKET
-                if packet[i].head.kind == TCP and packet[i].head.fault == 0:
+                self.nodes.allowed_steps += STEPS_PER_PACKET
+                self.time = max(self.time, packet[i].time)
+                if packet[i].head.fault:
+                    pass
+                elif packet[i].head.kind == TCP:
                     self.follow(&packet[i], readable[packet[i].head.buffer].at, <int32_t>i)
-                if self.out_of_memory:
+                elif packet[i].head.kind == FRAGMENT:
+                    self.follow_fragment(&packet[i], readable[packet[i].head.buffer].at,
+                                         <int32_t>i)
+                if self.releases:
+                    self.release_old()
+                if self.out_of_memory or self.nodes.out_of_memory:
                     break
-        if self.out_of_memory:
-            raise MemoryError(f"no memory for more than {self.count} connections")
+        if self.out_of_memory or self.nodes.out_of_memory:
+            raise MemoryError(f"no memory for more than {self.connections.held} connections")
 
     def finish(self):
         """End the capture: held bytes become ready, and what is missing before them is lost.
@@ -197,15 +199,15 @@ cdef class Assembler:
         The next `take` gives all bytes that were not released.
         """
         cdef size_t i
-        cdef int side
         with nogil:
-            for i in range(self.count):
-                for side in range(2):
-                    self.give_up_missing(i, side, <uint64_t>-1)
-                    if self.connections[i].side[side].ready != NONE:
-                        self.touch(i, side)
+            drop_fragments(&self.fragments)
+            for i in range(self.connections.count):
+                if self.connections.at[i].phase != FREE:
+                    self.end_connection(i)
+        if self.out_of_memory:
+            raise MemoryError("no memory for the numbers of streams")
 
-    def take(self, *, everything=True):
+    def take(self, *, everything=True, released=False):
         """Return the bytes in order that were not released: (flows, endpoints, streams, bytes,
         segments).
 
@@ -215,25 +217,25 @@ cdef class Assembler:
         into. segments: array of dtype SEGMENT, the packets of these bytes.
 
         everything: False leaves bytes for later where many were given before, and few are new.
+        released: take the bytes of released connections, or of all others.
 
         Raises MemoryError, OverflowError where a stream has 4 GiB without a gap.
         """
-        cdef size_t i, rows = 0, nodes = 0, given = 0, flow_count = 0
+        cdef const Direction* touched = <const Direction*>self.touched.at
+        cdef size_t i, rows = 0, nodes = 0, flow_count = 0, count = self.touched.count // 2
         cdef uint64_t size = 0, largest = 0
         cdef int64_t previous = -1
         cdef Side* side
-        if self.touched.count:
-            qsort(self.touched.at, self.touched.count, sizeof(int64_t), compare_numbers)
-        for i in range(self.touched.count):
-            side = self.find_side(self.touched.at[i])
-            if not everything and side.ready_bytes > SMALL and (
-                    side.ready_bytes - side.emitted < side.emitted // AGAIN):
+        if count:
+            qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
+        for i in range(count):
+            if not self.is_taken(touched[i].place, everything, released):
                 continue
-            given += 1
+            side = self.find_side(touched[i].place)
             rows += self.count_rows(side, &nodes, &largest)
             size += side.ready_bytes
-            flow_count += self.touched.at[i] // 2 != previous
-            previous = self.touched.at[i] // 2
+            flow_count += touched[i].place // 2 != previous
+            previous = touched[i].place // 2
         if largest > <uint64_t>0xFFFFFFFF:
             raise OverflowError(f"a stream has {largest} bytes without a gap")
         block = Block(size)
@@ -241,21 +243,38 @@ cdef class Assembler:
         endpoints = np.zeros((flow_count, ENDPOINTS), np.uint8)
         streams = np.zeros(rows, STREAM)
         segments = np.empty(nodes, SEGMENT)
-        self.write_all(flows, endpoints, streams, block, segments, everything)
+        self.write_all(flows, endpoints, streams, block, segments, everything, released)
         return flows, endpoints, streams, block, segments
 
-    def list_flows(self):
-        """Return all connections: an array of dtype FLOW, and their addresses."""
-        cdef size_t i
+    def list_flows(self, *, released=False):
+        """Return connections in the order of their numbers: an array of dtype FLOW, and their
+        addresses.
+
+        released: only the released ones. Otherwise all that are held.
+
+        Raises MemoryError.
+        """
+        cdef size_t i, count = self.released_places.count if released else self.connections.held
         cdef Flow[::1] rows
         cdef uint8_t[:, ::1] ends
-        flows = np.zeros(self.count, FLOW)
-        endpoints = np.zeros((self.count, ENDPOINTS), np.uint8)
-        if self.count:
-            rows = flows.view(flow_struct)
-            ends = endpoints
-            for i in range(self.count):
-                write_flow(&self.connections[i], &rows[i], &ends[i, 0], i)
+        cdef int64_t[:, ::1] order          # number and place
+        flows = np.zeros(count, FLOW)
+        endpoints = np.zeros((count, ENDPOINTS), np.uint8)
+        if count == 0:
+            return flows, endpoints
+        order = np.empty((count, 2), np.int64)
+        if released:
+            for i in range(count):
+                order[i, 1] = self.released_places.at[i]
+        else:
+            self.list_places(order)
+        for i in range(count):
+            order[i, 0] = self.connections.at[order[i, 1]].number
+        qsort(&order[0, 0], count, sizeof(Direction), compare_numbers)
+        rows = flows.view(flow_struct)
+        ends = endpoints
+        for i in range(count):
+            write_flow(&self.connections.at[order[i, 1]], &rows[i], &ends[i, 0], i)
         return flows, endpoints
 
     def release(self, consumed):
@@ -271,35 +290,104 @@ cdef class Assembler:
         """
         cdef const int64_t[::1] counts = np.ascontiguousarray(consumed, np.int64)
         cdef size_t i
-        cdef int32_t n
         cdef Side* side
-        cdef Node* node
-        cdef char* copy
         if <size_t>len(counts) != self.given.count:
             raise ValueError(f"{len(counts)} numbers for {self.given.count} rows")
         for i in range(self.given.count):
             side = self.find_side(self.given.at[i])
             if i + 1 < self.given.count and self.given.at[i + 1] == self.given.at[i]:
-                self.drop_piece(side)
+                drop_piece(&self.nodes, side)
             else:
-                self.drop(side, max(counts[i], 0))
+                drop(&self.nodes, side, max(counts[i], 0))
                 side.emitted = side.ready_bytes
         self.given.count = 0
-        for i in range(self.borrowed.count):
-            n = <int32_t>self.borrowed.at[i]
-            node = &self.nodes[n]
-            if node.size == 0 or node.owned is not NULL:
-                continue
-            copy = <char*>malloc(node.size)
-            if copy is NULL:
-                raise MemoryError("no memory for bytes that wait for others")
-            memcpy(copy, node.data, node.size)
-            node.owned = copy
-            node.data = <const uint8_t*>copy
-        self.borrowed.count = 0
+        if not own_borrowed(&self.nodes):
+            raise MemoryError("no memory for bytes that wait for others")
+        self.free_wholes()
+        if self.releases and self.nodes.owned_bytes > self.most_waiting:
+            self.release_waiting()
 
-    cdef Side* find_side(self, int64_t number) noexcept nogil:
-        return &self.connections[number // 2].side[number % 2]
+    def drop_released(self):
+        """Forget the released connections, and their bytes."""
+        cdef Direction* touched = <Direction*>self.touched.at
+        cdef size_t i, kept = 0
+        cdef int64_t place
+        cdef int source
+        cdef Side* side
+        for i in range(self.touched.count // 2):
+            if self.connections.at[touched[i].place // 2].phase != RELEASED:
+                touched[kept] = touched[i]
+                kept += 1
+        self.touched.count = 2 * kept
+        for i in range(self.released_places.count):
+            place = self.released_places.at[i]
+            for source in range(2):
+                side = &self.connections.at[place].side[source]
+                drop(&self.nodes, side, side.ready_bytes)
+            free_connection(&self.connections, place)
+        self.released_places.count = 0
+        self.given.count = 0
+
+    cdef void list_places(self, int64_t[:, ::1] order) noexcept:
+        # Write the places of all connections into the second column.
+        cdef size_t i, row = 0
+        for i in range(self.connections.count):
+            if self.connections.at[i].phase != FREE:
+                order[row, 1] = i
+                row += 1
+
+    cdef void end_connection(self, int64_t place) noexcept nogil:
+        # Held bytes become ready, and what is missing before them is lost.
+        cdef int source
+        cdef Side* side
+        for source in range(2):
+            side = &self.connections.at[place].side[source]
+            give_up_missing(&self.nodes, side, <uint64_t>-1)
+            if side.ready != NONE:
+                self.touch(place, source)
+
+    cdef void release_connection(self, int64_t place) noexcept nogil:
+        # No packet belongs to a connection any more. Its bytes wait for `take`.
+        leave_list(&self.connections, place)
+        hide_connection(&self.connections, place)
+        self.connections.at[place].phase = RELEASED
+        self.end_connection(place)
+        if not push(&self.released_places, place):
+            self.out_of_memory = True
+
+    cdef void release_old(self) noexcept nogil:
+        # Release the connections that are too old, or too many.
+        cdef int32_t place = find_old(&self.connections, self.time, self.packets)
+        while place != NONE and not self.out_of_memory:
+            self.release_connection(place)
+            place = find_old(&self.connections, self.time, self.packets)
+        if self.connections.held - self.released_places.count > self.most_connections:
+            place = find_longest_idle(&self.connections)
+            if place != NONE:
+                self.release_connection(place)
+
+    cdef int release_waiting(self) except -1:
+        # Release the longest idle connections until few enough bytes wait for others.
+        cdef uint64_t released = 0
+        cdef int32_t place = find_longest_idle(&self.connections)
+        while place != NONE and self.nodes.owned_bytes - released > self.most_waiting:
+            self.release_connection(place)
+            released += count_owned(&self.nodes, &self.connections.at[place])
+            if self.out_of_memory:
+                raise MemoryError("no memory for the numbers of connections")
+            place = find_longest_idle(&self.connections)
+        return 0
+
+    cdef bint is_taken(self, int64_t place, bint everything, bint released) noexcept nogil:
+        # Return whether `take` returns the bytes of a direction.
+        cdef const Side* side = self.find_side(place)
+        if (self.connections.at[place // 2].phase == RELEASED) != released:
+            return False
+        return everything or released or side.ready_bytes <= SMALL or (
+            side.ready_bytes - side.emitted >= side.emitted // AGAIN)
+
+    cdef Side* find_side(self, int64_t place) noexcept nogil:
+        return &self.connections.at[place // 2].side[place % 2]
 
     cdef size_t count_rows(self, const Side* side, size_t* nodes, uint64_t* largest) noexcept nogil:
         # Return the number of rows for the ready bytes of a direction. Add the number of its nodes.
@@ -308,23 +396,24 @@ cdef class Assembler:
         cdef size_t rows = 0
         cdef bint begins = True
         while i != NONE:
-            if self.nodes[i].position > expected:
+            if self.nodes.at[i].position > expected:
                 rows += 1
                 begins = True
             if begins:
                 rows += 1
                 piece = 0
                 begins = False
-            piece += self.nodes[i].size
+            piece += self.nodes.at[i].size
             largest[0] = max(largest[0], piece)
-            expected = self.nodes[i].position + self.nodes[i].size
+            expected = self.nodes.at[i].position + self.nodes.at[i].size
             nodes[0] += 1
-            i = self.nodes[i].next
+            i = self.nodes.at[i].next
         return rows
 
     cdef int write_all(self, flows, endpoints, streams, Block block, segments,
-                       bint everything) except -1:
+                       bint everything, bint released) except -1:
         # Fill the arrays of `take`.
+        cdef Direction* touched = <Direction*>self.touched.at
         cdef Flow[::1] flow_rows
         cdef Stream[::1] rows
         cdef Segment[::1] parts
@@ -332,8 +421,7 @@ cdef class Assembler:
         cdef size_t i, kept = 0, row = 0, part = 0
         cdef uint64_t at = 0
         cdef int32_t flow = -1
-        cdef int64_t number, previous = -1
-        cdef Side* side
+        cdef int64_t place, previous = -1
         if not len(streams):
             self.given.count = 0
             return 0
@@ -342,36 +430,34 @@ cdef class Assembler:
         parts = segments
         ends = endpoints
         self.given.count = 0
-        for i in range(self.touched.count):
-            number = self.touched.at[i]
-            side = self.find_side(number)
-            if not everything and side.ready_bytes > SMALL and (
-                    side.ready_bytes - side.emitted < side.emitted // AGAIN):
-                self.touched.at[kept] = number
+        for i in range(self.touched.count // 2):
+            place = touched[i].place
+            if not self.is_taken(place, everything, released):
+                touched[kept] = touched[i]
                 kept += 1
                 continue
-            side.is_touched = False
-            if number // 2 != previous:
-                previous = number // 2
+            self.find_side(place).is_touched = False
+            if place // 2 != previous:
+                previous = place // 2
                 flow += 1
-                write_flow(&self.connections[previous], &flow_rows[flow], &ends[flow, 0], flow)
-            if not self.write_side(number, flow, &rows[0], &row, &parts[0], &part, block.at, &at):
+                write_flow(&self.connections.at[previous], &flow_rows[flow], &ends[flow, 0], flow)
+            if not self.write_side(place, flow, &rows[0], &row, &parts[0], &part, block.at, &at):
                 raise MemoryError("no memory for the numbers of streams")
-        self.touched.count = kept
+        self.touched.count = 2 * kept
         return 0
 
-    cdef bint write_side(self, int64_t number, int32_t flow, Stream* rows, size_t* row,
+    cdef bint write_side(self, int64_t place, int32_t flow, Stream* rows, size_t* row,
                          Segment* parts, size_t* part, char* arena, uint64_t* at) noexcept nogil:
         # Write the rows, the bytes and the segments of a direction. Return False for no memory.
-        cdef Connection* connection = &self.connections[number // 2]
-        cdef Side* side = &connection.side[number % 2]
-        cdef uint8_t kind = TO_SERVER if number % 2 == connection.client else TO_CLIENT
+        cdef Connection* connection = &self.connections.at[place // 2]
+        cdef Side* side = &connection.side[place % 2]
+        cdef uint8_t kind = TO_SERVER if place % 2 == connection.client else TO_CLIENT
         cdef uint64_t expected = side.given
         cdef int32_t i = side.ready
         cdef Node* node
         cdef Stream* out = NULL
         while i != NONE:
-            node = &self.nodes[i]
+            node = &self.nodes.at[i]
             if node.position > expected:
                 out = &rows[row[0]]
                 row[0] += 1
@@ -379,14 +465,14 @@ cdef class Assembler:
                 out.head.fault = LOST
                 out.lost = <int64_t>(node.position - expected)
                 out = NULL
-                if not push(&self.given, number):
+                if not push(&self.given, place):
                     return False
             if out is NULL:
                 out = &rows[row[0]]
                 row[0] += 1
                 begin_stream(out, kind, flow, at[0], node.position, node.time, part[0])
                 side.given = node.position
-                if not push(&self.given, number):
+                if not push(&self.given, place):
                     return False
             memcpy(arena + at[0], node.data, node.size)
             parts[part[0]] = Segment(<int64_t>at[0], node.time, node.packet)
@@ -399,50 +485,35 @@ cdef class Assembler:
             i = node.next
         return True
 
-    cdef void drop(self, Side* side, uint64_t size) noexcept nogil:
-        # Remove the first bytes of the list `ready`.
-        cdef Node* node
-        while size and side.ready != NONE:
-            node = &self.nodes[side.ready]
-            if size < node.size:
-                node.data += size
-                node.position += size
-                node.size -= <uint32_t>size
-                side.ready_bytes -= size
-                side.given = node.position
-                side.dropped = node.position
-                return
-            size -= node.size
-            side.given = node.position + node.size
-            self.drop_node(side)
+    cdef void free_wholes(self) noexcept:
+        cdef size_t i
+        for i in range(self.wholes.count):
+            free(<void*><size_t>self.wholes.at[i])
+        self.wholes.count = 0
 
-    cdef void drop_piece(self, Side* side) noexcept nogil:
-        # Remove the first bytes of the list `ready` up to a gap. The row of a gap has no bytes.
-        cdef uint64_t expected
-        if side.ready == NONE or self.nodes[side.ready].position > side.dropped:
-            if side.ready != NONE:
-                side.dropped = self.nodes[side.ready].position
+    cdef void follow_fragment(self, const Packet* packet, const uint8_t* base,
+                              int32_t row) noexcept nogil:
+        # Hold a fragment. Follow the packet of TCP that it completes.
+        cdef Datagram* datagram
+        cdef Packet whole
+        cdef uint8_t* data
+        if not has_places(packet):
             return
-        expected = self.nodes[side.ready].position
-        while side.ready != NONE and self.nodes[side.ready].position == expected:
-            expected += self.nodes[side.ready].size
-            self.drop_node(side)
-        side.dropped = expected
-
-    cdef void drop_node(self, Side* side) noexcept nogil:
-        # Remove the first node of the list `ready`.
-        cdef int32_t i = side.ready
-        cdef Node* node = &self.nodes[i]
-        side.ready = node.next
-        if side.ready == NONE:
-            side.ready_last = NONE
-        side.ready_bytes -= node.size
-        side.dropped = node.position + node.size
-        free(node.owned)
-        node.owned = NULL
-        node.size = 0
-        node.next = self.free_node
-        self.free_node = i
+        datagram = add_fragment(&self.fragments, packet, base + packet.head.start, self.time)
+        self.out_of_memory |= self.fragments.out_of_memory
+        if datagram is NULL:
+            return
+        whole = packet[0]
+        data = take_datagram(&self.fragments, datagram, &whole, self.time)
+        if (read_datagram(&whole, data, data + ENDS, datagram.size) != OK
+                or whole.head.kind != TCP):
+            free(data)
+            return
+        if not push(&self.wholes, <int64_t><size_t>data):
+            self.out_of_memory = True
+            free(data)
+            return
+        self.follow(&whole, data, row)
 
     cdef void follow(self, const Packet* packet, const uint8_t* base, int32_t row) noexcept nogil:
         # Follow one packet of TCP, if its addresses are inside it.
@@ -450,132 +521,37 @@ cdef class Assembler:
         cdef Connection* connection
         cdef Key key
         cdef int source
-        cdef int64_t number
-        cdef const Head* head = &packet.head
-        if not (holds(head, packet.source_address_at, packet.source_address_size)
-                and holds(head, packet.destination_address_at, packet.destination_address_size)
-                and holds(head, packet.payload_at, packet.payload_size)
-                and packet.source_address_size in (4, ADDRESS)
-                and packet.destination_address_size == packet.source_address_size):
+        cdef int64_t place
+        if not has_places(packet):
             return
         source = make_key(&key, packet, start)
-        number = self.find(&key)
-        if number < 0 or begins_again(&self.connections[number], packet, source):
-            number = self.add(&key, packet, source, row)
-            if number < 0:
+        place = find_connection(&self.connections, &key)
+        if place >= 0 and begins_again(&self.connections.at[place], packet, source):
+            hide_connection(&self.connections, place)
+            if self.releases:
+                refresh(&self.connections, place, ENDED, self.time, self.packets)
+            place = -1
+        if place < 0:
+            place = add_connection(&self.connections, &key, packet, source, row)
+            if place < 0:
+                self.out_of_memory = True
                 return
-        connection = &self.connections[number]
+            if self.releases:
+                join_list(&self.connections, place)
+        connection = &self.connections.at[place]
         connection.time_end = max(connection.time_end, packet.time)
-        self.follow_flags(connection, packet, source)
-        self.follow_bytes(number, packet, start, source)
-        self.settle(number, packet.time)
+        follow_flags(connection, packet, source)
+        self.follow_bytes(place, packet, start, source)
+        follow_fin(connection, source)
+        self.settle(place, packet.time)
+        if self.releases:
+            refresh(&self.connections, place, ENDED if has_ended(connection) else CURRENT,
+                    self.time, self.packets)
 
-    cdef int64_t find(self, const Key* key) noexcept nogil:
-        # Return the number of the latest connection of these endpoints, or -1.
-        cdef int32_t i = self.slots[hash_key(key, self.seed) & (self.slot_count - 1)]
-        while i >= 0:
-            if memcmp(&self.connections[i].key, key, sizeof(Key)) == 0:
-                return i
-            i = self.connections[i].next
-        return -1
-
-    cdef int64_t add(self, const Key* key, const Packet* packet, int source,
-                     int32_t row) noexcept nogil:
-        # Add a connection, which begins with this packet. Return its number, or -1 for no memory.
-        cdef Connection* connection
-        cdef size_t slot
-        cdef uint16_t syn = packet.flags & (SYN | ACK)
-        cdef int side
-        if not self.reserve_connection():
-            self.out_of_memory = True
-            return -1
-        slot = hash_key(key, self.seed) & (self.slot_count - 1)
-        connection = &self.connections[self.count]
-        memset(connection, 0, sizeof(Connection))
-        connection.key = key[0]
-        connection.number = self.count
-        connection.time = connection.time_end = packet.time
-        connection.handshake = -1
-        connection.first_packet = row
-        connection.state = OPEN
-        connection.begun_earlier = syn != SYN
-        if syn == SYN:
-            connection.client = source
-            connection.syn_time = packet.time
-            connection.syn_sequence = packet.sequence
-        elif syn == SYN | ACK:
-            connection.client = 1 - source
-        elif key.port[0] != key.port[1]:
-            # Servers listen on low ports.
-            connection.client = 0 if key.port[0] > key.port[1] else 1
-        else:
-            connection.client = source
-        for side in range(2):
-            connection.side[side].ready = connection.side[side].ready_last = NONE
-            connection.side[side].held = connection.side[side].held_last = NONE
-        connection.next = self.slots[slot]
-        self.slots[slot] = <int32_t>self.count
-        self.count += 1
-        return self.count - 1
-
-    cdef bint reserve_connection(self) noexcept nogil:
-        cdef size_t capacity
-        cdef void* memory
-        cdef size_t i, slot
-        if self.count == self.capacity:
-            capacity = self.capacity + self.capacity // 2 + 64
-            memory = realloc(self.connections, capacity * sizeof(Connection))
-            if memory is NULL or capacity > MOST_NODES:
-                return False
-            self.connections = <Connection*>memory
-            self.capacity = capacity
-        if self.count < self.slot_count:
-            return True
-        memory = realloc(self.slots, 4 * self.slot_count * sizeof(int32_t))
-        if memory is NULL:
-            return False
-        self.slots = <int32_t*>memory
-        self.slot_count *= 4
-        memset(self.slots, 0xFF, self.slot_count * sizeof(int32_t))
-        for i in range(self.count):
-            slot = hash_key(&self.connections[i].key, self.seed) & (self.slot_count - 1)
-            self.connections[i].next = self.slots[slot]
-            self.slots[slot] = <int32_t>i
-        return True
-
-    cdef void follow_flags(self, Connection* connection, const Packet* packet,
-                           int source) noexcept nogil:
-        # Follow the handshake, the acknowledgment and the end of a connection.
-        cdef Side* side = &connection.side[source]
-        cdef Side* other = &connection.side[1 - source]
-        cdef int64_t position
-        side.packets += 1
-        if packet.flags & SYN and not side.is_started:
-            side.is_started = True
-            side.next_sequence = packet.sequence + 1
-            if packet.flags & ACK:
-                connection.is_acknowledging = connection.syn_time != 0
-        elif not side.is_started:
-            side.is_started = True
-            side.next_sequence = packet.sequence
-        if packet.flags & ACK:
-            if connection.is_acknowledging and source == connection.client and not (
-                    packet.flags & SYN):
-                connection.is_acknowledging = False
-                connection.handshake = packet.time - connection.syn_time
-            if other.is_started:
-                position = <int64_t>other.position + <int32_t>(
-                    packet.acknowledgment - other.next_sequence)
-                if position > <int64_t>other.acknowledged:
-                    other.acknowledged = <uint64_t>position
-        if packet.flags & RST:
-            connection.state = RESET
-
-    cdef void follow_bytes(self, int64_t number, const Packet* packet, const uint8_t* start,
+    cdef void follow_bytes(self, int64_t place, const Packet* packet, const uint8_t* start,
                            int source) noexcept nogil:
         # Add the new bytes of a packet to its direction.
-        cdef Connection* connection = &self.connections[number]
-        cdef Side* side = &connection.side[source]
+        cdef Side* side = &self.connections.at[place].side[source]
         cdef uint32_t sequence = packet.sequence + (1 if packet.flags & SYN else 0)
         cdef int64_t away = <int32_t>(sequence - side.next_sequence)
         cdef int64_t position = <int64_t>side.position + away
@@ -584,6 +560,8 @@ cdef class Assembler:
         if packet.flags & FIN and not side.has_fin and position >= 0:
             side.has_fin = True
             side.fin_position = <uint64_t>position + packet.payload_length
+        if size > 0 and away < WINDOW and position + size > <int64_t>side.position:
+            self.make_room(place, source, position + size)
         if size > 0:
             if position + size <= <int64_t>side.position:
                 side.repeated += size
@@ -595,216 +573,76 @@ cdef class Assembler:
                     size -= side.position - position
                     position = side.position
                 if position == <int64_t>side.position and side.held == NONE:
-                    self.append(side, self.make_node(packet, data, position, size))
-                    self.touch(number, source)
-                elif self.has_room(side, size):
-                    self.hold(side, packet, data, position, size)
-                    if self.move_held(side):
-                        self.touch(number, source)
-        if side.has_fin and side.position >= side.fin_position and not side.is_closed:
-            side.is_closed = True
-            # The FIN itself has a sequence number.
-            if connection.side[1 - source].is_closed and connection.state == OPEN:
-                connection.state = COMPLETE
+                    append(&self.nodes, side, make_node(&self.nodes, packet, self.packets, data,
+                                                        position, <uint32_t>size))
+                    self.touch(place, source)
+                elif self.nodes.steps <= self.nodes.allowed_steps:
+                    hold(&self.nodes, side, packet, self.packets, data, position, size)
+                    if move_held(&self.nodes, side):
+                        self.touch(place, source)
 
-    cdef bint has_room(self, const Side* side, int64_t size) noexcept nogil:
-        # Return whether a direction may hold more bytes.
-        if self.steps > self.allowed_steps:
-            return False
-        return (side.held == NONE or self.nodes[side.held_last].position
-                - self.nodes[side.held].position + size <= self.held_limit)
+    cdef void make_room(self, int64_t place, int source, uint64_t stop) noexcept nogil:
+        # Give up missing bytes until the held ones up to `stop` are within the limit.
+        cdef Side* side = &self.connections.at[place].side[source]
+        while not has_room(&self.nodes, side, stop):
+            give_up_missing(&self.nodes, side, self.nodes.at[side.held].position + 1)
+            self.touch(place, source)
 
-    cdef int32_t make_node(self, const Packet* packet, const uint8_t* data, uint64_t position,
-                           uint32_t size) noexcept nogil:
-        # Return the number of a new node; NONE for no memory.
-        cdef int32_t i = self.free_node
-        cdef void* memory
-        cdef int64_t capacity
-        if i != NONE:
-            self.free_node = self.nodes[i].next
-        else:
-            if self.node_count == self.node_capacity:
-                capacity = <int64_t>self.node_capacity + self.node_capacity // 2 + 256
-                memory = (realloc(self.nodes, capacity * sizeof(Node))
-                          if capacity < MOST_NODES else NULL)
-                if memory is NULL:
-                    self.out_of_memory = True
-                    return NONE
-                self.nodes = <Node*>memory
-                self.node_capacity = <int32_t>capacity
-            i = self.node_count
-            self.node_count += 1
-        self.nodes[i] = Node(data, NULL, position, packet.time, self.packets, size, NONE)
-        if not push(&self.borrowed, i):
-            self.out_of_memory = True
-        return i
-
-    cdef void append(self, Side* side, int32_t i) noexcept nogil:
-        # Append a node to the bytes in order.
-        cdef Node* node
-        if i == NONE:
-            return
-        node = &self.nodes[i]
-        node.next = NONE
-        if side.ready == NONE:
-            side.ready = i
-        else:
-            self.nodes[side.ready_last].next = i
-        side.ready_last = i
-        side.next_sequence += <uint32_t>(node.position + node.size - side.position)
-        side.position = node.position + node.size
-        side.ready_bytes += node.size
-
-    cdef void hold(self, Side* side, const Packet* packet, const uint8_t* data, uint64_t position,
-                   uint64_t size) noexcept nogil:
-        # Add bytes to the held ones, by position. Bytes that are held already stay, or with
-        # `last_wins` are replaced.
-        cdef int32_t before = NONE, i = side.held, new
-        cdef uint64_t stop = position + size, end
-        cdef Node* node
-        if side.held != NONE:
-            node = &self.nodes[side.held_last]
-            if node.position + node.size <= position:
-                # Most bytes come after all held ones.
-                before = side.held_last
-                i = NONE
-        while position < stop:
-            while i != NONE and self.nodes[i].position + self.nodes[i].size <= position:
-                self.steps += 1
-                before = i
-                i = self.nodes[i].next
-            if i == NONE or self.nodes[i].position >= stop:
-                end = stop
-            elif self.nodes[i].position > position:
-                end = self.nodes[i].position
-            else:
-                # Both have these bytes.
-                end = min(stop, self.nodes[i].position + self.nodes[i].size)
-                if self.last_wins:
-                    self.replace(side, i, data, position, end)
-                side.repeated += end - position
-                data += end - position
-                position = end
-                continue
-            new = self.make_node(packet, data, position, <uint32_t>(end - position))
-            if new == NONE:
-                return
-            self.insert(side, before, new)
-            before = new
-            data += end - position
-            position = end
-
-    cdef void replace(self, Side* side, int32_t i, const uint8_t* data, uint64_t position,
-                      uint64_t stop) noexcept nogil:
-        # Replace bytes of a held node by those of a later packet.
-        cdef Node* node = &self.nodes[i]
-        cdef char* copy = <char*>malloc(node.size)
-        if copy is NULL:
-            self.out_of_memory = True
-            return
-        memcpy(copy, node.data, node.size)
-        memcpy(copy + (position - node.position), data, stop - position)
-        free(node.owned)
-        node.owned = copy
-        node.data = <const uint8_t*>copy
-
-    cdef void insert(self, Side* side, int32_t before, int32_t i) noexcept nogil:
-        # Insert a node after another one, or as the first one, into the held nodes.
-        if i == NONE:
-            return
-        if before == NONE:
-            self.nodes[i].next = side.held
-            side.held = i
-        else:
-            self.nodes[i].next = self.nodes[before].next
-            self.nodes[before].next = i
-        if self.nodes[i].next == NONE:
-            side.held_last = i
-
-    cdef bint move_held(self, Side* side) noexcept nogil:
-        # Move held bytes that follow the bytes in order. Return whether there were any.
-        cdef bint is_moved = False
-        cdef int32_t i
-        while side.held != NONE and self.nodes[side.held].position == side.position:
-            i = side.held
-            side.held = self.nodes[i].next
-            if side.held == NONE:
-                side.held_last = NONE
-            self.append(side, i)
-            is_moved = True
-        return is_moved
-
-    cdef void settle(self, int64_t number, int64_t time) noexcept nogil:
+    cdef void settle(self, int64_t place, int64_t time) noexcept nogil:
         # Give up missing bytes that the receiver has for some packets, or for some time.
         cdef Side* side
         cdef int source
         for source in range(2):
-            side = &self.connections[number].side[source]
-            if side.held == NONE or self.nodes[side.held].position >= side.acknowledged:
+            side = &self.connections.at[place].side[source]
+            if side.held == NONE or self.nodes.at[side.held].position >= side.acknowledged:
                 side.waited = 0
                 continue
             if side.waited == 0:
                 side.waiting_since = time
             side.waited += 1
             if side.waited > PATIENCE_PACKETS or time - side.waiting_since > PATIENCE:
-                self.give_up_missing(number, source, side.acknowledged)
+                if give_up_missing(&self.nodes, side, side.acknowledged):
+                    self.touch(place, source)
                 side.waited = 0
 
-    cdef void give_up_missing(
-        self, int64_t number, int source, uint64_t acknowledged
-    ) noexcept nogil:
-        # Give up the bytes that are missing before held bytes which the receiver has.
-        cdef Side* side = &self.connections[number].side[source]
-        cdef bint is_moved = False
-        while side.held != NONE and self.nodes[side.held].position < acknowledged:
-            side.lost += self.nodes[side.held].position - side.position
-            side.next_sequence += <uint32_t>(self.nodes[side.held].position - side.position)
-            side.position = self.nodes[side.held].position
-            is_moved |= self.move_held(side)
-        if is_moved:
-            self.touch(number, source)
-
-    cdef void touch(self, int64_t number, int source) noexcept nogil:
+    cdef void touch(self, int64_t place, int source) noexcept nogil:
         # Note that a direction has new bytes in order.
-        cdef Side* side = &self.connections[number].side[source]
+        cdef Side* side = &self.connections.at[place].side[source]
         if side.is_touched:
             return
         side.is_touched = True
-        if not push(&self.touched, 2 * number + source):
+        if not (push(&self.touched, 2 * self.connections.at[place].number + source)
+                and push(&self.touched, 2 * place + source)):
             self.out_of_memory = True
+
+
+cdef inline bint has_places(const Packet* packet) noexcept nogil:
+    # Return whether the addresses and the payload of a packet are inside it.
+    cdef const Head* head = &packet.head
+    return (holds(head, packet.source_address_at, packet.source_address_size)
+            and holds(head, packet.destination_address_at, packet.destination_address_size)
+            and holds(head, packet.payload_at, packet.payload_size)
+            and packet.source_address_size in (4, ADDRESS)
+            and packet.destination_address_size == packet.source_address_size)
+
+
+cdef inline uint64_t count_owned(const NodeArena* nodes, const Connection* connection) noexcept:
+    # Return the memory of the copies that a connection without held bytes has.
+    cdef uint64_t size = 0
+    cdef int source
+    cdef int32_t i
+    for source in range(2):
+        i = connection.side[source].ready
+        while i != NONE:
+            if nodes.at[i].owned is not NULL:
+                size += nodes.at[i].size + NODE_COST
+            i = nodes.at[i].next
+    return size
 
 
 cdef inline bint holds(const Head* head, uint32_t at, int32_t size) noexcept nogil:
     # Return whether a place is inside its frame. Rows may come from a user.
     return size >= 0 and <uint64_t>at + <uint64_t>size <= head.size
-
-
-cdef inline int make_key(Key* key, const Packet* packet, const uint8_t* start) noexcept nogil:
-    # Fill the key of a packet's connection. Return which of its endpoints is the source.
-    cdef const uint8_t* source = start + packet.source_address_at
-    cdef const uint8_t* destination = start + packet.destination_address_at
-    cdef uint32_t size = packet.source_address_size
-    cdef int order, side
-    memset(key, 0, sizeof(Key))
-    order = memcmp(source, destination, size)
-    side = 0 if order < 0 or order == 0 and packet.source_port <= packet.destination_port else 1
-    memcpy(&key.address[side][0], source, size)
-    memcpy(&key.address[1 - side][0], destination, size)
-    key.port[side] = packet.source_port
-    key.port[1 - side] = packet.destination_port
-    key.version = 4 if size == 4 else 6
-    return side
-
-
-cdef inline bint begins_again(const Connection* connection, const Packet* packet,
-                              int source) noexcept nogil:
-    # Return whether a packet begins another connection of the same endpoints.
-    if packet.flags & SYN == 0 or packet.flags & ACK:
-        return False
-    if not connection.begun_earlier:
-        return packet.sequence != connection.syn_sequence   # else it is the same SYN again
-    return (connection.state != OPEN or connection.side[0].position > 0
-            or connection.side[1].position > 0)
 
 
 cdef inline void begin_stream(Stream* row, uint8_t kind, int32_t flow, uint64_t start,

@@ -20,6 +20,7 @@ from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.pcap.assembler import STREAM
 from wirescan.pcap.captured import CAPTURE_COLUMNS, MEANINGS
+from wirescan.pcap.derived_rows import list_names, make_bad_rows
 from wirescan.pcap.files import FILES
 from wirescan.pcap.stream_frames import (
     STREAMS,
@@ -40,7 +41,6 @@ def make_formats(formats: Iterable[Format]) -> list[Format]:
 
 def _make_format(format: Format, carried: CarriedFormat) -> Format:
     options: dict[str, Any] = {"format": format, "carried": carried}
-    names = [name.removesuffix("_at") for name in carried.dtype.names or ()]
     return Format(
         carried.name,
         carried.about,
@@ -50,9 +50,7 @@ def _make_format(format: Format, carried: CarriedFormat) -> Format:
         columns={**CAPTURE_COLUMNS, **carried.columns},
         meanings={**MEANINGS, **carried.meanings},
         storage=Storage(files=FILES),
-        display=Display(
-            shown=(*SHOWN, *(name for name in names if not name.endswith("_size"))),
-        ),
+        display=Display(shown=(*SHOWN, *list_names(carried.dtype))),
         make_reader=partial(_make_reader, **options),
     )
 
@@ -89,19 +87,27 @@ class CarriedScanner:
     """Finds what messages carry in tables of pcap.streams, one after another.
 
     format: the format of the answers. carried: its declaration. check, limits: as in `pcap.frames`.
+    Raises ValueError for a format whose frames answer none.
     """
 
     def __init__(self, format: Format, carried: CarriedFormat, *, check: bool, limits: Limits):
+        if format.conversation is None or format.conversation.answers is None:
+            raise ValueError(f"{format.name} carries frames, but its frames answer none")
         self._carried = carried
         self._limits = limits
         self._answers = AnswerScanner(format, check=check, limits=limits)
 
-    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
         """Return the rows, and the bytes that are done with: see `StreamScanner.scan`."""
-        asked, answers, done = self._answers.scan_both(streams, more=more)
+        asked, answers, done = self._answers.scan_both(streams, more=more, released=released)
         rows = self._carried.find(asked, answers, limits=self._limits)
-        parts = [rows, _make_bad_rows(asked, rows.dtype), _make_bad_rows(answers, rows.dtype)]
-        rows = np.concatenate(parts)
+        bad = [
+            make_bad_rows(table, np.flatnonzero(table.bad), rows.dtype)
+            for table in (asked, answers)
+        ]
+        rows = np.concatenate([rows, *bad])
         # Both tables are in the bytes of the streams, which are the first buffers of the answers.
         rows = rows[np.lexsort((rows["start"], rows["parent"]))]
         table = FrameTable(
@@ -109,14 +115,6 @@ class CarriedScanner:
         )
         return table, done
 
-
-def _make_bad_rows(messages: FrameTable, dtype: np.dtype) -> np.ndarray:
-    """Return rows for bad messages."""
-    chosen = np.flatnonzero(messages.bad)
-    rows = np.zeros(len(chosen), dtype)
-    for name in HEAD.names or ():
-        rows[name] = messages.rows[name][chosen]
-    for name in dtype.names or ():
-        if name.endswith("_size"):
-            rows[name] = -1
-    return rows
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: see `StreamScanner.forget`."""
+        self._answers.forget(connections)

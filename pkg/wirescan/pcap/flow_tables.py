@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from wirescan.files.source import view_of
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
+from wirescan.pcap.assembler import Assembler
+
+logger = logging.getLogger(__name__)
 
 
 def make_flows(
@@ -51,3 +55,16 @@ def copy_flows(flows: FrameTable, chosen: np.ndarray) -> FrameTable:
     rows["start"] = np.cumsum([0, *rows["size"]])[:-1]
     endpoints = np.frombuffer(ends, np.uint8)
     return make_flows(None, rows, endpoints, flows.errors)
+
+
+def report_incomplete(assembler: Assembler) -> None:
+    """Log how many fragmented datagrams are incomplete. Nothing says which connections they are of.
+
+    assembler: one whose capture ended.
+    """
+    count = assembler.incomplete_datagrams
+    if count:
+        logger.warning(
+            "%d fragmented IP datagrams of TCP are incomplete in the capture: their bytes are lost",
+            count,
+        )

@@ -28,7 +28,7 @@ from wirescan.pcap.constants import BlockKind, Direction, FlowState, LinkType, P
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.evidence import weigh_blocks
 from wirescan.pcap.files import FILES, MARKS
-from wirescan.pcap.flow_tables import make_flows, make_streams
+from wirescan.pcap.flow_tables import make_flows, make_streams, report_incomplete
 from wirescan.pcap.meanings import MEANINGS
 from wirescan.pcap.scan import BLOCK, PACKET, open_packets, scan_stream
 from wirescan.pcap.stream_frames import CapturedStreams
@@ -97,7 +97,7 @@ def packets(
     `LinkType`; Ethernet may have VLAN tags. Places: source_address, destination_address, payload.
     The payload is what follows the innermost header. It has `payload_length` bytes on the wire, and
     fewer were captured if the snap length cut the packet. That is no fault. An IP fragment is not
-    read further: its kind is FRAGMENT.
+    read further: its kind is FRAGMENT. `flows` puts fragments together.
 
     Faults: TRUNCATED, a header does not fit the packet. BAD_FIELD, an impossible version or size of
     a header. BAD_CHECKSUM, with `verify_checksums`. A bad block of a packet is one bad row.
@@ -131,11 +131,16 @@ def flows(
     The client is who sent the SYN. If the capture has none (`is_begun_earlier`), it is the endpoint
     with the higher port. The same endpoints may have several connections, one after another.
 
+    Fragments of IP are put together. The packet of TCP that they are has the time and the number of
+    the fragment that came last. A log message reports datagrams whose fragments are missing.
+
     Raises TypeError for another table, ValueError for rows outside their buffers.
     """
     errors = resolve_mode(errors, packets, limits)
     require_rows(packets, PACKET, "flows are found in a table of pcap.packets")
-    rows, endpoints = _assemble(packets, "first").list_flows()
+    assembler = _assemble(packets, "first")
+    report_incomplete(assembler)
+    rows, endpoints = assembler.list_flows()
     return make_flows(packets, rows, endpoints, errors)
 
 

@@ -161,9 +161,7 @@ cdef inline Fault read_ipv4(Layer* layer, Packet* row, const uint8_t* start,
 
 cdef inline Fault read_ipv6(Layer* layer, Packet* row, const uint8_t* start) noexcept nogil:
     cdef const uint8_t* p = layer.at
-    cdef size_t header
-    cdef uint16_t length, fragment
-    cdef uint8_t next
+    cdef uint16_t length
     if captured(layer) < IPV6_HEADER:
         return miss(layer)
     if p[0] >> 4 != 6:
@@ -176,10 +174,17 @@ cdef inline Fault read_ipv6(Layer* layer, Packet* row, const uint8_t* start) noe
     row.destination_address_at = <uint32_t>(p + 24 - start)
     row.destination_address_size = 16
     length = be16(p + 4)
-    next = p[6]
     step(layer, IPV6_HEADER)
     if length:                                  # 0: a jumbogram, or the card cuts it
         shorten(layer, length)
+    return read_extensions(layer, row, p[6])
+
+
+cdef inline Fault read_extensions(Layer* layer, Packet* row, uint8_t next) noexcept nogil:
+    # Step over the extension headers of IPv6, up to a fragment. next: the type of the first one.
+    cdef const uint8_t* p
+    cdef size_t header
+    cdef uint16_t fragment
     while next in (PROTOCOL_HOP_BY_HOP, PROTOCOL_ROUTING, PROTOCOL_FRAGMENT,
                    PROTOCOL_AUTHENTICATION, PROTOCOL_DESTINATION):
         row.protocol = next
@@ -293,8 +298,29 @@ cdef inline Fault read_packet(Packet* row, const uint8_t* start, uint32_t size,
             row.head.kind = FRAGMENT
         elif row.head.kind == IP:
             fault = read_transport(&layer, row, start, verify)
+    place_payload(row, &layer, start)
+    return fault
+
+
+cdef inline void place_payload(Packet* row, const Layer* layer,
+                               const uint8_t* start) noexcept nogil:
     row.payload_at = <uint32_t>(layer.at - start)
-    row.payload_size = <int32_t>captured(&layer)
+    row.payload_size = <int32_t>captured(layer)
     row.payload_length = <uint32_t>min(layer.length, <uint64_t>0xFFFFFFFF)
     row.head.body = row.payload_at
+
+
+cdef inline Fault read_datagram(Packet* row, const uint8_t* start, const uint8_t* data,
+                                uint32_t size) noexcept nogil:
+    # Read the payload of IP at `data`, whose fragments were put together. The row has the version
+    # and the protocol of the first fragment.
+    cdef Layer layer = Layer(data, data + size, size)
+    cdef Fault fault = OK
+    row.head.kind = IP
+    row.fragment_offset = row.more_fragments = 0
+    if row.version == 6:
+        fault = read_extensions(&layer, row, row.protocol)
+    if fault == OK and row.fragment_offset == 0 and row.more_fragments == 0:
+        fault = read_transport(&layer, row, start, False)
+    place_payload(row, &layer, start)
     return fault

@@ -19,7 +19,7 @@ A pcapng file consists of blocks. Each section has the byte order of its header:
 A packet has these layers. A header that the capture does not have is no fault:
 
     link            Ethernet with VLAN tags, Linux cooked v1 and v2, loopback, none
-    IP              IPv4, IPv6 with its extension headers; fragments are not put together here
+    IP              IPv4, IPv6 with its extension headers; fragments.pxd puts fragments together
     transport       TCP, UDP
 
 Source: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng; RFC 791, RFC 8200, RFC 9293, RFC 768.

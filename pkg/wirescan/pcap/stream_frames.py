@@ -25,14 +25,14 @@ from wirescan.pcap.assembler import STREAM, Assembler
 from wirescan.pcap.connection_rule import FirstFrames, has_usual_port, weigh_first_frames
 from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
-from wirescan.pcap.flow_tables import make_flows, make_streams
+from wirescan.pcap.flow_tables import make_flows, make_streams, report_incomplete
 from wirescan.pcap.frame_times import QUESTION, compute_end
+from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
+from wirescan.pcap.waiting_frames import choose_newest, copy_frames
 
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
-KEPT = 1000  # frames of a connection that wait for their answers
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
-# What is known of a connection.
-UNDECIDED, ACCEPTED, REJECTED = 0, 1, 2
+MOST_CONNECTIONS = 1 << 17  # that are held while a capture is read in pieces
 SENDERS = {"client": Direction.TO_SERVER, "server": Direction.TO_CLIENT}
 
 
@@ -86,12 +86,18 @@ class StreamScanner:
         self._conversation: Conversation = format.conversation
         self._check = check
         self._limits = limits
-        self._verdicts = np.zeros(0, np.uint8)  # by the number of the connection
+        self._known = ConnectionVerdicts()
+        # Those of the connections of the last streams, in the order of their numbers.
+        self._verdicts = np.zeros(0, np.uint8)
+        self._numbers = np.zeros(0, np.int64)
 
-    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
         """Return the frames, bad rows included, and the bytes of each stream that are done with.
 
         streams: a table of pcap.streams. more: whether bytes may follow those of each stream.
+        released: the connections of these streams end here, whether their end was seen or not.
 
         Raises FrameError if there are more frames than the limits allow.
         """
@@ -105,13 +111,19 @@ class StreamScanner:
         is_small = sizes <= UNDECIDED_BYTES
         is_judged = is_chosen if not more else is_chosen & ~is_small
         verdicts = self._decide(streams, table, connections, is_judged)
+        if more:
+            self._known.keep(self._numbers, self._verdicts)
         is_read = is_chosen & (verdicts == ACCEPTED)
         rows = rows[is_read[rows["parent"]]]
         waits = is_chosen & is_small & (verdicts == UNDECIDED)
         done = np.where(waits, 0, sizes)
         if more:
             done[chosen] = np.where(is_read[chosen], ends, done[chosen])
-        rows = self._add_bad_rows(streams, rows, is_read, chosen, ends, more=more)
+        is_ended = np.full(len(streams), released)
+        if not (more or released):
+            assert streams.outer is not None
+            is_ended = streams.outer["kind"][streams["parent"]] != FlowState.UNFINISHED
+        rows = self._add_bad_rows(streams, rows, is_read, chosen, ends, is_ended)
         return self._make_table(streams, rows), done
 
     def weigh(self, streams: FrameTable, *, more: bool) -> FirstFrames:
@@ -121,6 +133,10 @@ class StreamScanner:
         """
         rows, _ = self._scan_spans(streams, self._choose_streams(streams), more=more)
         return self._weigh(self._make_table(streams, rows), self._read_connections(streams))
+
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: no byte of them follows. connections: their numbers, int64."""
+        self._known.forget(connections)
 
     def _choose_streams(self, streams: FrameTable) -> np.ndarray:
         """Return the rows of streams whose sender may send such frames."""
@@ -152,11 +168,11 @@ class StreamScanner:
         return FrameTable(streams.buffers, rows, (), self._format, streams, (), self._check, "mark")
 
     def _read_connections(self, streams: FrameTable) -> np.ndarray:
+        """Return the connection of each stream: its place in `_verdicts`, which are found."""
         assert streams.outer is not None
-        connections: np.ndarray = streams.outer["connection"][streams["parent"]]
-        missing = int(connections.max(initial=-1)) + 1 - len(self._verdicts)
-        if missing > 0:
-            self._verdicts = np.concatenate([self._verdicts, np.zeros(missing, np.uint8)])
+        numbers = streams.outer["connection"][streams["parent"]]
+        self._numbers, connections = np.unique(numbers, return_inverse=True)
+        self._verdicts = self._known.find(self._numbers)
         return connections
 
     def _decide(
@@ -198,22 +214,21 @@ class StreamScanner:
         is_read: np.ndarray,
         chosen: np.ndarray,
         ends: np.ndarray,
-        *,
-        more: bool,
+        is_ended: np.ndarray,
     ) -> np.ndarray:
         """Return the rows with those for lost bytes, and for frames that end too early.
+
+        is_ended: the streams whose connections end with them.
 
         A frame ends too early where lost bytes or the end of its connection follow. Where only the
         capture ends, its bytes are a tail.
         """
-        assert streams.outer is not None
         senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
         readable = np.zeros(int(senders.max(initial=-1)) + 1, bool)
         readable[senders[is_read]] = True
         is_lost = streams.bad & readable[senders]
         is_followed = np.append(senders[1:] == senders[:-1], False) if len(streams) else is_read
-        states = streams.outer["kind"][streams["parent"]]
-        is_ended = is_followed | (not more) & (states != FlowState.UNFINISHED)
+        is_ended = is_ended | is_followed
         left = streams.rows["size"][chosen].astype(np.int64) - ends
         cut = np.flatnonzero((left > 0) & is_read[chosen] & is_ended[chosen])
         lost = np.flatnonzero(is_lost)
@@ -233,8 +248,8 @@ class StreamScanner:
 class AnswerScanner:
     """Finds the frames of a format whose columns follow from the frames that they answer.
 
-    It is a `StreamScanner` of both. It keeps the frames without an answer, at most KEPT of each
-    connection.
+    It is a `StreamScanner` of both. It keeps frames without an answer within the limits of
+    waiting_frames.py.
     """
 
     def __init__(self, format: Format, *, check: bool, limits: Limits):
@@ -248,17 +263,19 @@ class AnswerScanner:
         self._waiting_connections = np.zeros(0, np.int64)
         self._waiting_times = np.zeros(0, np.int64)
 
-    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
         """Return the answers, and the bytes that are done with: see `StreamScanner.scan`."""
-        _, answers, done = self.scan_both(streams, more=more)
+        _, answers, done = self.scan_both(streams, more=more, released=released)
         return answers, done
 
     def scan_both(
-        self, streams: FrameTable, *, more: bool
+        self, streams: FrameTable, *, more: bool, released: bool = False
     ) -> tuple[FrameTable, FrameTable, np.ndarray]:
         """Return the questions, the answers, and the bytes that are done with."""
-        new, asked_done = self._asked.scan(streams, more=more)
-        answers, done = self._answers.scan(streams, more=more)
+        new, asked_done = self._asked.scan(streams, more=more, released=released)
+        answers, done = self._answers.scan(streams, more=more, released=released)
         assert streams.outer is not None
         connections = streams.outer["connection"][streams["parent"]]
         times = np.concatenate([self._waiting_times, compute_end(new)])
@@ -278,6 +295,17 @@ class AnswerScanner:
         is_asked = streams["kind"] == Direction.TO_SERVER
         return new, answers, np.where(is_asked, asked_done, done)
 
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: see `StreamScanner.forget`."""
+        self._asked.forget(connections)
+        self._choose_waiting(~np.isin(self._waiting_connections, connections))
+
+    def _choose_waiting(self, is_kept: np.ndarray) -> None:
+        """Keep only some of the frames that wait for their answers."""
+        self._waiting = replace(self._waiting, rows=self._waiting.rows[is_kept])
+        self._waiting_connections = self._waiting_connections[is_kept]
+        self._waiting_times = self._waiting_times[is_kept]
+
     def _keep(
         self,
         asked: FrameTable,
@@ -289,22 +317,13 @@ class AnswerScanner:
 
         A connection answers in order, so frames before an answered one are not answered any more.
         """
-        count = len(asked)
-        order = np.argsort(connections, kind="stable")
-        last = np.full(int(connections.max(initial=-1)) + 1, -1, np.int64)
+        numbers, places = np.unique(connections, return_inverse=True)
+        last = np.full(len(numbers), -1, np.int64)
         answered = answered[answered >= 0].astype(np.int64)
-        np.maximum.at(last, connections[answered], answered)
-        is_kept = np.arange(count) > last[connections]
-        # The place of each frame from the end of its connection.
-        ends = np.searchsorted(connections[order], connections[order], "right")
-        is_recent = np.zeros(count, bool)
-        is_recent[order] = ends - np.arange(count) <= KEPT
-        kept = np.flatnonzero(is_kept & is_recent & ~asked.bad)
-        frames = [bytes(asked.frame(row)) for row in kept.tolist()]
-        rows = asked.rows[kept]
-        rows["buffer"] = 0
-        rows["start"] = np.cumsum([0, *map(len, frames)])[:-1]
-        self._waiting = replace(asked, rows=rows, buffers=(view_of(b"".join(frames)),))
+        np.maximum.at(last, places[answered], answered)
+        kept = np.flatnonzero((np.arange(len(asked)) > last[places]) & ~asked.bad)
+        kept = kept[choose_newest(connections[kept], kept, asked.rows["size"][kept])]
+        self._waiting = copy_frames(asked, kept)
         self._waiting_connections = connections[kept]
         self._waiting_times = times[kept]
 
@@ -312,8 +331,17 @@ class AnswerScanner:
 class CaptureScanner(Protocol):
     """Finds frames in tables of pcap.streams, one after another."""
 
-    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
-        """Return frames, and the bytes of each stream that are done with. Raises FrameError."""
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
+        """Return frames, and the bytes of each stream that are done with.
+
+        The arguments and errors are those of `StreamScanner.scan`.
+        """
+        ...
+
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: no byte of them follows. connections: their numbers, int64."""
         ...
 
 
@@ -330,39 +358,61 @@ class CapturedStreams:
     name: "pcap.flows" or "pcap.streams". errors, limits: as in `frames`. check is accepted for
     consistency and ignored.
 
-    Streams are returned as their packets come. Connections are returned at the end.
+    Streams are returned as their packets come. Connections are returned when they are released,
+    and at the end.
     """
 
     def __init__(self, name: str, *, errors: str, check: bool, limits: Limits):
         self._format = format_of(name)
         self._errors = errors
-        self._assembler = Assembler("first")
+        self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)
 
     def feed(self, table: FrameTable) -> FrameTable:
-        """Return the streams of these blocks; an empty table of connections."""
+        """Return the streams of these blocks, or the connections that are released."""
         packets = self._open_packets(table)
         self._assembler.feed(packets.rows, packets.buffers)
         return self._read()
 
     def close(self) -> FrameTable:
-        """Return the last streams, or all connections."""
+        """Return the last streams, or all other connections."""
         self._assembler.finish()
+        report_incomplete(self._assembler)
         table = self._read()
         if self._format.dtype == STREAM:
             return table
-        flows = make_flows(None, *self._assembler.list_flows(), self._errors)
-        return replace(flows, format=self._format)
+        return join([table, self._make_flows(*self._assembler.list_flows())])
 
     def _read(self) -> FrameTable:
-        rows, endpoints, stream_rows, block, segments = self._assembler.take()
-        self._assembler.release(stream_rows["size"].astype(np.int64))
-        is_stream = self._format.dtype == STREAM
-        flows = make_flows(None, rows, endpoints, self._errors)
-        if not is_stream:
-            return replace(flows[:0], format=self._format)
-        streams = make_streams(flows, stream_rows, block, segments, self._errors)
+        if self._format.dtype != STREAM:
+            table = self._make_flows(*self._assembler.list_flows(released=True))
+            self._assembler.drop_released()
+            _, _, rows, _, _ = self._assembler.take()
+            self._assembler.release(rows["size"].astype(np.int64))
+            return table
+        tables = []
+        if self._assembler.released:
+            tables.append(self._make_streams(*self._assembler.take(released=True)))
+            self._assembler.drop_released()
+        taken = self._assembler.take()
+        self._assembler.release(taken[2]["size"].astype(np.int64))
+        return join([*tables, self._make_streams(*taken)])
+
+    def _make_streams(
+        self,
+        flows: np.ndarray,
+        endpoints: np.ndarray,
+        rows: np.ndarray,
+        block: Any,
+        segments: np.ndarray,
+    ) -> FrameTable:
+        """Return a table of pcap.streams. The arguments are the results of `Assembler.take`."""
+        table = make_flows(None, flows, endpoints, self._errors)
+        streams = make_streams(table, rows, block, segments, self._errors)
         return replace(streams, format=self._format)
+
+    def _make_flows(self, rows: np.ndarray, endpoints: np.ndarray) -> FrameTable:
+        return replace(make_flows(None, rows, endpoints, self._errors), format=self._format)
 
 
 def read_stream_frames(
@@ -410,8 +460,8 @@ def enforce_frames(table: FrameTable, errors: str) -> FrameTable:
 class CapturedFrames:
     """Reads the frames of a format from the blocks of a capture: a `CaptureReader`.
 
-    It holds the bytes of cut frames and of packets that came too early, and about 400 bytes for
-    each connection.
+    It holds the bytes of cut frames and of packets that came too early, and about 500 bytes for
+    each connection. `Assembler` says when a connection is released.
 
     scanner: finds the frames. captured: the format of the tables. errors, limits: as in `frames`.
     """
@@ -419,7 +469,7 @@ class CapturedFrames:
     def __init__(self, scanner: CaptureScanner, captured: Format, *, errors: str, limits: Limits):
         self._captured = captured
         self._errors = errors
-        self._assembler = Assembler("first")
+        self._assembler = Assembler("first", connections=MOST_CONNECTIONS)
         self._scanner = scanner
         self._open_packets = partial(format_of("pcap.packets").inside, errors="mark", limits=limits)
 
@@ -432,14 +482,31 @@ class CapturedFrames:
     def close(self) -> FrameTable:
         """Return the frames that lost bytes and the end of the capture complete."""
         self._assembler.finish()
+        report_incomplete(self._assembler)
         return self._read(is_last=True)
 
     def _read(self, *, is_last: bool) -> FrameTable:
-        rows, endpoints, stream_rows, block, segments = self._assembler.take(everything=is_last)
-        flows = make_flows(None, rows, endpoints, "mark")
-        streams = make_streams(flows, stream_rows, block, segments, "mark")
-        table, done = self._scanner.scan(streams, more=not is_last)
+        tables = []
+        if self._assembler.released:
+            table, _ = self._scan(more=False, released=True)
+            self._scanner.forget(self._assembler.list_flows(released=True)[0]["connection"])
+            self._assembler.drop_released()
+            tables.append(table)
+        table, done = self._scan(more=not is_last, released=False)
         self._assembler.release(done)
-        table = replace(table, format=self._captured)
+        table = join([*tables, table])
         table.rows.setflags(write=False)
         return enforce_frames(table, self._errors)
+
+    def _scan(self, *, more: bool, released: bool) -> tuple[FrameTable, np.ndarray]:
+        """Return the frames of the released connections, or of all others.
+
+        Return also the bytes of each stream that are done with.
+        """
+        rows, endpoints, stream_rows, block, segments = self._assembler.take(
+            everything=not more, released=released
+        )
+        flows = make_flows(None, rows, endpoints, "mark")
+        streams = make_streams(flows, stream_rows, block, segments, "mark")
+        table, done = self._scanner.scan(streams, more=more, released=released)
+        return replace(table, format=self._captured), done

@@ -18,6 +18,13 @@ cdef enum:
     COMPLETE = 2                # both sides ended it with FIN
     RESET = 3                   # one side ended it with RST
 
+# What becomes of a connection. Only an assembler that releases connections has all of them.
+cdef enum:
+    FREE = 0                    # no connection: its memory is used again
+    CURRENT = 1
+    ENDED = 2                   # both sides ended it, or other packets of its endpoints began again
+    RELEASED = 3                # no packet belongs to it any more, and its last bytes are taken
+
 # The endpoints of a connection, the lower one first.
 cdef struct Key:
     uint8_t address[2][ADDRESS]
@@ -68,10 +75,16 @@ cdef struct Connection:
     int64_t syn_time            # of the SYN of the client, 0 if it was not seen
     int64_t handshake           # ns from SYN to the client's first ACK, -1 where not known
     int32_t first_packet        # row in the first table of packets
-    int32_t next                # of the same slot of the hash table
+    int32_t next                # of the same slot of the hash table, or of the free ones
+    int64_t seen                # time of the capture at the last packet, ns
+    int64_t seen_packet         # number of the last packet
+    int32_t older               # neighbours in the list of connections by their last packets
+    int32_t younger
     uint32_t syn_sequence
     uint8_t client              # the side that is the client, 0 or 1
     uint8_t state
+    uint8_t phase
+    bint is_findable            # it is in the hash table
     bint begun_earlier          # the capture has no SYN
     bint is_acknowledging       # the handshake waits for the client's ACK
     Side side[2]

@@ -48,24 +48,13 @@ def find_captured(format: Format) -> Format:
 def find_exchanges(format: Format) -> Format | None:
     """Return the format of the exchanges of a format's protocol; None if it has none.
 
-    format: any format of the protocol, also that of the exchanges. Of several formats of exchanges
-    in the same outermost frames, it is the one of the same package.
+    format: any format of the package, also that of the exchanges.
     """
-    if format.exchange is not None:
-        return format_of(format.exchange.name)
-    top = format.outermost.name
-    found = [
-        other
-        for other in formats().values()
-        if other.exchange is not None
-        and top in (other.exchange.name, other.exchange.answers, other.outermost.name)
-    ]
-    if not found:
-        return None
     protocol = format.name.partition(".")[0]
-    chosen = max(found, key=lambda other: other.name.partition(".")[0] == protocol)
-    assert chosen.exchange is not None
-    return format_of(chosen.exchange.name)
+    for other in formats().values():
+        if other.exchange is not None and other.exchange.name.partition(".")[0] == protocol:
+            return format_of(other.exchange.name)
+    return None
 
 
 def choose_captured(

@@ -6,19 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from wirescan.frames.exchange import (
-    NO_RESPONSE,
-    PairedFrames,
-    SentFrames,
-    copy_places,
-    make_rows,
-    pair_in_order,
-)
+from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames
 from wirescan.frames.limits import Limits
+from wirescan.frames.pairing import copy_places, make_rows, pair_in_order, select_responses
 from wirescan.frames.table import FrameTable
 from wirescan.thrift.constants import MessageType
 
-OWN = np.dtype(
+EXCHANGE_COLUMNS = np.dtype(
     [
         ("seqid", "i4"),
         ("call_type", "u1"),
@@ -44,36 +38,26 @@ def pair_calls(
     """
     messages = open_messages(asked.table, errors="mark", limits=limits)
     kinds = messages["kind"]
+    frames = messages["parent"].astype(np.int64)
     calls = np.flatnonzero(~messages.bad & np.isin(kinds, (MessageType.CALL, MessageType.ONEWAY)))
-    frames = messages["parent"]
     is_reply = ~messages.bad & np.isin(kinds, (MessageType.REPLY, MessageType.EXCEPTION))
     replies = np.flatnonzero(is_reply & answers.is_new[frames])
     expecting = np.flatnonzero(kinds[calls] == MessageType.CALL)
-    found = np.full(len(calls), NO_RESPONSE, np.int64)
-    keys = _number_keys(asked, messages, frames)
-    # A reply is sent in the other direction than its call.
-    is_to_server = asked.is_to_server[frames]
-    answered = pair_in_order(
-        (keys * 2 + is_to_server)[calls[expecting]],
+    seqids = messages["seqid"].view(np.uint32).astype(np.int64)
+    found = pair_in_order(
+        (asked.side[frames] << 32 | seqids)[calls[expecting]],
         asked.packet[frames[calls[expecting]]],
-        (keys * 2 + ~is_to_server)[replies],
+        (answers.other_side[frames] << 32 | seqids)[replies],
         answers.packet[frames[replies]],
     )
-    is_answered = answered != NO_RESPONSE
-    found[expecting[is_answered]] = replies[answered[is_answered]]
-    rows = make_rows(OWN, messages, calls)
+    reply_messages = np.full(len(calls), NO_RESPONSE, np.int64)
+    reply_messages[expecting] = select_responses(found, replies)
+    is_answered = reply_messages != NO_RESPONSE
+    rows = make_rows(EXCHANGE_COLUMNS, messages, calls)
     copy_places(rows, messages, calls, "method", "service")
     rows["seqid"] = messages["seqid"][calls]
     rows["call_type"] = kinds[calls]
-    rows["reply_type"] = np.where(found == NO_RESPONSE, 0, kinds[found])
-    responses = np.where(found == NO_RESPONSE, NO_RESPONSE, frames[found])
+    rows["reply_type"][is_answered] = kinds[reply_messages[is_answered]]
+    responses = select_responses(reply_messages, frames)
     is_awaited = kinds[calls] == MessageType.CALL
-    return PairedFrames(
-        frames[calls].astype(np.int64), responses, is_awaited, rows, messages.buffers
-    )
-
-
-def _number_keys(asked: SentFrames, messages: FrameTable, frames: np.ndarray) -> np.ndarray:
-    """Return a number for the connection and the seqid of each message: an int64 array."""
-    connections = np.unique(asked.connection, return_inverse=True)[1]
-    return connections[frames].astype(np.int64) << 32 | messages["seqid"].view(np.uint32)
+    return PairedFrames(frames[calls], responses, is_awaited, rows, messages.buffers)

@@ -353,7 +353,7 @@ PLAINS = Format(
 EXCHANGES = ExchangeFormat(
     "thrift.exchanges",
     "calls with their replies, from captures",
-    exchanges.OWN,
+    exchanges.EXCHANGE_COLUMNS,
     partial(exchanges.pair_calls, open_messages=messages),
     columns={
         "call_type": Column(names=MessageType),

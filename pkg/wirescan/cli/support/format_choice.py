@@ -20,7 +20,7 @@ from wirescan.frames.conversation import ConnectionGroup
 from wirescan.frames.format import Format
 from wirescan.frames.registry import format_of
 from wirescan.frames.value_text import format_count
-from wirescan.reading.captures import is_of_captures
+from wirescan.reading.captures import find_exchanges, is_of_captures
 from wirescan.reading.detect import Candidate, detect_path, find_inner, is_beside
 
 SAMPLED_PATHS = 16  # of the arguments
@@ -44,6 +44,7 @@ def choose_format(
     *,
     reads_pipes: bool = True,
     reads_connections: bool = False,
+    reads_exchanges: bool = False,
 ) -> Format:
     """Return the format to read paths in, and print a message if it is not `default`.
 
@@ -53,6 +54,7 @@ def choose_format(
             inside others, the format inside those that are found is chosen too.
         reads_pipes: look at the first bytes of pipes. Otherwise they have the default.
         reads_connections: the format of captures is that of their connections, if there is one.
+        reads_exchanges: ... or that of the exchanges of the connections, if there are some.
 
     Raises:
         ValueError: if the format is in doubt, or the paths have different formats. The message
@@ -88,6 +90,8 @@ def choose_format(
                 chosen = (
                     protocol if default.within is None else find_inner(format_of(protocol)).name
                 )
+                exchanges = find_exchanges(format_of(protocol)) if reads_exchanges else None
+                chosen = chosen if exchanges is None else exchanges.name
                 reason = _describe_choice(protocol, groups)
             elif counts:
                 reason = f"its TCP connections have several formats: {_list_counts(counts)}"

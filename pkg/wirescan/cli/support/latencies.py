@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from wirescan.cli.support.quantiles import Quantiles
-from wirescan.frames.exchange import number_values
 from wirescan.frames.table import FrameTable, iter_groups
+from wirescan.frames.value_numbers import number_values
 from wirescan.frames.value_text import escape_bytes
 
 MOST_GROUPS = 1000
@@ -24,9 +24,9 @@ PERCENTS = {"median": 50, "p95": 95, "p99": 99}
 
 
 class Latencies:
-    """Numbers of exchanges, and their times, for each group. `table` has `SummaryColumns.latency`.
+    """Counts exchanges and their latencies for each value of `Display.grouped_by`.
 
-    More than MOST_GROUPS groups are counted as one group.
+    Groups after the first MOST_GROUPS are counted as OTHERS.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,15 @@ class Latencies:
 
     def add(self, table: FrameTable) -> None:
         """Count the exchanges of a table without bad rows."""
-        latencies = table[table.format.display.summary.latency]
+        column = table.format.display.summary.latency
+        latencies = table[column]
+        null = table.format.get_column(column).null
         for name, rows in _iter_groups(table):
             if name not in self._counts and len(self._counts) >= MOST_GROUPS:
                 name = OTHERS
             self._counts[name] += len(rows)
-            times = latencies[rows][table["response_size"][rows] > 0]
-            self._answered[name] += len(times)
+            self._answered[name] += int((table["response_size"][rows] > 0).sum())
+            times = latencies[rows][latencies[rows] != null]
             self._times.setdefault(name, Quantiles(PERCENTS)).add(round_times(times))
 
     def make_summary(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Exact quantiles of whole numbers, in memory for the different numbers only."""
+"""Exact quantiles of integers. Memory grows with the number of distinct values."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from wirescan.cli.common import Failure, FormatCommand
 from wirescan.cli.output import format_path
 from wirescan.cli.verbs.scan import scan
 from wirescan.frames.format import Format
+from wirescan.frames.registry import formats
 from wirescan.reading.captures import find_exchanges, is_of_captures
 
 HELP = """Print requests with their responses and the times between them, from captures of packets.
@@ -30,7 +31,8 @@ Examples:
                 with an ack inbox
   lumberjack    a window of events       the ack of the last event
 
---format names any format of the protocol. Without it, the connections of the capture decide.
+--format names any format of the protocol. Without it, the connections of the capture decide. Of a
+pipe they are not known, so --format is needed.
 latency is the time in ns from the last byte of the request to the first byte of the
 response. It is null without a response.
 
@@ -46,14 +48,13 @@ class ExchangesCommand(FormatCommand):
     def _find_captures(self, context: click.Context) -> Format:
         """Return the format of the exchanges of the chosen protocol."""
         format = super()._find_captures(context)
-        exchanges = find_exchanges(format)
-        if exchanges is None:
-            raise Failure(
-                f"no exchanges are found in {format.name}: give --format, such as kafka.exchanges"
-            )
         if not is_of_captures(format):
             first = next(iter(self._list_paths(context)), "-")
             raise Failure(f"{format_path(first)} is no capture of packets")
+        exchanges = find_exchanges(format)
+        if exchanges is None:
+            names = [item.exchange.name for item in formats().values() if item.exchange is not None]
+            raise Failure(f"{format.name} has no exchanges: give --format {', '.join(names)}")
         return exchanges
 
 
@@ -64,4 +65,6 @@ exchanges = ExchangesCommand(
     help=HELP,
     short_help="Print requests with their responses, from captures.",
     writes_columns=True,
+    reads_connections=True,
+    reads_exchanges=True,
 )

@@ -41,6 +41,7 @@ from wirescan.reading.chunked import open_nested, scan_outermost
 
 QUANTILES = ("min", "median", "p95", "max")
 LATENCY_QUANTILES = ("min", "median", "p95", "p99", "max")
+SHOWN_GROUPS = 20  # of exchanges
 LABEL_WIDTH = 14  # characters of the first column
 UNCOMPRESSED = 0  # in a column of codecs; see `wirescan.frames.summary_columns.SummaryColumns`
 Lines = list[tuple[str, str]]  # label, text
@@ -70,6 +71,7 @@ Exit codes: 0 good, 1 damage was found, 2 cannot be done.
 @click.command(
     cls=FormatCommand,
     reads_connections=True,
+    reads_exchanges=True,
     help=HELP,
     short_help="Print what is in files: counts, sizes, rates, offsets.",
 )
@@ -253,7 +255,7 @@ def _format_latencies(groups: dict[str, Any]) -> Lines:
     if not groups:
         return []
     rows: list[tuple[str, ...]] = [("", "exchanges", "answered", *LATENCY_QUANTILES)]
-    for name, group in groups.items():
+    for name, group in list(groups.items())[:SHOWN_GROUPS]:
         times = group["ns"]
         texts = [_format_duration(times[key]) if times else "-" for key in LATENCY_QUANTILES]
         rows.append((name, f"{group['exchanges']:,}", f"{group['answered']:,}", *texts))
@@ -263,6 +265,8 @@ def _format_latencies(groups: dict[str, Any]) -> Lines:
         cells = [text.rjust(width) for text, width in zip(texts, widths[1:])]
         label = "" if lines else "latency"
         lines.append((label, "  ".join([name.ljust(widths[0]), *cells])))
+    if len(groups) > SHOWN_GROUPS:
+        lines.append(("", f"... and {len(groups) - SHOWN_GROUPS:,} more (--json)"))
     return lines
 
 
@@ -273,7 +277,7 @@ def _format_duration(nanoseconds: int) -> str:
         if abs(size) < 1000:
             return f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:,.3g} s"
+    return f"{size:,.0f} s" if size >= 1000 else f"{size:.3g} s"
 
 
 def _format_times(time: dict[str, Any] | None) -> Lines:

@@ -7,20 +7,15 @@ from functools import cache
 import numpy as np
 
 from wirescan.frames.conversation import Conversation
-from wirescan.frames.exchange import (
-    NO_RESPONSE,
-    PairedFrames,
-    SentFrames,
-    copy_places,
-    make_rows,
-)
+from wirescan.frames.exchange import NO_RESPONSE, PairedFrames, SentFrames
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
+from wirescan.frames.pairing import copy_places, make_rows
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.protocol.message import expects_response
 from wirescan.kafka.protocol.schema import MESSAGE, Level, get_api_key
 
-OWN = np.dtype(
+EXCHANGE_COLUMNS = np.dtype(
     [
         ("correlation_id", "i4"),
         ("api_key", "i2"),
@@ -55,21 +50,37 @@ def pair_requests(
     of their requests.
     """
     assert conversation.label is not None
-    rows, _ = conversation.label(answers.table, answers.connection, asked.table, asked.connection)
-    named = FrameTable(answers.table.buffers, rows, (), named_responses, errors="mark")
+    labelled, _ = conversation.label(
+        answers.table, answers.connection, asked.table, asked.connection
+    )
+    named = FrameTable(answers.table.buffers, labelled, (), named_responses, errors="mark")
     responses = np.full(len(asked.table), NO_RESPONSE, np.int64)
-    known = np.flatnonzero(rows["request"] >= 0)
-    responses[rows["request"][known]] = known
+    known = np.flatnonzero(labelled["request"] >= 0)
+    responses[labelled["request"][known]] = known
     requests = np.flatnonzero(~asked.table.bad)
     responses = responses[requests]
-    rows = make_rows(OWN, asked.table, requests)
+    rows = make_rows(EXCHANGE_COLUMNS, asked.table, requests)
     for name in COPIED:
         rows[name] = asked.table.rows[name][requests]
     copy_places(rows, asked.table, requests, "client_id")
     is_answered = responses != NO_RESPONSE
     rows["error_code"][is_answered] = find_error_codes(named, limits)[responses[is_answered]]
     is_awaited = expects_response(asked.table.rows, asked.table.buffers)[requests]
+    is_awaited &= _follows_answered(asked.connection[requests], responses)
     return PairedFrames(requests, responses, is_awaited, rows, asked.table.buffers)
+
+
+def _follows_answered(connections: np.ndarray, responses: np.ndarray) -> np.ndarray:
+    """Return whether each request comes after the last answered one of its connection.
+
+    A broker answers in order, so the others are not answered any more.
+    """
+    numbers, places = np.unique(connections, return_inverse=True)
+    last = np.full(len(numbers), -1, np.int64)
+    answered = np.flatnonzero(responses != NO_RESPONSE)
+    np.maximum.at(last, places[answered], answered)
+    follows: np.ndarray = np.arange(len(connections)) > last[places]
+    return follows
 
 
 def find_error_codes(responses: FrameTable, limits: Limits) -> np.ndarray:

@@ -589,7 +589,7 @@ RESPONSES = Format(
         "kafka.record_sets",
         "record sets of partitions in Produce requests and Fetch responses, from captures",
         "kafka.batches",
-        record_sets.OWN,
+        record_sets.RECORD_SET_COLUMNS,
         record_sets.find_record_sets,
         inherited=("topic", "topic_id", "partition", "api_key"),
         columns={"api_key": Column(names=ApiKey)},
@@ -611,7 +611,7 @@ NAMED_RESPONSES = replace(RESPONSES, requests=None)
 EXCHANGES = ExchangeFormat(
     "kafka.exchanges",
     "requests with their responses, from captures",
-    exchanges.OWN,
+    exchanges.EXCHANGE_COLUMNS,
     partial(exchanges.pair_requests, conversation=ANSWERS, named_responses=NAMED_RESPONSES),
     answers="kafka.responses",
     columns={"api_key": Column(names=ApiKey), "error_code": Column(names=ErrorCode)},

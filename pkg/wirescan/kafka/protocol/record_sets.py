@@ -11,7 +11,7 @@ from wirescan.frames.limits import Limits
 from wirescan.frames.table import FrameTable
 from wirescan.kafka.protocol.schema import get_api_key
 
-OWN = np.dtype(
+RECORD_SET_COLUMNS = np.dtype(
     [
         ("topic_at", "u4"),
         ("topic_size", "i4"),
@@ -23,7 +23,7 @@ OWN = np.dtype(
         ("api_key", "i2"),
     ]
 )
-DTYPE = np.dtype([*HEAD.descr, *OWN.descr])
+DTYPE = np.dtype([*HEAD.descr, *RECORD_SET_COLUMNS.descr])
 
 
 def find_record_sets(requests: FrameTable, responses: FrameTable, *, limits: Limits) -> np.ndarray:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from wirescan.core.loop import HEAD
-from wirescan.files.source import view_of
 from wirescan.frames.columns import Column, ComputedColumn
 from wirescan.frames.errors import resolve_mode
 from wirescan.frames.exchange import NO_RESPONSE, ExchangeFormat, PairedFrames, SentFrames
@@ -24,18 +23,18 @@ from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, join, make_empty, require_rows
 from wirescan.pcap.assembler import STREAM
 from wirescan.pcap.constants import Direction
+from wirescan.pcap.derived_rows import list_names, make_bad_rows
 from wirescan.pcap.files import FILES
 from wirescan.pcap.flow_tables import copy_flows
-from wirescan.pcap.frame_times import NO_LATENCY, compute_end, read_first
+from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME, compute_end, read_first
 from wirescan.pcap.stream_frames import (
     STREAMS,
     CapturedFrames,
     StreamScanner,
     enforce_frames,
 )
+from wirescan.pcap.waiting_frames import choose_newest, copy_frames
 
-WAITING = 1000  # requests of a connection that wait for their responses
-ALL_WAITING = 100_000  # requests of all connections that wait
 # When and how a frame was sent. `flow` is the row of its connection.
 SENT = np.dtype(
     [
@@ -63,7 +62,8 @@ OWN = np.dtype(
 MEANINGS = {
     "position": "position of the request in the bytes that its sender sent",
     "time": "when the packet with the first byte of the request was captured",
-    "request_end": "when the last of the packets with bytes of the request was captured",
+    "request_end": "when the last of the packets with bytes of the last frame of the request was "
+    "captured",
     "response_time": "when the packet with the first byte of the response was captured",
     "time_end": "when the last of the packets with bytes of the response was captured",
     "latency": "nanoseconds from the last byte of the request to the first byte of the response",
@@ -77,8 +77,9 @@ TIME = Column(unit="ns")
 def _compute_latency(table: Any) -> np.ndarray:
     """Return the time from the end of each request to its response: int64, in ns."""
     response_times = table["response_time"]
-    latencies = response_times - table["request_end"]
-    return np.where(response_times == 0, NO_LATENCY, latencies)
+    request_ends = table["request_end"]
+    is_known = (response_times != NO_TIME) & (request_ends != NO_TIME)
+    return np.where(is_known, response_times - request_ends, NO_LATENCY)
 
 
 LATENCY = ComputedColumn(_compute_latency, ("response_time", "request_end"), (), "i8", NO_LATENCY)
@@ -95,9 +96,8 @@ SHOWN = ("time", "latency", "client", "server")
 
 def make_formats(formats: Iterable[Format]) -> list[Format]:
     """Return the formats of the exchanges that formats declare."""
-    return [
-        _make_format(format, format.exchange) for format in formats if format.exchange is not None
-    ]
+    declared = [(format, format.exchange) for format in formats]
+    return [_make_format(format, item) for format, item in declared if item is not None]
 
 
 def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
@@ -112,18 +112,12 @@ def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
         meanings={**MEANINGS, **exchange.meanings},
         storage=Storage(files=FILES),
         display=Display(
-            shown=(*SHOWN, *_list_names(exchange.dtype)),
+            shown=(*SHOWN, *list_names(exchange.dtype)),
             grouped_by=exchange.grouped_by,
             summary=SummaryColumns(latency="latency"),
         ),
         make_reader=partial(_make_reader, **options),
     )
-
-
-def _list_names(dtype: np.dtype) -> list[str]:
-    """Return the names of columns and places."""
-    names = [name.removesuffix("_at") for name in dtype.names or ()]
-    return [name for name in names if not name.endswith("_size")]
 
 
 def _make_reader(
@@ -158,14 +152,16 @@ class ExchangeScanner:
     """Finds exchanges in tables of pcap.streams, one after another.
 
     format: the format of the requests. exchange: its declaration. check, limits: as in
-    `pcap.frames`.
+    `pcap.frames`. Raises ValueError for a format whose frames are not sent over connections.
 
-    Requests wait for their responses: at most WAITING of a connection, and ALL_WAITING in all. Of
-    more, the oldest ones are exchanges without a response.
+    Requests wait for their responses within the limits of waiting_frames.py. The oldest ones beyond
+    these, and those of connections that are forgotten, are exchanges without a response.
     """
 
     def __init__(self, format: Format, exchange: ExchangeFormat, *, check: bool, limits: Limits):
         outermost = format.outermost
+        if outermost.conversation is None:
+            raise ValueError(f"{format.name} has an exchange, but {outermost.name} no conversation")
         self._exchange = exchange
         self._limits = limits
         self._requests = StreamScanner(outermost, check=check, limits=limits)
@@ -177,13 +173,17 @@ class ExchangeScanner:
         self._waiting = make_empty(outermost)
         self._waiting_sent = np.zeros(0, SENT)
         self._flows: FrameTable | None = None  # of the requests that wait
+        self._ended = np.zeros(0, np.int64)  # numbers of connections that were forgotten
 
-    def scan(self, streams: FrameTable, *, more: bool) -> tuple[FrameTable, np.ndarray]:
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
         """Return the exchanges that ended, and the bytes of each stream that are done with.
 
         The arguments and errors are those of `StreamScanner.scan`.
         """
-        frames, done = self._requests.scan(streams, more=more)
+        options = {"more": more, "released": released}
+        frames, done = self._requests.scan(streams, **options)
         assert streams.outer is not None
         flows = streams.outer if self._flows is None else join([self._flows, streams.outer])
         flow_count = len(flows) - len(streams.outer)
@@ -193,18 +193,18 @@ class ExchangeScanner:
         asked = _make_sent_frames(table, sent, is_new)
         answers, answers_sent = asked, sent
         if self._answers is not None:
-            answer_frames, answers_done = self._answers.scan(streams, more=more)
+            answer_frames, answers_done = self._answers.scan(streams, **options)
             is_asked = streams["kind"] == Direction.TO_SERVER
             done = np.where(is_asked, done, answers_done)
             answers_sent = _read_sent(answer_frames, flow_count)
-            answers = _make_sent_frames(
-                answer_frames, answers_sent, np.ones(len(answers_sent), bool)
-            )
+            is_new = np.ones(len(answers_sent), bool)
+            answers = _make_sent_frames(answer_frames, answers_sent, is_new)
         pairs = self._exchange.pair(asked, answers, limits=self._limits)
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
-        is_ended = np.ones(len(rows), bool)
-        if more:
-            is_ended = self._keep(flows, asked, sent, pairs)
+        waits = np.zeros(len(rows), bool)
+        if more or released:
+            waits = self._choose_waiting(sent, pairs)
+            self._keep(flows, asked, sent, pairs, np.flatnonzero(waits))
         bad = _make_bad_rows(asked, sent, rows.dtype)
         buffers = pairs.buffers
         if self._answers is not None:
@@ -213,44 +213,45 @@ class ExchangeScanner:
             buffers = (*buffers, *answers.table.buffers)
             bad = np.concatenate([bad, bad_answers])
         order = np.argsort(sent["packet"][pairs.requests], kind="stable")
-        rows = np.concatenate([rows[order[is_ended[order]]], bad])
+        rows = np.concatenate([rows[order[~waits[order]]], bad])
         return FrameTable(buffers, rows, (), format_of(self._exchange.name), flows), done
 
-    def _keep(
-        self, flows: FrameTable, asked: SentFrames, sent: np.ndarray, pairs: PairedFrames
-    ) -> np.ndarray:
-        """Keep copies of the requests that wait for their responses.
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections. The next `scan` returns their requests that wait."""
+        self._requests.forget(connections)
+        self._ended = connections
 
-        Returns a bool array: the requests that do not wait.
-        """
+    def _choose_waiting(self, sent: np.ndarray, pairs: PairedFrames) -> np.ndarray:
+        """Return which requests wait for their responses: a bool array."""
+        connections = sent["connection"][pairs.requests]
         waits = (pairs.responses == NO_RESPONSE) & pairs.is_awaited
+        waits &= ~np.isin(connections, self._ended)
+        self._ended = self._ended[:0]
+        sizes = sent["size"][pairs.requests]
+        for frames in pairs.further_frames:
+            sizes = sizes + sent["size"][frames]
         waiting = np.flatnonzero(waits)
-        requests = pairs.requests[waiting]
-        order = np.lexsort((sent["packet"][requests], sent["connection"][requests]))
-        connections = sent["connection"][requests][order]
-        # The place of each request from the end of its connection.
-        places = np.searchsorted(connections, connections, "right") - np.arange(len(order))
-        waits[waiting[order[places > WAITING]]] = False
-        waiting = np.flatnonzero(waits)
-        if len(waiting) > ALL_WAITING:
-            packets = sent["packet"][pairs.requests[waiting]]
-            waits[waiting[np.argsort(packets, kind="stable")[:-ALL_WAITING]]] = False
-            waiting = np.flatnonzero(waits)
-        kept = pairs.requests[waiting]
-        if pairs.last_frames is not None:
-            kept = np.union1d(kept, pairs.last_frames[waiting])
-        kept = np.sort(kept)
-        frames = [bytes(asked.table.frame(row)) for row in kept.tolist()]
-        rows = asked.table.rows[kept]
-        rows["buffer"] = 0
-        rows["start"] = np.cumsum([0, *map(len, frames)])[:-1]
-        rows.setflags(write=False)
-        self._waiting = replace(self._waiting, rows=rows, buffers=(view_of(b"".join(frames)),))
+        packets = sent["packet"][pairs.requests[waiting]]
+        is_kept = choose_newest(connections[waiting], packets, sizes[waiting])
+        waits[waiting[~is_kept]] = False
+        return waits
+
+    def _keep(
+        self,
+        flows: FrameTable,
+        asked: SentFrames,
+        sent: np.ndarray,
+        pairs: PairedFrames,
+        waiting: np.ndarray,
+    ) -> None:
+        """Keep copies of the requests that wait, and of their connections."""
+        frames = [pairs.requests, *pairs.further_frames]
+        kept = np.unique(np.concatenate([rows[waiting] for rows in frames]))
+        self._waiting = copy_frames(asked.table, kept)
         self._waiting_sent = sent[kept]
         flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
         self._flows = copy_flows(flows, flow_rows)
         self._waiting_sent["flow"] = numbers
-        return ~waits
 
 
 def _read_sent(frames: FrameTable, first_flow: int) -> np.ndarray:
@@ -288,7 +289,7 @@ def _fill_rows(
     for name in pairs.rows.dtype.names or ():
         rows[name] = pairs.rows[name]
     requests = sent[pairs.requests]
-    last = requests if pairs.last_frames is None else sent[pairs.last_frames]
+    last = sent[pairs.further_frames[-1]] if pairs.further_frames else requests
     _fill_requests(rows, requests)
     rows["request_end"] = last["time_end"]
     rows["request_size"] = last["position"] + last["size"] - requests["position"]
@@ -310,8 +311,6 @@ def _fill_requests(rows: np.ndarray, requests: np.ndarray) -> None:
 def _make_bad_rows(frames: SentFrames, sent: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return rows for bad frames, which belong to no exchange."""
     chosen = np.flatnonzero(frames.table.bad & frames.is_new)
-    rows = np.zeros(len(chosen), dtype)
-    for name in ("start", "size", "body", "buffer", "fault"):
-        rows[name] = frames.table.rows[name][chosen]
+    rows = make_bad_rows(frames.table, chosen, dtype)
     _fill_requests(rows, sent[chosen])
     return rows

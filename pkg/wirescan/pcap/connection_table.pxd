@@ -1,0 +1,249 @@
+# Finds the connection of a packet, by its endpoints, and follows how it begins and ends.
+# assembler.pyx uses it.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+from wirescan.pcap.rows cimport Packet
+from wirescan.pcap.tcp_connection cimport (
+    ACK, ADDRESS, COMPLETE, CURRENT, Connection, FIN, FREE, Key, NONE, OPEN, RESET, RST, SYN, Side)
+
+cdef enum:
+    FIRST_SLOTS = 1 << 10
+    MOST_CONNECTIONS = 0x7FFFFFF0
+
+# The longest idle and the latest used connection of a list.
+cdef struct AgeList:
+    int32_t oldest
+    int32_t youngest
+
+# Connections, and a hash table of their endpoints. Connections of one slot are a list.
+cdef struct ConnectionTable:
+    Connection* at
+    size_t count                # places in use, with those of released connections
+    size_t capacity
+    size_t held                 # connections that are in these places
+    int64_t begun               # connections of the capture so far
+    int32_t free_place          # first place of the list of those that are used again
+    AgeList current             # connections by their last packets: connection_ages.pxd
+    AgeList ended
+    int32_t* slots
+    size_t slot_count
+    uint64_t seed
+
+
+cdef inline bint create_table(ConnectionTable* table, uint64_t seed) noexcept nogil:
+    # Fill a zeroed table. Return False where there is no memory.
+    table.seed = seed
+    table.free_place = NONE
+    table.current = table.ended = AgeList(NONE, NONE)
+    table.slot_count = FIRST_SLOTS
+    table.slots = <int32_t*>malloc(table.slot_count * sizeof(int32_t))
+    if table.slots is NULL:
+        return False
+    memset(table.slots, 0xFF, table.slot_count * sizeof(int32_t))
+    return True
+
+
+cdef inline void free_table(ConnectionTable* table) noexcept nogil:
+    free(table.slots)
+    free(table.at)
+
+
+cdef inline uint64_t mix(uint64_t a, uint64_t b) noexcept nogil:
+    # Mix two words. The constants are fractions of the golden ratio and the square root of 2.
+    a = (a ^ b) * <uint64_t>0x9E3779B97F4A7C15
+    a ^= a >> 32
+    a *= <uint64_t>0x6A09E667F3BCC909
+    return a ^ (a >> 29)
+
+
+cdef inline uint64_t hash_words(const void* words, size_t size, uint64_t seed) noexcept nogil:
+    # Hash `size` bytes, a multiple of 8.
+    cdef uint64_t word, h = seed
+    cdef size_t i
+    for i in range(size // 8):
+        memcpy(&word, <const char*>words + 8 * i, 8)
+        h = mix(h, word)
+    return mix(h, seed)
+
+
+cdef inline uint64_t hash_key(const Key* key, uint64_t seed) noexcept nogil:
+    return hash_words(key, sizeof(Key), seed)
+
+
+cdef inline int make_key(Key* key, const Packet* packet, const uint8_t* start) noexcept nogil:
+    # Fill the key of a packet's connection. Return which of its endpoints is the source.
+    cdef const uint8_t* source = start + packet.source_address_at
+    cdef const uint8_t* destination = start + packet.destination_address_at
+    cdef uint32_t size = packet.source_address_size
+    cdef int order, side
+    memset(key, 0, sizeof(Key))
+    order = memcmp(source, destination, size)
+    side = 0 if order < 0 or order == 0 and packet.source_port <= packet.destination_port else 1
+    memcpy(&key.address[side][0], source, size)
+    memcpy(&key.address[1 - side][0], destination, size)
+    key.port[side] = packet.source_port
+    key.port[1 - side] = packet.destination_port
+    key.version = 4 if size == 4 else 6
+    return side
+
+
+cdef inline int64_t find_connection(const ConnectionTable* table, const Key* key) noexcept nogil:
+    # Return the place of the latest connection of these endpoints, or -1.
+    cdef int32_t i = table.slots[hash_key(key, table.seed) & (table.slot_count - 1)]
+    while i >= 0:
+        if memcmp(&table.at[i].key, key, sizeof(Key)) == 0:
+            return i
+        i = table.at[i].next
+    return -1
+
+
+cdef inline void hide_connection(ConnectionTable* table, int64_t place) noexcept nogil:
+    # Remove a connection from the hash table: no packet belongs to it any more.
+    cdef Connection* connection = &table.at[place]
+    cdef int32_t* link
+    if not connection.is_findable:
+        return
+    connection.is_findable = False
+    link = &table.slots[hash_key(&connection.key, table.seed) & (table.slot_count - 1)]
+    while link[0] != <int32_t>place:
+        link = &table.at[link[0]].next
+    link[0] = connection.next
+
+
+cdef inline int64_t add_connection(ConnectionTable* table, const Key* key, const Packet* packet,
+                                   int source, int32_t row) noexcept nogil:
+    # Add a connection, which begins with this packet. Return its place, or -1 for no memory.
+    cdef Connection* connection
+    cdef uint16_t syn = packet.flags & (SYN | ACK)
+    cdef int side
+    cdef int32_t place = reserve_connection(table)
+    if place == NONE:
+        return -1
+    connection = &table.at[place]
+    memset(connection, 0, sizeof(Connection))
+    connection.key = key[0]
+    connection.number = table.begun
+    connection.time = connection.time_end = packet.time
+    connection.handshake = -1
+    connection.first_packet = row
+    connection.state = OPEN
+    connection.phase = CURRENT
+    connection.older = connection.younger = NONE
+    connection.begun_earlier = syn != SYN
+    if syn == SYN:
+        connection.client = source
+        connection.syn_time = packet.time
+        connection.syn_sequence = packet.sequence
+    elif syn == SYN | ACK:
+        connection.client = 1 - source
+    elif key.port[0] != key.port[1]:
+        # Servers listen on low ports.
+        connection.client = 0 if key.port[0] > key.port[1] else 1
+    else:
+        connection.client = source
+    for side in range(2):
+        connection.side[side].ready = connection.side[side].ready_last = NONE
+        connection.side[side].held = connection.side[side].held_last = NONE
+    table.begun += 1
+    table.held += 1
+    show_connection(table, place)
+    return place
+
+
+cdef inline void show_connection(ConnectionTable* table, int32_t place) noexcept nogil:
+    # Add a connection to the hash table.
+    cdef Connection* connection = &table.at[place]
+    cdef size_t slot = hash_key(&connection.key, table.seed) & (table.slot_count - 1)
+    connection.is_findable = True
+    connection.next = table.slots[slot]
+    table.slots[slot] = place
+
+
+cdef inline int32_t reserve_connection(ConnectionTable* table) noexcept nogil:
+    # Return a place for one more connection, or NONE where there is no memory.
+    cdef size_t capacity, i
+    cdef int32_t place = table.free_place
+    cdef void* memory
+    if place != NONE:
+        table.free_place = table.at[place].next
+        return place
+    if table.count == table.capacity:
+        capacity = table.capacity + table.capacity // 2 + 64
+        if capacity > MOST_CONNECTIONS:
+            return NONE
+        memory = realloc(table.at, capacity * sizeof(Connection))
+        if memory is NULL:
+            return NONE
+        table.at = <Connection*>memory
+        table.capacity = capacity
+    if table.count == table.slot_count:
+        memory = realloc(table.slots, 4 * table.slot_count * sizeof(int32_t))
+        if memory is NULL:
+            return NONE
+        table.slots = <int32_t*>memory
+        table.slot_count *= 4
+        memset(table.slots, 0xFF, table.slot_count * sizeof(int32_t))
+        for i in range(table.count):
+            if table.at[i].is_findable:
+                show_connection(table, <int32_t>i)
+    table.count += 1
+    return <int32_t>(table.count - 1)
+
+
+cdef inline void free_connection(ConnectionTable* table, int64_t place) noexcept nogil:
+    # Use the place of a released connection again.
+    table.at[place].phase = FREE
+    table.at[place].next = table.free_place
+    table.free_place = <int32_t>place
+    table.held -= 1
+
+
+cdef inline bint begins_again(const Connection* connection, const Packet* packet,
+                              int source) noexcept nogil:
+    # Return whether a packet begins another connection of the same endpoints.
+    if packet.flags & SYN == 0 or packet.flags & ACK:
+        return False
+    if not connection.begun_earlier:
+        return packet.sequence != connection.syn_sequence   # else it is the same SYN again
+    return (connection.state != OPEN or connection.side[0].position > 0
+            or connection.side[1].position > 0)
+
+
+cdef inline void follow_flags(Connection* connection, const Packet* packet,
+                              int source) noexcept nogil:
+    # Follow the handshake, the acknowledgment and the end of a connection.
+    cdef Side* side = &connection.side[source]
+    cdef Side* other = &connection.side[1 - source]
+    cdef int64_t position
+    side.packets += 1
+    if packet.flags & SYN and not side.is_started:
+        side.is_started = True
+        side.next_sequence = packet.sequence + 1
+        if packet.flags & ACK:
+            connection.is_acknowledging = connection.syn_time != 0
+    elif not side.is_started:
+        side.is_started = True
+        side.next_sequence = packet.sequence
+    if packet.flags & ACK:
+        if connection.is_acknowledging and source == connection.client and not (
+                packet.flags & SYN):
+            connection.is_acknowledging = False
+            connection.handshake = packet.time - connection.syn_time
+        if other.is_started:
+            position = <int64_t>other.position + <int32_t>(
+                packet.acknowledgment - other.next_sequence)
+            if position > <int64_t>other.acknowledged:
+                other.acknowledged = <uint64_t>position
+    if packet.flags & RST:
+        connection.state = RESET
+
+
+cdef inline void follow_fin(Connection* connection, int source) noexcept nogil:
+    # Follow the end of a direction, once all bytes before its FIN are there.
+    cdef Side* side = &connection.side[source]
+    if side.has_fin and side.position >= side.fin_position and not side.is_closed:
+        side.is_closed = True
+        # The FIN itself has a sequence number.
+        if connection.side[1 - source].is_closed and connection.state == OPEN:
+            connection.state = COMPLETE

@@ -1,0 +1,462 @@
+"""Connections that are released while a capture is read in pieces, and the memory of those held."""
+
+import struct
+
+import numpy as np
+import pytest
+
+import wirescan
+from tests.support.simulated_capture import (
+    ACK,
+    FIN,
+    PSH,
+    RST,
+    SYN,
+    Connection,
+    SimulatedCapture,
+)
+from wirescan import Fault, FrameError, Limits, pcap
+from wirescan.frames.registry import format_of
+from wirescan.pcap.assembler import Assembler
+from wirescan.pcap.waiting_frames import WAITING
+from wirescan.reading.chunked import iter_tables
+from wirescan.testing.cost import assert_linear
+
+SECOND = 10**9
+SERVER = (bytes([10, 0, 0, 2]), 9092)
+OTHER = Connection((bytes([10, 9, 9, 9]), 40_000), (bytes([10, 9, 9, 8]), 9092))
+PLACES = ("start", "parent", "buffer")
+QUIET = 65  # packets of other connections after which a connection may be released
+API_VERSIONS = struct.pack(">IhhihB", 12, 18, 3, 7, -1, 0) + b"\1"
+RESPONSE = struct.pack(">Iih", 6, 7, 35)
+
+
+def make_connection(number, **attributes):
+    client = bytes([10, 1 + (number >> 16), number >> 8 & 255, number & 255]), 40_000
+    return Connection(client, SERVER, **attributes)
+
+
+def add_noise(capture, seconds, packets=QUIET):
+    """Add packets of another connection after some seconds."""
+    capture.now += int(seconds * SECOND)
+    for _ in range(packets):
+        capture.add(OTHER, 0, ACK)
+
+
+def feed(assembler, capture):
+    """Feed the packets of a capture. Return the numbers of the connections that are released."""
+    packets = pcap.packets(pcap.scan(capture.to_pcap()))
+    assembler.feed(packets.rows, packets.buffers)
+    return assembler.list_flows(released=True)[0]["connection"].tolist()
+
+
+def start():
+    """Return a capture of one connection that has sent bytes, and the connection."""
+    capture = SimulatedCapture()
+    connection = make_connection(1)
+    capture.connect(connection)
+    capture.send(connection, 0, b"question")
+    return capture, connection
+
+
+def end_with_fin(capture, connection):
+    capture.close(connection)
+
+
+def end_with_reset(capture, connection):
+    capture.add(connection, 1, RST | ACK)
+
+
+def end_with_lost_bytes(capture, connection):
+    connection.sent[0] += b"these bytes are in no packet"
+    capture.close(connection)
+
+
+def begin_again(capture, connection):
+    again = Connection(connection.client, connection.server, first=(70_000, 90_000))
+    capture.add(again, 0, SYN, position=-1)
+    add_noise(capture, 0)
+    capture.add(again, 0, SYN, position=-1)
+
+
+ENDS = [end_with_fin, end_with_reset, end_with_lost_bytes, begin_again]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_connection_is_released_a_minute_after_its_end(end):
+    capture, connection = start()
+    end(capture, connection)
+    add_noise(capture, 59)
+    assert feed(Assembler("first", connections=100), capture) == []
+    add_noise(capture, 1)
+    assert feed(Assembler("first", connections=100), capture) == [0]
+    assert feed(Assembler("first"), capture) == []
+
+
+def test_a_connection_is_released_after_packets_of_others_only():
+    capture, connection = start()
+    capture.close(connection)
+    add_noise(capture, 61, QUIET - 1)
+    assert feed(Assembler("first", connections=100), capture) == []
+    add_noise(capture, 0, 1)
+    assert feed(Assembler("first", connections=100), capture) == [0]
+
+
+def test_late_packets_belong_to_the_connection_that_ended():
+    capture, connection = start()
+    capture.close(connection)
+    for _ in range(3):
+        add_noise(capture, 50)
+        capture.add(connection, 0, PSH | ACK, position=0, payload=b"question")
+    assembler = Assembler("first", connections=100)
+    assert feed(assembler, capture) == []
+    flows, _ = assembler.list_flows()
+    assert len(flows) == 2
+    assert flows["retransmissions_to_server"][0] == 3
+    add_noise(capture, 61)
+    capture.add(connection, 0, PSH | ACK, position=0, payload=b"question")
+    assembler = Assembler("first", connections=100)
+    assert feed(assembler, capture) == [0]
+    flows, _ = assembler.list_flows()
+    assert flows["connection"].tolist() == [0, 1, 2]
+    assert flows["is_begun_earlier"].tolist() == [0, 1, 1]
+
+
+def test_keep_alives_hold_an_idle_connection():
+    capture, connection = start()
+    for _ in range(3):
+        add_noise(capture, 2 * 3600)
+        capture.add(connection, 0, ACK, position=7, payload=b"n")
+    add_noise(capture, 8099)
+    assert feed(Assembler("first", connections=100), capture) == []
+    add_noise(capture, 2)
+    assert feed(Assembler("first", connections=100), capture) == [0]
+
+
+def test_a_packet_with_a_false_time_releases_no_connection_that_is_used():
+    capture, connection = start()
+    end = capture.now
+    capture.now = 4 * 10**18  # in the year 2096
+    capture.add(OTHER, 0, ACK)
+    capture.now = end
+    capture.send(connection, 0, bytes(1000), size=5)
+    assembler = Assembler("first", connections=100)
+    assert feed(assembler, capture) == []
+    assert assembler.list_flows()[0]["bytes_to_server"].tolist() == [1008, 0]
+
+
+def test_the_longest_idle_connections_are_released_beyond_a_number():
+    capture = SimulatedCapture()
+    connections = [make_connection(number) for number in range(6)]
+    for connection in connections:
+        capture.connect(connection)
+    capture.send(connections[0], 0, b"used")
+    capture.close(connections[4])
+    assembler = Assembler("first", connections=6)
+    assert feed(assembler, capture) == []
+    more = SimulatedCapture(now=capture.now)
+    for number in (100, 101):
+        more.connect(make_connection(number))
+    # 4 ended, and then 1 is the longest idle one.
+    assert feed(assembler, more) == [1, 4]
+    assert assembler.held_connections == 8
+    assembler.take(released=True)
+    assembler.drop_released()
+    assert assembler.held_connections == 6
+
+
+def test_numbers_ascend_although_places_are_used_again():
+    assembler = Assembler("first", connections=3)
+    numbers = []
+    for first in range(0, 40, 5):
+        capture = SimulatedCapture()
+        for number in range(first, first + 5):
+            connection = make_connection(number)
+            capture.connect(connection)
+            capture.send(connection, 0, b"%d" % number)
+        feed(assembler, capture)
+        for released in (True, False):
+            flows, _, streams, block, _ = assembler.take(released=released)
+            assert (np.diff(flows["connection"]) > 0).all()
+            for row in streams:
+                start = int(row["start"])
+                text = bytes(block)[start : start + int(row["size"])]
+                assert int(text) == flows["connection"][row["parent"]]
+            if released:
+                numbers += assembler.list_flows(released=True)[0]["connection"].tolist()
+                assembler.drop_released()
+            else:
+                assembler.release(streams["size"].astype(np.int64))
+    numbers += assembler.list_flows()[0]["connection"].tolist()
+    assert numbers == list(range(40))
+
+
+def test_the_longest_idle_connections_are_released_for_the_bytes_that_wait():
+    capture = SimulatedCapture()
+    for number in range(10):
+        connection = make_connection(number)
+        capture.connect(connection)
+        capture.send(connection, 0, bytes(1000))
+    assembler = Assembler("first", connections=100, waiting=5500)
+    assert feed(assembler, capture) == []
+    _, _, streams, _, _ = assembler.take()
+    assembler.release(np.zeros(len(streams), np.int64))
+    assert assembler.waiting_bytes == 10 * 1064
+    assert assembler.list_flows(released=True)[0]["connection"].tolist() == [0, 1, 2, 3, 4]
+    assert len(assembler.take(released=True)[2]) == 5
+    assembler.drop_released()
+    assert assembler.waiting_bytes == 5 * 1064
+
+
+def test_copies_are_counted_until_they_are_dropped():
+    capture, connection = start()
+    capture.send(connection, 0, bytes(1000), size=100)
+    del capture.packets[7]
+    assembler = Assembler("last", connections=100)
+    feed(assembler, capture)
+    _, _, streams, _, _ = assembler.take()
+    assembler.release(np.array([50]))
+    # Three nodes of 308 bytes in order, of which the first is gone, and six that came too early.
+    assert assembler.waiting_bytes == 308 - 50 + 600 + 64 * 9
+    capture.packets = capture.packets[:0]
+    capture.add(connection, 0, PSH | ACK, position=408, payload=b"x" * 100)  # they overlap
+    feed(assembler, capture)
+    assembler.finish()
+    _, _, streams, _, _ = assembler.take()
+    assembler.release(streams["size"].astype(np.int64))
+    assert assembler.waiting_bytes == 0
+
+
+def read_pieces(capture, format, piece=2000, errors="mark"):
+    """Return the tables of a capture that is read in pieces."""
+    tables = iter_tables(capture.to_pcap(), format=format, piece=piece, errors=errors)
+    return [table for table in tables if len(table)]
+
+
+def make_lossy_capture():
+    """A frame is cut by lost bytes, the next one by the end of the connection, after an hour."""
+    capture, connection = SimulatedCapture(), make_connection(1)
+    capture.connect(connection)
+    capture.send(connection, 0, API_VERSIONS + API_VERSIONS[:5])
+    connection.sent[0] += b"gap"
+    capture.send(connection, 0, API_VERSIONS + API_VERSIONS[:7])
+    capture.add(connection, 1, RST)
+    add_noise(capture, 3600)
+    return capture
+
+
+def test_a_released_connection_reports_what_is_lost_and_cut():
+    capture = make_lossy_capture()
+    tables = read_pieces(capture, "kafka.requests?capture=true")
+    faults = [fault for table in tables for fault in table["fault"].tolist()]
+    assert faults == [0, Fault.SHORT, Fault.LOST, 0, Fault.SHORT]
+    (at,) = [number for number, table in enumerate(tables) if Fault.LOST in table["fault"]]
+    whole = wirescan.scan(capture.to_pcap(), "kafka.requests", errors="mark")
+    assert whole["fault"].tolist() == faults
+    assert tables[at]["time"].tolist() == whole["time"][-len(tables[at]) :].tolist()
+    with pytest.raises(FrameError, match="SHORT"):
+        read_pieces(capture, "kafka.requests?capture=true", errors="strict")
+
+
+def test_an_idle_connection_reports_the_frame_that_is_cut():
+    capture, connection = SimulatedCapture(), make_connection(1)
+    capture.connect(connection)
+    capture.send(connection, 0, API_VERSIONS + API_VERSIONS[:5])
+    add_noise(capture, 10_000)
+    tables = read_pieces(capture, "kafka.requests?capture=true")
+    faults = [fault for table in tables for fault in table["fault"].tolist()]
+    assert faults == [0, Fault.SHORT]
+
+
+def test_streams_of_released_connections_are_returned():
+    capture = make_lossy_capture()
+    tables = read_pieces(capture, "pcap.streams")
+    rows = [row for table in tables for row in table["fault"].tolist()]
+    whole = wirescan.scan(capture.to_pcap(), "pcap.streams", errors="mark")
+    assert rows == whole["fault"].tolist()
+    skipped = read_pieces(capture, "pcap.streams", errors="skip")
+    assert sum(map(len, skipped)) == len(whole) - 1
+
+
+@pytest.mark.parametrize("piece", [500, 7000, 1 << 20])
+@pytest.mark.parametrize("end", ENDS)
+def test_pieces_have_each_connection_once(piece, end):
+    capture = SimulatedCapture()
+    for number in range(30):
+        connection = make_connection(number % 20)
+        connection.first = (1000 * number, 2000 * number)
+        capture.connect(connection)
+        capture.send(connection, 0, b"question")
+        end(capture, connection)
+        add_noise(capture, 10)
+    tables = read_pieces(capture, "pcap.flows", piece)
+    assert len(tables) > 1 or piece > 10_000
+    for table in tables:
+        assert (np.diff(table["connection"]) > 0).all()
+    rows = np.concatenate([table.rows for table in tables])
+    texts = [text for table in tables for text in table["client"].to_pylist()]
+    order = np.argsort(rows["connection"])
+    whole = wirescan.scan(capture.to_pcap(), "pcap.flows", errors="mark")
+    names = [name for name in rows.dtype.names if name not in (*PLACES, "reserved")]
+    assert rows[order][names].tolist() == whole.rows[names].tolist()
+    assert [texts[row] for row in order] == whole["client"].to_pylist()
+
+
+def test_answers_are_paired_until_their_connection_is_released():
+    capture = SimulatedCapture()
+    for number in range(100):
+        connection = make_connection(number)
+        capture.connect(connection)
+        capture.send(connection, 0, API_VERSIONS * 2)
+        add_noise(capture, 30, 3)
+        capture.send(connection, 1, RESPONSE)
+        capture.close(connection)
+    tables = read_pieces(capture, "kafka.responses?capture=true")
+    latencies = [value for table in tables for value in table["latency"].tolist()]
+    assert len(latencies) == 100
+    assert min(latencies) >= 30 * SECOND
+    reader = make_reader("kafka.responses")
+    reader.feed(pcap.scan(capture.to_pcap()))
+    assert len(reader._scanner._waiting) < 20
+
+
+# ---- memory
+
+BATCH = 2000  # connections
+
+
+def make_conversation():
+    """Return the packets of one short connection to a broker, and where they may differ."""
+    capture, connection = SimulatedCapture(), Connection((bytes(4), 40_000), SERVER)
+    capture.connect(connection)
+    capture.send(connection, 0, API_VERSIONS)
+    capture.send(connection, 1, RESPONSE)
+    capture.close(connection)
+    return capture.to_pcap()[24:]
+
+
+def make_batch(number, seconds):
+    """Return a capture of BATCH short connections, which begin in these seconds."""
+    packets = make_conversation()
+    records = np.frombuffer(packets * BATCH, np.uint8).reshape(BATCH, -1).copy()
+    numbers = np.arange(BATCH) + number * BATCH
+    clients = (numbers + (10 << 24)).astype(">u4").view(np.uint8).reshape(BATCH, 4)
+    times = (1_700_000_000 + number * seconds + np.arange(BATCH) * seconds // BATCH).astype("<u4")
+    at = 0
+    while at < len(packets):
+        size = int.from_bytes(packets[at + 8 : at + 12], "little")
+        records[:, at : at + 4] = times.view(np.uint8).reshape(BATCH, 4)
+        client = at + 16 + 14 + (12 if packets[at + 16 + 14 + 12 : at + 46] == bytes(4) else 16)
+        records[:, client : client + 4] = clients
+        at += 16 + size
+    return pcap.encode_pcap([], nanoseconds=True) + records.tobytes()
+
+
+def make_reader(name):
+    format = format_of(f"{name}?capture=true" if name.startswith("kafka") else name)
+    return format.outermost.make_reader(errors="mark", check=True, limits=Limits())
+
+
+@pytest.mark.parametrize(
+    "name, batches", [("kafka.requests", 100), ("pcap.flows", 100), ("kafka.responses", 15)]
+)
+def test_many_short_connections_are_read_in_bounded_memory(name, batches):
+    reader = make_reader(name)
+    connections = []
+    most = 0
+    for number in range(batches):
+        table = reader.feed(pcap.scan(make_batch(number, 20)))
+        connections.append(table["connection"])
+        assembler = reader._assembler
+        most = max(most, assembler.held_connections)
+        assert assembler.waiting_bytes == 0
+        if name != "pcap.flows":
+            scanner = getattr(reader._scanner, "_asked", None) or reader._scanner
+            assert len(scanner._known) <= assembler.held_connections
+            assert len(scanner._verdicts) <= 2 * BATCH
+        if name == "kafka.responses":
+            assert len(reader._scanner._waiting) == 0
+    # Those of the last minute are held, and those of the batch that is read.
+    assert BATCH <= most < 6 * BATCH
+    connections.append(reader.close()["connection"])
+    numbers = np.concatenate(connections)
+    assert np.array_equal(numbers, np.arange(batches * BATCH))
+
+
+def test_connections_that_never_end_are_bounded(monkeypatch):
+    monkeypatch.setattr("wirescan.pcap.stream_frames.MOST_CONNECTIONS", 3000)
+    reader = make_reader("pcap.flows")
+    total = 0
+    for number in range(10):
+        blocks = pcap.scan(make_batch(number, 1))
+        is_syn = np.zeros(len(blocks), bool)
+        is_syn[0] = True
+        is_syn[1::8] = True
+        total += len(reader.feed(blocks[is_syn]))
+        assert reader._assembler.held_connections <= 3000 + BATCH
+    assert total == 10 * BATCH - 3000
+    assert total + len(reader.close()) == 10 * BATCH
+
+
+def test_frames_that_wait_for_answers_are_bounded():
+    capture, connection = SimulatedCapture(), make_connection(1)
+    capture.connect(connection)
+    capture.send(connection, 0, API_VERSIONS * (WAITING + 500))
+    reader = make_reader("kafka.responses")
+    reader.feed(pcap.scan(capture.to_pcap()))
+    assert len(reader._scanner._waiting) == WAITING
+
+
+def test_the_bytes_of_frames_that_wait_for_answers_are_bounded(monkeypatch):
+    monkeypatch.setattr("wirescan.pcap.waiting_frames.WAITING_BYTES", 100)
+    capture, connection = SimulatedCapture(), make_connection(1)
+    capture.connect(connection)
+    capture.send(connection, 0, API_VERSIONS * 50)
+    reader = make_reader("kafka.responses")
+    reader.feed(pcap.scan(capture.to_pcap()))
+    assert len(reader._scanner._waiting) == 100 // len(API_VERSIONS)
+
+
+def test_held_bytes_beyond_the_limit_give_up_what_is_missing():
+    """The capture has no acknowledgment, so nothing else shows that bytes are lost."""
+    capture, connection = SimulatedCapture(), make_connection(1)
+    capture.connect(connection)
+    for _ in range(2):
+        connection.sent[0] += b"gap"
+        capture.send(connection, 0, b"x" * 1000, size=100)
+    assembler = Assembler("first", 1500)
+    feed(assembler, capture)
+    _, _, streams, _, _ = assembler.take()
+    assert streams["lost"].tolist() == [3, 0]
+    assert streams["size"].tolist() == [0, 1000]
+    assembler.finish()
+    _, _, streams, _, _ = assembler.take()
+    assert streams["lost"].tolist() == [0, 3, 0]
+    assert streams["size"].tolist() == [1000, 0, 1000]
+
+
+@pytest.mark.parametrize("connections", [None, 1000])
+def test_endpoints_that_connect_again_and_again_take_linear_time(connections):
+    capture = SimulatedCapture()
+    connection = make_connection(1)
+    for number in range(4):
+        connection.first = (number * 1000, 0)
+        capture.add(connection, 0, SYN, position=-1)
+    packets = pcap.packets(pcap.scan(capture.to_pcap()))
+
+    def follow(times):
+        assembler = Assembler("first", connections=connections)
+        for _ in range(times):
+            assembler.feed(np.tile(packets.rows, 1000), packets.buffers)
+            assembler.take(released=True)
+            assembler.drop_released()
+
+    assert_linear(lambda: follow(20), lambda: follow(160))
+
+
+def test_the_end_of_one_side_ends_no_connection():
+    capture, connection = start()
+    capture.add(connection, 0, FIN | ACK)
+    capture.add(connection, 1, ACK, acknowledged=len(connection.sent[0]) + 1)
+    add_noise(capture, 3600)
+    assert feed(Assembler("first", connections=100), capture) == []
