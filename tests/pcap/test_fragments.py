@@ -17,6 +17,7 @@ from tests.support.fragments import (
     put_together,
     read_payload,
 )
+from tests.support.packet_follower import PacketFollower
 from tests.support.simulated_capture import (
     ACK,
     EPOCH,
@@ -69,9 +70,8 @@ def read_streams(packets):
 
 def feed(packets, assembler=None):
     """Feed packets to an assembler, and return it."""
-    assembler = assembler or Assembler("first")
-    table = pcap.packets(pcap.scan(pcap.encode_pcap(packets, nanoseconds=True)))
-    assembler.feed(table.rows, table.buffers)
+    assembler = assembler or PacketFollower("first")
+    assembler.follow_packets(packets)
     return assembler
 
 
@@ -355,7 +355,7 @@ def test_time_is_linear(hostile, size):
 
 def test_whole_datagrams_take_no_memory_after_release():
     parts = cut_packet(make_segment(bytes(1000)), 1, [80])
-    assembler = Assembler("first", connections=10)
+    assembler = PacketFollower("first", connections=10)
     for number in range(100):
         feed([(EPOCH, part) for part in parts], assembler)
         taken = assembler.take()

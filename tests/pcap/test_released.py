@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wirescan
+from tests.support.packet_follower import PacketFollower
 from tests.support.simulated_capture import (
     ACK,
     FIN,
@@ -45,8 +46,7 @@ def add_noise(capture, seconds, packets=QUIET):
 
 def feed(assembler, capture):
     """Feed the packets of a capture. Return the numbers of the connections that are released."""
-    packets = pcap.packets(pcap.scan(capture.to_pcap()))
-    assembler.feed(packets.rows, packets.buffers)
+    assembler.follow_packets(capture.packets)
     return assembler.list_flows(released=True)[0]["connection"].tolist()
 
 
@@ -87,19 +87,19 @@ def test_a_connection_is_released_a_minute_after_its_end(end):
     capture, connection = start()
     end(capture, connection)
     add_noise(capture, 59)
-    assert feed(Assembler("first", connections=100), capture) == []
+    assert feed(PacketFollower("first", connections=100), capture) == []
     add_noise(capture, 1)
-    assert feed(Assembler("first", connections=100), capture) == [0]
-    assert feed(Assembler("first"), capture) == []
+    assert feed(PacketFollower("first", connections=100), capture) == [0]
+    assert feed(PacketFollower("first"), capture) == []
 
 
 def test_a_connection_is_released_after_packets_of_others_only():
     capture, connection = start()
     capture.close(connection)
     add_noise(capture, 61, QUIET - 1)
-    assert feed(Assembler("first", connections=100), capture) == []
+    assert feed(PacketFollower("first", connections=100), capture) == []
     add_noise(capture, 0, 1)
-    assert feed(Assembler("first", connections=100), capture) == [0]
+    assert feed(PacketFollower("first", connections=100), capture) == [0]
 
 
 def test_late_packets_belong_to_the_connection_that_ended():
@@ -108,14 +108,14 @@ def test_late_packets_belong_to_the_connection_that_ended():
     for _ in range(3):
         add_noise(capture, 50)
         capture.add(connection, 0, PSH | ACK, position=0, payload=b"question")
-    assembler = Assembler("first", connections=100)
+    assembler = PacketFollower("first", connections=100)
     assert feed(assembler, capture) == []
     flows, _ = assembler.list_flows()
     assert len(flows) == 2
     assert flows["retransmissions_to_server"][0] == 3
     add_noise(capture, 61)
     capture.add(connection, 0, PSH | ACK, position=0, payload=b"question")
-    assembler = Assembler("first", connections=100)
+    assembler = PacketFollower("first", connections=100)
     assert feed(assembler, capture) == [0]
     flows, _ = assembler.list_flows()
     assert flows["connection"].tolist() == [0, 1, 2]
@@ -128,9 +128,9 @@ def test_keep_alives_hold_an_idle_connection():
         add_noise(capture, 2 * 3600)
         capture.add(connection, 0, ACK, position=7, payload=b"n")
     add_noise(capture, 8099)
-    assert feed(Assembler("first", connections=100), capture) == []
+    assert feed(PacketFollower("first", connections=100), capture) == []
     add_noise(capture, 2)
-    assert feed(Assembler("first", connections=100), capture) == [0]
+    assert feed(PacketFollower("first", connections=100), capture) == [0]
 
 
 def test_a_packet_with_a_false_time_releases_no_connection_that_is_used():
@@ -140,7 +140,7 @@ def test_a_packet_with_a_false_time_releases_no_connection_that_is_used():
     capture.add(OTHER, 0, ACK)
     capture.now = end
     capture.send(connection, 0, bytes(1000), size=5)
-    assembler = Assembler("first", connections=100)
+    assembler = PacketFollower("first", connections=100)
     assert feed(assembler, capture) == []
     assert assembler.list_flows()[0]["bytes_to_server"].tolist() == [1008, 0]
 
@@ -152,7 +152,7 @@ def test_the_longest_idle_connections_are_released_beyond_a_number():
         capture.connect(connection)
     capture.send(connections[0], 0, b"used")
     capture.close(connections[4])
-    assembler = Assembler("first", connections=6)
+    assembler = PacketFollower("first", connections=6)
     assert feed(assembler, capture) == []
     more = SimulatedCapture(now=capture.now)
     for number in (100, 101):
@@ -166,7 +166,7 @@ def test_the_longest_idle_connections_are_released_beyond_a_number():
 
 
 def test_numbers_ascend_although_places_are_used_again():
-    assembler = Assembler("first", connections=3)
+    assembler = PacketFollower("first", connections=3)
     numbers = []
     for first in range(0, 40, 5):
         capture = SimulatedCapture()
@@ -197,7 +197,7 @@ def test_the_longest_idle_connections_are_released_for_the_bytes_that_wait():
         connection = make_connection(number)
         capture.connect(connection)
         capture.send(connection, 0, bytes(1000))
-    assembler = Assembler("first", connections=100, waiting=5500)
+    assembler = PacketFollower("first", connections=100, waiting=5500)
     assert feed(assembler, capture) == []
     _, _, streams, _, _ = assembler.take()
     assembler.release(np.zeros(len(streams), np.int64))
@@ -212,7 +212,7 @@ def test_copies_are_counted_until_they_are_dropped():
     capture, connection = start()
     capture.send(connection, 0, bytes(1000), size=100)
     del capture.packets[7]
-    assembler = Assembler("last", connections=100)
+    assembler = PacketFollower("last", connections=100)
     feed(assembler, capture)
     _, _, streams, _, _ = assembler.take()
     assembler.release(np.array([50]))
@@ -424,7 +424,7 @@ def test_held_bytes_beyond_the_limit_give_up_what_is_missing():
     for _ in range(2):
         connection.sent[0] += b"gap"
         capture.send(connection, 0, b"x" * 1000, size=100)
-    assembler = Assembler("first", 1500)
+    assembler = PacketFollower("first", 1500)
     feed(assembler, capture)
     _, _, streams, _, _ = assembler.take()
     assert streams["lost"].tolist() == [3, 0]
@@ -459,4 +459,4 @@ def test_the_end_of_one_side_ends_no_connection():
     capture.add(connection, 0, FIN | ACK)
     capture.add(connection, 1, ACK, acknowledged=len(connection.sent[0]) + 1)
     add_noise(capture, 3600)
-    assert feed(Assembler("first", connections=100), capture) == []
+    assert feed(PacketFollower("first", connections=100), capture) == []

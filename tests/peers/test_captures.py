@@ -3,6 +3,7 @@
 They are in tests/corpus/pcap (see make_captures.py), and are also recorded anew.
 """
 
+import random
 import socket
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.support.captures import (
     list_captures,
     read_streams,
 )
+from tests.support.fragments import cut_packets
 from tests.support.packets import (
     ACK,
     FIN,
@@ -32,6 +34,7 @@ from tests.support.packets import (
     shift_numbers,
     write_packets,
 )
+from tests.support.simulated_capture import Connection, SimulatedCapture
 from tests.support.tables import check_whole_frames
 
 from . import tshark
@@ -205,6 +208,42 @@ def test_a_sniffer_that_misses_packets_loses_their_bytes(tmp_path):
     assert streams.keys() == capture.connections.keys()
     assert streams != capture.connections
     assert tshark.count_expert_information(file)["lost_segment"] > 0
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["kafka", "kafka-impaired", "lumberjack-impaired"])
+@pytest.mark.parametrize("seed", range(3))
+def test_fragments_hold_every_byte(name, seed, tmp_path):
+    """Each datagram has an id of its own, and its fragments come in any order, also twice."""
+    capture = find_recorded(name)
+    chance = random.Random(seed)
+    packets = []
+    for group in cut_packets(read_packets(capture.path), seed):
+        count = len(group)
+        # A repeated last fragment would begin a datagram of its own in tshark.
+        repeated = chance.sample(group, chance.randint(0, count - 1))
+        packets += [Packet(*part) for part in (*repeated, *chance.sample(group, count))]
+    file = tmp_path / "fragments.pcap"
+    write_packets(file, packets)
+    fragments = tshark.read_fields(file, ["ip.flags.mf"], options=["-Y", "ip.flags.mf == 1"])
+    assert len(fragments) > len(capture.connections)
+    assert read_streams(file) == capture.connections
+    assert tshark.read_streams(file) == capture.connections
+
+
+@pytest.mark.peers
+def test_fragments_of_ipv6_hold_every_byte(tmp_path):
+    capture = SimulatedCapture()
+    connection = Connection((bytes(15) + b"\1", 50_000), (bytes(15) + b"\2", 9092))
+    capture.connect(connection)
+    capture.send(connection, 0, random.Random(1).randbytes(20_000))
+    capture.close(connection)
+    packets = [Packet(*part) for group in cut_packets(capture.packets, 1) for part in group[::-1]]
+    file = tmp_path / "fragments.pcap"
+    write_packets(file, packets)
+    expected = [(connection.sent[0], b"")]
+    assert list(tshark.read_streams(file).values()) == expected
+    assert list(read_streams(file).values()) == expected
 
 
 @pytest.mark.peers
