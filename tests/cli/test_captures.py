@@ -44,9 +44,7 @@ def find_chosen(result):
     """Return the format and the reason in the message of a command."""
     assert result.exit_code == 0, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if " is read as " in line]
-    format, reason = line.partition(" is read as ")[2].split(
-        " (--format chooses another format): "
-    )
+    format, reason = line.partition(" is read as ")[2].split(" (--format chooses another format): ")
     return format, reason
 
 
@@ -85,14 +83,18 @@ SENT = {
     "one and others": (
         [(REQUESTS, 80), (b"?", 81), (HELLO, 443), (b"?", 82)],
         "kafka.requests",
-        "1 TCP connection of kafka.requests in its first bytes, "
-        "beside unknown (2 connections), TLS (1 connection)",
+        (
+            "1 TCP connection of kafka.requests in its first bytes, "
+            "beside unknown (2 connections), TLS (1 connection)"
+        ),
     ),
     "several": (
         [(REQUESTS, 80), (PUBS, 81), (REQUESTS, 82), (HELLO, 443)],
         "pcap.packets",
-        "its TCP connections have several formats: "
-        "kafka.requests (2 connections), nats.messages (1 connection)",
+        (
+            "its TCP connections have several formats: "
+            "kafka.requests (2 connections), nats.messages (1 connection)"
+        ),
     ),
     "a port": (
         [(b"\0\0\0", 9092)],
@@ -102,14 +104,18 @@ SENT = {
     "frames are stronger than a port": (
         [(HTTP, 9090), (REQUESTS, 80)],
         "kafka.requests",
-        "1 TCP connection of kafka.requests in its first bytes, "
-        "beside thrift.frames (1 connection)",
+        (
+            "1 TCP connection of kafka.requests in its first bytes, "
+            "beside thrift.frames (1 connection)"
+        ),
     ),
     "several ports": (
         [(b"?", 9092), (b"?", 4222)],
         "pcap.packets",
-        "its TCP connections have several formats: "
-        "kafka.requests (1 connection), nats.messages (1 connection)",
+        (
+            "its TCP connections have several formats: "
+            "kafka.requests (1 connection), nats.messages (1 connection)"
+        ),
     ),
 }
 
@@ -140,8 +146,10 @@ def test_several_captures_have_one_format(tmp_path):
     assert [row["server"] for row in rows] == ["10.1.0.1:80"] * 3 + ["10.1.0.1:81"] * 3
     assert find_chosen(run("scan", requests, pubs)) == (
         "pcap.packets",
-        "its TCP connections have several formats: "
-        "kafka.requests (1 connection), nats.messages (1 connection)",
+        (
+            "its TCP connections have several formats: "
+            "kafka.requests (1 connection), nats.messages (1 connection)"
+        ),
     )
     # Of a directory, several captures are looked at.
     assert find_chosen(run("scan", tmp_path))[0] == "pcap.packets"
