@@ -67,6 +67,6 @@ def test_the_command_reads_captures():
     assert result.exit_code == 0, result.stderr
     client, _ = next(iter(CAPTURES["kafka"].connections))
     assert client in result.stdout
-    result = run("scan", KAFKA, "--format", "kafka.batches")
+    result = run("scan", KAFKA, "--format", "kafka.redpanda_batches")
     assert result.exit_code != 0
-    assert "kafka.batches are not sent over connections" in result.stderr
+    assert "kafka.redpanda_batches are not sent over connections" in result.stderr

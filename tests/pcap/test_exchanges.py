@@ -449,3 +449,16 @@ def test_limits_bound_the_exchanges():
     with pytest.raises(FrameError) as caught:
         pcap.frames(streams, "kafka.exchanges", limits=Limits(rows=3))
     assert caught.value.fault == Fault.LIMIT
+
+
+def test_a_response_waits_for_the_last_bytes_of_its_request(tmp_path):
+    """Few new bytes after many are held back, but not those that a response answers."""
+    filler = "x" * 30_000
+    body = {"topics": [{"name": filler} for _ in range(3)]}
+    request = kafka.encode_request("Metadata", 1, body, correlation_id=9)
+    response = kafka.encode_response("Metadata", 1, correlation_id=9)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(converse((0, request), (1, response), port=9092).to_pcap())
+    for piece in (1500, 3100, 5000):
+        found = read_in_pieces(path, "kafka.exchanges", piece)
+        assert found == list_values(wirescan.scan(path, "kafka.exchanges"))

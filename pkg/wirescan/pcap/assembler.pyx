@@ -229,9 +229,10 @@ cdef class Assembler:
         if count:
             qsort(self.touched.at, count, sizeof(Direction), compare_numbers)
         for i in range(count):
-            if not self.is_taken(touched[i].place, everything, released):
-                continue
             side = self.find_side(touched[i].place)
+            side.is_taken = self.is_taken(touched[i].place, everything, released)
+            if not side.is_taken:
+                continue
             rows += self.count_rows(side, &nodes, &largest)
             size += side.ready_bytes
             flow_count += touched[i].place // 2 != previous
@@ -243,7 +244,7 @@ cdef class Assembler:
         endpoints = np.zeros((flow_count, ENDPOINTS), np.uint8)
         streams = np.zeros(rows, STREAM)
         segments = np.empty(nodes, SEGMENT)
-        self.write_all(flows, endpoints, streams, block, segments, everything, released)
+        self.write_all(flows, endpoints, streams, block, segments)
         return flows, endpoints, streams, block, segments
 
     def list_flows(self, *, released=False):
@@ -379,12 +380,22 @@ cdef class Assembler:
         return 0
 
     cdef bint is_taken(self, int64_t place, bint everything, bint released) noexcept nogil:
-        # Return whether `take` returns the bytes of a direction.
-        cdef const Side* side = self.find_side(place)
-        if (self.connections.at[place // 2].phase == RELEASED) != released:
+        # Return whether `take` returns the bytes of a direction. It returns both directions of a
+        # connection or none, because a response must not come before the end of its request.
+        cdef const Connection* connection = &self.connections.at[place // 2]
+        cdef const Side* side
+        cdef uint64_t ready = 0, emitted = 0
+        cdef int i
+        if (connection.phase == RELEASED) != released:
             return False
-        return everything or released or side.ready_bytes <= SMALL or (
-            side.ready_bytes - side.emitted >= side.emitted // AGAIN)
+        if everything or released:
+            return True
+        for i in range(2):
+            side = &connection.side[i]
+            if side.is_touched:
+                ready += side.ready_bytes
+                emitted += side.emitted
+        return ready <= SMALL or ready - emitted >= emitted // AGAIN
 
     cdef Side* find_side(self, int64_t place) noexcept nogil:
         return &self.connections.at[place // 2].side[place % 2]
@@ -410,8 +421,7 @@ cdef class Assembler:
             i = self.nodes.at[i].next
         return rows
 
-    cdef int write_all(self, flows, endpoints, streams, Block block, segments,
-                       bint everything, bint released) except -1:
+    cdef int write_all(self, flows, endpoints, streams, Block block, segments) except -1:
         # Fill the arrays of `take`.
         cdef Direction* touched = <Direction*>self.touched.at
         cdef Flow[::1] flow_rows
@@ -432,7 +442,7 @@ cdef class Assembler:
         self.given.count = 0
         for i in range(self.touched.count // 2):
             place = touched[i].place
-            if not self.is_taken(place, everything, released):
+            if not self.find_side(place).is_taken:
                 touched[kept] = touched[i]
                 kept += 1
                 continue

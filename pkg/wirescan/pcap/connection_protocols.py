@@ -122,12 +122,13 @@ def _find_shown(
     frames = np.zeros(count, np.int64)
     for number, format in enumerate(sending):
         scanner = StreamScanner(format, check=True, limits=Limits())
-        shown = scanner.weigh(streams, more=not is_whole)
-        size = len(shown.bits)  # connections without bytes at the end are missing
-        is_better = np.flatnonzero(shown.show_format & (shown.bits > bits[:size]))
-        best[is_better] = number
-        bits[is_better] = shown.bits[is_better]
-        frames[is_better] = shown.frames[is_better]
+        # Connections without bytes are missing.
+        numbers, shown = scanner.weigh(streams, more=not is_whole)
+        is_better = shown.show_format & (shown.bits > bits[numbers])
+        better = numbers[is_better]
+        best[better] = number
+        bits[better] = shown.bits[is_better]
+        frames[better] = shown.frames[is_better]
     return best, frames
 
 

@@ -22,7 +22,7 @@ GROUP = 1024
 
 
 class FirstFrames(NamedTuple):
-    """What the first frames of connections show, by the numbers of the connections.
+    """What the first frames of connections show, one item for each connection.
 
     Attributes:
         bits: how unlikely the frames are in other bytes, float64.

@@ -126,13 +126,14 @@ class StreamScanner:
         rows = self._add_bad_rows(streams, rows, is_read, chosen, ends, is_ended)
         return self._make_table(streams, rows), done
 
-    def weigh(self, streams: FrameTable, *, more: bool) -> FirstFrames:
-        """Return what the first frames of each connection show. The arguments are those of `scan`.
+    def weigh(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, FirstFrames]:
+        """Return the numbers of the connections, and what the first frames of each one show.
 
-        Connections that `scan` decided have 0 bits.
+        The arguments are those of `scan`. Connections that `scan` decided have 0 bits.
         """
         rows, _ = self._scan_spans(streams, self._choose_streams(streams), more=more)
-        return self._weigh(self._make_table(streams, rows), self._read_connections(streams))
+        shown = self._weigh(self._make_table(streams, rows), self._read_connections(streams))
+        return self._numbers, shown
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: no byte of them follows. connections: their numbers, int64."""

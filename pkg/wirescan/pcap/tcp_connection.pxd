@@ -65,6 +65,7 @@ cdef struct Side:
     bint is_closed              # FIN was seen, and all bytes before it
     bint has_fin
     bint is_touched             # it is in the list of directions with new bytes
+    bint is_taken               # the `take` that runs returns its bytes
     uint64_t fin_position
 
 cdef struct Connection:
