@@ -22,7 +22,7 @@ from wirescan.reading.growing import Tail
 KAFKA = CORPUS / "pcap" / "kafka.pcap"
 NAME = "kafka.requests"
 CAPTURED = "kafka.requests?capture=true"
-NOT_SENT = "kafka.pcap is a capture of packets: kafka.batches are not sent over connections"
+NOT_SENT = "kafka.pcap is a capture of packets: kafka.redpanda_batches are not sent over connections"
 EXPECTED = wirescan.scan(KAFKA, NAME).to_arrow()
 
 
@@ -84,10 +84,10 @@ def test_parquet(kind, tmp_path):
 
 def test_formats_that_are_not_sent_are_refused(tmp_path):
     for read in (
-        lambda: list(iter_batches(str(KAFKA), format="kafka.records")),
-        lambda: parquet.convert(KAFKA, tmp_path / "out", "kafka.records"),
-        lambda: wirescan.scan_polars(KAFKA, format="kafka.records"),
-        lambda: wirescan.dataset([KAFKA], format="kafka.records"),
+        lambda: list(iter_batches(str(KAFKA), format="kafka.redpanda_records")),
+        lambda: parquet.convert(KAFKA, tmp_path / "out", "kafka.redpanda_records"),
+        lambda: wirescan.scan_polars(KAFKA, format="kafka.redpanda_records"),
+        lambda: wirescan.dataset([KAFKA], format="kafka.redpanda_records"),
     ):
         with pytest.raises(ValueError, match=NOT_SENT):
             read()

@@ -53,11 +53,22 @@ def test_other_functions_read_captures(spark, tmp_path):
 
 
 def test_formats_that_are_not_sent_are_refused(spark):
-    message = "is a capture of packets: kafka.batches are not sent over connections"
+    name = "kafka.redpanda_records"
+    message = "is a capture of packets: kafka.redpanda_batches are not sent over connections"
     with pytest.raises(ValueError, match=message):
-        read(spark, PATHS)
+        read(spark, PATHS, name)
     with pytest.raises(AnalysisException, match=message):
-        spark.read.format("wirescan").load(PATHS)
+        spark.read.format("wirescan").option("format", name).load(PATHS)
+
+
+@pytest.mark.parametrize("name", ["kafka.records", "kafka.exchanges"])
+def test_records_and_exchanges_are_read(spark, name):
+    columns = ["client", "topic", "offset", "value"] if name == "kafka.records" else ["latency"]
+    frame = read(spark, PATHS, name).select(*columns)
+    tables = (wirescan.scan(path, name).to_arrow(columns) for path in PATHS)
+    expected = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+    assert sorted(map(repr, map(tuple, frame.collect()))) == sorted(map(repr, expected))
+    assert expected
 
 
 def test_a_stream_of_captures_is_refused():
