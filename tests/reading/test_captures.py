@@ -22,7 +22,9 @@ from wirescan.reading.growing import Tail
 KAFKA = CORPUS / "pcap" / "kafka.pcap"
 NAME = "kafka.requests"
 CAPTURED = "kafka.requests?capture=true"
-NOT_SENT = "kafka.pcap is a capture of packets: kafka.redpanda_batches are not sent over connections"
+NOT_SENT = (
+    "kafka.pcap is a capture of packets: kafka.redpanda_batches are not sent over connections"
+)
 EXPECTED = wirescan.scan(KAFKA, NAME).to_arrow()
 
 

@@ -67,6 +67,8 @@ class PairedFrames:
         further_frames: for requests of several frames: int64 arrays with the row of a further frame
             of each request, which `pair` needs again while it waits. The last array has the last
             frame of each request.
+        kept_sizes: int64 array, the first bytes of each request that `pair` needs again while it
+            waits. None: all bytes.
     """
 
     requests: np.ndarray
@@ -75,6 +77,7 @@ class PairedFrames:
     rows: np.ndarray
     buffers: tuple[memoryview, ...]
     further_frames: tuple[np.ndarray, ...] = ()
+    kept_sizes: np.ndarray | None = None
 
 
 class PairFrames(Protocol):

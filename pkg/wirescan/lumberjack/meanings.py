@@ -12,7 +12,7 @@ MEANINGS = {
     },
     "lumberjack.exchanges": {
         "count": "number of events of the window",
-        "sequence": "the last number that was acknowledged, 0 for none",
+        "sequence": "number of the ack that ended the window, 0 without one",
         "version": "version of the protocol, 1 or 2",
     },
     "lumberjack.events": {

@@ -203,8 +203,11 @@ class ExchangeScanner:
         rows = _fill_rows(pairs, sent, answers_sent, format_of(self._exchange.name).dtype)
         waits = np.zeros(len(rows), bool)
         if more or released:
-            waits = self._choose_waiting(sent, pairs)
-            self._keep(flows, asked, sent, pairs, np.flatnonzero(waits))
+            sizes = sent["size"].copy()
+            if pairs.kept_sizes is not None:
+                sizes[pairs.requests] = pairs.kept_sizes
+            waits = self._choose_waiting(sent, pairs, sizes)
+            self._keep(flows, asked, sent, pairs, sizes, np.flatnonzero(waits))
         bad = _make_bad_rows(asked, sent, rows.dtype)
         buffers = pairs.buffers
         if self._answers is not None:
@@ -221,18 +224,23 @@ class ExchangeScanner:
         self._requests.forget(connections)
         self._ended = connections
 
-    def _choose_waiting(self, sent: np.ndarray, pairs: PairedFrames) -> np.ndarray:
-        """Return which requests wait for their responses: a bool array."""
+    def _choose_waiting(
+        self, sent: np.ndarray, pairs: PairedFrames, sizes: np.ndarray
+    ) -> np.ndarray:
+        """Return which requests wait for their responses: a bool array.
+
+        sizes: bytes of each frame that are kept.
+        """
         connections = sent["connection"][pairs.requests]
         waits = (pairs.responses == NO_RESPONSE) & pairs.is_awaited
         waits &= ~np.isin(connections, self._ended)
         self._ended = self._ended[:0]
-        sizes = sent["size"][pairs.requests]
+        held = sizes[pairs.requests]
         for frames in pairs.further_frames:
-            sizes = sizes + sent["size"][frames]
+            held = held + sizes[frames]
         waiting = np.flatnonzero(waits)
         packets = sent["packet"][pairs.requests[waiting]]
-        is_kept = choose_newest(connections[waiting], packets, sizes[waiting])
+        is_kept = choose_newest(connections[waiting], packets, held[waiting])
         waits[waiting[~is_kept]] = False
         return waits
 
@@ -242,12 +250,13 @@ class ExchangeScanner:
         asked: SentFrames,
         sent: np.ndarray,
         pairs: PairedFrames,
+        sizes: np.ndarray,
         waiting: np.ndarray,
     ) -> None:
         """Keep copies of the requests that wait, and of their connections."""
         frames = [pairs.requests, *pairs.further_frames]
         kept = np.unique(np.concatenate([rows[waiting] for rows in frames]))
-        self._waiting = copy_frames(asked.table, kept)
+        self._waiting = copy_frames(asked.table, kept, sizes[kept])
         self._waiting_sent = sent[kept]
         flow_rows, numbers = np.unique(sent["flow"][kept], return_inverse=True)
         self._flows = copy_flows(flows, flow_rows)

@@ -33,10 +33,19 @@ def choose_newest(connections: np.ndarray, ages: np.ndarray, sizes: np.ndarray) 
     return is_kept
 
 
-def copy_frames(table: FrameTable, chosen: np.ndarray) -> FrameTable:
-    """Return a table of some rows, whose one buffer has only their frames."""
-    frames = [bytes(table.frame(row)) for row in chosen.tolist()]
+def copy_frames(
+    table: FrameTable, chosen: np.ndarray, sizes: np.ndarray | None = None
+) -> FrameTable:
+    """Return a table of some rows, whose one buffer has only their frames.
+
+    sizes: how many first bytes of each frame are kept. None: all.
+    """
     rows = table.rows[chosen]
+    if sizes is not None:
+        rows["size"] = sizes
+    frames = [
+        bytes(table.frame(row)[:size]) for row, size in zip(chosen.tolist(), rows["size"].tolist())
+    ]
     rows["buffer"] = 0
     rows["start"] = np.cumsum([0, *map(len, frames)])[:-1]
     rows.setflags(write=False)

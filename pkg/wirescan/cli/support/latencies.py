@@ -69,7 +69,9 @@ def round_times(times: np.ndarray) -> np.ndarray:
     lowest = 10 ** (DIGITS - 1)
     exponents = np.floor(np.log10(np.maximum(times, lowest) / lowest)).astype(np.int64)
     units = 10**exponents
-    rounded: np.ndarray = (times + units // 2) // units * units
+    rests = times % units
+    # No sum is above the time by more than half a unit, so none overflows int64.
+    rounded: np.ndarray = times - rests + np.where(rests >= units - units // 2, units, 0)
     return rounded
 
 

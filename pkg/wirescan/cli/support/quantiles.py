@@ -39,5 +39,6 @@ class Quantiles:
             "min": int(values[0]),
             **dict(zip(self._percents, values[np.searchsorted(reach, ranks)].tolist())),
             "max": int(values[-1]),
-            "total": int((values * counts).sum()),
+            # Python's numbers: the total may not fit in int64.
+            "total": sum(value * count for value, count in self._counts.items()),
         }

@@ -67,7 +67,11 @@ def pair_requests(
     rows["error_code"][is_answered] = find_error_codes(named, limits)[responses[is_answered]]
     is_awaited = expects_response(asked.table.rows, asked.table.buffers)[requests]
     is_awaited &= _follows_answered(asked.connection[requests], responses)
-    return PairedFrames(requests, responses, is_awaited, rows, asked.table.buffers)
+    # The body of a request may be large, and is not needed.
+    headers = asked.table.rows["body"][requests].astype(np.int64)
+    rows["size"] = headers
+    buffers = asked.table.buffers
+    return PairedFrames(requests, responses, is_awaited, rows, buffers, kept_sizes=headers)
 
 
 def _follows_answered(connections: np.ndarray, responses: np.ndarray) -> np.ndarray:

@@ -70,6 +70,30 @@ def _make_rows(api: str, tables: list[FrameTable], topic: str, partition: str) -
     _copy_place(rows, "records", partitions, chosen, "records")
     _copy_place(rows, "topic", topics, topic_rows, topic)
     _copy_place(rows, "topic_id", topics, topic_rows, "topic_id")
+    reported = message_rows[rows["fault"] != 0]
+    bad_rows = _make_bad_rows(messages, bodies, topics, reported)
+    bad_rows["api_key"] = get_api_key(api)
+    return np.concatenate([rows, bad_rows])
+
+
+def _make_bad_rows(
+    messages: FrameTable, bodies: FrameTable, topics: FrameTable, reported: np.ndarray
+) -> np.ndarray:
+    """Return rows for messages with bad bodies or topics, whose partitions may all be good.
+
+    reported: the rows of the messages that have a bad row already.
+    """
+    body_rows = np.append(np.flatnonzero(bodies.bad), topics["parent"][topics.bad])
+    faults = np.append(bodies["fault"][bodies.bad], topics["fault"][topics.bad])
+    message_rows, first = np.unique(bodies["parent"][body_rows], return_index=True)
+    is_new = ~np.isin(message_rows, reported)
+    message_rows, first = message_rows[is_new], first[is_new]
+    rows = np.zeros(len(message_rows), DTYPE)
+    for name in ("start", "size", "parent", "buffer"):
+        rows[name] = messages.rows[name][message_rows]
+    rows["fault"] = faults[first]
+    for name in ("records", "topic", "topic_id"):
+        rows[name + "_size"] = -1
     return rows
 
 
