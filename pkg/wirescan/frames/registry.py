@@ -98,7 +98,7 @@ def format_of(name: str) -> Format:
 
 
 @cache
-def _load_common_options() -> tuple[FormatOption, ...]:
+def load_common_options() -> tuple[FormatOption, ...]:
     """Return the options that every format has."""
     return tuple(
         option
@@ -116,7 +116,9 @@ def _with_options(name: str, options: str) -> Format:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    return apply_options(format, values, _load_common_options())
+    applied = apply_options(format, values, load_common_options())
+    # The same options in another order are the same format.
+    return applied if applied.options in ("", options) else _with_options(name, applied.options)
 
 
 def make_spec(name: str, **options: str | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ from wirescan.frames.table import FrameTable
 from wirescan.pcap.files import FILES
 from wirescan.pcap.frame_times import NO_LATENCY, NO_TIME, compute_end, compute_latency, read_first
 from wirescan.pcap.stream_frames import CapturedFrames, read_stream_frames
+from wirescan.pcap.tls_keys import KeyLog, import_ciphers
+from wirescan.pcap.tls_table import CapturedTls
 
 
 def add_capture(format: Format, value: str) -> Format:
@@ -30,7 +33,8 @@ def add_capture(format: Format, value: str) -> Format:
     """
     if format.name.startswith("pcap."):
         raise ValueError(f"{format.name} is a part of a capture already")
-    children = {name: _capture_child(read, value) for name, read in format.children.items()}
+    names = {"keylog": _find_keylog(format), "capture": value}
+    children = {name: _capture_child(read, names) for name, read in format.children.items()}
     if format.within is not None:
         outer = make_spec(format.within, capture=value)
         format_of(outer)  # it raises for frames that are not sent over connections
@@ -66,21 +70,58 @@ def add_capture(format: Format, value: str) -> Format:
     )
 
     def make_reader(**options: Any) -> CapturedFrames:
-        return CapturedFrames(format, format_of(make_spec(format.spec, capture=value)), **options)
+        return CapturedFrames(format, format_of(make_spec(format.name, **names)), **options)
 
     return replace(captured, make_reader=make_reader)
 
 
-def _capture_child(read: Callable[..., FrameTable], value: str) -> Callable[..., FrameTable]:
+def _find_keylog(format: Format) -> str | None:
+    """Return the path of the file of secrets, None without the option."""
+    while format.within is not None:
+        format = format_of(format.within)
+    return None if format.conversation is None else format.conversation.keylog
+
+
+def _capture_child(
+    read: Callable[..., FrameTable], names: dict[str, str | None]
+) -> Callable[..., FrameTable]:
     """Return the function that opens frames inside others, with the columns of captures.
 
     read: the function of the format of these frames, or any other one.
+    names: the options of the format of captures.
     """
     format = next((item for item in load_formats().values() if item.read is read), None)
     if format is None:
         return read
-    spec = make_spec(format.name, capture=value)
+    spec = make_spec(format.name, **names)
     return lambda table, **options: format_of(spec).read(table, **options)
+
+
+def add_keylog(format: Format, path: str) -> Format:
+    """Return a format whose frames are also read from TLS, with the secrets of a file.
+
+    Raises ValueError for a format whose frames are not sent over connections, and for a file
+    without secrets; OSError for a file that cannot be read; ImportError without `cryptography`.
+    """
+    if format.name == TLS_FORMAT:
+        import_ciphers()
+        KeyLog(path)
+        return replace(
+            format,
+            read=partial(format.read, keylog=path),
+            make_reader=partial(CapturedTls, keylog=path),
+        )
+    if format.name.startswith("pcap."):
+        raise ValueError(f"{format.name} has no option 'keylog'; {TLS_FORMAT} has it")
+    if format.within is not None:
+        outer = make_spec(format.within, keylog=path)
+        format_of(outer)  # it raises for frames that are not sent over connections
+        return replace(format, within=outer)
+    if format.conversation is None:
+        raise ValueError(f"{format.name} are not sent over connections: captures do not have them")
+    import_ciphers()
+    KeyLog(path)
+    return replace(format, conversation=replace(format.conversation, keylog=path))
 
 
 def add_tolerance(format: Format, value: str) -> Format:
@@ -114,6 +155,7 @@ def _declare(
 
 
 STREAMS = "pcap.streams?tolerant=true"
+TLS_FORMAT = "pcap.tls"
 CAPTURE_COLUMNS = {
     "time": _declare(partial(read_first, name="time"), "ns"),
     "time_end": _declare(compute_end, "ns"),
@@ -131,7 +173,18 @@ MEANINGS = {
     "packet": "number of the packet with the first byte in the capture, from 1 on",
     "direction": "who sent the frame: TO_SERVER or TO_CLIENT",
 }
+KEYLOG = FormatOption(
+    "keylog",
+    Path,
+    "Captures: decrypt TLS with the secrets in this file, in the format of NSSLKEYLOGFILE.",
+    add_keylog,
+)
 COMMON_OPTIONS = (
-    FormatOption("capture", bool, "The files are captures of packets.", add_capture),
-    FormatOption("tolerant", bool, "Bad packets and lost bytes are rows.", add_tolerance),
+    KEYLOG,  # the option `capture` reads it
+    FormatOption(
+        "capture", bool, "The files are captures of packets.", add_capture, is_internal=True
+    ),
+    FormatOption(
+        "tolerant", bool, "Bad packets and lost bytes are rows.", add_tolerance, is_internal=True
+    ),
 )

@@ -26,6 +26,7 @@ from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.flow_tables import make_flows, make_streams
 from wirescan.pcap.frame_times import QUESTION, compute_end
+from wirescan.pcap.tls_streams import DecryptingScanner, Scanner
 
 EVIDENCE = 16  # bits of the first frames of a connection that show its format
 WEIGHED = 8  # first frames of a stream that are weighed
@@ -109,15 +110,19 @@ class StreamScanner:
         done = np.where(waits, 0, sizes)
         if more:
             done[chosen] = np.where(is_read[chosen], ends, done[chosen])
-        rows = self._add_bad_rows(streams, rows, is_read, chosen, ends, more=more)
+        rows = self._add_bad_rows(streams, rows, verdicts, chosen, ends, more=more)
         return self._make_table(streams, rows), done
 
     def _choose_streams(self, streams: FrameTable) -> np.ndarray:
         """Return the rows of streams whose sender may send such frames."""
-        is_scanned = ~streams.bad
-        if self._conversation.sender is not None:
-            is_scanned &= streams["kind"] == SENDERS[self._conversation.sender]
-        return np.flatnonzero(is_scanned)
+        return np.flatnonzero(~streams.bad & self._is_of_sender(streams))
+
+    def _is_of_sender(self, streams: FrameTable) -> np.ndarray:
+        """Return which streams have a sender that may send such frames: a bool array."""
+        if self._conversation.sender is None:
+            return np.ones(len(streams), bool)
+        is_of_sender: np.ndarray = streams["kind"] == SENDERS[self._conversation.sender]
+        return is_of_sender
 
     def _scan_spans(
         self, streams: FrameTable, chosen: np.ndarray, *, more: bool
@@ -196,27 +201,28 @@ class StreamScanner:
         self,
         streams: FrameTable,
         rows: np.ndarray,
-        is_read: np.ndarray,
+        verdicts: np.ndarray,
         chosen: np.ndarray,
         ends: np.ndarray,
         *,
         more: bool,
     ) -> np.ndarray:
-        """Return the rows with those for lost bytes, and for frames that end too early.
+        """Return the rows with those for bad streams, and for frames that end too early.
+
+        verdicts: of the connection of each stream.
 
         A frame ends too early where lost bytes or the end of its connection follow. Where only the
         capture ends, its bytes are a tail.
         """
         assert streams.outer is not None
         senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
-        readable = np.zeros(int(senders.max(initial=-1)) + 1, bool)
-        readable[senders[is_read]] = True
-        is_lost = streams.bad & readable[senders]
-        is_followed = np.append(senders[1:] == senders[:-1], False) if len(streams) else is_read
+        is_lost = streams.bad & self._is_of_sender(streams) & (verdicts == ACCEPTED)
+        is_followed = np.append(senders[1:] == senders[:-1], False)[: len(senders)]
         states = streams.outer["kind"][streams["parent"]]
         is_ended = is_followed | (not more) & (states != FlowState.UNFINISHED)
         left = streams.rows["size"][chosen].astype(np.int64) - ends
-        cut = np.flatnonzero((left > 0) & is_read[chosen] & is_ended[chosen])
+        is_accepted = verdicts[chosen] == ACCEPTED
+        cut = np.flatnonzero((left > 0) & is_accepted & is_ended[chosen])
         lost = np.flatnonzero(is_lost)
         bad = np.zeros(len(cut) + len(lost), rows.dtype)
         parents = np.concatenate([chosen[cut], lost])
@@ -226,7 +232,7 @@ class StreamScanner:
         bad["start"][: len(cut)] += ends[cut]
         bad["size"][: len(cut)] = left[cut]
         bad["fault"][: len(cut)] = Fault.SHORT
-        bad["fault"][len(cut) :] = Fault.LOST
+        bad["fault"][len(cut) :] = streams.rows["fault"][lost]
         rows = np.concatenate([rows, bad]) if len(bad) else rows
         return rows[np.argsort(rows["parent"], kind="stable")] if len(bad) else rows
 
@@ -305,10 +311,12 @@ class AnswerScanner:
         self._waiting_times = times[kept]
 
 
-def _make_scanner(format: Format, *, check: bool, limits: Limits) -> StreamScanner | AnswerScanner:
+def _make_scanner(format: Format, *, check: bool, limits: Limits) -> Scanner:
     assert format.conversation is not None
     kind = StreamScanner if format.conversation.answers is None else AnswerScanner
-    return kind(format, check=check, limits=limits)
+    scanner = kind(format, check=check, limits=limits)
+    keylog = format.conversation.keylog
+    return scanner if keylog is None else DecryptingScanner(scanner, keylog)
 
 
 class CapturedStreams:
@@ -423,6 +431,10 @@ class CapturedFrames:
 
     def _read(self, *, is_last: bool) -> FrameTable:
         rows, endpoints, stream_rows, block, segments = self._assembler.take(everything=is_last)
+        if is_last and isinstance(self._scanner, DecryptingScanner):
+            # It has decrypted bytes of connections without other bytes.
+            stream_rows["parent"] = rows["connection"][stream_rows["parent"]]
+            rows, endpoints = self._assembler.list_flows()
         flows = make_flows(None, rows, endpoints, "mark")
         streams = make_streams(flows, stream_rows, block, segments, "mark")
         table, done = self._scanner.scan(streams, more=not is_last)
