@@ -32,7 +32,7 @@ from wirescan.pcap.meanings import MEANINGS
 from wirescan.pcap.scan import BLOCK, PACKET, open_packets, scan_stream
 from wirescan.pcap.stream_frames import CapturedStreams
 from wirescan.pcap.tls_constants import CipherSuite, Decryption, TlsVersion
-from wirescan.pcap.tls_table import TLS, CapturedTls, tls
+from wirescan.pcap.tls_table import TLS, CapturedTls, list_endpoints, tls
 
 TIME = Column(unit="ns")
 LINK = Column(names=LinkType)
@@ -300,8 +300,8 @@ TLS_CONNECTIONS = Format(
         "time": TIME,
         "version": Column(names=TlsVersion),
         "cipher_suite": Column(names=CipherSuite),
-        "client": Column(compute_texts=partial(format_endpoints, side="client"), exported=True),
-        "server": Column(compute_texts=partial(format_endpoints, side="server"), exported=True),
+        "client": Column(compute_texts=partial(list_endpoints, side="client"), exported=True),
+        "server": Column(compute_texts=partial(list_endpoints, side="server"), exported=True),
     },
     display=Display(
         shown=(

@@ -263,7 +263,10 @@ class TlsConnection:
         """Return whether a record can only be read when the keys are known."""
         if self._keylog is None or side.ended is not None:
             return False
-        return kind in (CHANGE_CIPHER_SPEC, APPLICATION_DATA)
+        if kind == CHANGE_CIPHER_SPEC:
+            # After a request for another ClientHello it means nothing: the hello is still to come.
+            return side.number == CLIENT or not self._has_retry or self.server_hello is not None
+        return kind == APPLICATION_DATA
 
     def _is_read(self, side: TlsSide, kind: int) -> bool:
         """Return whether the content of a record is needed."""
@@ -273,7 +276,9 @@ class TlsConnection:
             return False
         if self._is_1_3:
             return kind == APPLICATION_DATA
-        return kind == APPLICATION_DATA or side.has_changed and kind != CHANGE_CIPHER_SPEC
+        if side.cipher is None or kind == CHANGE_CIPHER_SPEC:
+            return False
+        return kind == APPLICATION_DATA or side.has_changed
 
     @property
     def _is_1_3(self) -> bool:

@@ -66,7 +66,7 @@ class TlsFollower:
         rows = streams.rows
         connections = streams.outer["connection"][rows["parent"]]
         senders = 2 * connections + (rows["kind"] == Direction.TO_CLIENT)
-        missing = int(senders.max(initial=-1)) + 1 - len(self._verdicts)
+        missing = 2 * int(connections.max(initial=-1)) + 2 - len(self._verdicts)
         if missing > 0:
             self._verdicts = np.concatenate([self._verdicts, np.zeros(missing, np.uint8)])
         self._decide(streams, senders, more=more)

@@ -127,9 +127,16 @@ def make_tls(
         return enforce_mode(table, errors, len(bad))
     except FrameError as error:
         first = table[[int(bad[0])]]
-        client, server = (format_endpoints(first, side)[0] for side in ("client", "server"))
+        client, server = (list_endpoints(first, side)[0] for side in ("client", "server"))
         error.add_note(f"the connection is that from {client} to {server}")
         raise
+
+
+def list_endpoints(table: FrameTable, side: str) -> list[str | None]:
+    """Return the endpoint of each row of pcap.tls as text. Bad rows have addresses too."""
+    rows = table.rows.copy()
+    rows["fault"] = 0
+    return format_endpoints(replace(table, rows=rows), side)
 
 
 def _fill_row(
