@@ -265,6 +265,19 @@ def test_formats_that_are_not_sent_have_no_keylog(tmp_path):
         wirescan.scan(b"", f"pcap.flows?keylog={path}")
 
 
+def test_a_keylog_is_for_captures(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_text("")
+    spec = f"kafka.requests?keylog={path}"
+    with pytest.raises(ValueError, match="the option keylog is for captures of packets"):
+        wirescan.scan(PAIRS[0][0], spec)
+    file = tmp_path / "requests.bin"
+    file.write_bytes(PAIRS[0][0])
+    result = run("scan", file, "--format", "kafka.requests", "--keylog", path)
+    assert result.exit_code != 0
+    assert "the option keylog is for captures of packets" in result.stderr
+
+
 # ---- decrypted frames
 
 SUITES = [

@@ -166,17 +166,24 @@ def read_fields(
     ]
 
 
-def read_streams(capture: Path) -> dict[tuple[str, str], tuple[bytes, bytes]]:
+def read_streams(
+    capture: Path, keylog: Path | None = None
+) -> dict[tuple[str, str], tuple[bytes, bytes]]:
     """The reassembled bytes of each connection.
+
+    keylog: a file of the secrets of TLS. Then they are the decrypted bytes of each TLS connection.
 
     The keys are addresses (client, server). The values are the bytes to the server and the bytes to
     the client. Where a capture lacks bytes that were acknowledged, tshark inserts a sentence.
     """
     rows = read_fields(capture, ["tcp.stream"], options=["-Y", "tcp"])
     count = len({number for ((number,),) in rows})
-    follow = [word for number in range(count) for word in ("-z", f"follow,tcp,raw,{number}")]
+    layer = "tcp" if keylog is None else "tls"
+    follow = [word for number in range(count) for word in ("-z", f"follow,{layer},raw,{number}")]
+    options = [] if keylog is None else ["-o", f"tls.keylog_file:{keylog}"]
     streams = {}
-    for section in call_tshark(capture, "-q", *follow).split("Follow: tcp,raw\n")[1:]:
+    sections = call_tshark(capture, "-q", *options, *follow).split(f"Follow: {layer},raw\n")
+    for section in sections[1:]:
         _, client, server, *lines = section.splitlines()
         to_server = [line for line in lines if not line.startswith(("\t", "="))]
         to_client = [line for line in lines if line.startswith("\t")]

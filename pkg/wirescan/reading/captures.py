@@ -46,6 +46,13 @@ def find_captured(format: Format) -> Format:
     return format_of(make_spec(format.spec, capture="true"))
 
 
+def check_is_captured(format: Format) -> None:
+    """Raise ValueError for a format with an option of captures, before it reads other files."""
+    conversation = format.outermost.conversation
+    if conversation is not None and conversation.keylog is not None:
+        raise ValueError("the option keylog is for captures of packets, and this is none")
+
+
 def choose_captured(
     format: Format, paths: Sequence[str], read_head: Callable[[str, int], Any]
 ) -> Format:
@@ -54,15 +61,20 @@ def choose_captured(
     read_head: reads the first bytes of a file; it may raise OSError and ValueError. A path that
     cannot be read is no capture: whoever reads it reports it.
 
-    Raises ValueError for a capture and a format whose frames are not sent over connections.
+    Raises ValueError for a capture and a format whose frames are not sent over connections, and for
+    another file and a format with an option of captures.
     """
     if is_of_captures(format) or not paths:
         return format
     try:
         file = _find_first_file(paths[0])
-        if file is None or not is_capture(read_head(file, MARK_SIZE)):
+        if file is None:
             return format
+        is_captured = is_capture(read_head(file, MARK_SIZE))
     except (OSError, ValueError):
+        return format
+    if not is_captured:
+        check_is_captured(format)
         return format
     try:
         return find_captured(format)
