@@ -166,24 +166,17 @@ def read_fields(
     ]
 
 
-def read_streams(
-    capture: Path, keylog: Path | None = None
-) -> dict[tuple[str, str], tuple[bytes, bytes]]:
+def read_streams(capture: Path) -> dict[tuple[str, str], tuple[bytes, bytes]]:
     """The reassembled bytes of each connection.
-
-    keylog: a file of the secrets of TLS. Then they are the decrypted bytes of each TLS connection.
 
     The keys are addresses (client, server). The values are the bytes to the server and the bytes to
     the client. Where a capture lacks bytes that were acknowledged, tshark inserts a sentence.
     """
     rows = read_fields(capture, ["tcp.stream"], options=["-Y", "tcp"])
     count = len({number for ((number,),) in rows})
-    layer = "tcp" if keylog is None else "tls"
-    follow = [word for number in range(count) for word in ("-z", f"follow,{layer},raw,{number}")]
-    options = [] if keylog is None else ["-o", f"tls.keylog_file:{keylog}"]
+    follow = [word for number in range(count) for word in ("-z", f"follow,tcp,raw,{number}")]
     streams = {}
-    sections = call_tshark(capture, "-q", *options, *follow).split(f"Follow: {layer},raw\n")
-    for section in sections[1:]:
+    for section in call_tshark(capture, "-q", *follow).split("Follow: tcp,raw\n")[1:]:
         _, client, server, *lines = section.splitlines()
         to_server = [line for line in lines if not line.startswith(("\t", "="))]
         to_client = [line for line in lines if line.startswith("\t")]
@@ -192,6 +185,27 @@ def read_streams(
             raise ValueError(f"{capture} has two connections between {key}")
         streams[key] = bytes.fromhex("".join(to_server)), bytes.fromhex("".join(to_client))
     return streams
+
+
+def read_tls_streams(capture: Path, keylog: Path, server: str) -> list[tuple[bytes, bytes]]:
+    """The decrypted bytes of each TLS connection: to the server, and to the client.
+
+    keylog: the file of secrets. server: the address of the server. Connections are in the order of
+    their first packets. tshark takes who sent the first decrypted bytes for node 0.
+    """
+    rows = read_fields(capture, ["tcp.stream"], options=["-Y", "tcp"])
+    count = len({number for ((number,),) in rows})
+    follow = [word for number in range(count) for word in ("-z", f"follow,tls,raw,{number}")]
+    output = call_tshark(capture, "-q", "-o", f"tls.keylog_file:{keylog}", *follow)
+    streams = {}
+    for section in output.split("Follow: tls,raw\n")[1:]:
+        filter_line, node, _, *lines = section.splitlines()
+        first = [line for line in lines if not line.startswith(("\t", "="))]
+        second = [line for line in lines if line.startswith("\t")]
+        sides = bytes.fromhex("".join(first)), bytes.fromhex("".join(second))
+        is_server = node.removeprefix("Node 0: ") == server
+        streams[int(filter_line.rpartition(" ")[2])] = sides[::-1] if is_server else sides
+    return [streams[number] for number in range(count)]
 
 
 def list_conversations(capture: Path) -> list[Conversation]:
