@@ -15,7 +15,8 @@ def assert_declarations_hold(format: Format) -> None:
     known = formats()
     assert known.get(format.name) is format, f"{format.name} is not registered"
     assert format.about, f"{format.name} has no description"
-    assert format.within is None or format.within in known, f"{format.within} is no format"
+    within = format.within and format.within.partition("?")[0]  # options may follow the name
+    assert within is None or within in known, f"{format.within} is no format"
     is_outermost = format.within is None
     assert is_outermost == (format.parser.scan is not None), "`scan` is for outermost formats"
     assert set(format.lists) <= set(format.children), "`count` is for columns that are children"
