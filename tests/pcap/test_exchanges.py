@@ -13,7 +13,12 @@ from tests.support.captured_conversations import (
     CLIENT,
     INFO,
     SERVER,
+    acknowledge,
     converse,
+    list_values,
+    make_window,
+    publish,
+    read_in_pieces,
     simulate,
 )
 from tests.support.simulated_capture import STEP, Connection, SimulatedCapture
@@ -69,21 +74,6 @@ def test_numbers_are_equal_for_equal_bytes(first, second):
     assert [len(part) for part in numbers] == [len(first), len(second)]
     for i, value in enumerate(values):
         assert [found[i] == other for other in found] == [value == other for other in values]
-
-
-def read_in_pieces(path, name, piece):
-    """Return the values of exchanges, read in pieces of a file."""
-    tables = [
-        table
-        for table in iter_tables(str(path), format=name, piece=piece, errors="mark")
-        if len(table)
-    ]
-    return [values for table in tables for values in list_values(table)]
-
-
-def list_values(table):
-    """Return what exports have of each row."""
-    return [tuple(row.values()) for row in table.to_arrow().to_pylist()]
 
 
 def test_requests_of_kafka_have_their_responses():
@@ -192,16 +182,6 @@ def test_a_frame_is_a_response_once(tmp_path):
     assert sorted(map(repr, found)) == sorted(map(repr, list_values(whole)))
 
 
-def publish(value, correlation_id, inbox="acks"):
-    message = liftbridge.encode_message(value, ack_inbox=inbox, correlation_id=correlation_id)
-    return nats.encode_pub("events", bytes(message))
-
-
-def acknowledge(offset, correlation_id, inbox="acks"):
-    ack = liftbridge.encode_ack(stream="s", offset=offset, correlation_id=correlation_id)
-    return nats.encode_msg(inbox, "1", bytes(ack))
-
-
 def test_published_messages_of_liftbridge_have_their_acks():
     capture = converse(
         (1, INFO),
@@ -232,11 +212,6 @@ def test_an_ack_may_come_over_another_connection():
     table = wirescan.scan(capture.to_pcap(), "liftbridge.exchanges")
     assert table["offset"].tolist() == [5]
     assert table["client"].to_pylist() == ["10.0.0.1:40000"]
-
-
-def make_window(count):
-    events = b"".join(bytes(lumberjack.encode_json(n + 1, {"n": n})) for n in range(count))
-    return bytes(lumberjack.encode_window(count)), events
 
 
 def test_windows_of_lumberjack_have_the_acks_of_their_last_events():

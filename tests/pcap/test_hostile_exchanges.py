@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 
 import wirescan
-from tests.pcap.test_exchanges import (
+from tests.support import many_streams
+from tests.support.captured_conversations import (
+    INFO,
     acknowledge,
+    converse,
+    fetch,
     list_values,
     make_window,
+    produce,
     publish,
     read_in_pieces,
 )
-from tests.pcap.test_record_sets import fetch, produce
-from tests.support import many_streams
-from tests.support.captured_conversations import INFO, converse
 from wirescan import Fault, FrameError, kafka, lumberjack, nats, pcap
 from wirescan.cli.support.latencies import round_times
 from wirescan.cli.support.quantiles import Quantiles

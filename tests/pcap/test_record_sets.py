@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import wirescan
-from tests.support.captured_conversations import CASES, converse, simulate
+from tests.support.captured_conversations import CASES, converse, fetch, produce, simulate
 from tests.support.command import run
 from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.reading.chunked import iter_tables
@@ -56,20 +56,6 @@ def test_pieces_have_the_records_of_the_whole(piece, tmp_path):
     expected = [repr(row) for row in whole.to_arrow(columns).to_pylist()]
     assert sorted(found) == sorted(expected)
     assert len(found) > 20
-
-
-def produce(version, records, *, topic="orders", partition=3, correlation_id=1):
-    data = {"index": partition, "records": records}
-    topics = [{"name": topic, "partition_data": [data]}]
-    body = {"acks": 1, "timeout_ms": 1, "topic_data": topics}
-    return kafka.encode_request("Produce", version, body, correlation_id=correlation_id)
-
-
-def fetch(version, records, *, topic="orders", partition=3, correlation_id=2):
-    request = kafka.encode_request("Fetch", version, correlation_id=correlation_id)
-    part = {"partition_index": partition, "records": records}
-    body = {"responses": [{"topic": topic, "partitions": [part]}]}
-    return request, kafka.encode_response("Fetch", version, body, correlation_id=correlation_id)
 
 
 def test_records_have_the_columns_of_their_messages():

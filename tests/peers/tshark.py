@@ -187,6 +187,27 @@ def read_streams(capture: Path) -> dict[tuple[str, str], tuple[bytes, bytes]]:
     return streams
 
 
+def read_tls_streams(capture: Path, keylog: Path, server: str) -> list[tuple[bytes, bytes]]:
+    """The decrypted bytes of each TLS connection: to the server, and to the client.
+
+    keylog: the file of secrets. server: the address of the server. Connections are in the order of
+    their first packets. tshark takes who sent the first decrypted bytes for node 0.
+    """
+    rows = read_fields(capture, ["tcp.stream"], options=["-Y", "tcp"])
+    count = len({number for ((number,),) in rows})
+    follow = [word for number in range(count) for word in ("-z", f"follow,tls,raw,{number}")]
+    output = call_tshark(capture, "-q", "-o", f"tls.keylog_file:{keylog}", *follow)
+    streams = {}
+    for section in output.split("Follow: tls,raw\n")[1:]:
+        filter_line, node, _, *lines = section.splitlines()
+        first = [line for line in lines if not line.startswith(("\t", "="))]
+        second = [line for line in lines if line.startswith("\t")]
+        sides = bytes.fromhex("".join(first)), bytes.fromhex("".join(second))
+        is_server = node.removeprefix("Node 0: ") == server
+        streams[int(filter_line.rpartition(" ")[2])] = sides[::-1] if is_server else sides
+    return [streams[number] for number in range(count)]
+
+
 def list_conversations(capture: Path) -> list[Conversation]:
     """The TCP connections of a capture, in the order of their first packets.
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from tests.support.paths import CORPUS
 from tests.support.simulated_capture import Connection, SimulatedCapture, shuffle_packets
+from wirescan import kafka, liftbridge, lumberjack, nats
+from wirescan.reading.chunked import iter_tables
 
 STREAMS = CORPUS / "kafka-streams" / "java-4"
 PIECE = 700  # bytes that one side sends before the other one sends
@@ -57,3 +59,47 @@ def converse(*turns, port=4222):
     for side, data in turns:
         capture.send(connection, side, bytes(data))
     return capture
+
+
+def acknowledge(offset, correlation_id, inbox="acks"):
+    ack = liftbridge.encode_ack(stream="s", offset=offset, correlation_id=correlation_id)
+    return nats.encode_msg(inbox, "1", bytes(ack))
+
+
+def list_values(table):
+    """Return what exports have of each row."""
+    return [tuple(row.values()) for row in table.to_arrow().to_pylist()]
+
+
+def make_window(count):
+    events = b"".join(bytes(lumberjack.encode_json(n + 1, {"n": n})) for n in range(count))
+    return bytes(lumberjack.encode_window(count)), events
+
+
+def publish(value, correlation_id, inbox="acks"):
+    message = liftbridge.encode_message(value, ack_inbox=inbox, correlation_id=correlation_id)
+    return nats.encode_pub("events", bytes(message))
+
+
+def read_in_pieces(path, name, piece):
+    """Return the values of exchanges, read in pieces of a file."""
+    tables = [
+        table
+        for table in iter_tables(str(path), format=name, piece=piece, errors="mark")
+        if len(table)
+    ]
+    return [values for table in tables for values in list_values(table)]
+
+
+def produce(version, records, *, topic="orders", partition=3, correlation_id=1):
+    data = {"index": partition, "records": records}
+    topics = [{"name": topic, "partition_data": [data]}]
+    body = {"acks": 1, "timeout_ms": 1, "topic_data": topics}
+    return kafka.encode_request("Produce", version, body, correlation_id=correlation_id)
+
+
+def fetch(version, records, *, topic="orders", partition=3, correlation_id=2):
+    request = kafka.encode_request("Fetch", version, correlation_id=correlation_id)
+    part = {"partition_index": partition, "records": records}
+    body = {"responses": [{"topic": topic, "partitions": [part]}]}
+    return request, kafka.encode_response("Fetch", version, body, correlation_id=correlation_id)

@@ -27,7 +27,7 @@ from wirescan.frames.escape import make_visible
 from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.options import Folders, FormatOption, list_format_options
-from wirescan.frames.registry import format_of, formats, make_spec
+from wirescan.frames.registry import format_of, formats, load_common_options, make_spec
 from wirescan.frames.similar_names import hint_at_names
 from wirescan.frames.table import FrameTable
 from wirescan.frames.value_text import format_count
@@ -305,7 +305,7 @@ class FormatCommand(click.Command):
         accepting = [
             item
             for item in (chosen, *levels)
-            if options <= {accepted.name for accepted in item.accepts}
+            if options <= {accepted.name for accepted in (*item.accepts, *load_common_options())}
         ]
         return accepting[0] if accepting else chosen
 
@@ -321,7 +321,7 @@ class FormatCommand(click.Command):
         """Options of the command, and the names of the options of a format that they set."""
         return {
             _make_option(option): option.name
-            for option in list_format_options(formats().values())
+            for option in list_format_options(formats().values(), load_common_options())
             if self._writes_columns or not option.adds_columns
         }
 

@@ -30,6 +30,8 @@ class Conversation:
             connection, and of the same for the frames of `answers`, that returns the rows with the
             columns that follow from those frames, and the number of bad rows. Optional.
         answers: the name of the format of the frames that these answer; only with `label`.
+        keylog: the path of a file with the secrets of TLS connections, which are decrypted. The
+            option `keylog` of a format sets it.
     """
 
     ports: tuple[int, ...] = ()
@@ -38,6 +40,7 @@ class Conversation:
         Callable[[FrameTable, np.ndarray, FrameTable, np.ndarray], tuple[np.ndarray, int]] | None
     ) = None
     answers: str | None = None
+    keylog: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,8 @@ class FormatOption:
         apply: a function of a format and the text of the value that returns the changed format. It
             may raise ValueError, OSError and ImportError. It is not called for "false".
         adds_columns: the option only adds columns, so verbs that write no columns do not have it.
+        is_internal: wirescan sets the option itself, so neither the command line nor Spark's data
+            source has it.
     """
 
     name: str
@@ -47,6 +49,7 @@ class FormatOption:
     help: str
     apply: Callable[[Format, str], Format]
     adds_columns: bool = False
+    is_internal: bool = False
 
 
 def apply_options(
@@ -78,12 +81,18 @@ def apply_options(
     return _label_tables(format) if applied else format
 
 
-def list_format_options(formats: Iterable[Format]) -> list[FormatOption]:
-    """Return the options that formats declare, each name once."""
+def list_format_options(
+    formats: Iterable[Format], common: Sequence[FormatOption] = ()
+) -> list[FormatOption]:
+    """Return the options that users may set, each name once.
+
+    formats: those that declare options. common: options that every format has.
+    """
     options: dict[str, FormatOption] = {}
     for format in formats:
-        for option in format.accepts:
-            options.setdefault(option.name, option)
+        for option in (*format.accepts, *common):
+            if not option.is_internal:
+                options.setdefault(option.name, option)
     return list(options.values())
 
 

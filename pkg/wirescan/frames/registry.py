@@ -111,7 +111,7 @@ def format_of(name: str) -> Format:
 
 
 @cache
-def _load_common_options() -> tuple[FormatOption, ...]:
+def load_common_options() -> tuple[FormatOption, ...]:
     """Return the options that every format has."""
     return tuple(
         option
@@ -129,7 +129,7 @@ def _with_options(name: str, options: str) -> Format:
         raise ValueError(
             f"the options of {name} are written as option=value&option=value, not as {options!r}"
         ) from None
-    changed = apply_options(format, values, _load_common_options())
+    changed = apply_options(format, values, load_common_options())
     # Formats are compared by identity, so each one is made of its normalized name.
     is_normalized = changed.options in (options, "")
     return changed if is_normalized else _with_options(name, changed.options)

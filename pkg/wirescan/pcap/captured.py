@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from wirescan.frames.columns import PATH_KINDS, Column, ComputedColumn
-from wirescan.frames.conversation import CarriedFormat
+from wirescan.frames.conversation import CarriedFormat, Conversation
 from wirescan.frames.format import Display, Format, Parser, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.options import FormatOption
@@ -28,6 +29,8 @@ from wirescan.pcap.stream_frames import (
     make_scanner,
     read_stream_frames,
 )
+from wirescan.pcap.tls_keys import KeyLog, import_ciphers
+from wirescan.pcap.tls_table import CapturedTls
 
 
 def add_capture(format: Format, value: str) -> Format:
@@ -37,7 +40,9 @@ def add_capture(format: Format, value: str) -> Format:
     """
     if format.name.startswith("pcap.") or format.within == STREAMS:
         raise ValueError(f"{format.name} are read from captures already")
-    children = {name: _capture_child(read, value) for name, read in format.children.items()}
+    keylog = _find_keylog(format)
+    options = {"keylog": keylog, "capture": value}
+    children = {name: _capture_child(read, options) for name, read in format.children.items()}
     carried = _find_carrying(format)
     if format.within is not None:
         outer = make_spec(format.within, capture=value)
@@ -60,7 +65,7 @@ def add_capture(format: Format, value: str) -> Format:
         names = (*INHERITED, *carried.inherited)
         return replace(
             format,
-            within=carried.name,
+            within=make_spec(carried.name, keylog=keylog),
             children=children,
             columns={**format.columns, **dict.fromkeys(names, Column(inherited=True))},
             parser=Parser(),
@@ -90,7 +95,7 @@ def add_capture(format: Format, value: str) -> Format:
 
     def make_reader(*, errors: str, check: bool, limits: Limits) -> CapturedFrames:
         scanner = make_scanner(format, check=check, limits=limits)
-        captured = format_of(make_spec(format.spec, capture=value))
+        captured = format_of(make_spec(format.spec, **options))
         return CapturedFrames(scanner, captured, errors=errors, limits=limits)
 
     return replace(captured, make_reader=make_reader)
@@ -124,16 +129,65 @@ def _add_shown_columns(format: Format) -> Display:
     return replace(display, shown=(*first, *others))
 
 
-def _capture_child(read: Callable[..., FrameTable], value: str) -> Callable[..., FrameTable]:
+def _find_keylog(format: Format) -> str | None:
+    """Return the path of the file of secrets, None without the option."""
+    while format.within is not None:
+        format = format_of(format.within)
+    return None if format.conversation is None else format.conversation.keylog
+
+
+def _capture_child(
+    read: Callable[..., FrameTable], names: dict[str, str | None]
+) -> Callable[..., FrameTable]:
     """Return the function that opens frames inside others, with the columns of captures.
 
     read: the function of the format of these frames, or any other one.
+    names: the options of the format of captures.
     """
     format = next((item for item in load_formats().values() if item.read is read), None)
     if format is None:
         return read
-    spec = make_spec(format.name, capture=value)
+    spec = make_spec(format.name, **names)
     return lambda table, **options: format_of(spec).read(table, **options)
+
+
+def add_keylog(format: Format, path: str) -> Format:
+    """Return a format whose frames are also read from TLS, with the secrets of a file.
+
+    Raises ValueError for a format whose frames are not sent over connections, and for a file
+    without secrets; OSError for a file that cannot be read; ImportError without `cryptography`.
+    """
+    if format.name == TLS_FORMAT:
+        import_ciphers()
+        KeyLog(path)
+        return replace(
+            format,
+            read=partial(format.read, keylog=path),
+            make_reader=partial(CapturedTls, keylog=path),
+        )
+    if format.name.startswith("pcap."):
+        raise ValueError(f"{format.name} has no option 'keylog'; {TLS_FORMAT} has it")
+    if format.within == STREAMS:
+        import_ciphers()
+        KeyLog(path)
+        assert format.make_reader is not None  # exchanges, and what messages carry
+        return replace(
+            format,
+            read=partial(format.read, keylog=path),
+            make_reader=partial(format.make_reader, keylog=path),
+        )
+    if format.within is not None:
+        outer = make_spec(format.within, keylog=path)
+        format_of(outer)  # it raises for frames that are not sent over connections
+        return replace(format, within=outer)
+    conversation = format.conversation
+    if conversation is None and _find_carrying(format) is not None:
+        conversation = Conversation()  # only for the option: the messages around them are sent
+    if conversation is None:
+        raise ValueError(f"{format.name} are not sent over connections: captures do not have them")
+    import_ciphers()
+    KeyLog(path)
+    return replace(format, conversation=replace(conversation, keylog=path))
 
 
 def add_tolerance(format: Format, value: str) -> Format:
@@ -166,6 +220,7 @@ def _declare(
     return Column(unit=unit, computed=computed, exported=exported)
 
 
+TLS_FORMAT = "pcap.tls"
 CAPTURE_COLUMNS = {
     "time": _declare(partial(read_first, name="time"), "ns"),
     "time_end": _declare(compute_end, "ns"),
@@ -185,7 +240,18 @@ MEANINGS = {
     "packet": "number of the packet with the first byte in the capture, from 1 on",
     "direction": "who sent the frame: TO_SERVER or TO_CLIENT",
 }
+KEYLOG = FormatOption(
+    "keylog",
+    Path,
+    "Captures: decrypt TLS with the secrets in this file, in the format of NSSLKEYLOGFILE.",
+    add_keylog,
+)
 COMMON_OPTIONS = (
-    FormatOption("capture", bool, "The files are captures of packets.", add_capture),
-    FormatOption("tolerant", bool, "Bad packets and lost bytes are rows.", add_tolerance),
+    KEYLOG,  # the option `capture` reads it
+    FormatOption(
+        "capture", bool, "The files are captures of packets.", add_capture, is_internal=True
+    ),
+    FormatOption(
+        "tolerant", bool, "Bad packets and lost bytes are rows.", add_tolerance, is_internal=True
+    ),
 )

@@ -18,7 +18,7 @@ from wirescan.frames.errors import resolve_mode
 from wirescan.frames.exchange import NO_RESPONSE, ExchangeFormat, PairedFrames, SentFrames
 from wirescan.frames.format import Display, Format, Storage
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of
+from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.summary_columns import SummaryColumns
 from wirescan.frames.table import FrameTable, join, make_empty, require_rows
 from wirescan.pcap.assembler import STREAM
@@ -31,6 +31,7 @@ from wirescan.pcap.stream_frames import (
     STREAMS,
     CapturedFrames,
     StreamScanner,
+    decrypt,
     enforce_frames,
 )
 from wirescan.pcap.waiting_frames import choose_newest, copy_frames
@@ -121,10 +122,17 @@ def _make_format(format: Format, exchange: ExchangeFormat) -> Format:
 
 
 def _make_reader(
-    *, format: Format, exchange: ExchangeFormat, errors: str, check: bool, limits: Limits
+    *,
+    format: Format,
+    exchange: ExchangeFormat,
+    errors: str,
+    check: bool,
+    limits: Limits,
+    keylog: str | None = None,
 ) -> CapturedFrames:
-    scanner = ExchangeScanner(format, exchange, check=check, limits=limits)
-    return CapturedFrames(scanner, format_of(exchange.name), errors=errors, limits=limits)
+    scanner = decrypt(ExchangeScanner(format, exchange, check=check, limits=limits), keylog)
+    captured = format_of(make_spec(exchange.name, keylog=keylog))
+    return CapturedFrames(scanner, captured, errors=errors, limits=limits)
 
 
 def read_exchanges(
@@ -135,16 +143,19 @@ def read_exchanges(
     errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
+    keylog: str | None = None,
 ) -> FrameTable:
     """Return the exchanges in streams: `pcap.frames` has the arguments and errors.
 
-    format: the format of the requests. exchange: its declaration.
+    format: the format of the requests. exchange: its declaration. keylog: the path of a file with
+    the secrets of TLS connections, which are decrypted.
     """
     errors = resolve_mode(errors, streams, limits)
     require_rows(streams, STREAM, "exchanges are read from a table of pcap.streams")
-    scanner = ExchangeScanner(format, exchange, check=check, limits=limits)
+    scanner = decrypt(ExchangeScanner(format, exchange, check=check, limits=limits), keylog)
     table, _ = scanner.scan(streams, more=False)
     table.rows.setflags(write=False)
+    table = replace(table, format=format_of(make_spec(exchange.name, keylog=keylog)))
     return enforce_frames(table, errors)
 
 

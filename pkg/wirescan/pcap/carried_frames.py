@@ -6,6 +6,7 @@ The frames of the carried format, such as kafka.batches, are read from their pla
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from wirescan.frames.conversation import CarriedFormat
 from wirescan.frames.errors import resolve_mode
 from wirescan.frames.format import Display, Format, Storage
 from wirescan.frames.limits import Limits
-from wirescan.frames.registry import format_of
+from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.table import FrameTable, require_rows
 from wirescan.pcap.assembler import STREAM
 from wirescan.pcap.captured import CAPTURE_COLUMNS, MEANINGS
@@ -26,6 +27,7 @@ from wirescan.pcap.stream_frames import (
     STREAMS,
     AnswerScanner,
     CapturedFrames,
+    decrypt,
     enforce_frames,
 )
 
@@ -56,10 +58,17 @@ def _make_format(format: Format, carried: CarriedFormat) -> Format:
 
 
 def _make_reader(
-    *, format: Format, carried: CarriedFormat, errors: str, check: bool, limits: Limits
+    *,
+    format: Format,
+    carried: CarriedFormat,
+    errors: str,
+    check: bool,
+    limits: Limits,
+    keylog: str | None = None,
 ) -> CapturedFrames:
-    scanner = CarriedScanner(format, carried, check=check, limits=limits)
-    return CapturedFrames(scanner, format_of(carried.name), errors=errors, limits=limits)
+    scanner = decrypt(CarriedScanner(format, carried, check=check, limits=limits), keylog)
+    captured = format_of(make_spec(carried.name, keylog=keylog))
+    return CapturedFrames(scanner, captured, errors=errors, limits=limits)
 
 
 def read_carried(
@@ -70,16 +79,19 @@ def read_carried(
     errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
+    keylog: str | None = None,
 ) -> FrameTable:
     """Return what the messages in streams carry: `pcap.frames` has the arguments and errors.
 
-    format: the format of the answers. carried: its declaration.
+    format: the format of the answers. carried: its declaration. keylog: the path of a file with the
+    secrets of TLS connections, which are decrypted.
     """
     errors = resolve_mode(errors, streams, limits)
     require_rows(streams, STREAM, f"{carried.name} are read from a table of pcap.streams")
-    scanner = CarriedScanner(format, carried, check=check, limits=limits)
+    scanner = decrypt(CarriedScanner(format, carried, check=check, limits=limits), keylog)
     table, _ = scanner.scan(streams, more=False)
     table.rows.setflags(write=False)
+    table = replace(table, format=format_of(make_spec(carried.name, keylog=keylog)))
     return enforce_frames(table, errors)
 
 

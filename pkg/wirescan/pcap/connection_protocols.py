@@ -1,7 +1,7 @@
 """The protocols of the connections in the first bytes of a capture, for `wirescan.detect`.
 
 `connection_rule.py` decides which formats a connection has. If its frames show several, it is the
-one with the most bits. `tls_hello.py` recognizes TLS, which is stronger than a port.
+one with the most bits. `tls_records.py` recognizes TLS, which is stronger than a port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirescan.pcap.connection_rule import has_usual_port
 from wirescan.pcap.endpoints import WIDTH, format_endpoints
 from wirescan.pcap.flow_tables import make_flows, make_streams
 from wirescan.pcap.stream_frames import StreamScanner
-from wirescan.pcap.tls_hello import find_client_hellos
+from wirescan.pcap.tls_records import find_client_hellos
 
 LARGEST_GROUPS = 20  # with a server of their own; the connections of other servers are together
 TLS = "TLS"

@@ -15,6 +15,8 @@ from wirescan.pcap.assembler import Assembler
 
 logger = logging.getLogger(__name__)
 
+MOST_CONNECTIONS = 1 << 17  # that are held while a capture is read in pieces
+
 
 def make_flows(
     packets: FrameTable | None, rows: np.ndarray, endpoints: np.ndarray, errors: str

@@ -32,6 +32,8 @@ from wirescan.pcap.flow_tables import make_flows, make_streams, report_incomplet
 from wirescan.pcap.meanings import MEANINGS
 from wirescan.pcap.scan import BLOCK, PACKET, open_packets, scan_stream
 from wirescan.pcap.stream_frames import CapturedStreams
+from wirescan.pcap.tls_constants import CipherSuite, Decryption, TlsVersion
+from wirescan.pcap.tls_table import TLS, CapturedTls, list_endpoints, tls
 
 TIME = Column(unit="ns")
 LINK = Column(names=LinkType)
@@ -276,6 +278,7 @@ STREAMS = Format(
     STREAM,
     streams,
     within="pcap.flows",
+    children={"tls": tls},
     columns={
         "kind": Column(names=Direction),
         "time": TIME,
@@ -293,4 +296,39 @@ STREAMS = Format(
     meanings=MEANINGS["pcap.streams"],
     make_reader=partial(CapturedStreams, "pcap.streams"),
 )
-FORMATS = (BLOCKS, PACKETS, FLOWS, STREAMS)
+TLS_CONNECTIONS = Format(
+    "pcap.tls",
+    "TLS connections of a capture: versions, cipher suites, names of servers",
+    TLS,
+    tls,
+    within="pcap.streams?tolerant=true",
+    columns={
+        "kind": Column(names=Decryption),
+        "time": TIME,
+        "version": Column(names=TlsVersion),
+        "cipher_suite": Column(names=CipherSuite),
+        "client": Column(compute_texts=partial(list_endpoints, side="client"), exported=True),
+        "server": Column(compute_texts=partial(list_endpoints, side="server"), exported=True),
+    },
+    display=Display(
+        shown=(
+            "connection",
+            "time",
+            "client",
+            "server",
+            "server_name",
+            "version",
+            "cipher_suite",
+            "alpn",
+            "data_to_server",
+            "data_to_client",
+            "is_complete",
+            "kind",
+        ),
+        grouped_by="server_name",
+    ),
+    meanings=MEANINGS["pcap.tls"],
+    make_reader=CapturedTls,
+    detached=True,
+)
+FORMATS = (BLOCKS, PACKETS, FLOWS, STREAMS, TLS_CONNECTIONS)

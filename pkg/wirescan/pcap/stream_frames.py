@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +25,20 @@ from wirescan.pcap.assembler import STREAM, Assembler
 from wirescan.pcap.connection_rule import FirstFrames, has_usual_port, weigh_first_frames
 from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
-from wirescan.pcap.flow_tables import make_flows, make_streams, report_incomplete
+from wirescan.pcap.flow_tables import (
+    MOST_CONNECTIONS,
+    make_flows,
+    make_streams,
+    report_incomplete,
+)
 from wirescan.pcap.frame_times import QUESTION, compute_end
+from wirescan.pcap.tls_records import find_client_hellos
+from wirescan.pcap.tls_streams import CaptureScanner, DecryptingScanner
 from wirescan.pcap.verdicts import ACCEPTED, REJECTED, UNDECIDED, ConnectionVerdicts
 from wirescan.pcap.waiting_frames import choose_newest, copy_frames
 
 STREAMS = "pcap.streams?tolerant=true"  # the format around the frames of captures
 UNDECIDED_BYTES = 1 << 16  # a stream of more bytes without evidence has another format
-MOST_CONNECTIONS = 1 << 17  # that are held while a capture is read in pieces
 SENDERS = {"client": Direction.TO_SERVER, "server": Direction.TO_CLIENT}
 
 
@@ -123,7 +129,7 @@ class StreamScanner:
         if not (more or released):
             assert streams.outer is not None
             is_ended = streams.outer["kind"][streams["parent"]] != FlowState.UNFINISHED
-        rows = self._add_bad_rows(streams, rows, is_read, chosen, ends, is_ended)
+        rows = self._add_bad_rows(streams, rows, verdicts, chosen, ends, is_ended)
         return self._make_table(streams, rows), done
 
     def weigh(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, FirstFrames]:
@@ -141,10 +147,14 @@ class StreamScanner:
 
     def _choose_streams(self, streams: FrameTable) -> np.ndarray:
         """Return the rows of streams whose sender may send such frames."""
-        is_scanned = ~streams.bad
-        if self._conversation.sender is not None:
-            is_scanned &= streams["kind"] == SENDERS[self._conversation.sender]
-        return np.flatnonzero(is_scanned)
+        return np.flatnonzero(~streams.bad & self._is_of_sender(streams))
+
+    def _is_of_sender(self, streams: FrameTable) -> np.ndarray:
+        """Return which streams have a sender that may send such frames: a bool array."""
+        if self._conversation.sender is None:
+            return np.ones(len(streams), bool)
+        is_of_sender: np.ndarray = streams["kind"] == SENDERS[self._conversation.sender]
+        return is_of_sender
 
     def _scan_spans(
         self, streams: FrameTable, chosen: np.ndarray, *, more: bool
@@ -196,6 +206,8 @@ class StreamScanner:
             assert streams.outer is not None
             ports = streams.outer["server_port"][streams["parent"]]
             is_usual = has_usual_port(self._conversation, ports)
+            verdicts[connections[is_open & find_client_hellos(streams)]] = REJECTED
+            is_open &= verdicts[connections] == UNDECIDED
             verdicts[connections[is_open & is_usual]] = ACCEPTED
             is_shown = is_usual
             if (is_open & ~is_usual).any():
@@ -212,12 +224,14 @@ class StreamScanner:
         self,
         streams: FrameTable,
         rows: np.ndarray,
-        is_read: np.ndarray,
+        verdicts: np.ndarray,
         chosen: np.ndarray,
         ends: np.ndarray,
         is_ended: np.ndarray,
     ) -> np.ndarray:
-        """Return the rows with those for lost bytes, and for frames that end too early.
+        """Return the rows with those for bad streams, and for frames that end too early.
+
+        verdicts: of the connection of each stream.
 
         is_ended: the streams whose connections end with them.
 
@@ -225,13 +239,12 @@ class StreamScanner:
         capture ends, its bytes are a tail.
         """
         senders = streams["parent"].astype(np.int64) * 2 + (streams["kind"] == Direction.TO_CLIENT)
-        readable = np.zeros(int(senders.max(initial=-1)) + 1, bool)
-        readable[senders[is_read]] = True
-        is_lost = streams.bad & readable[senders]
-        is_followed = np.append(senders[1:] == senders[:-1], False) if len(streams) else is_read
+        is_lost = streams.bad & self._is_of_sender(streams) & (verdicts == ACCEPTED)
+        is_followed = np.append(senders[1:] == senders[:-1], False)[: len(senders)]
         is_ended = is_ended | is_followed
         left = streams.rows["size"][chosen].astype(np.int64) - ends
-        cut = np.flatnonzero((left > 0) & is_read[chosen] & is_ended[chosen])
+        is_accepted = verdicts[chosen] == ACCEPTED
+        cut = np.flatnonzero((left > 0) & is_accepted & is_ended[chosen])
         lost = np.flatnonzero(is_lost)
         bad = np.zeros(len(cut) + len(lost), rows.dtype)
         parents = np.concatenate([chosen[cut], lost])
@@ -241,7 +254,7 @@ class StreamScanner:
         bad["start"][: len(cut)] += ends[cut]
         bad["size"][: len(cut)] = left[cut]
         bad["fault"][: len(cut)] = Fault.SHORT
-        bad["fault"][len(cut) :] = Fault.LOST
+        bad["fault"][len(cut) :] = streams.rows["fault"][lost]
         rows = np.concatenate([rows, bad]) if len(bad) else rows
         return rows[np.argsort(rows["parent"], kind="stable")] if len(bad) else rows
 
@@ -329,28 +342,16 @@ class AnswerScanner:
         self._waiting_times = times[kept]
 
 
-class CaptureScanner(Protocol):
-    """Finds frames in tables of pcap.streams, one after another."""
-
-    def scan(
-        self, streams: FrameTable, *, more: bool, released: bool = False
-    ) -> tuple[FrameTable, np.ndarray]:
-        """Return frames, and the bytes of each stream that are done with.
-
-        The arguments and errors are those of `StreamScanner.scan`.
-        """
-        ...
-
-    def forget(self, connections: np.ndarray) -> None:
-        """Forget connections: no byte of them follows. connections: their numbers, int64."""
-        ...
-
-
 def make_scanner(format: Format, *, check: bool, limits: Limits) -> CaptureScanner:
     """Return the scanner of an outermost format. The arguments are those of `StreamScanner`."""
     assert format.conversation is not None
     kind = StreamScanner if format.conversation.answers is None else AnswerScanner
-    return kind(format, check=check, limits=limits)
+    return decrypt(kind(format, check=check, limits=limits), format.conversation.keylog)
+
+
+def decrypt(scanner: CaptureScanner, keylog: str | None) -> CaptureScanner:
+    """Return a scanner of decrypted streams. keylog: the path of the file of secrets, or None."""
+    return scanner if keylog is None else DecryptingScanner(scanner, keylog)
 
 
 class CapturedStreams:
@@ -507,6 +508,12 @@ class CapturedFrames:
         rows, endpoints, stream_rows, block, segments = self._assembler.take(
             everything=not more, released=released
         )
+        if not more and isinstance(self._scanner, DecryptingScanner):
+            # It has decrypted bytes of connections without other bytes.
+            numbers = rows["connection"]
+            rows, endpoints = self._assembler.list_flows(released=released)
+            places = np.searchsorted(rows["connection"], numbers)
+            stream_rows["parent"] = places[stream_rows["parent"]]
         flows = make_flows(None, rows, endpoints, "mark")
         streams = make_streams(flows, stream_rows, block, segments, "mark")
         table, done = self._scanner.scan(streams, more=more, released=released)

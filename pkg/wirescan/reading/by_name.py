@@ -13,7 +13,7 @@ from wirescan.frames.format import Format
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.reading.captures import find_captured, is_of_captures
+from wirescan.reading.captures import check_is_captured, find_captured, is_of_captures
 from wirescan.reading.stream import Stream
 
 
@@ -66,6 +66,7 @@ def _find_captures(source: Any, format: Format) -> tuple[Any, Format]:
         source = buffers = list(open(source, files=storage.files, ignore=storage.ignore))
     captures = [is_capture(buffer) for buffer in buffers]
     if not any(captures):
+        check_is_captured(format)
         return source, format
     if not all(captures):
         raise ValueError("some of the files are captures of packets: read them one by one")

@@ -48,13 +48,24 @@ def find_captured(format: Format) -> Format:
 def find_exchanges(format: Format) -> Format | None:
     """Return the format of the exchanges of a format's protocol; None if it has none.
 
-    format: any format of the package, also that of the exchanges.
+    format: any format of the package, also that of the exchanges. Its option `keylog` is kept.
     """
     protocol = format.name.partition(".")[0]
+    if format.name.endswith(".exchanges"):
+        return format
+    conversation = format.outermost.conversation
+    keylog = None if conversation is None else conversation.keylog
     for other in formats().values():
         if other.exchange is not None and other.exchange.name.partition(".")[0] == protocol:
-            return format_of(other.exchange.name)
+            return format_of(make_spec(other.exchange.name, keylog=keylog))
     return None
+
+
+def check_is_captured(format: Format) -> None:
+    """Raise ValueError for a format with an option of captures, before it reads other files."""
+    conversation = format.outermost.conversation
+    if conversation is not None and conversation.keylog is not None:
+        raise ValueError("the option keylog is for captures of packets, and this is none")
 
 
 def choose_captured(
@@ -65,15 +76,20 @@ def choose_captured(
     read_head: reads the first bytes of a file; it may raise OSError and ValueError. A path that
     cannot be read is no capture: whoever reads it reports it.
 
-    Raises ValueError for a capture and a format whose frames are not sent over connections.
+    Raises ValueError for a capture and a format whose frames are not sent over connections, and for
+    another file and a format with an option of captures.
     """
     if is_of_captures(format) or not paths:
         return format
     try:
         file = _find_first_file(paths[0], format)
-        if file is None or not is_capture(read_head(file, MARK_SIZE)):
+        if file is None:
             return format
+        is_captured = is_capture(read_head(file, MARK_SIZE))
     except (OSError, ValueError):
+        return format
+    if not is_captured:
+        check_is_captured(format)
         return format
     try:
         return find_captured(format)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from wirescan.frames.limits import EXPANSION, Limits
 from wirescan.frames.options import FormatOption, list_format_options
-from wirescan.frames.registry import formats, make_spec
+from wirescan.frames.registry import formats, load_common_options, make_spec
 from wirescan.reading.splits import ROUNDS, SLICE_BYTES
 from wirescan.spark import kafka_schema, kafka_topics
 from wirescan.spark.kafka_topics import TopicReading
@@ -59,7 +59,8 @@ def parse_reading(options: Mapping[str, str]) -> Reading | TopicReading:
     if kafka_topics.is_topic(options):
         return kafka_topics.parse_reading(options)
     format_options = {
-        _make_option_name(option): option for option in list_format_options(formats().values())
+        _make_option_name(option): option
+        for option in list_format_options(formats().values(), load_common_options())
     }
     all_options = (*OPTIONS, *format_options, *STREAM_OPTIONS)
     lowercase = {name.lower() for name in all_options}

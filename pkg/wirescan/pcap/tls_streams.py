@@ -1,0 +1,344 @@
+"""TLS in tables of pcap.streams: which connections have it, and the same streams decrypted.
+
+`TlsFollower` finds the connections and follows their records. `DecryptingScanner` puts the
+decrypted bytes in the place of the encrypted ones, before frames are searched for.
+
+The first bytes of each side decide whether it is TLS. Other connections cost no Python.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+import numpy as np
+
+from wirescan.core.loop import lie_inside
+from wirescan.files.source import view_of
+from wirescan.frames.table import FrameTable
+from wirescan.pcap.assembler import SEGMENT, STREAM
+from wirescan.pcap.constants import Direction
+from wirescan.pcap.flow_tables import make_streams
+from wirescan.pcap.tls_connection import CLIENT, Span, TlsConnection, TlsSide
+from wirescan.pcap.tls_constants import CHANGE_CIPHER_SPEC, Decryption
+from wirescan.pcap.tls_keys import KeyLog
+from wirescan.pcap.tls_records import LAST_TYPE, MAJOR, Recognition, recognize
+from wirescan.pcap.verdicts import ConnectionVerdicts
+
+logger = logging.getLogger(__name__)
+
+# What is known of a side of a connection.
+UNDECIDED, TLS_SIDE, OTHER_SIDE = 0, 1, 2
+UNREAD = (
+    Decryption.NO_HANDSHAKE,
+    Decryption.NO_SECRET,
+    Decryption.UNSUPPORTED,
+    Decryption.RENEGOTIATED,
+)
+
+
+class TlsFollower:
+    """Follows the TLS connections in tables of pcap.streams, one after another.
+
+    keylog: the secrets; None to decrypt nothing.
+
+    Attributes:
+        connections: those that are TLS, by their numbers.
+    """
+
+    def __init__(self, keylog: KeyLog | None = None):
+        self.connections: dict[int, TlsConnection] = {}
+        self._keylog = keylog
+        self._known = ConnectionVerdicts()  # of sides: 2 * connection, + 1 for that of the server
+
+    def follow(self, streams: FrameTable, *, more: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Read the records of a table of pcap.streams.
+
+        more: whether bytes may follow those of each stream.
+
+        Returns the verdict of the side of each row, uint8, and how many bytes of each row are done
+        with, int64. The bytes of an undecided side are not done with.
+
+        Raises ValueError for a row that points outside its buffer.
+        """
+        assert streams.outer is not None
+        if not lie_inside(streams.rows, streams.buffers):
+            raise ValueError("a row points outside its buffer")
+        rows = streams.rows
+        connections = streams.outer["connection"][rows["parent"]]
+        senders = 2 * connections + (rows["kind"] == Direction.TO_CLIENT)
+        sides, places = np.unique(senders, return_inverse=True)
+        known = self._known.find(sides)
+        self._decide(streams, senders, known, places, more=more)
+        self._known.keep(sides, known)
+        verdicts = known[places]
+        done = np.where(verdicts == UNDECIDED, 0, rows["size"].astype(np.int64))
+        of_tls = np.flatnonzero(verdicts == TLS_SIDE)
+        if len(of_tls):
+            of_tls = of_tls[np.argsort(connections[of_tls], kind="stable")]
+            numbers = connections[of_tls]
+            starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+            for group in np.split(of_tls, starts[1:]):
+                self._read_connection(streams, int(connections[group[0]]), group, done, more=more)
+        return verdicts, done
+
+    def is_other(self, connection: int, side: int) -> bool:
+        """Return whether a side of a connection sent something else."""
+        return bool(self._known.find(np.array([2 * connection + side]))[0] == OTHER_SIDE)
+
+    def forget(self, connections: np.ndarray) -> list[TlsConnection]:
+        """Forget connections, and return those that are TLS. connections: their numbers, int64."""
+        self._known.forget(np.concatenate([2 * connections, 2 * connections + 1]))
+        found = (self.connections.pop(number, None) for number in connections.tolist())
+        return [connection for connection in found if connection is not None]
+
+    def _decide(
+        self,
+        streams: FrameTable,
+        senders: np.ndarray,
+        known: np.ndarray,
+        places: np.ndarray,
+        *,
+        more: bool,
+    ) -> None:
+        """Decide whether sides are TLS, by their first bytes.
+
+        known: the verdicts on sides, which are set. places: that of the side of each row.
+        """
+        rows = streams.rows
+        is_first = np.append(True, senders[1:] != senders[:-1])[: len(senders)]
+        first = np.flatnonzero(is_first & (known[places] == UNDECIDED))
+        if not len(first):
+            return
+        view = np.frombuffer(streams.buffers[0], np.uint8)
+        starts = rows["start"][first]
+        sizes = rows["size"][first].astype(np.int64)
+        may_be = (sizes > 0) & ~streams.bad[first]
+        last = max(len(view) - 1, 0)
+        for place, lowest, highest in ((0, CHANGE_CIPHER_SPEC, LAST_TYPE), (1, MAJOR, MAJOR)):
+            if len(view):
+                values = view[np.minimum(starts + place, last)]
+                may_be &= (sizes <= place) | (values >= lowest) & (values <= highest)
+        known[places[first[~may_be]]] = OTHER_SIDE
+        for row in first[may_be].tolist():
+            start = int(rows["start"][row])
+            found = recognize(streams.buffers[0], start, start + int(rows["size"][row]))
+            is_cut = row + 1 < len(senders) and senders[row + 1] == senders[row]
+            if found is Recognition.TLS:
+                known[places[row]] = TLS_SIDE
+            elif found is Recognition.OTHER or not more or is_cut:
+                known[places[row]] = OTHER_SIDE
+
+    def _read_connection(
+        self, streams: FrameTable, number: int, group: np.ndarray, done: np.ndarray, *, more: bool
+    ) -> None:
+        """Read the rows of one connection."""
+        connection = self.connections.get(number)
+        if connection is None:
+            connection = self.connections[number] = TlsConnection(self._keylog)
+        segments = read_segments(streams)
+        spans: tuple[list[Span], list[Span]] = ([], [])
+        read = []
+        for index in group.tolist():
+            row = streams.rows[index]
+            start = int(row["start"])
+            stop = start + int(row["size"])
+            lost = int(row["lost"]) if row["fault"] else 0
+            span = Span(start, stop, int(row["position"]), lost, segments, start)
+            spans[int(row["kind"] == Direction.TO_CLIENT)].append(span)
+            read.append((index, span))
+        connection.read(streams.buffers[0], spans, more=more)
+        for index, span in read:
+            done[index] = span.at - span.start
+
+
+def read_segments(streams: FrameTable) -> np.ndarray:
+    """Return the segments of a table of pcap.streams, at least one."""
+    segments = np.frombuffer(streams.buffers[1], SEGMENT)
+    return segments if len(segments) else np.zeros(1, SEGMENT)
+
+
+class CaptureScanner(Protocol):
+    """Finds frames in tables of pcap.streams, one after another, such as `StreamScanner`."""
+
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
+        """Return the frames, and the bytes of each stream that are done with.
+
+        The arguments and errors are those of `StreamScanner.scan`.
+        """
+        ...
+
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: no byte of them follows. connections: their numbers, int64."""
+        ...
+
+
+class DecryptingScanner:
+    """Finds frames in decrypted streams: a scanner around another one.
+
+    It keeps the decrypted bytes of frames that are cut.
+
+    scanner: finds the frames. keylog: the path of the file of secrets.
+
+    Raises OSError and ValueError for the file.
+    """
+
+    def __init__(self, scanner: CaptureScanner, keylog: str):
+        self._scanner = scanner
+        self._follower = TlsFollower(KeyLog(keylog))
+        # Of connections that were forgotten.
+        self._count = 0
+        self._unread = 0
+
+    def scan(
+        self, streams: FrameTable, *, more: bool, released: bool = False
+    ) -> tuple[FrameTable, np.ndarray]:
+        """Return the frames, and the bytes of each stream that are done with.
+
+        With `more` as False, all connections that end are in `streams.outer`.
+        """
+        verdicts, done = self._follower.follow(streams, more=more)
+        if (verdicts == OTHER_SIDE).all() and (more or not self._follower.connections):
+            return self._scanner.scan(streams, more=more, released=released)
+        decrypted = _DecryptedTable(streams)
+        self._add_rows(decrypted, streams, verdicts, more=more)
+        table, scanned = self._scanner.scan(decrypted.make(), more=more, released=released)
+        decrypted.release(scanned, done)
+        if not (more or released):
+            self._report()
+        return table, done
+
+    def forget(self, connections: np.ndarray) -> None:
+        """Forget connections: see `StreamScanner.forget`."""
+        self._scanner.forget(connections)
+        for connection in self._follower.forget(connections):
+            self._count += 1
+            self._unread += connection.decryption in UNREAD
+
+    def _add_rows(
+        self, decrypted: _DecryptedTable, streams: FrameTable, verdicts: np.ndarray, *, more: bool
+    ) -> None:
+        """Add the rows of a table, with the decrypted bytes in place of the encrypted ones."""
+        assert streams.outer is not None
+        numbers = streams.outer["connection"]
+        parents = streams.rows["parent"]
+        sides = np.where(streams.rows["kind"] == Direction.TO_CLIENT, 1, 0)
+        seen = set()
+        is_plain = verdicts == OTHER_SIDE
+        # Rows of other sides stay together.
+        changes = np.flatnonzero(np.append(True, is_plain[1:] != is_plain[:-1]))
+        for run in np.split(np.arange(len(streams)), changes[1:]):
+            if not len(run):
+                continue
+            if is_plain[run[0]]:
+                decrypted.add_plain_rows(run)
+                continue
+            for row in run[verdicts[run] == TLS_SIDE].tolist():
+                key = (int(numbers[parents[row]]), int(sides[row]))
+                if key not in seen:
+                    seen.add(key)
+                    side = self._follower.connections[key[0]].sides[key[1]]
+                    decrypted.add_side(side, int(parents[row]), everything=not more)
+        if not more:
+            flow_of = {number: row for row, number in enumerate(numbers.tolist())}
+            for number, connection in self._follower.connections.items():
+                for side in connection.sides:
+                    if (number, side.number) not in seen and number in flow_of:
+                        decrypted.add_side(side, flow_of[number], everything=True)
+
+    def _report(self) -> None:
+        """Log how many connections were not decrypted."""
+        connections = self._follower.connections.values()
+        unread = self._unread + sum(item.decryption in UNREAD for item in connections)
+        if unread:
+            logger.warning(
+                "%d of %d TLS connections cannot be decrypted; pcap.tls with the same keylog has "
+                "the reasons",
+                unread,
+                self._count + len(connections),
+            )
+
+
+class _DecryptedTable:
+    """Builds a table of pcap.streams from rows of another one and from decrypted bytes."""
+
+    def __init__(self, streams: FrameTable):
+        self._streams = streams
+        self._segments = read_segments(streams)
+        self._rows: list[np.ndarray] = []
+        self._parts: list[Any] = []
+        self._segment_parts: list[np.ndarray] = []
+        self._size = 0
+        self._segment_count = 0
+        self._row_count = 0
+        self._sources: list[tuple[int, np.ndarray]] = []  # first row here, rows of the other table
+        self._sides: list[tuple[int, TlsSide]] = []  # last row here
+
+    def add_plain_rows(self, chosen: np.ndarray) -> None:
+        """Add rows of the other table, with their bytes. chosen: their numbers, ascending."""
+        if not len(chosen):
+            return
+        changes = np.flatnonzero(np.diff(chosen) != 1) + 1
+        for run in np.split(chosen, changes):
+            rows = self._streams.rows[run[0] : run[-1] + 1].copy()
+            start = int(rows["start"][0])
+            stop = int(rows["start"][-1]) + int(rows["size"][-1])
+            first = int(rows["first_segment"][0])
+            last = int(rows["first_segment"][-1]) + int(rows["segment_count"][-1])
+            segments = self._segments[first:last].copy()
+            segments["start"] += self._size - start
+            rows["start"] += self._size - start
+            rows["first_segment"] += self._segment_count - first
+            self._sources.append((self._row_count, run))
+            self._append(rows, self._streams.buffers[0][start:stop], segments)
+
+    def add_side(self, side: TlsSide, flow: int, *, everything: bool) -> None:
+        """Add the pieces that were decrypted of a side. flow: the row of its connection."""
+        if not side.plain.is_due(everything=everything):
+            return
+        for piece in side.plain.pieces:
+            row = np.zeros(1, STREAM)
+            segments = piece.join_segments().copy()
+            row["start"] = self._size
+            row["size"] = piece.size
+            row["parent"] = flow
+            row["kind"] = Direction.TO_SERVER if side.number == CLIENT else Direction.TO_CLIENT
+            row["fault"] = piece.fault
+            row["position"] = piece.position
+            row["lost"] = piece.lost
+            row["time"] = segments["time"][0]
+            row["time_end"] = segments["time"][-1]
+            row["first_segment"] = self._segment_count
+            row["segment_count"] = len(segments)
+            segments["start"] += self._size
+            self._append(row, piece.join(), segments)
+        self._sides.append((self._row_count - 1, side))
+
+    def _append(self, rows: np.ndarray, data: Any, segments: np.ndarray) -> None:
+        self._rows.append(rows)
+        self._parts.append(data)
+        self._segment_parts.append(segments)
+        self._row_count += len(rows)
+        self._size += len(data)
+        self._segment_count += len(segments)
+
+    def make(self) -> FrameTable:
+        """Return the table."""
+        assert self._streams.outer is not None
+        rows = np.concatenate([np.zeros(0, STREAM), *self._rows])
+        segments = np.concatenate([np.zeros(0, SEGMENT), *self._segment_parts])
+        block = view_of(b"".join(self._parts))
+        return make_streams(self._streams.outer, rows, block, segments, "mark")
+
+    def release(self, scanned: np.ndarray, done: np.ndarray) -> None:
+        """Forget decrypted bytes, and count the bytes of the other table that are done with.
+
+        scanned: for each row here, the bytes that are done with. done: the same for the other
+        table; the numbers of its rows that are here are set.
+        """
+        for first, rows in self._sources:
+            done[rows] = scanned[first : first + len(rows)]
+        for last, side in self._sides:
+            side.plain.release(int(scanned[last]))

@@ -1,0 +1,624 @@
+"""TLS in captures: the table of connections, and frames that are decrypted."""
+
+import contextlib
+import logging
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+import wirescan
+from tests.support.command import run
+from tests.support.paths import CORPUS
+from tests.support.simulated_capture import SimulatedCapture, shuffle_packets
+from tests.support.tls_connections import (
+    CLIENT,
+    HOST,
+    SERVER,
+    RecordedTls,
+    make_connection,
+    record_tls,
+    simulate_tls,
+)
+from wirescan import Fault, FrameError, pcap
+from wirescan.frames.registry import make_spec
+from wirescan.pcap.tls_hello import HandshakeReader, HelloError
+from wirescan.pcap.tls_keys import KeyLog, expand_label
+from wirescan.pcap.tls_records import LARGEST_LENGTH, Recognition, recognize
+from wirescan.reading.chunked import iter_tables
+
+STREAMS = CORPUS / "kafka-streams" / "java-4"
+PAIRS = [
+    (path.read_bytes(), Path(str(path).replace("requests", "responses")).read_bytes())
+    for path in sorted(STREAMS.glob("*.requests*"))[:3]
+]
+PLACE_NAMES = ("start", "parent", "buffer")
+PORT = 9092
+UNUSUAL = 5555
+CBC = "ECDHE-ECDSA-AES128-SHA256"
+every_version = pytest.mark.parametrize("version", ["1.2", "1.3"])
+
+
+def list_values(rows):
+    """Return the rows without the columns that say where the frames are."""
+    names = [name for name in rows.dtype.names if name not in PLACE_NAMES]
+    return rows[names].tolist()
+
+
+def scan_alone(format, pairs, side):
+    """Return the values of the frames that one side of each connection sent."""
+    scan = wirescan.formats()[format].read
+    return [list_values(scan(pair[side], errors="mark").rows) for pair in pairs]
+
+
+def record_pair(directory, pair=PAIRS[0], **options):
+    """Record the requests and responses of a Kafka connection in TLS."""
+    return record_tls(directory, [(CLIENT, pair[0]), (SERVER, pair[1])], **options)
+
+
+def list_records(data):
+    """Return (position, type, size with the header) of each record in bytes."""
+    records = []
+    at = 0
+    while at < len(data):
+        size = 5 + int.from_bytes(data[at + 3 : at + 5])
+        records.append((at, data[at], size))
+        at += size
+    return records
+
+
+def change_byte(talk, side, position):
+    """Return a connection in which one byte of a side is changed."""
+    flights = []
+    passed = 0
+    for sender, data in talk.flights:
+        if sender == side and passed <= position < passed + len(data):
+            at = position - passed
+            data = data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+        passed += len(data) if sender == side else 0
+        flights.append((sender, data))
+    return RecordedTls(flights, talk.sent, talk.keylog)
+
+
+def read_frames(raw, talk, format="kafka.requests", errors="mark"):
+    return wirescan.scan(raw, make_spec(format, keylog=str(talk.keylog)), errors=errors)
+
+
+def describe(table):
+    """Return what is stable of frames: times, positions, sizes and faults."""
+    names = ("connection", "time", "time_end", "size", "fault")
+    return sorted(zip(table.positions.tolist(), *(table[name].tolist() for name in names)))
+
+
+def read_pieces(path, talk, format, piece):
+    spec = make_spec(format, keylog=str(talk.keylog), capture="true")
+    tables = iter_tables(str(path), format=spec, piece=piece, errors="mark")
+    return sorted(row for table in tables if len(table) for row in describe(table))
+
+
+# ---- the table of connections
+
+
+@every_version
+def test_connections_are_listed(version, tmp_path):
+    talk = record_pair(tmp_path, version=version, alpn=["other", "kafka"])
+    table = wirescan.scan(simulate_tls([talk], UNUSUAL).to_pcap(), "pcap.tls")
+    (row,) = table
+    assert (row.server_name, row.offered_alpn) == (HOST.encode(), b"other,kafka")
+    # TLS 1.3 encrypts the protocol that the server chose.
+    assert row.alpn == (b"other" if version == "1.2" else None)
+    assert row.version == (0x0303 if version == "1.2" else 0x0304)
+    assert pcap.CipherSuite(row.cipher_suite).name.startswith("TLS_")
+    assert (row.is_complete, row.kind, row.is_begun_earlier) == (1, pcap.Decryption.NOT_TRIED, 0)
+    for side, name in ((CLIENT, "data_to_server"), (SERVER, "data_to_client")):
+        sizes = [size - 5 for _, kind, size in list_records(talk.join(side)) if kind == 23]
+        assert table[name].tolist() == [sum(sizes)]
+    assert table["client"].to_pylist() == ["10.0.0.1:40000"]
+    assert table["server"].to_pylist() == ["10.0.0.2:5555"]
+
+
+def test_the_key_shows_the_protocol_of_tls_1_3(tmp_path):
+    talk = record_pair(tmp_path, alpn=["kafka"])
+    (row,) = read_frames(simulate_tls([talk], PORT).to_pcap(), talk, "pcap.tls")
+    assert (row.alpn, row.kind) == (b"kafka", pcap.Decryption.DECRYPTED)
+
+
+@every_version
+def test_a_connection_without_names_has_nulls(version, tmp_path):
+    talk = record_pair(tmp_path, version=version, host=None)
+    (row,) = wirescan.scan(simulate_tls([talk], PORT).to_pcap(), "pcap.tls")
+    assert (row.server_name, row.alpn, row.offered_alpn) == (None, None, None)
+
+
+@every_version
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_handshake_that_is_cut_is_not_complete(version, count, tmp_path):
+    talk = record_pair(tmp_path, version=version)
+    talk.flights = talk.flights[:count]
+    (row,) = wirescan.scan(simulate_tls([talk], PORT).to_pcap(), "pcap.tls")
+    # The third flight ends the client's handshake: in TLS 1.3 it is the end of all.
+    assert row.is_complete == (version == "1.3" and count == 3)
+    assert row.version == (0 if count == 1 else 0x0303 if version == "1.2" else 0x0304)
+
+
+@every_version
+@pytest.mark.parametrize("piece", [61, 500, 1 << 20])
+def test_pieces_have_the_connections_of_the_whole(version, piece, tmp_path):
+    talks = [record_pair(tmp_path, pair, version=version) for pair in PAIRS]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls(talks, PORT, size=100).to_pcap())
+    for keylog in (None, str(talks[0].keylog)):
+        spec = make_spec("pcap.tls", keylog=keylog)
+        whole = wirescan.scan(path, spec)
+        tables = iter_tables(str(path), format=spec, piece=piece)
+        (found,) = [table for table in tables if len(table)]
+        names = [name for name in whole.dtype.names if name not in ("parent", "reserved")]
+        assert found.rows[names].tolist() == whole.rows[names].tolist()
+
+
+def test_a_capture_that_begins_at_a_record_has_the_connection(tmp_path):
+    talk = record_pair(tmp_path)
+    data = talk.join(SERVER)
+    start, _, size = list_records(data)[-2]
+    capture = SimulatedCapture()
+    connection = make_connection(0, PORT)
+    capture.send(connection, SERVER, data[start:])
+    (row,) = wirescan.scan(capture.to_pcap(), "pcap.tls")
+    assert (row.is_begun_earlier, row.version, row.is_complete, row.fault) == (1, 0, 0, 0)
+    # One record alone proves nothing.
+    capture = SimulatedCapture()
+    capture.send(make_connection(0, PORT), SERVER, data[start : start + size])
+    assert len(wirescan.scan(capture.to_pcap(), "pcap.tls")) == 0
+
+
+def test_other_connections_are_not_listed():
+    capture = SimulatedCapture()
+    sent = [
+        b"GET / HTTP/1.1\r\n",
+        b"\x16\x04\x01\x00\x05abcdefgh",
+        b"\x16\x03",
+        b"\x17\x03\x03\0\0",
+    ]
+    for number, data in enumerate(sent):
+        connection = make_connection(number, PORT)
+        capture.connect(connection)
+        capture.send(connection, CLIENT, data)
+    assert len(wirescan.scan(capture.to_pcap(), "pcap.tls")) == 0
+
+
+def test_the_first_bytes_decide(tmp_path):
+    hello = record_pair(tmp_path).join(CLIENT)
+    for size in range(11):
+        assert recognize(hello, 0, size) is Recognition.UNDECIDED
+    assert recognize(hello, 0, 11) is Recognition.TLS
+    record = b"\x17\x03\x03\x00\x03abc"
+    assert recognize(record, 0, 8) is Recognition.UNDECIDED
+    assert recognize(record + record[:5], 0, 13) is Recognition.TLS
+    assert recognize(record + b"\x17\x03\x09\0\3", 0, 13) is Recognition.OTHER
+    assert recognize(b"\x17\x03\x03\xff\xff", 0, 5) is Recognition.OTHER
+    longest = b"\x17\x03\x03" + LARGEST_LENGTH.to_bytes(2) + bytes(LARGEST_LENGTH)
+    assert recognize(longest + record, 0, len(longest) + 8) is Recognition.TLS
+
+
+def test_what_is_no_record_is_a_bad_row(tmp_path):
+    talk = record_pair(tmp_path, version="1.2")
+    position, _, _ = list_records(talk.join(SERVER))[-1]
+    raw = simulate_tls([change_byte(talk, SERVER, position)], PORT).to_pcap()
+    table = wirescan.scan(raw, "pcap.tls", errors="mark")
+    assert table["fault"].tolist() == [Fault.BAD_LENGTH]
+    assert table["position"].tolist() == [position]
+    assert table["client"].to_pylist() == ["10.0.0.1:40000"]
+    with pytest.raises(FrameError) as caught:
+        wirescan.scan(raw, "pcap.tls")
+    assert (caught.value.offset, caught.value.fault) == (position, Fault.BAD_LENGTH)
+    assert caught.value.__notes__ == ["the connection is that from 10.0.0.1:40000 to 10.0.0.2:9092"]
+
+
+def test_a_hello_whose_fields_do_not_fit_is_a_bad_row(tmp_path):
+    talk = record_pair(tmp_path)
+    # The length of the session id.
+    raw = simulate_tls([change_byte(talk, CLIENT, 5 + 4 + 2 + 32)], PORT).to_pcap()
+    table = wirescan.scan(raw, "pcap.tls", errors="mark")
+    assert table["fault"].tolist() == [Fault.TRUNCATED]
+    assert table["server_name"].to_pylist() == [None]
+
+
+def test_handshake_messages_are_found_wherever_records_cut_them():
+    messages = b"\x01\0\0\3abc" + b"\x0b\0\0\5ABCDE" + b"\x01\0\0\0"
+    for size in range(1, len(messages) + 1):
+        reader = HandshakeReader(frozenset({1}))
+        found = []
+        for at in range(0, len(messages), size):
+            found += reader.read(messages[at : at + size])
+        assert found == [(1, b"abc"), (11, b""), (1, b"")]
+        assert reader.is_between_messages
+    with pytest.raises(HelloError):
+        HandshakeReader(frozenset({1})).read(b"\x01\xff\xff\xff")
+
+
+def test_tables_of_other_formats_are_type_errors():
+    with pytest.raises(TypeError):
+        pcap.tls(pcap.scan(SimulatedCapture().to_pcap()))
+
+
+# ---- keys
+
+
+def test_expanded_labels_are_those_of_rfc_8448():
+    # RFC 8448, 3: the server's handshake traffic secret, and its key and iv.
+    secret = bytes.fromhex("b67b7d690cc16c4e75e54213cb2d37b4e9c912bcded9105d42befd59d391ad38")
+    assert expand_label("sha256", secret, b"key", 16).hex() == "3fce516009c21727d0f2e4e86ee403bc"
+    assert expand_label("sha256", secret, b"iv", 12).hex() == "5d313eb2671276ee13000b30"
+
+
+def test_a_keylog_may_grow_and_have_other_lines(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_text("")
+    keylog = KeyLog(str(path))
+    assert keylog.find(b"CLIENT_RANDOM", bytes(32)) is None
+    with path.open("a") as file:
+        file.write("# a comment\nRSA 00 00\nCLIENT_RANDOM zz\n\n")
+        file.write(f"CLIENT_RANDOM {bytes(32).hex()} {bytes(range(48)).hex()}")
+    assert keylog.find(b"CLIENT_RANDOM", bytes(32)) == bytes(range(48))
+    assert keylog.find(b"CLIENT_RANDOM", b"x" * 32) is None
+
+
+def test_files_that_are_no_keylog_are_refused(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_bytes(os.urandom(5000))
+    with pytest.raises(ValueError, match="has no secret of TLS"):
+        wirescan.scan(b"", f"kafka.requests?keylog={path}")
+    with pytest.raises(FileNotFoundError):
+        wirescan.scan(b"", f"kafka.requests?keylog={path}.other")
+
+
+def test_formats_that_are_not_sent_have_no_keylog(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_text("")
+    for format in ("kafka.redpanda_batches", "kafka.redpanda_records"):
+        message = "kafka.redpanda_batches are not sent over connections"
+        with pytest.raises(ValueError, match=message):
+            wirescan.scan(b"", f"{format}?keylog={path}")
+    with pytest.raises(ValueError, match="pcap.flows has no option 'keylog'"):
+        wirescan.scan(b"", f"pcap.flows?keylog={path}")
+
+
+def test_a_keylog_is_for_captures(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_text("")
+    spec = f"kafka.requests?keylog={path}"
+    with pytest.raises(ValueError, match="the option keylog is for captures of packets"):
+        wirescan.scan(PAIRS[0][0], spec)
+    file = tmp_path / "requests.bin"
+    file.write_bytes(PAIRS[0][0])
+    result = run("scan", file, "--format", "kafka.requests", "--keylog", path)
+    assert result.exit_code != 0
+    assert "the option keylog is for captures of packets" in result.stderr
+
+
+# ---- decrypted frames
+
+SUITES = [
+    ("1.2", "ECDHE-ECDSA-AES128-GCM-SHA256", "ec"),
+    ("1.2", "ECDHE-ECDSA-AES256-GCM-SHA384", "ec"),
+    ("1.2", "ECDHE-ECDSA-CHACHA20-POLY1305", "ec"),
+    ("1.2", "ECDHE-RSA-AES256-GCM-SHA384", "rsa"),
+    ("1.2", "AES128-GCM-SHA256", "rsa"),
+    ("1.3", None, "ec"),
+]
+
+
+@pytest.mark.parametrize("port", [PORT, UNUSUAL])
+@pytest.mark.parametrize("version, cipher, key", SUITES)
+def test_frames_are_those_of_the_plain_bytes(version, cipher, key, port, tmp_path):
+    talks = [record_pair(tmp_path, pair, version=version, cipher=cipher, key=key) for pair in PAIRS]
+    capture = simulate_tls(talks, port, size=300)
+    for format, side in (("kafka.requests", 0), ("kafka.responses", 1)):
+        table = read_frames(capture.to_pcap(), talks[0], format, errors="strict")
+        connections = table["connection"]
+        found = [list_values(table.rows[connections == number]) for number in range(len(PAIRS))]
+        if side == 0:
+            assert found == scan_alone(format, PAIRS, side)
+        else:
+            assert sum(map(len, found)) == sum(len(rows) for rows in scan_alone(format, PAIRS, 1))
+        assert (table["time_end"] >= table["time"]).all()
+
+
+@pytest.mark.parametrize("server_curve", ["secp521r1"])
+def test_a_second_hello_changes_nothing(server_curve, tmp_path):
+    talk = record_pair(tmp_path, groups=server_curve)
+    raw = simulate_tls([talk], UNUSUAL).to_pcap()
+    assert len(read_frames(raw, talk)) == len(scan_alone("kafka.requests", PAIRS[:1], 0)[0])
+    (row,) = wirescan.scan(raw, "pcap.tls")
+    assert (row.version, row.is_complete) == (0x0304, 1)
+
+
+@every_version
+@pytest.mark.parametrize("piece", [61, 300, 1 << 20])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_pieces_have_the_frames_of_the_whole(version, piece, seed, tmp_path):
+    talks = [record_pair(tmp_path, pair, version=version) for pair in PAIRS]
+    packets = SimulatedCapture()
+    for number, talk in enumerate(talks):
+        alone = SimulatedCapture(now=packets.now)
+        connection = make_connection(number, UNUSUAL)
+        alone.connect(connection)
+        for side, data in talk.flights:
+            alone.send(connection, side, data, size=150)
+        alone.close(connection)
+        packets.packets += (
+            alone.packets if seed is None else shuffle_packets(alone.packets, seed + number)
+        )
+        packets.now = alone.now
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(packets.to_pcap())
+    for format in ("kafka.requests", "kafka.responses", "kafka.metadata_response.topics"):
+        whole = read_frames(path, talks[0], format)
+        if format != "kafka.metadata_response.topics":
+            assert len(whole)
+        assert read_pieces(path, talks[0], format, piece) == describe(whole)
+
+
+def test_a_large_frame_in_pieces_is_one_frame(tmp_path):
+    """More decrypted bytes than are always given again wait for the rest of the frame."""
+    size = 600_000
+    frame = (size - 4).to_bytes(4) + b"\x82\x21\x01" + os.urandom(size - 7)
+    talk = record_tls(tmp_path, [(CLIENT, frame)])
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], 9090).to_pcap())
+    whole = read_frames(path, talk, "thrift.frames")
+    assert whole["size"].tolist()[:1] == [size]
+    assert read_pieces(path, talk, "thrift.frames", 5000) == describe(whole)
+
+
+def test_times_are_those_of_the_packets_with_the_encrypted_bytes(tmp_path):
+    messages = [(CLIENT, PAIRS[0][0]), (SERVER, PAIRS[0][1])]
+    talk = record_tls(tmp_path, messages)
+    capture = SimulatedCapture()
+    connection = make_connection(0, PORT)
+    capture.connect(connection)
+    for side, data in talk.flights:
+        capture.send(connection, side, data, size=50)
+    sent = [
+        (time, len(packet) - 54)
+        for time, packet in capture.packets
+        if packet[34:36] == b"\x9c\x40" and len(packet) > 54
+    ]
+    record, _, _ = list_records(talk.join(CLIENT))[-1]
+    positions = [0]
+    for _, size in sent:
+        positions.append(positions[-1] + size)
+    table = read_frames(capture.to_pcap(), talk)
+    starts = [record + 5 + position for position in table.positions.tolist()]
+    expected = [
+        next(time for (time, _), stop in zip(sent, positions[1:]) if start < stop)
+        for start in starts
+    ]
+    assert table["time"].tolist() == expected
+
+
+@every_version
+def test_key_updates_and_small_records_are_followed(version, tmp_path):
+    asked = PAIRS[0][0]
+    messages = [(CLIENT, asked[at : at + 7]) for at in range(0, len(asked), 7)]
+    talk = record_tls(tmp_path, messages, version=version)
+    table = read_frames(simulate_tls([talk], UNUSUAL).to_pcap(), talk)
+    assert list_values(table.rows) == scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+
+
+@every_version
+def test_a_record_that_does_not_authenticate_is_a_bad_row(version, tmp_path):
+    asked, answered = PAIRS[0]
+    talk = record_tls(tmp_path, [(CLIENT, asked), (CLIENT, asked)], version=version)
+    position, _, size = list_records(talk.join(CLIENT))[-1]
+    raw = simulate_tls([change_byte(talk, CLIENT, position + size - 1)], PORT).to_pcap()
+    table = read_frames(raw, talk)
+    good = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    assert list_values(table.rows[~table.bad]) == good
+    assert table["fault"].tolist() == [0] * len(good) + [Fault.BAD_CHECKSUM]
+    assert table.positions.tolist()[-1] == len(asked)
+    assert table["time"].tolist()[-1] > table["time"].tolist()[0]
+    (row,) = read_frames(raw, talk, "pcap.tls")
+    assert (row.kind, row.fault) == (pcap.Decryption.DAMAGED, Fault.BAD_CHECKSUM)
+    assert row.position == position
+    with pytest.raises(FrameError) as caught:
+        read_frames(raw, talk, errors="strict")
+    assert (caught.value.fault, caught.value.offset) == (Fault.BAD_CHECKSUM, len(asked))
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(raw)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
+@every_version
+def test_lost_bytes_inside_a_record_lose_that_record(version, tmp_path):
+    asked, _ = PAIRS[0]
+    talk = record_tls(tmp_path, [(CLIENT, asked)] * 3, version=version)
+    position, _, size = list_records(talk.join(CLIENT))[-2]
+    raw = lose(talk, position + 10, position + 50)
+    table = read_frames(raw, talk)
+    good = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    assert table["fault"].tolist() == [*[0] * len(good), Fault.LOST, *[0] * len(good)]
+    assert table.positions.tolist()[len(good) + 1] == 2 * len(asked)
+    (row,) = read_frames(raw, talk, "pcap.tls")
+    assert (row.kind, row.fault) == (pcap.Decryption.DECRYPTED, 0)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(raw)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
+@every_version
+@pytest.mark.parametrize("before, after", [(10, 0), (-5, -3), (0, -40)])
+def test_lost_ends_of_records_end_the_reading(version, before, after, tmp_path):
+    """The bytes from before the last-but-one record to after its end are lost."""
+    asked, _ = PAIRS[0]
+    talk = record_tls(tmp_path, [(CLIENT, asked)] * 3, version=version)
+    position, _, size = list_records(talk.join(CLIENT))[-2]
+    raw = lose(talk, position - before, position + size - after)
+    table = read_frames(raw, talk)
+    assert table["fault"].tolist()[-1] == Fault.LOST
+    assert np_count(table["fault"], 0) < 3 * len(scan_alone("kafka.requests", PAIRS[:1], 0)[0])
+    (row,) = read_frames(raw, talk, "pcap.tls")
+    assert (row.kind, row.fault) == (pcap.Decryption.LOST, Fault.LOST)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(raw)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
+def np_count(column, value):
+    return column.tolist().count(value)
+
+
+def lose(talk, start, stop):
+    """Return a capture without the client's bytes from `start` to `stop`."""
+    capture = SimulatedCapture()
+    connection = make_connection(0, PORT)
+    capture.connect(connection)
+    sent = 0
+    for side, data in talk.flights:
+        pieces = [data]
+        if side == CLIENT:
+            cuts = [0, *(at - sent for at in (start, stop) if sent < at < sent + len(data))]
+            pieces = [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)])]
+        for piece in pieces:
+            if side == CLIENT and start <= sent < stop:
+                connection.sent[CLIENT] += piece
+            else:
+                capture.send(connection, side, piece)
+            sent += len(piece) if side == CLIENT else 0
+    capture.close(connection)
+    return capture.to_pcap()
+
+
+@pytest.mark.parametrize("reason", ["NO_SECRET", "UNSUPPORTED", "NO_HANDSHAKE"])
+def test_connections_that_cannot_be_decrypted_are_reported(reason, tmp_path, caplog):
+    options = {"version": "1.2", "cipher": CBC} if reason == "UNSUPPORTED" else {}
+    talk = record_pair(tmp_path, **options)
+    if reason == "NO_SECRET":
+        talk.keylog.write_text("")
+    if reason == "NO_HANDSHAKE":
+        talk.flights = talk.flights[1:]
+    raw = simulate_tls([talk], PORT).to_pcap()
+    (row,) = read_frames(raw, talk, "pcap.tls")
+    assert row.kind == pcap.Decryption[reason]
+    with caplog.at_level(logging.WARNING):
+        table = read_frames(raw, talk)
+    assert "1 of 1 TLS connections cannot be decrypted" in caplog.text
+    assert table["fault"].tolist() == [Fault.NOT_A_FRAME]
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(raw)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
+def test_a_renegotiation_ends_the_reading(tmp_path):
+    """The client sends another hello in an encrypted record."""
+    from wirescan.pcap.tls_keys import SUITES, make_ciphers_of_1_2
+
+    talk = record_pair(tmp_path, version="1.2", cipher="ECDHE-ECDSA-AES128-GCM-SHA256")
+    client_hello, server_hello = talk.join(CLIENT), talk.join(SERVER)
+    randoms = [data[11:43] for data in (client_hello, server_hello)]
+    master = KeyLog(str(talk.keylog)).find(b"CLIENT_RANDOM", randoms[0])
+    cipher, _ = make_ciphers_of_1_2(SUITES[0x0303][0xC02B], master, *randoms)
+    hello = client_hello[5:]
+    hello = hello[: 4 + int.from_bytes(hello[1:4])]
+    # Finished and one record of data were sent.
+    record = encrypt_for_1_2(cipher, 2, 22, hello)
+    talk.flights.append((CLIENT, record))
+    raw = simulate_tls([talk], PORT).to_pcap()
+    (row,) = read_frames(raw, talk, "pcap.tls")
+    assert (row.kind, row.fault) == (pcap.Decryption.RENEGOTIATED, 0)
+    table = read_frames(raw, talk)
+    good = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    assert table["fault"].tolist() == [0] * len(good) + [Fault.BAD_KIND]
+
+
+def encrypt_for_1_2(cipher, sequence, kind, plain):
+    """Return a record of AES-GCM in TLS 1.2, with the key of a RecordCipher."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = cipher._decrypt.__self__
+    assert isinstance(key, AESGCM)
+    explicit = sequence.to_bytes(8)
+    header = bytes([kind, 3, 3])
+    data = explicit + header + len(plain).to_bytes(2)
+    sealed = key.encrypt(cipher._salt + explicit, plain, data)
+    return header + (8 + len(sealed)).to_bytes(2) + explicit + sealed
+
+
+def test_plain_connections_beside_tls_are_read_too(tmp_path):
+    talk = record_pair(tmp_path)
+    capture = simulate_tls([talk], PORT)
+    plain = make_connection(7, PORT)
+    capture.connect(plain)
+    capture.send(plain, CLIENT, PAIRS[1][0])
+    capture.send(plain, SERVER, PAIRS[1][1])
+    capture.close(plain)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(capture.to_pcap())
+    for format in ("kafka.requests", "kafka.responses"):
+        table = read_frames(path, talk, format, errors="strict")
+        assert set(table["connection"].tolist()) == {0, 1}
+        for piece in (61, 300, 1 << 20):
+            assert read_pieces(path, talk, format, piece) == describe(table)
+
+
+def test_the_command_decrypts(tmp_path):
+    talk = record_pair(tmp_path)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], PORT).to_pcap())
+    result = run("scan", path, "--format", "pcap.tls")
+    assert result.exit_code == 0, result.stderr
+    assert HOST in result.stdout
+    options = ("--keylog", talk.keylog)
+    result = run("scan", path, "--format", "kafka.requests", *options, "--columns", "api_key")
+    assert result.exit_code == 0, result.stderr
+    assert "api_versions" in result.stdout
+    for format in ("kafka.requests", "pcap.tls"):
+        out = tmp_path / f"{format}.parquet"
+        result = run("convert", path, out, "--format", format, *options, "--engine", "local")
+        assert result.exit_code == 0, result.stderr
+    result = run("scan", path, "--format", "pcap.flows", *options)
+    assert result.exit_code != 0
+    assert "has no option 'keylog'" in result.stderr
+
+
+# ---- hostile bytes
+
+
+@every_version
+def test_every_changed_or_missing_byte_is_an_error_or_a_bad_row(version, tmp_path, stride):
+    talk = record_tls(tmp_path, [(CLIENT, PAIRS[0][0][:60]), (SERVER, b"x" * 40)], version=version)
+    raw = simulate_tls([talk], PORT).to_pcap()
+    formats = [f"kafka.requests?keylog={talk.keylog}", f"pcap.tls?keylog={talk.keylog}", "pcap.tls"]
+    damaged = [
+        raw[:at] + bytes([raw[at] ^ bit]) + raw[at + 1 :]
+        for at in range(24, len(raw), max(stride, 2))
+        for bit in (0x01, 0x80)
+    ]
+    damaged += [raw[:at] for at in range(4, len(raw), max(stride, 3))]
+    for data in damaged:
+        for format in formats:
+            with contextlib.suppress(FrameError):
+                wirescan.scan(data, format)
+            if len(data) >= 24:  # the header of the file
+                wirescan.scan(data, format, errors="mark")
+
+
+@every_version
+def test_every_changed_byte_of_a_side_ends_its_frames(version, tmp_path):
+    talk = record_tls(tmp_path, [(CLIENT, PAIRS[0][0])], version=version)
+    good = scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    last, _, size = list_records(talk.join(CLIENT))[-1]
+    for position in range(last, last + size, 3):
+        raw = simulate_tls([change_byte(talk, CLIENT, position)], PORT).to_pcap()
+        table = read_frames(raw, talk)
+        assert table.bad.any() or len(table) == 0
+        assert list_values(table.rows[~table.bad]) != good
+
+
+def test_python_has_the_versions_that_are_tested():
+    assert ssl.HAS_TLSv1_2 and ssl.HAS_TLSv1_3
