@@ -1,6 +1,7 @@
 """TLS in captures: the table of connections, and frames that are decrypted."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import ssl
@@ -240,6 +241,14 @@ def test_handshake_messages_are_found_wherever_records_cut_them():
 def test_tables_of_other_formats_are_type_errors():
     with pytest.raises(TypeError):
         pcap.tls(pcap.scan(SimulatedCapture().to_pcap()))
+
+
+def test_streams_without_connections_are_refused(tmp_path):
+    talk = record_pair(tmp_path)
+    streams = wirescan.scan(simulate_tls([talk], PORT).to_pcap(), "pcap.streams")
+    with pytest.raises(ValueError, match="these streams have no connections"):
+        pcap.tls(dataclasses.replace(streams, outer=None))
+    assert len(pcap.tls(dataclasses.replace(streams[:0], outer=None))) == 0
 
 
 # ---- keys
