@@ -668,6 +668,23 @@ def test_plain_connections_beside_tls_are_read_too(tmp_path):
             assert read_pieces(path, talk, format, piece) == describe(table)
 
 
+def test_cut_frames_of_plain_connections_are_theirs(tmp_path):
+    """One ends inside a frame, and one after bytes that may be the beginning of a record."""
+    talk = record_pair(tmp_path)
+    capture = simulate_tls([talk], PORT)
+    for number, data in ((1, PAIRS[1][0][:-3]), (2, b"\x16\x03")):
+        connection = make_connection(number, PORT)
+        capture.connect(connection)
+        capture.send(connection, CLIENT, data)
+        capture.close(connection)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(capture.to_pcap())
+    table = read_frames(path, talk)
+    assert table["connection"][table["fault"] == Fault.SHORT].tolist() == [1, 2]
+    for piece in (61, 300, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
 def test_the_command_decrypts(tmp_path):
     talk = record_pair(tmp_path)
     path = tmp_path / "capture.pcap"
