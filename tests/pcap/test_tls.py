@@ -1,6 +1,7 @@
 """TLS in captures: the table of connections, and frames that are decrypted."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import ssl
@@ -92,7 +93,8 @@ def describe(table):
 
 
 def read_pieces(path, talk, format, piece):
-    spec = make_spec(format, keylog=str(talk.keylog), capture="true")
+    is_captured = format in ("kafka.exchanges", "kafka.record_sets")
+    spec = make_spec(format, keylog=str(talk.keylog), capture=None if is_captured else "true")
     tables = iter_tables(str(path), format=spec, piece=piece, errors="mark")
     return sorted(row for table in tables if len(table) for row in describe(table))
 
@@ -242,6 +244,14 @@ def test_tables_of_other_formats_are_type_errors():
         pcap.tls(pcap.scan(SimulatedCapture().to_pcap()))
 
 
+def test_streams_without_connections_are_refused(tmp_path):
+    talk = record_pair(tmp_path)
+    streams = wirescan.scan(simulate_tls([talk], PORT).to_pcap(), "pcap.streams")
+    with pytest.raises(ValueError, match="these streams have no connections"):
+        pcap.tls(dataclasses.replace(streams, outer=None))
+    assert len(pcap.tls(dataclasses.replace(streams[:0], outer=None))) == 0
+
+
 # ---- keys
 
 
@@ -353,7 +363,14 @@ def test_pieces_have_the_frames_of_the_whole(version, piece, seed, tmp_path):
         packets.now = alone.now
     path = tmp_path / "capture.pcap"
     path.write_bytes(packets.to_pcap())
-    for format in ("kafka.requests", "kafka.responses", "kafka.metadata_response.topics"):
+    for format in (
+        "kafka.requests",
+        "kafka.responses",
+        "kafka.metadata_response.topics",
+        "kafka.exchanges",
+        "kafka.record_sets",
+        "kafka.records",
+    ):
         whole = read_frames(path, talks[0], format)
         if format != "kafka.metadata_response.topics":
             assert len(whole)
@@ -399,12 +416,25 @@ def test_times_are_those_of_the_packets_with_the_encrypted_bytes(tmp_path):
 
 
 @every_version
-def test_key_updates_and_small_records_are_followed(version, tmp_path):
+def test_small_records_are_read(version, tmp_path):
     asked = PAIRS[0][0]
     messages = [(CLIENT, asked[at : at + 7]) for at in range(0, len(asked), 7)]
     talk = record_tls(tmp_path, messages, version=version)
     table = read_frames(simulate_tls([talk], UNUSUAL).to_pcap(), talk)
     assert list_values(table.rows) == scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+
+
+@every_version
+def test_frames_that_records_cut_are_the_same_in_pieces(version, tmp_path):
+    asked = PAIRS[0][0] * 20
+    messages = [(CLIENT, asked[at : at + 70]) for at in range(0, len(asked), 70)]
+    talk = record_tls(tmp_path, messages, version=version)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], PORT, size=40).to_pcap())
+    whole = read_frames(path, talk)
+    assert len(set(whole["time"].tolist())) > 20
+    for piece in (61, 150, 400, 1000):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(whole)
 
 
 @every_version
@@ -549,6 +579,87 @@ def encrypt_for_1_2(cipher, sequence, kind, plain):
     return header + (8 + len(sealed)).to_bytes(2) + explicit + sealed
 
 
+class Sender:
+    """Encrypts the records of one side of TLS 1.3, with AES-128-GCM."""
+
+    def __init__(self, secret):
+        self.secret = secret
+        self.sequence = 0
+
+    def seal(self, kind, plain, padding=0):
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = expand_label("sha256", self.secret, b"key", 16)
+        iv = int.from_bytes(expand_label("sha256", self.secret, b"iv", 12))
+        inner = plain + bytes([kind]) + bytes(padding)
+        header = b"\x17\x03\x03" + (len(inner) + 16).to_bytes(2)
+        nonce = (iv ^ self.sequence).to_bytes(12)
+        self.sequence += 1
+        return header + AESGCM(key).encrypt(nonce, inner, header)
+
+    def change(self, secret):
+        self.secret = secret
+        self.sequence = 0
+
+
+def make_message(kind, body):
+    return bytes([kind]) + len(body).to_bytes(3) + body
+
+
+def craft_tls_1_3(directory, early, *, accepts_early):
+    """Return a connection with early data and a key update of the client; it sends PAIRS[0][0]."""
+    secrets = [bytes([number]) * 32 for number in range(4)]
+    random = b"r" * 32
+    labels = (
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "CLIENT_TRAFFIC_SECRET_0",
+        "SERVER_TRAFFIC_SECRET_0",
+    )
+    keylog = directory / "crafted.txt"
+    lines = [f"{label} {random.hex()} {secret.hex()}\n" for label, secret in zip(labels, secrets)]
+    keylog.write_text("".join(lines))
+    early_data = b"\0\x2a\0\0"
+    client_hello = b"\3\3" + random + b"\0" + b"\0\2\x13\1" + b"\1\0" + b"\0\4" + early_data
+    version = b"\0\x2b\0\2\3\4"
+    server_hello = b"\3\3" + b"s" * 32 + b"\0" + b"\x13\1" + b"\0" + b"\0\6" + version
+    client, server = Sender(secrets[0]), Sender(secrets[1])
+    finished = make_message(20, bytes(32))
+    extensions = early_data if accepts_early else b""
+    encrypted = make_message(8, len(extensions).to_bytes(2) + extensions)
+
+    def make_plain(kind, body):
+        message = make_message(kind, body)
+        return b"\x16\x03\x01" + len(message).to_bytes(2) + message
+
+    asked = PAIRS[0][0]
+    flights = [(CLIENT, make_plain(1, client_hello) + Sender(b"early" * 6).seal(23, early))]
+    flights.append((SERVER, make_plain(2, server_hello) + server.seal(22, encrypted + finished)))
+    # The message is cut by a record.
+    sent = client.seal(22, finished[:5]) + client.seal(22, finished[5:], padding=9)
+    client.change(secrets[2])
+    sent += client.seal(23, asked[:20], padding=3) + client.seal(22, make_message(24, b"\0"))
+    client.change(expand_label("sha256", secrets[2], b"traffic upd", 32))
+    sent += client.seal(23, asked[20:])
+    flights.append((CLIENT, sent))
+    return RecordedTls(flights, (asked, b""), keylog)
+
+
+@pytest.mark.parametrize("accepts_early", [False, True])
+def test_key_updates_padding_and_early_data(accepts_early, tmp_path):
+    talk = craft_tls_1_3(tmp_path, b"x" * 30, accepts_early=accepts_early)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], PORT, size=50).to_pcap())
+    table = read_frames(path, talk)
+    assert list_values(table.rows[~table.bad]) == scan_alone("kafka.requests", PAIRS[:1], 0)[0]
+    assert table["fault"].tolist()[:2] == ([Fault.LOST, 0] if accepts_early else [0, 0])
+    assert table.positions.tolist()[-2] == (30 if accepts_early else 0)
+    (row,) = read_frames(path, talk, "pcap.tls")
+    assert (row.kind, row.fault) == (pcap.Decryption.DECRYPTED, 0)
+    for piece in (61, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
+
+
 def test_plain_connections_beside_tls_are_read_too(tmp_path):
     talk = record_pair(tmp_path)
     capture = simulate_tls([talk], PORT)
@@ -564,6 +675,23 @@ def test_plain_connections_beside_tls_are_read_too(tmp_path):
         assert set(table["connection"].tolist()) == {0, 1}
         for piece in (61, 300, 1 << 20):
             assert read_pieces(path, talk, format, piece) == describe(table)
+
+
+def test_cut_frames_of_plain_connections_are_theirs(tmp_path):
+    """One ends inside a frame, and one after bytes that may be the beginning of a record."""
+    talk = record_pair(tmp_path)
+    capture = simulate_tls([talk], PORT)
+    for number, data in ((1, PAIRS[1][0][:-3]), (2, b"\x16\x03")):
+        connection = make_connection(number, PORT)
+        capture.connect(connection)
+        capture.send(connection, CLIENT, data)
+        capture.close(connection)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(capture.to_pcap())
+    table = read_frames(path, talk)
+    assert table["connection"][table["fault"] == Fault.SHORT].tolist() == [1, 2]
+    for piece in (61, 300, 1 << 20):
+        assert read_pieces(path, talk, "kafka.requests", piece) == describe(table)
 
 
 def test_the_command_decrypts(tmp_path):

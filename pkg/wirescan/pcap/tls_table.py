@@ -81,15 +81,19 @@ def tls(
     BAD_CHECKSUM, a record that does not authenticate. After a fault that side is not read further.
 
     Raises FrameError as `errors` says; TypeError for another table; ValueError for rows outside
-    their buffers; OSError and ValueError for the keylog; ImportError without `cryptography`.
+    their buffers and for streams without connections; OSError and ValueError for the keylog;
+    ImportError without `cryptography`.
 
     Format: RFC 5246, RFC 8446, RFC 6066, RFC 7301.
     """
     errors = resolve_mode(errors, streams, limits)
     require_rows(streams, STREAM, "TLS connections are found in a table of pcap.streams")
+    if streams.outer is None:
+        if len(streams):
+            raise ValueError("these streams have no connections: make them with pcap.streams")
+        return replace(make_empty(format_of("pcap.tls")), outer=streams, errors=errors)
     follower = TlsFollower(None if keylog is None else KeyLog(keylog))
     follower.follow(streams, more=False)
-    assert streams.outer is not None
     return make_tls(follower, streams.outer, streams, errors)
 
 
