@@ -247,9 +247,11 @@ def test_missing_fragments_are_lost_bytes(caplog):
     assert caplog.text.count("incomplete") == 2
 
 
-def test_a_fragment_that_the_snap_length_cut_is_missing():
-    parts = cut_packet(make_segment(b"x" * 100), 1, [40])
-    packets = [(EPOCH, parts[0][:-1], len(parts[0])), (EPOCH, parts[1])]
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_fragment_that_the_snap_length_cut_is_missing(part):
+    packets = [(EPOCH, data, len(data)) for data in cut_packet(make_segment(b"x" * 100), 1, [40])]
+    _, data, length = packets[part]
+    packets[part] = (EPOCH, data[:-8], length)
     assembler = feed(packets)
     assembler.finish()
     assert assembler.incomplete_datagrams == 1
