@@ -460,7 +460,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
         line.split("#")[0].strip() for block in find_blocks("sh") for line in block.splitlines()
     ]
     commands = [line for line in lines if line.startswith("wirescan ")]
-    assert len(commands) == 53
+    assert len(commands) == 54
     commands = [command for command in commands if "kafka://" not in command]
     # tests/peers runs fetch, metadata, produce and diff with topics.
     # test_the_commands_receive_and_send_run runs the other two.
@@ -480,6 +480,7 @@ def test_the_commands_of_the_documents_run(tmp_path):
     write_rpc(tmp_path / "rpc")
     write_rpc(tmp_path)
     write_redpanda_segments(tmp_path / "data")
+    shutil.copy(ROOT / "tests/corpus/pcap/kafka.pcap", tmp_path)
     for side in ("requests", "responses"):
         shutil.copy(f"{STREAM}.{side}.bin", tmp_path / f"connection.{side}.bin")
     (tmp_path / "calc.thrift").write_text(IDL)

@@ -257,7 +257,7 @@ def test_a_capture_that_holds_batches_is_a_capture():
     assert "is read as pcap.blocks" in run("verify", path).stderr
     assert "is read as kafka.requests" in run("scan", path).stderr
     assert run("detect", path).stdout.splitlines()[1].split()[:2] == ["certain", "pcap.blocks,"]
-    result = run("stat", path, "--format", "kafka.batches")
+    result = run("stat", path, "--format", "kafka.redpanda_batches")
     assert (result.exit_code, "captures do not have them" in result.stderr) == (2, True)
 
 

@@ -66,8 +66,15 @@ def test_formats_without_exchanges_are_refused():
     assert "pcap.packets has no exchanges" in result.stderr
 
 
+def test_a_file_that_is_missing_is_named(tmp_path):
+    result = run("exchanges", tmp_path / "missing.pcap")
+    assert result.exit_code == 2
+    assert "missing.pcap: no such file or directory" in result.stderr
+
+
 def test_other_files_are_refused():
-    result = run("exchanges", CORPUS / "kafka" / "orders-0", "--format", "kafka.requests")
+    path = CORPUS / "kafka" / "orders-0" / "00000000000000000000.log"
+    result = run("exchanges", path, "--format", "kafka.requests")
     assert result.exit_code == 2
     assert "is no capture of packets" in result.stderr
 

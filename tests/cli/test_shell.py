@@ -39,7 +39,7 @@ def complete(monkeypatch):
     ("words", "offered"),
     [
         (("wirescan", "sc"), ["plain,scan"]),
-        (("wirescan", "scan", "--format", "kafka.rec"), ["plain,kafka.records"]),
+        (("wirescan", "scan", "--format", "kafka.records"), ["plain,kafka.records"]),
         (
             ("wirescan", "scan", "x", "--columns", "offset,key"),
             ["plain,offset,key", "plain,offset,key_at", "plain,offset,key_size"],

@@ -28,7 +28,9 @@ from wirescan.frames import registry, to_arrow
 from wirescan.frames.options import FormatOption
 from wirescan.thrift.constants import Kind, MessageType, Protocol, Transform
 
-FORMATS = [name for name in wirescan.formats() if name.startswith("thrift.")]
+FORMATS = [
+    name for name in wirescan.formats() if name.startswith("thrift.") and name != "thrift.exchanges"
+]
 COUNT = 110
 KINDS = {
     "BIG_HEADER": 10,

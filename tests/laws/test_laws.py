@@ -69,7 +69,7 @@ def test_every_format_is_in_a_package():
     # They have no second decoder. tests/kafka/test_kafka_backup.py checks the other laws.
     others |= {name for name in wirescan.formats() if name.startswith("kafka.kbak_")}
     # Connections have no bytes of their own in the capture. tests/pcap has their tests.
-    others |= {"pcap.flows", "pcap.streams", "kafka.record_sets"}
+    others |= {"pcap.flows", "pcap.streams", "pcap.tls", "kafka.record_sets"}
     others |= {name for name in wirescan.formats() if name.endswith(".exchanges")}
     assert {name for package in PACKAGES.values() for name in package.formats} | others == set(
         wirescan.formats()

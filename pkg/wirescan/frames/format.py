@@ -440,6 +440,8 @@ def register(*formats: Format) -> None:
         if not isinstance(format, Format):
             raise TypeError(f"register takes Formats, not {type(format).__name__}")
     added = [format for format in formats if format.name not in load_formats()]
-    for format in (*formats, *make_derived_formats(added)):
+    # A changed copy of a format declares the same exchanges.
+    derived = [item for item in make_derived_formats(added) if item.name not in load_formats()]
+    for format in (*formats, *derived):
         if load_formats().setdefault(format.name, format) is not format:
             raise ValueError(f"there is a format {format.name!r} already")

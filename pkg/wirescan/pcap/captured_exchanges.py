@@ -20,8 +20,7 @@ from wirescan.frames.format import Display, Format, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, make_spec
 from wirescan.frames.summary_columns import SummaryColumns
-from wirescan.frames.table import FrameTable, join, make_empty, require_rows
-from wirescan.pcap.assembler import STREAM
+from wirescan.frames.table import FrameTable, join, make_empty
 from wirescan.pcap.constants import Direction
 from wirescan.pcap.derived_rows import list_names, make_bad_rows
 from wirescan.pcap.files import FILES
@@ -33,6 +32,8 @@ from wirescan.pcap.stream_frames import (
     StreamScanner,
     decrypt,
     enforce_frames,
+    require_streams,
+    scan_whole,
 )
 from wirescan.pcap.waiting_frames import choose_newest, copy_frames
 
@@ -151,12 +152,10 @@ def read_exchanges(
     the secrets of TLS connections, which are decrypted.
     """
     errors = resolve_mode(errors, streams, limits)
-    require_rows(streams, STREAM, "exchanges are read from a table of pcap.streams")
+    require_streams(streams, "exchanges are read from a table of pcap.streams")
     scanner = decrypt(ExchangeScanner(format, exchange, check=check, limits=limits), keylog)
-    table, _ = scanner.scan(streams, more=False)
-    table.rows.setflags(write=False)
-    table = replace(table, format=format_of(make_spec(exchange.name, keylog=keylog)))
-    return enforce_frames(table, errors)
+    captured = format_of(make_spec(exchange.name, keylog=keylog))
+    return enforce_frames(scan_whole(streams, scanner, captured), errors)
 
 
 class ExchangeScanner:

@@ -6,7 +6,6 @@ The frames of the carried format, such as kafka.batches, are read from their pla
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,8 +17,7 @@ from wirescan.frames.errors import resolve_mode
 from wirescan.frames.format import Display, Format, Storage
 from wirescan.frames.limits import Limits
 from wirescan.frames.registry import format_of, make_spec
-from wirescan.frames.table import FrameTable, require_rows
-from wirescan.pcap.assembler import STREAM
+from wirescan.frames.table import FrameTable
 from wirescan.pcap.captured import CAPTURE_COLUMNS, MEANINGS
 from wirescan.pcap.derived_rows import list_names, make_bad_rows
 from wirescan.pcap.files import FILES
@@ -29,6 +27,8 @@ from wirescan.pcap.stream_frames import (
     CapturedFrames,
     decrypt,
     enforce_frames,
+    require_streams,
+    scan_whole,
 )
 
 SHOWN = ("time", "client", "server", "direction")
@@ -50,11 +50,16 @@ def _make_format(format: Format, carried: CarriedFormat) -> Format:
         partial(read_carried, **options),
         within=STREAMS,
         columns={**CAPTURE_COLUMNS, **carried.columns},
-        meanings={**MEANINGS, **carried.meanings},
+        meanings={**_list_meanings(), **carried.meanings},
         storage=Storage(files=FILES),
         display=Display(shown=(*SHOWN, *list_names(carried.dtype))),
         make_reader=partial(_make_reader, **options),
     )
+
+
+def _list_meanings() -> dict[str, str]:
+    """Return the meanings of the columns that all frames of captures have."""
+    return {name: MEANINGS[name] for name in CAPTURE_COLUMNS if name in MEANINGS}
 
 
 def _make_reader(
@@ -87,12 +92,10 @@ def read_carried(
     secrets of TLS connections, which are decrypted.
     """
     errors = resolve_mode(errors, streams, limits)
-    require_rows(streams, STREAM, f"{carried.name} are read from a table of pcap.streams")
+    require_streams(streams, f"{carried.name} are read from a table of pcap.streams")
     scanner = decrypt(CarriedScanner(format, carried, check=check, limits=limits), keylog)
-    table, _ = scanner.scan(streams, more=False)
-    table.rows.setflags(write=False)
-    table = replace(table, format=format_of(make_spec(carried.name, keylog=keylog)))
-    return enforce_frames(table, errors)
+    captured = format_of(make_spec(carried.name, keylog=keylog))
+    return enforce_frames(scan_whole(streams, scanner, captured), errors)
 
 
 class CarriedScanner:

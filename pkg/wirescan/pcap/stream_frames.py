@@ -417,6 +417,25 @@ class CapturedStreams:
         return replace(make_flows(None, rows, endpoints, self._errors), format=self._format)
 
 
+def require_streams(streams: Any, message: str) -> None:
+    """Raise TypeError unless an object is a table of pcap.streams.
+
+    Raise ValueError for streams without their connections. message: the start of the message.
+    """
+    require_rows(streams, STREAM, message)
+    if streams.outer is None and len(streams):
+        raise ValueError("these streams have no connections: make them with pcap.streams")
+
+
+def scan_whole(streams: FrameTable, scanner: CaptureScanner, format: Format) -> FrameTable:
+    """Return all frames that a scanner finds in streams, as a table of a format."""
+    if streams.outer is None:
+        return make_empty(format)
+    table, _ = scanner.scan(streams, more=False)
+    table.rows.setflags(write=False)
+    return replace(table, format=format)
+
+
 def read_stream_frames(
     streams: FrameTable,
     *,
@@ -430,10 +449,9 @@ def read_stream_frames(
     format: the format, which has a `conversation`.
     """
     errors = resolve_mode(errors, streams, limits)
-    require_rows(streams, STREAM, "frames of captures are read from a table of pcap.streams")
-    table, _ = make_scanner(format, check=check, limits=limits).scan(streams, more=False)
-    table.rows.setflags(write=False)
-    return enforce_frames(table, errors)
+    require_streams(streams, "frames of captures are read from a table of pcap.streams")
+    scanner = make_scanner(format, check=check, limits=limits)
+    return enforce_frames(scan_whole(streams, scanner, format), errors)
 
 
 def enforce_frames(table: FrameTable, errors: str) -> FrameTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wirescan.cli.common import Failure, FormatCommand
+from wirescan.cli.common import Failure, FormatCommand, resolve_paths
 from wirescan.cli.output import format_path
 from wirescan.cli.verbs.scan import scan
 from wirescan.frames.format import Format
@@ -49,8 +49,8 @@ class ExchangesCommand(FormatCommand):
         """Return the format of the exchanges of the chosen protocol."""
         format = super()._find_captures(context)
         if not is_of_captures(format):
-            first = next(iter(self._list_paths(context)), "-")
-            raise Failure(f"{format_path(first)} is no capture of packets")
+            paths = resolve_paths(tuple(self._list_paths(context)), format)
+            raise Failure(f"{format_path(paths[0])} is no capture of packets")
         exchanges = find_exchanges(format)
         if exchanges is None:
             names = [item.exchange.name for item in formats().values() if item.exchange is not None]
