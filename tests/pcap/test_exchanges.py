@@ -437,3 +437,19 @@ def test_a_response_waits_for_the_last_bytes_of_its_request(tmp_path):
     for piece in (1500, 3100, 5000):
         found = read_in_pieces(path, "kafka.exchanges", piece)
         assert found == list_values(wirescan.scan(path, "kafka.exchanges"))
+
+
+def test_requests_of_released_connections_are_exchanges(tmp_path, monkeypatch):
+    """They come with the piece after which their connection is released."""
+    monkeypatch.setattr("wirescan.pcap.stream_frames.MOST_CONNECTIONS", 3)
+    capture = SimulatedCapture()
+    for number in range(40):
+        connection = Connection((CLIENT[0], 40_000 + number), (SERVER, 4222))
+        capture.connect(connection)
+        capture.send(connection, 0, nats.encode_pub("a", bytes(300), reply="in"))
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(capture.to_pcap())
+    tables = [t for t in iter_tables(str(path), format="nats.exchanges", piece=2000) if len(t)]
+    found = [client for table in tables for client in table["client"].to_pylist()]
+    assert sorted(found) == [f"10.0.0.1:{40_000 + number}" for number in range(40)]
+    assert sum(map(len, tables[:-1])) > 30

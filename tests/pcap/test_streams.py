@@ -1,6 +1,7 @@
 """Connections, and the bytes that each side sent, in simulated captures."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -301,3 +302,35 @@ def test_another_table_is_a_type_error(read):
     table = read_streams(capture)
     with pytest.raises(TypeError):
         read(table)
+
+
+def test_streams_of_flows_are_the_same_whenever_they_are_read():
+    """Connections that were just followed are not followed again."""
+    first = pcap.packets(pcap.scan(make_talk(b"first" * 400)))
+    other = pcap.packets(pcap.scan(make_talk(b"other" * 300)))
+    flows = pcap.flows(first)
+    expected = describe_bytes(pcap.streams(flows))
+    assert expected == [b"first" * 400]
+    # Again, after others were followed, and with a part of the packets.
+    assert describe_bytes(pcap.streams(flows)) == expected
+    flows = pcap.flows(first)
+    pcap.flows(other)
+    assert describe_bytes(pcap.streams(flows)) == expected
+    flows = pcap.flows(first)
+    assert describe_bytes(pcap.streams(pcap.flows(other))) == [b"other" * 300]
+    assert describe_bytes(pcap.streams(flows, policy="last")) == expected
+    flows = pcap.flows(first)
+    part = replace(flows, outer=first[: len(first) - 1])
+    assert describe_bytes(pcap.streams(part)) == [expected[0][:1448]]
+
+
+def make_talk(data):
+    capture = SimulatedCapture()
+    connection = Connection((bytes([10, 0, 0, 1]), 40_000), (bytes([10, 0, 0, 2]), 9092))
+    capture.connect(connection)
+    capture.send(connection, 0, data)
+    return capture.to_pcap()
+
+
+def describe_bytes(streams):
+    return [bytes(streams.frame(row)) for row in range(len(streams))]

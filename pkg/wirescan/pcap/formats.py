@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from wirescan.pcap.stream_frames import CapturedStreams
 from wirescan.pcap.tls_constants import CipherSuite, Decryption, TlsVersion
 from wirescan.pcap.tls_table import TLS, CapturedTls, list_endpoints, tls
 
+POLICY = "first"  # of held segments that overlap
 TIME = Column(unit="ns")
 LINK = Column(names=LinkType)
 LOCAL = Column(local=True)
@@ -140,9 +142,10 @@ def flows(
     """
     errors = resolve_mode(errors, packets, limits)
     require_rows(packets, PACKET, "flows are found in a table of pcap.packets")
-    assembler = _assemble(packets, "first")
+    assembler = _assemble(packets, POLICY)
     report_incomplete(assembler)
     rows, endpoints = assembler.list_flows()
+    _FOLLOWED.keep(packets, assembler)
     return make_flows(packets, rows, endpoints, errors)
 
 
@@ -152,7 +155,7 @@ def streams(
     errors: str | None = None,
     check: bool = True,
     limits: Limits = Limits(),
-    policy: str = "first",
+    policy: str = POLICY,
 ) -> FrameTable:
     """Return the bytes that each side of connections sent, as a table of pcap.streams.
 
@@ -176,7 +179,10 @@ def streams(
     require_rows(flows, FLOW, "streams are found in a table of pcap.flows")
     if flows.outer is None and len(flows):
         raise ValueError("these flows have no packets: make them with pcap.flows")
-    assembler = Assembler(policy) if flows.outer is None else _assemble(flows.outer, policy)
+    assembler = Assembler(policy)
+    if flows.outer is not None:
+        followed = _FOLLOWED.take(flows.outer) if policy == POLICY else None
+        assembler = followed or _assemble(flows.outer, policy)
     found, _, rows, block, segments = assembler.take()
     # The given table may have only some of the flows.
     largest = max(found["connection"].max(initial=-1), flows["connection"].max(initial=-1))
@@ -186,6 +192,33 @@ def streams(
     rows = rows[parents >= 0]
     rows["parent"] = parents[parents >= 0]
     return make_streams(flows, rows, block, segments, errors)
+
+
+class _Followed:
+    """The assembler of the last connections, so that `streams` need not follow them again.
+
+    It points into the buffers of its packets, which live as long as their table.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[ref[np.ndarray], Assembler] | None = None
+
+    def keep(self, packets: FrameTable, assembler: Assembler) -> None:
+        """Keep an assembler until other connections are followed, or its packets are gone."""
+        self._last = (ref(packets.rows, self._drop), assembler)
+
+    def take(self, packets: FrameTable) -> Assembler | None:
+        """Return the assembler of packets, once. None if it is that of others."""
+        last, self._last = self._last, None  # another thread gets None
+        return last[1] if last is not None and last[0]() is packets.rows else None
+
+    def _drop(self, rows: ref[np.ndarray]) -> None:
+        last = self._last
+        if last is not None and last[0] is rows:
+            self._last = None
+
+
+_FOLLOWED = _Followed()
 
 
 def _assemble(packets: FrameTable, policy: str) -> Assembler:

@@ -290,6 +290,10 @@ class AnswerScanner:
         """Return the questions, the answers, and the bytes that are done with."""
         new, asked_done = self._asked.scan(streams, more=more, released=released)
         answers, done = self._answers.scan(streams, more=more, released=released)
+        done = np.where(streams["kind"] == Direction.TO_SERVER, asked_done, done)
+        if not len(answers) and not more:
+            buffers = (*answers.buffers, view_of(np.zeros(0, np.uint8)))
+            return new, replace(answers, buffers=buffers), done
         assert streams.outer is not None
         connections = streams.outer["connection"][streams["parent"]]
         times = np.concatenate([self._waiting_times, compute_end(new)])
@@ -305,9 +309,7 @@ class AnswerScanner:
         questions["time"] = times[rows["request"][is_known]]
         questions.sort(order="start")
         buffers = (*answers.buffers, view_of(questions.view(np.uint8)))
-        answers = replace(answers, rows=rows, buffers=buffers)
-        is_asked = streams["kind"] == Direction.TO_SERVER
-        return new, answers, np.where(is_asked, asked_done, done)
+        return new, replace(answers, rows=rows, buffers=buffers), done
 
     def forget(self, connections: np.ndarray) -> None:
         """Forget connections: see `StreamScanner.forget`."""
