@@ -376,6 +376,7 @@ def test_many_short_connections_are_read_in_bounded_memory(name, batches):
             assert len(scanner._verdicts) <= 2 * BATCH
         if name == "kafka.responses":
             assert len(reader._scanner._waiting) == 0
+            assert len(reader._scanner._answers._known) == 0  # those of the requests count
     # Those of the last minute are held, and those of the batch that is read.
     assert BATCH <= most < 6 * BATCH
     connections.append(reader.close()["connection"])

@@ -322,6 +322,10 @@ def test_streams_of_flows_are_the_same_whenever_they_are_read():
     flows = pcap.flows(first)
     part = replace(flows, outer=first[: len(first) - 1])
     assert describe_bytes(pcap.streams(part)) == [expected[0][:1448]]
+    flows = pcap.flows(first)
+    capture = bytes(first.buffers[0]).replace(b"first", b"FIRST")
+    changed = replace(flows, outer=replace(first, buffers=(memoryview(capture),)))
+    assert describe_bytes(pcap.streams(changed))[0].startswith(b"FIRST")
 
 
 def make_talk(data):

@@ -22,7 +22,7 @@ from tests.support.tls_connections import (
     record_tls,
     simulate_tls,
 )
-from wirescan import Fault, FrameError, pcap
+from wirescan import Fault, FrameError, kafka, pcap
 from wirescan.frames.registry import make_spec
 from wirescan.pcap.tls_hello import HandshakeReader, HelloError
 from wirescan.pcap.tls_keys import KeyLog, expand_label
@@ -750,3 +750,45 @@ def test_every_changed_byte_of_a_side_ends_its_frames(version, tmp_path):
 
 def test_python_has_the_versions_that_are_tested():
     assert ssl.HAS_TLSv1_2 and ssl.HAS_TLSv1_3
+
+
+@every_version
+def test_a_response_waits_for_the_end_of_its_request(version, tmp_path):
+    topics = {"topics": [{"name": "x" * 30_000} for _ in range(3)]}
+    request = kafka.encode_request("Metadata", 1, topics, correlation_id=9)
+    response = kafka.encode_response("Metadata", 1, correlation_id=9)
+    talk = record_tls(tmp_path, [(CLIENT, request), (SERVER, response)], version=version)
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(simulate_tls([talk], PORT).to_pcap())
+    spec = make_spec("kafka.exchanges", keylog=str(talk.keylog))
+    whole = wirescan.scan(path, spec)
+    assert whole["latency"].tolist()[0] > 0
+    for piece in (1500, 3100, 5000):
+        tables = iter_tables(str(path), format=spec, piece=piece, errors="mark")
+        found = [value for table in tables if len(table) for value in table["latency"].tolist()]
+        assert found == whole["latency"].tolist()
+
+
+def test_joined_streams_are_read(tmp_path):
+    talks = [record_pair(tmp_path, pair) for pair in PAIRS[:2]]
+    raw = simulate_tls(talks, PORT).to_pcap()
+    flows = pcap.flows(pcap.packets(pcap.scan(raw)))
+    joined = wirescan.join([pcap.streams(flows[:1]), pcap.streams(flows[1:])])
+    assert pcap.tls(joined)["connection"].tolist() == [0, 1]
+    for name in ("kafka.requests", make_spec("kafka.requests", keylog=str(talks[0].keylog))):
+        whole = wirescan.scan(raw, name, errors="mark")
+        assert describe(pcap.frames(joined, name, errors="mark")) == describe(whole)
+
+
+def test_streams_without_rows_for_gaps_have_the_same_frames(tmp_path):
+    talk = record_pair(tmp_path)
+    capture = simulate_tls([talk], PORT)
+    sizes = [len(packet) for _, packet in capture.packets]
+    del capture.packets[max(range(len(sizes) - 12, len(sizes) - 4), key=sizes.__getitem__)]
+    spec = make_spec("kafka.requests", keylog=str(talk.keylog))
+    flows = pcap.flows(pcap.packets(pcap.scan(capture.to_pcap())))
+    marked = pcap.frames(pcap.streams(flows, errors="mark"), spec)
+    skipped = pcap.frames(pcap.streams(flows, errors="skip"), spec, errors="mark")
+    assert pcap.streams(flows, errors="mark").bad.any()
+    assert marked.bad.any()
+    assert describe(skipped) == describe(marked)

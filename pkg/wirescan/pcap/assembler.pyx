@@ -553,7 +553,7 @@ cdef class Assembler:
         follow_flags(connection, packet, source)
         self.follow_bytes(place, packet, start, source)
         follow_fin(connection, source)
-        self.settle(place, packet.time)
+        self.give_up_acknowledged(place, packet.time)
         if self.releases:
             refresh(&self.connections, place, ENDED if has_ended(connection) else CURRENT,
                     self.time, self.packets)
@@ -598,7 +598,7 @@ cdef class Assembler:
             give_up_missing(&self.nodes, side, self.nodes.at[side.held].position + 1)
             self.touch(place, source)
 
-    cdef void settle(self, int64_t place, int64_t time) noexcept nogil:
+    cdef void give_up_acknowledged(self, int64_t place, int64_t time) noexcept nogil:
         # Give up missing bytes that the receiver has for some packets, or for some time.
         cdef Side* side
         cdef int source

@@ -102,7 +102,7 @@ def add_capture(format: Format, value: str) -> Format:
 
 
 def _is_free(format: Format, name: str) -> bool:
-    """Return whether no frame has a column. One that follows from the path of a file counts not."""
+    """Return whether no frame has a column, except one that follows from the path of a file."""
     found = format.describe_column(name)
     return found is None or found.kind in PATH_KINDS
 

@@ -78,9 +78,9 @@ def decide_protocols(head: memoryview, *, is_whole: bool) -> Connections:
         connections = streams.outer["connection"][streams["parent"]]
         is_tls = np.zeros(len(flows), bool)
         is_tls[connections[find_client_hellos(streams)]] = True
-        is_tls &= rules == NONE
         protocols[is_tls] = len(sending)
         rules[is_tls] = HELLO
+        frames[is_tls] = 0
     for number, format in enumerate(sending):
         assert format.conversation is not None
         is_usual = has_usual_port(format.conversation, flows["server_port"]) & (rules == NONE)

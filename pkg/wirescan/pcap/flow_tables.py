@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from wirescan.core.fault import Fault
 from wirescan.files.source import view_of
 from wirescan.frames.errors import enforce_mode
 from wirescan.frames.registry import format_of
 from wirescan.frames.table import FrameTable
-from wirescan.pcap.assembler import Assembler
+from wirescan.pcap.assembler import SEGMENT, Assembler
+from wirescan.pcap.constants import Direction
 
 logger = logging.getLogger(__name__)
 
@@ -70,3 +72,41 @@ def report_incomplete(assembler: Assembler) -> None:
             "%d fragmented IP datagrams of TCP are incomplete in the capture: their bytes are lost",
             count,
         )
+
+
+def complete_streams(streams: FrameTable) -> FrameTable:
+    """Return streams with one buffer of bytes, and with a row for each gap.
+
+    streams: a table of pcap.streams. Joined tables have several buffers, and tables that were read
+    with "skip" have no rows for gaps.
+    """
+    rows = streams.rows.copy()
+    parts, segment_parts = [], []
+    at = 0
+    count = 0
+    for number in np.unique(rows["buffer"]).tolist():
+        chosen = rows["buffer"] == number
+        segments = np.frombuffer(streams.buffers[number + 1], SEGMENT).copy()
+        segments["start"] += at
+        rows["start"][chosen] += at
+        rows["first_segment"][chosen] += count
+        parts.append(streams.buffers[number])
+        segment_parts.append(segments)
+        at += len(streams.buffers[number])
+        count += len(segments)
+    rows["buffer"] = 0
+    senders = rows["parent"].astype(np.int64) * 2 + (rows["kind"] == Direction.TO_CLIENT)
+    ends = rows["position"] + np.where(rows["fault"] == Fault.LOST, rows["lost"], rows["size"])
+    expected = np.where(np.diff(senders, prepend=-1) == 0, np.roll(ends, 1), 0)
+    before = np.flatnonzero(rows["position"] > expected)
+    gaps = rows[before]
+    gaps["lost"] = gaps["position"] - expected[before]
+    gaps["position"] = expected[before]
+    gaps["fault"] = Fault.LOST
+    for name in ("size", "segment_count"):
+        gaps[name] = 0
+    rows = np.insert(rows, before, gaps)
+    segments = np.concatenate([np.zeros(0, SEGMENT), *segment_parts])
+    flows = streams.outer
+    assert flows is not None
+    return make_streams(flows, rows, view_of(b"".join(parts)), segments, "mark")

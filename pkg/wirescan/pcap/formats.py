@@ -195,22 +195,22 @@ def streams(
 
 
 class _Followed:
-    """The assembler of the last connections, so that `streams` need not follow them again.
-
-    It points into the buffers of its packets, which live as long as their table.
-    """
+    """The assembler of the last connections, so that `streams` need not follow them again."""
 
     def __init__(self) -> None:
-        self._last: tuple[ref[np.ndarray], Assembler] | None = None
+        # The rows of the packets, the buffers that the assembler points into, and the assembler.
+        self._last: tuple[ref[np.ndarray], tuple[memoryview, ...], Assembler] | None = None
 
     def keep(self, packets: FrameTable, assembler: Assembler) -> None:
         """Keep an assembler until other connections are followed, or its packets are gone."""
-        self._last = (ref(packets.rows, self._drop), assembler)
+        self._last = (ref(packets.rows, self._drop), packets.buffers, assembler)
 
     def take(self, packets: FrameTable) -> Assembler | None:
         """Return the assembler of packets, once. None if it is that of others."""
         last, self._last = self._last, None  # another thread gets None
-        return last[1] if last is not None and last[0]() is packets.rows else None
+        if last is None or last[0]() is not packets.rows or last[1] is not packets.buffers:
+            return None
+        return last[2]
 
     def _drop(self, rows: ref[np.ndarray]) -> None:
         last = self._last

@@ -27,6 +27,7 @@ from wirescan.pcap.constants import Direction, FlowState
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.flow_tables import (
     MOST_CONNECTIONS,
+    complete_streams,
     make_flows,
     make_streams,
     report_incomplete,
@@ -117,7 +118,7 @@ class StreamScanner:
         is_small = sizes <= UNDECIDED_BYTES
         is_judged = is_chosen if not more else is_chosen & ~is_small
         verdicts = self._decide(streams, table, connections, is_judged)
-        if more:
+        if more and self._asked is None:
             self._known.keep(self._numbers, self._verdicts)
         is_read = is_chosen & (verdicts == ACCEPTED)
         rows = rows[is_read[rows["parent"]]]
@@ -433,6 +434,8 @@ def scan_whole(streams: FrameTable, scanner: CaptureScanner, format: Format) -> 
     """Return all frames that a scanner finds in streams, as a table of a format."""
     if streams.outer is None:
         return make_empty(format)
+    if isinstance(scanner, DecryptingScanner):
+        streams = complete_streams(streams)
     table, _ = scanner.scan(streams, more=False)
     table.rows.setflags(write=False)
     return replace(table, format=format)

@@ -49,6 +49,7 @@ from wirescan.pcap.tls_keys import (
     KeyLog,
     RecordCipher,
     Suite,
+    import_ciphers,
     make_cipher_of_1_3,
     make_ciphers_of_1_2,
     update_secret,
@@ -402,7 +403,17 @@ class TlsConnection:
         suite = SUITES.get(hello.version, {}).get(hello.cipher_suite)
         if suite is None or hello.compression:
             return Decryption.UNSUPPORTED
+        try:
+            return self._make_ciphers(suite)
+        except import_ciphers()[0].UnsupportedAlgorithm:
+            return Decryption.UNSUPPORTED  # this OpenSSL does not have it
+
+    def _make_ciphers(self, suite: Suite) -> Decryption | None:
+        """Make the ciphers of both sides. Return why that cannot be done, or None."""
+        assert self.client_hello is not None and self.server_hello is not None
+        assert self._keylog is not None
         client, server = self.sides
+        hello = self.server_hello
         if self._is_1_3:
             secrets = self._find_secrets(HANDSHAKE_SECRETS)
             if not all(secrets) or not all(self._find_secrets(TRAFFIC_SECRETS)):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from wirescan.pcap.tls_constants import ALPN, SERVER_NAME, SUPPORTED_VERSIONS
 
 MESSAGE_HEADER = 4  # bytes: type, length
-LARGEST_HELLO = 1 << 16  # bytes of a hello that is read
+LARGEST_HELLO = 1 << 14  # bytes of a hello that is read
 RANDOM_SIZE = 32
 LONGEST_TEXT = 255  # bytes of the name of a host, and of a list of protocols
 HOST_NAME = 0  # the type of a server's name

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-SMALL = 1 << 16  # bytes that are always given again
-AGAIN = 8  # more bytes are given again when they grew by this part
 FILLER = b"\0"  # a piece without bytes has one in the buffer, so that it has a segment of its own
 
 
@@ -93,14 +91,20 @@ class Plaintext:
         self.pieces.append(piece)
         self.position += lost
 
-    def is_due(self, *, everything: bool) -> bool:
-        """Return whether the pieces are to be given, or wait for more bytes."""
-        if not self.pieces:
-            return False
-        piece = self.pieces[0]
-        if everything or len(self.pieces) > 1 or piece.fault or piece.size <= SMALL:
-            return True
-        return piece.size - self._emitted >= self._emitted // AGAIN
+    @property
+    def size(self) -> int:
+        """Bytes of the first piece, which waits for more."""
+        return self.pieces[0].size if self.pieces else 0
+
+    @property
+    def emitted(self) -> int:
+        """How many of them were given before."""
+        return self._emitted
+
+    @property
+    def has_end(self) -> bool:
+        """Whether nothing can be added to the first piece: a fault follows, or it is one."""
+        return len(self.pieces) > 1 or bool(self.pieces and self.pieces[0].fault)
 
     def release(self, size: int) -> None:
         """Forget all pieces but the last one, and the first bytes of that one."""

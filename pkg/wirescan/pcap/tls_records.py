@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wirescan.frames.table import FrameTable
+from wirescan.frames.table import FrameTable, iter_groups
 from wirescan.pcap.tls_constants import CHANGE_CIPHER_SPEC, CLIENT_HELLO, HANDSHAKE, SERVER_HELLO
 
 HEADER_SIZE = 5  # bytes of the header of a record
@@ -37,15 +37,15 @@ def find_client_hellos(streams: FrameTable) -> np.ndarray:
     """
     rows = streams.rows
     is_hello = ~streams.bad & (rows["position"] == 0) & (rows["size"] >= HELLO_START)
-    chosen = np.flatnonzero(is_hello)
-    view = np.frombuffer(streams.buffers[0], np.uint8)
-    first = view[rows["start"][chosen, None] + np.arange(HELLO_START)]
-    is_hello[chosen] = (
-        (first[:, 0] == HANDSHAKE)
-        & (first[:, 1] == MAJOR)
-        & (first[:, 2] <= LAST_MINOR)
-        & (first[:, HEADER_SIZE] == CLIENT_HELLO)
-    )
+    for number, chosen in iter_groups(rows["buffer"], np.flatnonzero(is_hello)):
+        view = np.frombuffer(streams.buffers[number], np.uint8)
+        first = view[rows["start"][chosen, None] + np.arange(HELLO_START)]
+        is_hello[chosen] = (
+            (first[:, 0] == HANDSHAKE)
+            & (first[:, 1] == MAJOR)
+            & (first[:, 2] <= LAST_MINOR)
+            & (first[:, HEADER_SIZE] == CLIENT_HELLO)
+        )
     return is_hello
 
 

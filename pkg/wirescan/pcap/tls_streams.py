@@ -23,12 +23,14 @@ from wirescan.pcap.tls_connection import CLIENT, Span, TlsConnection, TlsSide
 from wirescan.pcap.tls_constants import CHANGE_CIPHER_SPEC, Decryption
 from wirescan.pcap.tls_keys import KeyLog
 from wirescan.pcap.tls_records import LAST_TYPE, MAJOR, Recognition, recognize
-from wirescan.pcap.verdicts import ConnectionVerdicts
+from wirescan.pcap.verdicts import UNDECIDED, ConnectionVerdicts
 
 logger = logging.getLogger(__name__)
 
 # What is known of a side of a connection.
-UNDECIDED, TLS_SIDE, OTHER_SIDE = 0, 1, 2
+TLS_SIDE, OTHER_SIDE = 1, 2  # or UNDECIDED
+SMALL = 1 << 16  # bytes of a connection that are always given again
+AGAIN = 8  # more bytes are given again when they grew by this part
 UNREAD = (
     Decryption.NO_HANDSHAKE,
     Decryption.NO_SECRET,
@@ -224,7 +226,6 @@ class DecryptingScanner:
         assert streams.outer is not None
         numbers = streams.outer["connection"]
         parents = streams.rows["parent"]
-        sides = np.where(streams.rows["kind"] == Direction.TO_CLIENT, 1, 0)
         seen = set()
         is_plain = verdicts == OTHER_SIDE
         # Rows of other sides stay together.
@@ -236,17 +237,16 @@ class DecryptingScanner:
                 decrypted.add_plain_rows(run)
                 continue
             for row in run[verdicts[run] == TLS_SIDE].tolist():
-                key = (int(numbers[parents[row]]), int(sides[row]))
-                if key not in seen:
-                    seen.add(key)
-                    side = self._follower.connections[key[0]].sides[key[1]]
-                    decrypted.add_side(side, int(parents[row]), everything=not more)
+                flow = int(parents[row])
+                if flow not in seen:
+                    seen.add(flow)
+                    connection = self._follower.connections[int(numbers[flow])]
+                    decrypted.add_connection(connection, flow, everything=not more)
         if not more:
-            flow_of = {number: row for row, number in enumerate(numbers.tolist())}
-            for number, connection in self._follower.connections.items():
-                for side in connection.sides:
-                    if (number, side.number) not in seen and number in flow_of:
-                        decrypted.add_side(side, flow_of[number], everything=True)
+            for flow, number in enumerate(numbers.tolist()):
+                ended = self._follower.connections.get(number)
+                if ended is not None and flow not in seen:
+                    decrypted.add_connection(ended, flow, everything=True)
 
     def _report(self) -> None:
         """Log how many connections were not decrypted."""
@@ -294,10 +294,21 @@ class _DecryptedTable:
             self._sources.append((self._row_count, run))
             self._append(rows, self._streams.buffers[0][start:stop], segments)
 
-    def add_side(self, side: TlsSide, flow: int, *, everything: bool) -> None:
-        """Add the pieces that were decrypted of a side. flow: the row of its connection."""
-        if not side.plain.is_due(everything=everything):
-            return
+    def add_connection(self, connection: TlsConnection, flow: int, *, everything: bool) -> None:
+        """Add what was decrypted of both sides of a connection, or nothing if few bytes are new.
+
+        flow: the row of the connection. everything: add all.
+        """
+        sides = [side for side in connection.sides if side.plain.pieces]
+        size = sum(side.plain.size for side in sides)
+        emitted = sum(side.plain.emitted for side in sides)
+        is_due = everything or any(side.plain.has_end for side in sides)
+        # A response must not come before the end of its request: see `Assembler.take`.
+        if is_due or size <= SMALL or size - emitted >= emitted // AGAIN:
+            for side in sides:
+                self._add_side(side, flow)
+
+    def _add_side(self, side: TlsSide, flow: int) -> None:
         for piece in side.plain.pieces:
             row = np.zeros(1, STREAM)
             segments = piece.join_segments().copy()

@@ -18,6 +18,7 @@ from wirescan.pcap.assembler import STREAM, Assembler
 from wirescan.pcap.endpoints import format_endpoints
 from wirescan.pcap.flow_tables import (
     MOST_CONNECTIONS,
+    complete_streams,
     make_flows,
     make_streams,
     report_incomplete,
@@ -93,7 +94,7 @@ def tls(
             raise ValueError("these streams have no connections: make them with pcap.streams")
         return replace(make_empty(format_of("pcap.tls")), outer=streams, errors=errors)
     follower = TlsFollower(None if keylog is None else KeyLog(keylog))
-    follower.follow(streams, more=False)
+    follower.follow(complete_streams(streams), more=False)
     return make_tls(follower, streams.outer, streams, errors)
 
 
